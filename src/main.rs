@@ -1,0 +1,2 @@
+//! rke-operator
+fn main() {}

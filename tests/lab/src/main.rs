@@ -1,0 +1,2 @@
+//! The lab's command.
+fn main() {}
