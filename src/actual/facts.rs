@@ -161,6 +161,9 @@ pub struct SystemFacts {
     pub listening: BTreeSet<u16>,
     /// Those of [`Before::PATHS`] that exist now.
     pub paths: BTreeSet<String>,
+    /// Those of `paths` that are directories and were seen to be empty but for `lost+found`: a
+    /// mount point that waits for its data is nobody's Kubernetes.
+    pub empty: BTreeSet<String>,
     /// Modules that are loaded or built in, among those we want.
     pub modules: BTreeSet<String>,
     /// Current values of the sysctls that Kubernetes or we set.
