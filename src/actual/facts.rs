@@ -206,8 +206,9 @@ pub struct Before {
 
 impl Before {
     /// The paths that Kubernetes, its plugins or we create.
-    pub const PATHS: [&str; 16] = [
+    pub const PATHS: [&str; 18] = [
         "/etc/kubernetes",
+        "/etc/kubernetes/ssl",
         "/etc/cni",
         "/etc/cni/net.d",
         "/etc/containerd",
@@ -221,6 +222,7 @@ impl Before {
         "/var/lib/cni",
         "/var/log/pods",
         "/var/log/containers",
+        "/var/log/kube-audit",
         "/run/flannel",
         "/run/xtables.lock",
     ];
