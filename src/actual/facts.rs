@@ -207,8 +207,9 @@ pub struct Before {
 impl Before {
     /// The paths that Kubernetes, its plugins or we create (network links by their place in
     /// `/sys`). Entries of `/opt/cni/bin` and `/etc/cni/net.d` are recorded one by one as well.
-    pub const PATHS: [&str; 24] = [
+    pub const PATHS: [&str; 25] = [
         "/etc/kubernetes",
+        "/etc/kubernetes/ssl",
         "/etc/cni",
         "/etc/cni/net.d",
         "/etc/containerd",
