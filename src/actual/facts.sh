@@ -43,6 +43,12 @@ for path in PATHS /opt/cni/bin/* /etc/cni/net.d/*; do
   [ -e "$path" ] && echo "$path"
 done
 
+echo @@empty
+for path in /etc/kubernetes /etc/cni/net.d /var/lib/etcd /var/lib/kubelet; do
+  [ -d "$path" ] && [ -r "$path" ] && [ -x "$path" ] || continue
+  ls -A "$path" | grep -qvx 'lost+found' || echo "$path"
+done
+
 echo @@modules
 for module in MODULES; do
   if [ -d "/sys/module/$module" ] || grep -q "/$module\.ko" "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null; then

@@ -1,1 +1,4 @@
 //! The one integration binary.
+
+mod plan_properties;
+mod sim;
