@@ -43,6 +43,11 @@ for path in PATHS /opt/cni/bin/* /etc/cni/net.d/*; do
   [ -e "$path" ] && echo "$path"
 done
 
+echo @@empty
+for path in PATHS; do
+  [ -d "$path" ] && [ -r "$path" ] && [ -z "$(ls -A "$path" 2>/dev/null | grep -vx lost+found)" ] && echo "$path"
+done
+
 echo @@modules
 for module in MODULES; do
   if [ -d "/sys/module/$module" ] || grep -q "/$module\.ko" "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null; then

@@ -37,6 +37,7 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
             .filter_map(|hex| u16::from_str_radix(hex, 16).ok())
             .collect(),
         paths: lines("paths").map(str::to_owned).collect(),
+        empty: lines("empty").map(str::to_owned).collect(),
         modules: lines("modules").map(str::to_owned).collect(),
         sysctls: pairs("sysctls")
             .map(|(k, v)| (k.to_owned(), v.trim().to_owned()))
