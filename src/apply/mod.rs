@@ -2,5 +2,11 @@
 //! `Action`, the only place with effects; [`event`] is the one stream of progress.
 
 pub mod event;
+pub mod limit;
+pub mod progress;
 pub mod run;
+mod scene;
 pub mod stop;
+
+#[cfg(test)]
+mod tests;
