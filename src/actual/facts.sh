@@ -44,9 +44,8 @@ for path in PATHS /opt/cni/bin/* /etc/cni/net.d/*; do
 done
 
 echo @@empty
-for path in /etc/kubernetes /etc/cni/net.d /var/lib/etcd /var/lib/kubelet; do
-  [ -d "$path" ] && [ -r "$path" ] && [ -x "$path" ] || continue
-  ls -A "$path" | grep -qvx 'lost+found' || echo "$path"
+for path in PATHS; do
+  [ -d "$path" ] && [ -r "$path" ] && [ -z "$(ls -A "$path" 2>/dev/null | grep -vx lost+found)" ] && echo "$path"
 done
 
 echo @@modules

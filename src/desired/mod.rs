@@ -3,12 +3,27 @@
 //! One file a component; [`Desired::draw`] puts them together. Where do I add a kubelet flag?
 //! `kubelet.rs`. Certificates and the rules of when a key may be made: [`pki`].
 
+mod addons;
+mod apiserver;
+pub mod containerd;
+mod controller_manager;
+mod draw;
+mod etcd;
+mod kube_proxy;
+mod kubelet;
+mod node;
 pub mod pki;
+mod scheduler;
+mod service;
+mod site;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::draw::DrawError;
 use crate::{
     config::{NodeName, Taint},
     secret::Secret,

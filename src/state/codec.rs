@@ -105,7 +105,11 @@ pub fn decode(text: &str) -> Result<Saved, String> {
     }
     let document: Document = serde_json::from_str(text).map_err(|error| not_ours(&error))?;
     let id = &document.cluster_id.0;
-    if id.len() != 32 || !id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+    if id.len() != 32
+        || !id
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
         return Err("its cluster id is not 32 hex digits".to_owned());
     }
     let ca = |ca: Ca| CaPair {

@@ -65,9 +65,16 @@ for folder in /opt/cni/bin /etc/cni/net.d; do
   for file in "$folder"/*; do was_there "$file" || rm -rf "$file"; done
 done
 for path in /etc/cni/net.d /etc/cni /opt/cni/bin /opt/cni /run/flannel /var/lib/calico /var/lib/cni \
-  /var/lib/etcd /var/lib/kubelet /var/log/containers /var/log/kube-audit /var/log/pods \
-  /usr/libexec/kubernetes /etc/kubernetes; do
+  /var/log/containers /var/log/kube-audit /var/log/pods /usr/libexec/kubernetes; do
   was_there "$path" || rm -rf --one-file-system "$path"
+done
+# Those were empty (mount points, say), or the claim would have been refused.
+for path in /etc/kubernetes /var/lib/etcd /var/lib/kubelet; do
+  if was_there "$path"; then
+    find "$path" -mindepth 1 -maxdepth 1 ! -name lost+found -exec rm -rf --one-file-system {} +
+  else
+    rm -rf --one-file-system "$path"
+  fi
 done
 rm -f /etc/modules-load.d/rke-operator.conf /etc/sysctl.d/99-rke-operator.conf
 rm -f /run/rke-operator-containerd.result

@@ -111,7 +111,9 @@ impl Authority {
             return Err(damaged("its certificate is not an authority's"));
         }
         if cert.public_key().subject_public_key.data.as_ref() != key.public() {
-            return Err(damaged("its key and its certificate do not belong together"));
+            return Err(damaged(
+                "its key and its certificate do not belong together",
+            ));
         }
         Ok(Self {
             key,
@@ -172,13 +174,7 @@ impl Authority {
     /// True when a leaf says what it must, is ours, belongs to its key and is valid now.
     ///
     /// A leaf that only grows old is kept: to renew before expiry is another command's work.
-    pub(super) fn satisfies(
-        &self,
-        spec: &LeafSpec,
-        cert: &str,
-        key: &str,
-        now: Timestamp,
-    ) -> bool {
+    pub(super) fn satisfies(&self, spec: &LeafSpec, cert: &str, key: &str, now: Timestamp) -> bool {
         let (Some(key), Some(leaf_der)) = (Key::from_pem(key), der(cert)) else {
             return false;
         };

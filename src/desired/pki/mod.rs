@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+pub(super) use self::kubeconfig::component as component_kubeconfig;
 pub use self::{
     cert::Pair,
     error::PkiError,
@@ -26,7 +27,6 @@ pub use self::{
     leaf::{KUBELET_CLIENT, Leaf},
     reconcile::{engine_client, reconcile},
 };
-pub(super) use self::kubeconfig::component as component_kubeconfig;
 use super::{ClusterId, Digest};
 use crate::{config::NodeName, secret::Secret, state::Saved};
 
@@ -67,7 +67,12 @@ impl Keys {
     /// A keyed digest of some content: see [`Digest`].
     pub fn digest(&self, content: &[u8]) -> Digest {
         let mac = key::prf(self.digest_key.expose(), content);
-        Digest(mac.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+        Digest(
+            mac.iter()
+                .take(16)
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        )
     }
 
     /// How this program reaches the API.

@@ -65,11 +65,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
 }
 
 /// How this program reaches the API of a cluster, out of its saved state alone.
-pub fn engine_client(
-    saved: &Saved,
-    now: Timestamp,
-    seed: &Seed,
-) -> Result<EngineClient, PkiError> {
+pub fn engine_client(saved: &Saved, now: Timestamp, seed: &Seed) -> Result<EngineClient, PkiError> {
     engine(&Authority::read(&saved.cluster_ca, CLUSTER_CA)?, now, seed)
 }
 
@@ -172,7 +168,8 @@ fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
 
 /// The keys of a new cluster.
 fn minted(intent: &Intent, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
-    let authority = |cn: &str| -> Result<CaPair, PkiError> { new_authority(cn, cn, &ctx.seed, ctx.now) };
+    let authority =
+        |cn: &str| -> Result<CaPair, PkiError> { new_authority(cn, cn, &ctx.seed, ctx.now) };
     let slot = "kube-service-account-token";
     Ok(Saved {
         cluster_id: ClusterId(
@@ -209,7 +206,8 @@ fn recovered(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Sav
         if copy.cluster_id != id {
             return Err(bad("it is another cluster's than the node's mark says"));
         }
-        if let Some(difference) = difference(&copy.inventory, &inventory(&BTreeMap::new(), intent)) {
+        if let Some(difference) = difference(&copy.inventory, &inventory(&BTreeMap::new(), intent))
+        {
             return Err(PkiError::RecoverInventory {
                 node: name.clone(),
                 difference,
@@ -249,9 +247,7 @@ fn one_cluster(intent: &Intent, have: &Actual) -> Result<ClusterId, PkiError> {
             None => found = Some((name, id)),
         }
     }
-    found
-        .map(|(_, id)| id)
-        .ok_or(PkiError::RecoverNowhere)
+    found.map(|(_, id)| id).ok_or(PkiError::RecoverNowhere)
 }
 
 fn copy_of(name: &NodeName, have: &Actual) -> Result<Saved, PkiError> {
@@ -269,8 +265,8 @@ fn copy_of(name: &NodeName, have: &Actual) -> Result<Saved, PkiError> {
         .and_then(|facts| facts.files.as_ref())
         .and_then(|files| files.get(path::STATE))
         .ok_or_else(none)?;
-    let text = std::str::from_utf8(file.content.expose())
-        .map_err(|_| bad("it is not text".to_owned()))?;
+    let text =
+        std::str::from_utf8(file.content.expose()).map_err(|_| bad("it is not text".to_owned()))?;
     codec::decode(text).map_err(bad)
 }
 
@@ -367,9 +363,7 @@ fn administrator(
     let server = intent
         .with_role(Role::ControlPlane)
         .next()
-        .map_or_else(String::new, |(_, node)| {
-            api_url(&node.endpoint.address)
-        });
+        .map_or_else(String::new, |(_, node)| api_url(&node.endpoint.address));
     let cluster = &intent.cluster_name;
     if let Some(text) = &have.kubeconfig
         && kubeconfig::satisfies(text.expose(), cluster, &server, authority, &spec, ctx.now)
@@ -394,11 +388,7 @@ fn api_url(address: &str) -> String {
     }
 }
 
-fn engine(
-    authority: &Authority,
-    now: Timestamp,
-    seed: &Seed,
-) -> Result<EngineClient, PkiError> {
+fn engine(authority: &Authority, now: Timestamp, seed: &Seed) -> Result<EngineClient, PkiError> {
     let spec = client("rke-operator", Some("system:masters"));
     Ok(EngineClient {
         ca: authority.cert().to_owned(),

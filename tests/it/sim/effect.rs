@@ -48,7 +48,7 @@ pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> 
         Action::ConfigureContainerd { wants, digest: _ } => {
             let facts = host(step, world)?;
             let dump = &facts.system.containerd.dump;
-            let config = desired::containerd_config(dump, wants).map_err(|why| why.to_string())?;
+            let config = desired::containerd::containerd_config(dump, wants).map_err(|why| why.to_string())?;
             let files = files(facts)?;
             files.insert(path::CONTAINERD_CONFIG.to_owned(), file(config.as_bytes(), 0o600));
             files.insert(path::CONTAINERD_DROP_IN.to_owned(), file(b"drop-in", 0o644));

@@ -64,7 +64,7 @@ fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
         Action::ConfigureContainerd { wants, .. } => on(step, world, |facts| {
             let dump = facts.system.containerd.dump.clone();
             if let (Ok(config), Ok(files)) =
-                (desired::containerd_config(&dump, wants), effect::files(facts))
+                (desired::containerd::containerd_config(&dump, wants), effect::files(facts))
             {
                 let file = effect::file(config.as_bytes(), 0o600);
                 files.insert(path::CONTAINERD_CONFIG.to_owned(), file);
