@@ -124,9 +124,11 @@ proptest! {
         }
         for cut in cuts {
             let plan = plan_remove(&world.observe(&shell)).unwrap();
-            world.run(&plan, None, &mut shell, Some(cut));
+            let ended = world.run(&plan, None, &mut shell, Some(cut));
+            prop_assert!(matches!(ended, Ended::Cut | Ended::Completed), "{ended:?}");
         }
         converge_remove(&mut world, &mut shell);
+        prop_assert!(plan_remove(&world.observe(&shell)).unwrap().is_empty());
         prop_assert_eq!(shell, Shell::default());
         let unclaimed = mishaps.iter().any(|mishap| matches!(mishap, Mishap::ClaimGoes));
         given_back(&before, &world, unclaimed);

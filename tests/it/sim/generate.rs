@@ -451,7 +451,9 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
         Mishap::DropInGoes => {
             facts.files.get_or_insert_default().remove(path::CONTAINERD_DROP_IN);
         }
-        Mishap::PackageConfigChanges => facts.system.containerd.dump.push_str("root = \"/r\"\n"),
+        Mishap::PackageConfigChanges => {
+            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
+        }
         Mishap::ClaimGoes => {
             facts.containers.remove(CLAIM);
         }
@@ -469,7 +471,9 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
         }
         Mishap::ImageGoes(n) => {
             let images: Vec<String> = facts.images.iter().cloned().collect();
-            facts.images.remove(&images[usize::from(n) % images.len()]);
+            if let Some(image) = images.get(usize::from(n) % images.len().max(1)) {
+                facts.images.remove(image);
+            }
         }
         Mishap::ObjectGoes(_)
         | Mishap::ObjectChanges(_)
