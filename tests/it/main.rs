@@ -7,3 +7,5 @@ mod sim;
 mod lab_remove;
 mod lab_up;
 mod plan_properties;
+mod plan_remove;
+mod plan_up;
