@@ -2,6 +2,8 @@
 //! profile `lab` runs them.
 
 mod real;
+mod sim;
 
 mod lab_remove;
 mod lab_up;
+mod plan_properties;
