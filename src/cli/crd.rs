@@ -2,11 +2,11 @@
 
 use super::{
     print,
-    report::{Failure, Problem},
+    report::{Failure, Trouble},
 };
 
 /// Runs it.
-pub fn crd() -> Result<u8, Problem> {
+pub fn crd() -> Result<u8, Trouble> {
     let yaml = crate::api::crds().map_err(|error| Failure::Write {
         what: "the definitions".to_owned(),
         source: std::io::Error::other(error),

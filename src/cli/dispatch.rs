@@ -9,8 +9,8 @@ use super::{
         Screen,
         json::{self, Ended},
     },
-    plan, reference, remove, report,
-    report::Problem,
+    plan, reference, remove,
+    report::Trouble,
     run,
     session::{STOPPED, Session},
     signals, up, version,
@@ -27,14 +27,14 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     };
     match result {
         Ok(code) => code,
-        Err(problem) => {
-            screen.insist(&report::render(&*problem, screen.paint()));
-            problem.blame().exit_code()
+        Err(trouble) => {
+            screen.insist(&trouble.render(screen.paint()));
+            trouble.blame().exit_code()
         }
     }
 }
 
-async fn command(command: &Command, session: &Session) -> Result<u8, Problem> {
+async fn command(command: &Command, session: &Session) -> Result<u8, Trouble> {
     match command {
         Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
         Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
@@ -47,11 +47,11 @@ async fn command(command: &Command, session: &Session) -> Result<u8, Problem> {
 }
 
 /// With `--output json` the last line says how it ended, whichever way that was.
-fn ended(output: Output, result: Result<Ended, Problem>) -> Result<u8, Problem> {
+fn ended(output: Output, result: Result<Ended, Trouble>) -> Result<u8, Trouble> {
     if output == Output::Json {
         let last = match &result {
             Ok(ended) => ended.clone(),
-            Err(problem) => report::ended(&**problem),
+            Err(trouble) => trouble.ended(),
         };
         // A reader that is gone changes nothing about how it ended.
         let _ = json::ended(&mut io::stdout().lock(), &last);

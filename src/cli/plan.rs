@@ -3,7 +3,7 @@
 use super::{
     args::{Output, Plan},
     intent, print,
-    report::Problem,
+    report::Trouble,
     session::{STOPPED, Session},
     world,
 };
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn plan(args: &Plan, session: &Session) -> Result<u8, Problem> {
+pub async fn plan(args: &Plan, session: &Session) -> Result<u8, Trouble> {
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     let world = world::open(file, &args.trust, args.recover, session)?;

@@ -8,7 +8,7 @@ use clap::{Arg, CommandFactory};
 use super::{
     args::{Cli, Reference},
     print,
-    report::{Failure, Problem},
+    report::{Failure, Trouble},
 };
 use crate::{api::conditions::ConditionType, error::Blame};
 
@@ -24,7 +24,7 @@ pub fn pages() -> Vec<(&'static str, String)> {
 }
 
 /// Writes them into a folder.
-pub fn write(args: &Reference) -> Result<u8, Problem> {
+pub fn write(args: &Reference) -> Result<u8, Trouble> {
     let failed = |what: String| move |source| Failure::Write { what, source };
     std::fs::create_dir_all(&args.dir).map_err(failed(format!("`{}`", args.dir.display())))?;
     for (name, text) in pages() {

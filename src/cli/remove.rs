@@ -5,7 +5,7 @@ use super::{
     ask::AskConsent,
     intent,
     output::json::Ended,
-    report::{self, Failure, Problem},
+    report::{Failure, Trouble},
     session::Session,
     stream::converge_shown,
     world,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn remove(args: &Remove, session: &Session) -> Result<Ended, Problem> {
+pub async fn remove(args: &Remove, session: &Session) -> Result<Ended, Trouble> {
     let file = &args.config.config;
     let world = world::open(file, &args.trust, false, session)?;
     let intent = intent_unless_saved(args, &world, session).await?;
@@ -67,16 +67,16 @@ async fn intent_unless_saved(
     args: &Remove,
     world: &World,
     session: &Session,
-) -> Result<Option<Intent>, Problem> {
-    let problem = match intent::load(&args.config.config, session) {
+) -> Result<Option<Intent>, Trouble> {
+    let trouble = match intent::load(&args.config.config, session) {
         Ok(intent) => return Ok(Some(intent)),
-        Err(problem) => problem,
+        Err(trouble) => trouble,
     };
     match world.store.load().await? {
-        Loaded::Absent => Err(problem),
+        Loaded::Absent => Err(trouble),
         Loaded::Present { .. } => {
             let place = world.store.place();
-            let text = report::render(&*problem, session.screen.paint());
+            let text = trouble.render(session.screen.paint());
             session.screen.insist(&format!(
                 "{text}\n\ngoing on without the config, with the nodes that {place} names"
             ));

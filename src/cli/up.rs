@@ -10,7 +10,7 @@ use super::{
         json::Ended,
         lines::{count, span},
     },
-    report::{Failure, Problem},
+    report::{Failure, Trouble},
     session::{Session, kubeconfig_beside},
     stream::converge_shown,
     world,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn up(args: &Up, session: &Session) -> Result<Ended, Problem> {
+pub async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load(file, session)?;

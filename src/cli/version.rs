@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     args::{Output, Version},
     print,
-    report::Problem,
+    report::Trouble,
     session::{STOPPED, Session, kubeconfig_beside},
 };
 
@@ -27,7 +27,7 @@ struct Versions {
 }
 
 /// Runs it.
-pub async fn version(args: &Version, session: &Session) -> Result<u8, Problem> {
+pub async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
     let file = kubeconfig_beside(&args.config.config);
     let kubernetes = if file.exists() {
         let answer = tokio::select! {
