@@ -3,6 +3,8 @@
 //! One file a component; [`Desired::draw`] puts them together. Where do I add a kubelet flag?
 //! `kubelet.rs`. Certificates and the rules of when a key may be made: [`pki`].
 
+pub mod images;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
