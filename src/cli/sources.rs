@@ -18,6 +18,12 @@ pub struct FileSources {
     home: Option<PathBuf>,
 }
 
+impl Default for FileSources {
+    fn default() -> Self {
+        Self::from_env()
+    }
+}
+
 impl FileSources {
     /// `~` stands for `home`.
     pub fn new(home: Option<PathBuf>) -> Self {
