@@ -1,1 +1,30 @@
-//! rke-operator
+//! `rke-operator`: Kubernetes out of Docker containers, over SSH, from one `cluster.yml`.
+//!
+//! ```text
+//!              ┌──────────── pure: no clock, no randomness, no I/O ────────────┐
+//! cluster.yml ─┐
+//! Cluster CR  ─┴▶ config ──validate──▶ Intent ──draw──▶ Desired ─┐
+//! saved keys  ────────────────────────────────────▲             ├─plan─▶ Plan ─check─┐
+//! hosts, API  ~~read~▶ Actual ──────────────────────────────────┘                    │
+//!                                                                                    ▼
+//! lines · JSON · status conditions · Kubernetes events · tracing ◀─Events── apply ~~▶ hosts, API
+//! ```
+//!
+//! `config → desired against actual → plan → apply`; `~~` is I/O. Read this file, then
+//! [`converge`], then [`plan::up`]: that is the whole program. `docs/architecture.md` has the
+//! reasons, `docs/invariants.md` the rules that keep clusters alive.
+
+pub mod actual;
+pub mod api;
+pub mod apply;
+pub mod cli;
+pub mod config;
+pub mod converge;
+pub mod desired;
+pub mod error;
+pub mod host;
+pub mod operator;
+pub mod plan;
+pub mod secret;
+pub mod state;
+pub mod workload;

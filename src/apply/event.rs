@@ -1,0 +1,146 @@
+//! The one stream of progress. Values only: serialisable, replayable, never a step's contents.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Blame, plan::Target};
+
+/// Names a step within a run: stage index and step index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepId {
+    /// Index of the stage in the plan.
+    pub stage: usize,
+    /// Index of the step in its stage.
+    pub step: usize,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "camelCase")]
+pub enum StepOutcome {
+    /// Done.
+    Done,
+    /// Not started: the run was stopped or a sibling failed.
+    Skipped,
+    /// Done, or given up on, with a warning; the run goes on.
+    Warned {
+        /// What.
+        message: String,
+        /// What to do.
+        hints: Vec<String>,
+    },
+    /// Failed; the run ends after this stage's siblings.
+    Failed {
+        /// Message with causes.
+        message: String,
+        /// Cures.
+        hints: Vec<String>,
+        /// Whose turn it is.
+        blame: Blame,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RunOutcome {
+    /// Every step is done.
+    Completed,
+    /// A guard failed: the world changed, plan again.
+    PlanAgain,
+    /// A step failed.
+    Failed,
+    /// Stopped by a signal.
+    Stopped,
+}
+
+/// What happens, in order. Every run has exactly one [`Event::RunFinished`], as its last event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "event",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum Event {
+    /// A plan starts.
+    RunStarted {
+        /// Which round of this convergence, from 1.
+        round: u32,
+        /// How many stages.
+        stages: usize,
+        /// How many steps.
+        steps: usize,
+    },
+    /// A stage starts.
+    StageStarted {
+        /// Index.
+        stage: usize,
+        /// Name.
+        name: String,
+        /// How many steps.
+        steps: usize,
+    },
+    /// A step starts.
+    StepStarted {
+        /// Which.
+        id: StepId,
+        /// On what.
+        target: Target,
+        /// One line, e.g. `run kube-apiserver`.
+        title: String,
+        /// Why.
+        why: String,
+    },
+    /// A step goes on; may be dropped when the listener is slow.
+    StepProgress {
+        /// Which.
+        id: StepId,
+        /// How far.
+        done: u64,
+        /// Of how much; 0 when unknown.
+        total: u64,
+        /// `bytes`, `tries`.
+        unit: String,
+        /// What it waits for, for waits.
+        waiting_for: Option<String>,
+    },
+    /// A step ended.
+    StepFinished {
+        /// Which.
+        id: StepId,
+        /// On what.
+        target: Target,
+        /// As in `StepStarted`.
+        title: String,
+        /// How.
+        outcome: StepOutcome,
+        /// How long.
+        #[serde(with = "millis")]
+        took: Duration,
+        /// A detail worth a word: `212 MB`.
+        detail: Option<String>,
+    },
+    /// The run ended.
+    RunFinished {
+        /// How.
+        outcome: RunOutcome,
+        /// How long.
+        #[serde(with = "millis")]
+        took: Duration,
+    },
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(took: &Duration, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u64(u64::try_from(took.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+        u64::deserialize(d).map(Duration::from_millis)
+    }
+}

@@ -1,0 +1,65 @@
+//! Errors that say what to do: the class is decided once and used for the exit code, the
+//! operator's requeue and the condition's reason.
+
+use std::borrow::Cow;
+
+/// Whose turn it is when something went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Blame {
+    /// The config, a flag or a key path is wrong: exit 1, wait for a change.
+    User,
+    /// A node refuses or cannot: exit 2, retried with backoff.
+    Host,
+    /// It may pass by itself: exit 2, retried in seconds.
+    Transient,
+    /// Ours: exit 70, long backoff.
+    Bug,
+}
+
+impl Blame {
+    /// The process's exit code for an error of this class.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::User => 1,
+            Self::Host | Self::Transient => 2,
+            Self::Bug => 70,
+        }
+    }
+
+    /// The condition reason for an error of this class.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::User => "InvalidSpec",
+            Self::Host => "HostUnavailable",
+            Self::Transient => "Retrying",
+            Self::Bug => "InternalError",
+        }
+    }
+}
+
+/// An error that knows its class and the cure.
+pub trait Explain: std::error::Error {
+    /// Whose turn it is.
+    fn blame(&self) -> Blame;
+
+    /// What the reader can do, one sentence fragment each, most likely cure first.
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        Vec::new()
+    }
+}
+
+/// A message with its causes on one line, as events and conditions show it. A cause that its
+/// parent's message already ends with is not repeated.
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,79 @@
+//! One machine: SSH, and through it the node's Docker Engine API.
+//!
+//! [`Dial`] is the one seam under the real code: what is faked in tests is bytes, so russh,
+//! hyper, bollard and our own requests stay under test. [`Host`] is what the layers above use:
+//! it knows containers, images, jobs and files, and nothing about Kubernetes.
+//!
+//! May touch: the network, `known_hosts` files. Must not: decide anything about a cluster.
+
+use std::io;
+
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::config::Endpoint;
+
+mod containers;
+mod create_body;
+mod dial;
+mod docker;
+mod error;
+mod exec;
+mod files;
+mod guard;
+mod images;
+mod jobs;
+mod known_hosts;
+mod login;
+mod machine;
+pub mod pool;
+mod ssh;
+
+pub use containers::ClaimOutcome;
+pub use dial::TcpDial;
+pub use error::{HostError, KeyProblem, Place};
+pub use exec::ExecOutput;
+pub use files::NewFile;
+pub use jobs::{Job, JobOutput};
+pub use known_hosts::{KnownHosts, Policy, fingerprint};
+pub use machine::Host;
+
+/// A byte stream to a node.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
+
+/// Opens a stream to an endpoint: TCP in production, an in-process pipe in tests.
+pub trait Dial: Send + Sync {
+    /// Opens it. The caller sets the deadline.
+    fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
+}
+
+/// What is known about a host key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostKeyVerdict {
+    /// On record.
+    Trusted,
+    /// Not on record; the policy says whether it may be taken.
+    Unknown {
+        /// True: taken and recorded.
+        accepted: bool,
+    },
+    /// Another key is on record, or this one is revoked: always refused.
+    Changed {
+        /// Where the other one is recorded, e.g. `~/.ssh/known_hosts line 3`.
+        place: String,
+    },
+}
+
+/// Decides about host keys: known_hosts, and what happens with a key that is not there.
+pub trait HostKeys: Send + Sync {
+    /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person.
+    fn judge<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        key: &'a str,
+    ) -> BoxFuture<'a, io::Result<HostKeyVerdict>>;
+
+    /// The key algorithms on record for an endpoint, to be offered first.
+    fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String>;
+}
