@@ -77,6 +77,14 @@ impl Host {
         }))
     }
 
+    /// A container's state and how often Docker restarted it; `None` when it is gone.
+    pub async fn restarts(&self, name: &str) -> Result<Option<(ContainerState, i64)>, HostError> {
+        let Some(details) = self.inspected(name).await? else { return Ok(None) };
+        let restarts = details.restart_count.unwrap_or_default();
+        let state = self.container(name).await?.map_or(ContainerState::Other, |fact| fact.state);
+        Ok(Some((state, restarts)))
+    }
+
     /// Claims the node: creates the container whose fixed name is the lock. Its image must be
     /// there ([`Host::import_empty_image`]). It is never started.
     pub async fn create_claim(

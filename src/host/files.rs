@@ -1,8 +1,8 @@
 //! Files on the node, as root, without a process: archives into and out of the claim.
 //!
 //! The claim is created and never started. It binds the node's folders at neutral paths below
-//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call.
-//! Bound are folders that every node has: dockerd would make a missing one.
+//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call,
+//! and makes the folders that are missing when the claim is created.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +21,13 @@ use zeroize::Zeroizing;
 use super::{error::HostError, machine::Host};
 use crate::{
     actual::FileFact,
-    desired::{CLAIM, DesiredFile},
+    desired::{CLAIM, CLAIM_DIRS},
     secret::Secret,
 };
 
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-/// What the claim sees of it.
-const FOLDERS: [&str; 4] = ["/etc", "/opt", "/var/lib", "/var/log"];
 
 /// Nothing of ours is larger; a folder that is, is not one of ours.
 const ARCHIVE_LIMIT: usize = 64 << 20;
@@ -37,26 +35,24 @@ const ARCHIVE_LIMIT: usize = 64 << 20;
 /// Every file gets this time, so that equal contents make equal archives.
 const MTIME: u64 = 0;
 
-/// The claim's binds.
+/// The claim's binds: `/etc`, which every node has, and the folders that a claim makes. Not all
+/// of `/var/lib`: dockerd would bind every container's file system along with it, each time.
 pub(super) fn claim_binds() -> Vec<String> {
-    FOLDERS
-        .iter()
-        .map(|folder| format!("{folder}:{ROOT}{folder}"))
-        .collect()
+    let folders = CLAIM_DIRS.iter().map(|(folder, _)| *folder);
+    folders.chain(["/etc"]).map(|folder| format!("{folder}:{ROOT}{folder}")).collect()
 }
 
 /// A file to be written.
 #[derive(Clone, Copy)]
-pub(super) struct NewFile<'a> {
+pub struct NewFile<'a> {
     /// Permission bits.
-    pub(super) mode: u32,
+    pub mode: u32,
     /// The bytes.
-    pub(super) content: &'a Secret<Vec<u8>>,
+    pub content: &'a Secret<Vec<u8>>,
 }
 
 impl Host {
-    /// Reads the files and directories at and below some paths (of `/etc`, `/opt`, `/var/lib`,
-    /// `/var/log`), through the claim. A path that is not there has no entry; links and devices
+    /// Reads the files and directories at and below some paths of `/etc`, through the claim. A path that is not there has no entry; links and devices
     /// have none either.
     pub async fn read_files(
         &self,
@@ -86,20 +82,10 @@ impl Host {
     pub async fn write_files(
         &self,
         dirs: &BTreeMap<String, u32>,
-        files: &BTreeMap<String, DesiredFile>,
+        files: &BTreeMap<&str, NewFile<'_>>,
     ) -> Result<(), HostError> {
-        let new: BTreeMap<&str, NewFile<'_>> = files
-            .iter()
-            .map(|(path, file)| {
-                let new = NewFile {
-                    mode: file.mode,
-                    content: &file.content,
-                };
-                (path.as_str(), new)
-            })
-            .collect();
-        self.put(CLAIM, ROOT, dirs, &new).await?;
-        self.check(&new).await
+        self.put(CLAIM, ROOT, dirs, files).await?;
+        self.check(files).await
     }
 
     /// Puts directories and files below `prefix` into a container.

@@ -94,6 +94,24 @@ impl Host {
         Ok(())
     }
 
+    /// An image as `docker save` writes it. For small ones: it is held in memory.
+    pub async fn export_image(&self, image: &str) -> Result<Vec<u8>, HostError> {
+        let mut stream = Box::pin(self.docker().export_image(image));
+        let mut archive = Vec::new();
+        let mut failure = None;
+        while let Some(chunk) = stream.next().await {
+            match chunk {
+                Ok(chunk) => archive.extend_from_slice(&chunk),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let result = failure.map_or(Ok(()), Err);
+        self.done(format!("export image `{image}`"), result).await?;
+        Ok(archive)
+    }
+
     /// Removes an image reference. Gone is success; `false`: something else uses it, so it stays.
     pub async fn remove_image(&self, image: &str) -> Result<bool, HostError> {
         let options = RemoveImageOptionsBuilder::new().build();

@@ -1,56 +1,39 @@
 //! One-off work as root on the node, in a container.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bollard::{
     container::LogOutput,
     models::{
         ContainerCreateBody, ContainerStateStatusEnum, HostConfig, HostConfigCgroupnsModeEnum,
+        Mount, MountType,
     },
     query_parameters::{LogsOptionsBuilder, WaitContainerOptions},
 };
 use futures::StreamExt;
 use tokio::time::{Instant, timeout};
 
-use super::{create_body, error::HostError, files, machine::Host};
-use crate::{
-    desired::{ClusterId, JOB, label},
-    secret::Secret,
-};
+use super::{create_body, error::HostError, machine::Host};
+use crate::desired::{ClusterId, FILES_IMAGE, JOB, label};
 
 /// How much of a job's log is kept, from its end.
 const LOG_LIMIT: usize = 256 << 10;
 
+/// Where a 64-bit Linux keeps its programs, their libraries and their loader.
+const PROGRAMS: [&str; 3] = ["/usr", "/lib", "/lib64"];
+
 /// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
 const POLL: Duration = Duration::from_secs(3);
 
-/// A script to run as root on a node: privileged, in the node's process, network and cgroup
-/// namespaces, with the node's root file system at `/host` (mounts propagate both ways).
+/// A script to run as root on a node: the node's own `/bin/sh` in the node's own namespaces. The
+/// container that carries it is made from our empty image and sees the node's programs only as
+/// far as `nsenter` needs them, so no registry and no shell in an image is asked for.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// An image that has `/bin/sh`.
-    pub image: String,
     /// For `/bin/sh -c`. Visible in `docker inspect`: no secrets.
     pub script: String,
-    /// `$1`, `$2`, …: no secrets either.
-    pub args: Vec<String>,
-    /// Files that the script finds in its container.
-    pub files: Vec<JobFile>,
-    /// More binds, `source:target[:options]`.
-    pub binds: Vec<String>,
     /// It is killed after this.
-    pub timeout: Duration,
-}
-
-/// A file for a job. Gone with the job's container.
-#[derive(Clone, Debug)]
-pub struct JobFile {
-    /// Absolute path in the container, below an existing directory or a new one.
-    pub path: String,
-    /// Permission bits.
-    pub mode: u32,
-    /// The bytes.
-    pub content: Secret<Vec<u8>>,
+    pub limit: Duration,
 }
 
 /// How a job ended.
@@ -88,28 +71,14 @@ impl Host {
     }
 
     async fn carry_out(&self, job: &Job) -> Result<JobOutput, HostError> {
-        if !job.files.is_empty() {
-            let files: BTreeMap<&str, files::NewFile<'_>> = job
-                .files
-                .iter()
-                .map(|file| {
-                    let new = files::NewFile {
-                        mode: file.mode,
-                        content: &file.content,
-                    };
-                    (file.path.as_str(), new)
-                })
-                .collect();
-            self.put(JOB, "", &BTreeMap::new(), &files).await?;
-        }
         self.start(JOB).await?;
-        let ended = self.ended(job.timeout).await?;
+        let ended = self.ended(job.limit).await?;
         let log = self.log(JOB).await?;
         match ended {
             Some(status) => Ok(JobOutput { status, log }),
             None => Err(HostError::JobTimeout {
                 at: self.session.place(),
-                limit: job.timeout,
+                limit: job.limit,
                 log,
             }),
         }
@@ -163,10 +132,15 @@ impl Host {
 
     /// The end of a container's log.
     pub async fn log(&self, name: &str) -> Result<String, HostError> {
+        self.log_tail(name, 1000).await
+    }
+
+    /// The last lines of a container's log.
+    pub async fn log_tail(&self, name: &str, lines: u32) -> Result<String, HostError> {
         let options = LogsOptionsBuilder::new()
             .stdout(true)
             .stderr(true)
-            .tail("1000")
+            .tail(&lines.to_string())
             .build();
         let mut stream = Box::pin(self.docker().logs(name, Some(options)));
         let mut bytes = Vec::new();
@@ -200,18 +174,25 @@ fn message(output: LogOutput) -> bytes::Bytes {
 }
 
 fn body(job: &Job, cluster_id: &ClusterId) -> ContainerCreateBody {
-    let mut binds = vec!["/:/host:rshared".to_owned()];
-    binds.extend(job.binds.iter().cloned());
-    let mut command = vec!["-c".to_owned(), job.script.clone(), "job".to_owned()];
-    command.extend(job.args.iter().cloned());
+    let enter = ["--target", "1", "--mount", "--net", "--uts", "--ipc", "--", "/bin/sh", "-c"];
+    let mut command: Vec<String> = enter.iter().map(|&word| word.to_owned()).collect();
+    command.push(job.script.clone());
+    let program = |folder: &str| Mount {
+        source: Some(folder.to_owned()),
+        target: Some(folder.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(true),
+        ..Mount::default()
+    };
     ContainerCreateBody {
-        image: Some(job.image.clone()),
-        entrypoint: Some(vec!["/bin/sh".to_owned()]),
+        image: Some(FILES_IMAGE.to_owned()),
+        entrypoint: Some(vec!["/usr/bin/nsenter".to_owned()]),
         cmd: Some(command),
         user: Some("0:0".to_owned()),
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
-            binds: Some(binds),
+            // A mount, unlike a bind, is an error where the folder is missing: it is not made.
+            mounts: Some(PROGRAMS.iter().map(|folder| program(folder)).collect()),
             network_mode: Some("host".to_owned()),
             pid_mode: Some("host".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::HOST),

@@ -5,6 +5,8 @@ mod cli_config;
 mod cli_support;
 mod cli_usage;
 mod real;
+mod sim;
 
 mod lab_remove;
 mod lab_up;
+mod plan_properties;
