@@ -197,10 +197,25 @@ const KUBE_API: &[Key] = service!(
     later("pod_security_configuration", &["privileged"]),
     later("always_pull_images", OFF),
     map("secrets_encryption_config", OFF_SWITCH_CUSTOM),
-    later("audit_log", &[]),
+    map("audit_log", AUDIT_LOG),
     later("admission_configuration", &[]),
     map("event_rate_limit", OFF_SWITCH_CONFIGURATION),
 );
+
+// RKE's audit log is on by default, and so is ours, with the same settings.
+const AUDIT_LOG: &[Key] = &[
+    later("enabled", &["true"]),
+    map("configuration", AUDIT_CONFIGURATION),
+];
+
+const AUDIT_CONFIGURATION: &[Key] = &[
+    later("max_age", &["30"]),
+    later("max_backup", &["10"]),
+    later("max_size", &["100"]),
+    later("path", &["/var/log/kube-audit/audit-log.json"]),
+    later("format", &["json"]),
+    later("policy", &[]),
+];
 
 const OFF_SWITCH_CUSTOM: &[Key] = &[later("enabled", OFF), later("custom_config", &[])];
 const OFF_SWITCH_CONFIGURATION: &[Key] = &[later("enabled", OFF), later("configuration", &[])];

@@ -3,6 +3,8 @@
 //! [`Saved`] is all the state there is. Stores: a file beside `cluster.yml` (CLI) or a Secret
 //! (operator). A store that cannot be read is an error, never "absent" (invariant 2).
 
+pub mod codec;
+
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
