@@ -21,15 +21,21 @@ use crate::{
 /// A node that pulls its first images slowly is no failure yet.
 const NODE_READY: Duration = Duration::from_secs(240);
 
-
 /// How the API server knows us.
 pub(crate) fn credentials(engine: &EngineClient) -> Credentials {
     let EngineClient { ca, pair } = engine;
-    Credentials { ca: ca.clone(), cert: pair.cert.clone(), key: pair.key.clone() }
+    Credentials {
+        ca: ca.clone(),
+        cert: pair.cert.clone(),
+        key: pair.key.clone(),
+    }
 }
 
 /// A client of the API server on a control plane, through its SSH connection.
-pub(crate) fn through(host: Arc<Host>, engine: &EngineClient) -> Result<kube::Client, WorkloadError> {
+pub(crate) fn through(
+    host: Arc<Host>,
+    engine: &EngineClient,
+) -> Result<kube::Client, WorkloadError> {
     let open = move || {
         let host = Arc::clone(&host);
         async move {
@@ -69,9 +75,17 @@ pub(super) async fn apply_addon(
 ) -> Result<Done, StepError> {
     let addon = addon(run, name)?;
     let client = api(run).await?;
-    let wanted = addon.objects.iter().filter(|(object, _)| objects.contains(object));
-    workload::apply_objects(&client, wanted).await.map_err(failed)?;
-    Ok(Done { detail: Some(format!("{} objects", objects.len())), warning: None })
+    let wanted = addon
+        .objects
+        .iter()
+        .filter(|(object, _)| objects.contains(object));
+    workload::apply_objects(&client, wanted)
+        .await
+        .map_err(failed)?;
+    Ok(Done {
+        detail: Some(format!("{} objects", objects.len())),
+        warning: None,
+    })
 }
 
 pub(super) async fn prune(run: &Effects<'_>, objects: &[ObjectRef]) -> Result<Done, StepError> {
@@ -88,7 +102,9 @@ pub(super) async fn set_node_meta(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::set_node_meta(&client, node, meta, reporter, stop).await.map_err(ended)?;
+    workload::set_node_meta(&client, node, meta, reporter, stop)
+        .await
+        .map_err(ended)?;
     Ok(Done::default())
 }
 
@@ -99,7 +115,9 @@ pub(super) async fn await_node_ready(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::await_node_ready(&client, node, NODE_READY, reporter, stop).await.map_err(ended)?;
+    workload::await_node_ready(&client, node, NODE_READY, reporter, stop)
+        .await
+        .map_err(ended)?;
     Ok(Done::default())
 }
 
@@ -111,7 +129,8 @@ pub(super) async fn await_addon(
 ) -> Result<Done, StepError> {
     let workloads = &addon(run, name)?.workloads;
     let client = api(run).await?;
-    let waited = workload::await_workloads(&client, workloads, ADDON_PATIENCE, reporter, stop).await;
+    let waited =
+        workload::await_workloads(&client, workloads, ADDON_PATIENCE, reporter, stop).await;
     match waited.map_err(ended)? {
         Waited::Ready => Ok(Done::default()),
         Waited::StillWaiting(why) => Ok(Done {
@@ -134,11 +153,16 @@ fn ended(error: WorkloadError) -> StepError {
 
 pub(super) async fn save_state_copy(run: &Effects<'_>) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::save_state_copy(&client, run.saved()?).await.map_err(failed)?;
+    workload::save_state_copy(&client, run.saved()?)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
 fn addon<'a>(run: &'a Effects<'_>, name: &str) -> Result<&'a Addon, StepError> {
     let addons = &run.desired()?.addons;
-    addons.iter().find(|addon| addon.name == name).ok_or_else(|| bug("no such add-on"))
+    addons
+        .iter()
+        .find(|addon| addon.name == name)
+        .ok_or_else(|| bug("no such add-on"))
 }
