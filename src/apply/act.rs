@@ -15,7 +15,7 @@ use crate::{
     actual::Actual,
     config::NodeName,
     converge::World,
-    desired::{ClusterId, Desired, pki::EngineClient},
+    desired::{CLAIM, ClusterId, Desired, pki::EngineClient},
     error::{Blame, Explain},
     host::{Host, pool::Hosts},
     plan::{self, Action, Guard, Step, Target},
@@ -127,7 +127,7 @@ impl Effects<'_> {
 
     async fn check(&self, wanted: Option<&Guard>, host: &Host) -> Result<(), StepError> {
         let Some(wanted) = wanted else { return Ok(()) };
-        let claim = host.claim().await.map_err(failed)?;
+        let claim = host.container(CLAIM).await.map_err(failed)?;
         plan::holds(wanted, claim.as_ref()).map_err(StepError::Guard)
     }
 
@@ -150,21 +150,24 @@ impl Effects<'_> {
     }
 }
 
-/// Polls `probe` until it says yes or the stop signal is given; the scheduler's bound ends it
-/// otherwise. Reports what it waits for.
-pub(super) async fn until<F>(
+/// Asks `probe` until it has an answer or the stop signal is given; the scheduler's bound ends
+/// it otherwise. The inner error says what it waits for, and is reported.
+pub(super) async fn until<T, F>(
     what: &str,
     every: Duration,
     reporter: &Reporter,
     stop: &Stop,
     mut probe: impl FnMut(u64) -> F,
-) -> Result<(), StepError>
+) -> Result<T, StepError>
 where
-    F: Future<Output = Result<Option<String>, StepError>>,
+    F: Future<Output = Result<Result<T, String>, StepError>>,
 {
     let mut tries = 0;
     loop {
-        let Some(waiting_for) = probe(tries).await? else { return Ok(()) };
+        let waiting_for = match probe(tries).await? {
+            Ok(answer) => return Ok(answer),
+            Err(waiting_for) => waiting_for,
+        };
         tries += 1;
         reporter.waiting(format!("{what}: {waiting_for}"), tries);
         tokio::select! {

@@ -18,9 +18,9 @@ pub(super) async fn probe(
 ) -> Result<Result<(), String>, StepError> {
     let saved = run.saved()?;
     let engine = run.engine.ok_or_else(|| bug("this step needs the engine's certificate"))?;
-    if !host.is_alive() {
-        // The connection is gone: the next step dials again, this wait cannot.
-        return Err(failed(host.lost()));
+    if let Some(lost) = host.lost() {
+        // The next step dials again; this wait cannot.
+        return Err(failed(lost));
     }
     let stream = match host.local_port(health::port(component)).await {
         Ok(stream) => stream,

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     actual::{Before, ContainerState},
-    desired::{self, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants, label, path},
+    desired::{self, CLAIM_DIRS, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants, label, path},
     error::Blame,
-    host::{ClaimOutcome, Host, Job, JobOutput},
+    host::{ClaimOutcome, Host, Job, JobOutput, NewFile},
     plan::{Component, FileRef},
+    secret::Secret,
     state::Saved,
 };
 
@@ -26,6 +27,8 @@ const KERNEL: &str = include_str!("node/kernel.sh");
 const CLEAN: &str = include_str!("node/clean.sh");
 const CONTAINERD: &str = include_str!("node/containerd.sh");
 
+/// How long a component may take to end by itself.
+const GRACE: Duration = Duration::from_secs(10);
 /// Where the containerd transaction leaves its verdict, readable for everyone.
 const VERDICT: &str = "/run/rke-operator-containerd.result";
 /// The script of the containerd transaction while it runs.
@@ -41,7 +44,11 @@ pub(super) async fn claim(
 ) -> Result<Done, StepError> {
     host.import_empty_image().await.map_err(failed)?;
     match host.create_claim(id, name, before).await.map_err(failed)? {
-        ClaimOutcome::Created => Ok(Done::default()),
+        ClaimOutcome::Created => {
+            let dirs = CLAIM_DIRS.iter().map(|(dir, mode)| ((*dir).to_owned(), *mode)).collect();
+            host.write_files(&dirs, &BTreeMap::new()).await.map_err(failed)?;
+            Ok(Done::default())
+        }
         ClaimOutcome::Held { by } if by.get(label::CLUSTER_ID) == Some(&id.0) => Ok(Done::default()),
         ClaimOutcome::Held { .. } => {
             Err(StepError::Guard(format!("node `{}` was claimed by another cluster", host.name)))
@@ -82,7 +89,7 @@ pub(super) async fn write_files(
             .get(file)
             .filter(|found| found.digest == *digest)
             .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
-        files.insert(file.clone(), (*mode, &found.content));
+        files.insert(file.as_str(), NewFile { mode: *mode, content: &found.content });
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
     Ok(Done { detail: Some(format!("{} files", files.len())), warning: None })
@@ -123,13 +130,9 @@ pub(super) async fn configure_containerd(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let config = desired::containerd_config(dump, wants).map_err(failed)?;
+    let config = desired::containerd::containerd_config(dump, wants).map_err(failed)?;
     let new = format!("{}.new", path::CONTAINERD_CONFIG);
-    let content = config.into_bytes().into();
-    let script = CONTAINERD.as_bytes().to_vec().into();
-    let dirs = BTreeMap::from([(parent(path::CONTAINERD_CONFIG), 0o755)]);
-    let files = BTreeMap::from([(new, (0o600, &content)), (SWITCH.to_owned(), (0o600, &script))]);
-    host.write_files(&dirs, &files).await.map_err(failed)?;
+    put(host, &[(&new, config.into_bytes()), (SWITCH, CONTAINERD.as_bytes().to_vec())]).await?;
     switch_containerd(host, id, "configure", reporter, stop).await
 }
 
@@ -139,10 +142,7 @@ pub(super) async fn restore_containerd(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let script = CONTAINERD.as_bytes().to_vec().into();
-    let dirs = BTreeMap::from([(parent(path::CONTAINERD_CONFIG), 0o755)]);
-    let files = BTreeMap::from([(SWITCH.to_owned(), (0o600, &script))]);
-    host.write_files(&dirs, &files).await.map_err(failed)?;
+    put(host, &[(SWITCH, CONTAINERD.as_bytes().to_vec())]).await?;
     switch_containerd(host, id, "restore", reporter, stop).await
 }
 
@@ -162,18 +162,13 @@ async fn switch_containerd(
          /bin/sh -c 'sh {SWITCH} {verb}; status=$?; rm -f {SWITCH}; exit $status'"
     );
     job(host, id, &start, Duration::from_secs(60)).await?;
-    let mut verdict = String::new();
-    until("containerd's restart", Duration::from_millis(250), reporter, stop, |_| {
-        let verdict = &mut verdict;
-        async move {
-            let read = host.exec(&format!("cat {VERDICT}"), Duration::from_secs(10)).await;
-            let output = read.map_err(failed)?;
-            if output.status == 0 && !output.stdout.trim().is_empty() {
-                output.stdout.trim().clone_into(verdict);
-                return Ok(None);
-            }
-            Ok(Some("no verdict yet".to_owned()))
-        }
+    let every = Duration::from_millis(250);
+    let verdict = until("containerd's restart", every, reporter, stop, |_| async move {
+        let read = host.exec(&format!("cat {VERDICT}"), Duration::from_secs(10)).await;
+        let output = read.map_err(failed)?;
+        let verdict = output.stdout.trim().to_owned();
+        let there = output.status == 0 && !verdict.is_empty();
+        Ok(if there { Ok(verdict) } else { Err("no verdict yet".to_owned()) })
     })
     .await?;
     match verdict.strip_prefix("failed: ") {
@@ -189,10 +184,8 @@ pub(super) async fn import_pause(
     id: &ClusterId,
     image: &str,
 ) -> Result<Done, StepError> {
-    let tar = host.export_image(image).await.map_err(failed)?.into();
-    let dirs = BTreeMap::from([(parent(PAUSE_TAR), 0o755)]);
-    let files = BTreeMap::from([(PAUSE_TAR.to_owned(), (0o600, &tar))]);
-    host.write_files(&dirs, &files).await.map_err(failed)?;
+    let archive = host.export_image(image).await.map_err(failed)?;
+    put(host, &[(PAUSE_TAR, archive)]).await?;
     let script = format!(
         "PATH=$PATH:/usr/local/bin; ctr --namespace k8s.io images import {PAUSE_TAR} >/dev/null; status=$?; \
          rm -f {PAUSE_TAR}; [ $status = 0 ] || exit $status; \
@@ -220,7 +213,7 @@ pub(super) async fn start_container(host: &Host, name: &str) -> Result<Done, Ste
 }
 
 pub(super) async fn remove_container(host: &Host, name: &str) -> Result<Done, StepError> {
-    host.remove(name).await.map_err(failed)?;
+    host.remove(name, Some(GRACE)).await.map_err(failed)?;
     Ok(Done::default())
 }
 
@@ -236,13 +229,13 @@ pub(super) async fn await_healthy(
     const LOOK_AT_DOCKER: u64 = 150;
     let name = component.container();
     until(name, Duration::from_millis(100), reporter, stop, |tries| async move {
-        let Err(why) = health::probe(run, host, component).await? else { return Ok(None) };
+        let Err(why) = health::probe(run, host, component).await? else { return Ok(Ok(())) };
         if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
             if let Some(code) = keeps_exiting(host, name).await? {
                 return Err(exits(host, name, code).await);
             }
         }
-        Ok(Some(why))
+        Ok(Err(why))
     })
     .await?;
     Ok(Done::default())
@@ -263,7 +256,7 @@ async fn keeps_exiting(host: &Host, name: &str) -> Result<Option<i64>, StepError
 }
 
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
-    let log = host.logs(name, 4).await.unwrap_or_default();
+    let log = host.log_tail(name, 4).await.unwrap_or_default();
     let message = format!("`{name}` keeps exiting with {code}; its last words: {}", log.trim());
     node_error(host, &message, &["a flag in `extra_args` may be unknown to this version"])
 }
@@ -297,10 +290,22 @@ pub(super) async fn remove_images(
 }
 
 pub(super) async fn release_claim(host: &Host) -> Result<Done, StepError> {
-    host.remove(desired::JOB).await.map_err(failed)?;
-    host.remove(desired::CLAIM).await.map_err(failed)?;
+    host.remove(desired::JOB, None).await.map_err(failed)?;
+    host.remove(desired::CLAIM, None).await.map_err(failed)?;
     host.remove_image(desired::FILES_IMAGE).await.map_err(failed)?;
     Ok(Done::default())
+}
+
+/// Puts files for a job beside containerd's own, root's alone.
+async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
+    let contents: Vec<(&str, Secret<Vec<u8>>)> =
+        files.iter().map(|(path, bytes)| (*path, bytes.clone().into())).collect();
+    let files = contents
+        .iter()
+        .map(|(path, content)| (*path, NewFile { mode: 0o600, content }))
+        .collect();
+    let dirs = BTreeMap::from([("/etc/containerd".to_owned(), 0o755)]);
+    host.write_files(&dirs, &files).await.map_err(failed)
 }
 
 /// Runs a script as root on the node; a status other than 0 is an error with its output.
@@ -349,10 +354,6 @@ fn settings(sysctls: &BTreeMap<String, String>) -> String {
         .map(|(name, value)| quoted(&format!("{name}={value}")))
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-fn parent(path: &str) -> String {
-    path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned()
 }
 
 /// One word for `sh`.

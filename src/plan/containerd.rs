@@ -81,7 +81,7 @@ pub(super) fn difference(
         // What cannot be compared is left alone.
         return Ok(None);
     }
-    let content = desired::containerd_config(&facts.system.containerd.dump, &host.containerd)
+    let content = desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
         .map_err(|why| {
             Box::new(Refusal::host(
                 name,
