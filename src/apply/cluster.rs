@@ -16,7 +16,9 @@ use crate::{
 /// The API of the first control plane that answers.
 async fn api(run: &Effects<'_>) -> Result<kube::Client, StepError> {
     let saved = run.saved()?;
-    let engine = run.engine.ok_or_else(|| bug("this step needs the engine's certificate"))?;
+    let engine = run
+        .engine
+        .ok_or_else(|| bug("this step needs the engine's certificate"))?;
     let mut last = None;
     for (name, entry) in &saved.inventory {
         let up = matches!(run.actual.hosts.get(name), Some(HostView::Up(_)));
@@ -43,8 +45,13 @@ pub(super) async fn apply_addon(
 ) -> Result<Done, StepError> {
     let addon = addon(run, name)?;
     let client = api(run).await?;
-    workload::apply(&client, addon, objects).await.map_err(failed)?;
-    Ok(Done { detail: Some(format!("{} objects", objects.len())), warning: None })
+    workload::apply(&client, addon, objects)
+        .await
+        .map_err(failed)?;
+    Ok(Done {
+        detail: Some(format!("{} objects", objects.len())),
+        warning: None,
+    })
 }
 
 pub(super) async fn prune(run: &Effects<'_>, objects: &[ObjectRef]) -> Result<Done, StepError> {
@@ -59,7 +66,9 @@ pub(super) async fn set_node_meta(
     meta: &NodeMeta,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::set_node_meta(&client, node, meta).await.map_err(failed)?;
+    workload::set_node_meta(&client, node, meta)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
@@ -75,7 +84,9 @@ pub(super) async fn await_node_ready(
         Awaited::Stopped => Err(StepError::Stopped),
         Awaited::NotYet(why) => Err(failed(ActError::Node {
             message: format!("node `{node}` is not Ready: {why}"),
-            hints: vec![format!("look at kubelet on `{node}`: `docker logs --tail 50 kubelet`")],
+            hints: vec![format!(
+                "look at kubelet on `{node}`: `docker logs --tail 50 kubelet`"
+            )],
             blame: Blame::Host,
         })),
     }
@@ -104,11 +115,16 @@ pub(super) async fn await_addon(
 
 pub(super) async fn save_state_copy(run: &Effects<'_>) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::save_state_copy(&client, run.saved()?).await.map_err(failed)?;
+    workload::save_state_copy(&client, run.saved()?)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
 fn addon<'a>(run: &'a Effects<'_>, name: &str) -> Result<&'a Addon, StepError> {
     let addons = &run.desired()?.addons;
-    addons.iter().find(|addon| addon.name == name).ok_or_else(|| bug("no such add-on"))
+    addons
+        .iter()
+        .find(|addon| addon.name == name)
+        .ok_or_else(|| bug("no such add-on"))
 }

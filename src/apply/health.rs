@@ -17,7 +17,9 @@ pub(super) async fn probe(
     component: Component,
 ) -> Result<Result<(), String>, StepError> {
     let saved = run.saved()?;
-    let engine = run.engine.ok_or_else(|| bug("this step needs the engine's certificate"))?;
+    let engine = run
+        .engine
+        .ok_or_else(|| bug("this step needs the engine's certificate"))?;
     if let Some(lost) = host.lost() {
         // The next step dials again; this wait cannot.
         return Err(failed(lost));

@@ -40,8 +40,14 @@ fn command_line() -> String {
     root.build();
     let mut page = format!("{NOTE}\n\n# The command line\n\n{}.\n", about(&root));
     page.push_str("\nFor every command:\n\n");
-    table(&mut page, root.get_arguments().filter(|arg| arg.get_id() != "help"));
-    for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
+    table(
+        &mut page,
+        root.get_arguments().filter(|arg| arg.get_id() != "help"),
+    );
+    for command in root
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
         if command.get_name() == "help" {
             continue;
         }
@@ -60,13 +66,18 @@ fn command_line() -> String {
 }
 
 fn about(command: &clap::Command) -> String {
-    command.get_about().map(ToString::to_string).unwrap_or_default()
+    command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 fn table<'a>(page: &mut String, args: impl Iterator<Item = &'a Arg>) {
     page.push_str("| Flag | Meaning | Default |\n|---|---|---|\n");
     for arg in args {
-        let mut flag = arg.get_short().map_or_else(String::new, |short| format!("`-{short}`, "));
+        let mut flag = arg
+            .get_short()
+            .map_or_else(String::new, |short| format!("`-{short}`, "));
         if let Some(long) = arg.get_long() {
             let _ = write!(flag, "`--{long}{}`", value(arg));
         }
@@ -87,7 +98,10 @@ fn value(arg: &Arg) -> String {
         let name = arg.get_value_names().and_then(<[_]>::first);
         name.map_or_else(String::new, |name| format!(" {name}"))
     } else {
-        let names: Vec<&str> = choices.iter().map(clap::builder::PossibleValue::get_name).collect();
+        let names: Vec<&str> = choices
+            .iter()
+            .map(clap::builder::PossibleValue::get_name)
+            .collect();
         // A bar in a table's cell must not end it.
         format!(" {}", names.join("\\|"))
     }
@@ -105,7 +119,11 @@ fn default(arg: &Arg) -> String {
         let _ = write!(text, "{or}`{}`", value.to_string_lossy());
     }
     if arg.is_required_set() {
-        text.push_str(if text.is_empty() { "required" } else { " (one is required)" });
+        text.push_str(if text.is_empty() {
+            "required"
+        } else {
+            " (one is required)"
+        });
     }
     text
 }
@@ -118,7 +136,11 @@ fn conditions() -> String {
          | Type | `True` means | |\n|---|---|---|\n"
     );
     for row in ConditionType::TABLE {
-        let only = if row.kind.only_when_true() { "only while true" } else { "" };
+        let only = if row.kind.only_when_true() {
+            "only while true"
+        } else {
+            ""
+        };
         let _ = writeln!(page, "| `{}` | {} | {only} |", row.kind.name(), row.means);
     }
     page
@@ -136,8 +158,14 @@ fn exit_codes() -> String {
             Blame::User,
             "the config, a flag or a key path is wrong, or consent was not given",
         ),
-        (Blame::Host, "a node cannot be reached, or refuses, or cannot"),
-        (Blame::Transient, "it may pass by itself: a timeout, a conflict"),
+        (
+            Blame::Host,
+            "a node cannot be reached, or refuses, or cannot",
+        ),
+        (
+            Blame::Transient,
+            "it may pass by itself: a timeout, a conflict",
+        ),
         (Blame::Bug, "a bug of ours"),
     ] {
         let _ = writeln!(

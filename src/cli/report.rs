@@ -199,10 +199,9 @@ impl Explain for Failure {
                 .map(Cow::Owned)
                 .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
                 .collect(),
-            Self::Config { .. }
-            | Self::KnownHosts { .. }
-            | Self::Declined
-            | Self::Write { .. } => Vec::new(),
+            Self::Config { .. } | Self::KnownHosts { .. } | Self::Declined | Self::Write { .. } => {
+                Vec::new()
+            }
         }
     }
 }

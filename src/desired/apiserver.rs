@@ -124,7 +124,10 @@ fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
     files.insert(policy.clone(), site.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
-    flags.set("audit-log-path", format!("{}/audit-log.json", path::AUDIT_LOG));
+    flags.set(
+        "audit-log-path",
+        format!("{}/audit-log.json", path::AUDIT_LOG),
+    );
     flags.set("audit-log-format", "json");
     flags.set("audit-log-maxage", "30");
     flags.set("audit-log-maxbackup", "10");

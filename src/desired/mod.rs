@@ -9,6 +9,7 @@ pub mod containerd;
 mod controller_manager;
 mod draw;
 mod etcd;
+pub mod images;
 mod kube_proxy;
 mod kubelet;
 mod node;

@@ -7,8 +7,8 @@ use std::{
 
 use bollard::{
     models::{
-        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum,
-        ContainerSummary, ContainerSummaryStateEnum, HostConfig,
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
+        ContainerSummaryStateEnum, HostConfig,
     },
     query_parameters::{
         CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
@@ -79,9 +79,14 @@ impl Host {
 
     /// A container's state and how often Docker restarted it; `None` when it is gone.
     pub async fn restarts(&self, name: &str) -> Result<Option<(ContainerState, i64)>, HostError> {
-        let Some(details) = self.inspected(name).await? else { return Ok(None) };
+        let Some(details) = self.inspected(name).await? else {
+            return Ok(None);
+        };
         let restarts = details.restart_count.unwrap_or_default();
-        let state = self.container(name).await?.map_or(ContainerState::Other, |fact| fact.state);
+        let state = self
+            .container(name)
+            .await?
+            .map_or(ContainerState::Other, |fact| fact.state);
         Ok(Some((state, restarts)))
     }
 

@@ -28,7 +28,6 @@ use crate::{
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-
 /// Nothing of ours is larger; a folder that is, is not one of ours.
 const ARCHIVE_LIMIT: usize = 64 << 20;
 
@@ -39,7 +38,10 @@ const MTIME: u64 = 0;
 /// of `/var/lib`: dockerd would bind every container's file system along with it, each time.
 pub(super) fn claim_binds() -> Vec<String> {
     let folders = CLAIM_DIRS.iter().map(|(folder, _)| *folder);
-    folders.chain(["/etc"]).map(|folder| format!("{folder}:{ROOT}{folder}")).collect()
+    folders
+        .chain(["/etc"])
+        .map(|folder| format!("{folder}:{ROOT}{folder}"))
+        .collect()
 }
 
 /// A file to be written.
@@ -191,9 +193,11 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         places.insert(if small { folder } else { path });
     }
     let inside = |place: &str| {
-        places
-            .iter()
-            .any(|other| place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
+        places.iter().any(|other| {
+            place
+                .strip_prefix(other)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
     };
     places
         .iter()
@@ -255,7 +259,11 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             .trim_end_matches('/')
             .to_owned();
         let path = format!("{parent}/{name}");
-        if path != root && !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
+        if path != root
+            && !path
+                .strip_prefix(root)
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();

@@ -49,11 +49,7 @@ impl Host {
     /// Runs a job to its end and removes its container. A status other than 0 is not an error. A
     /// container that an interrupted run of the same cluster left is removed first; one of
     /// somebody else is [`HostError::NameTaken`].
-    pub async fn run_job(
-        &self,
-        job: &Job,
-        cluster_id: &ClusterId,
-    ) -> Result<JobOutput, HostError> {
+    pub async fn run_job(&self, job: &Job, cluster_id: &ClusterId) -> Result<JobOutput, HostError> {
         match self.create(JOB, body(job, cluster_id)).await {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
@@ -174,7 +170,9 @@ fn message(output: LogOutput) -> bytes::Bytes {
 }
 
 fn body(job: &Job, cluster_id: &ClusterId) -> ContainerCreateBody {
-    let enter = ["--target", "1", "--mount", "--net", "--uts", "--ipc", "--", "/bin/sh", "-c"];
+    let enter = [
+        "--target", "1", "--mount", "--net", "--uts", "--ipc", "--", "/bin/sh", "-c",
+    ];
     let mut command: Vec<String> = enter.iter().map(|&word| word.to_owned()).collect();
     command.push(job.script.clone());
     let program = |folder: &str| Mount {

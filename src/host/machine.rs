@@ -81,8 +81,14 @@ impl Host {
 
     /// The error for an answer of a command that makes no sense.
     pub fn half_an_answer(&self, answer: &str) -> HostError {
-        let why = format!("it answered `{}`", answer.trim().chars().take(200).collect::<String>());
-        HostError::ExecEnded { at: self.session.place(), why }
+        let why = format!(
+            "it answered `{}`",
+            answer.trim().chars().take(200).collect::<String>()
+        );
+        HostError::ExecEnded {
+            at: self.session.place(),
+            why,
+        }
     }
 
     /// A stream to a port on the node's loopback address.
@@ -149,9 +155,7 @@ exit 0";
             .unwrap_or((output.stdout.as_str(), ""));
         let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
         Ok(file.log_opts.contains_key("max-size")
-            || flags
-                .lines()
-                .any(|flag| flag.contains("max-size=")))
+            || flags.lines().any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.

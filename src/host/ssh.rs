@@ -7,12 +7,12 @@ use std::{borrow::Cow, io, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 use rand::Rng;
+use russh::cert::PublicKeyOrCertificate;
 use russh::{
     Channel, ChannelOpenFailure, Disconnect, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
     keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey},
 };
-use russh::cert::PublicKeyOrCertificate;
 use tokio::{
     sync::{Semaphore, SemaphorePermit, oneshot},
     time::timeout,

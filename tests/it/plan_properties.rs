@@ -184,7 +184,10 @@ fn given_back(before: &World, after: &World, claim_was_lost: bool) {
             after.system.sysctls.clone_from(&before.system.sysctls);
         }
         assert_eq!(&after, before);
-        let others = after.containers.values().filter(|fact| fact.state == ContainerState::Running);
+        let others = after
+            .containers
+            .values()
+            .filter(|fact| fact.state == ContainerState::Running);
         assert_eq!(others.count(), 1, "other containers run on");
     }
 }
