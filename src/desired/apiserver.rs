@@ -12,7 +12,6 @@ use super::{
 use crate::config::Role;
 
 /// Where the audit log goes, on the node and in the container, as in RKE.
-pub(super) const AUDIT_LOG: &str = "/var/log/kube-audit";
 
 /// RKE's policy: who did what, never what was in it.
 const AUDIT_POLICY: &str = "\
@@ -36,7 +35,7 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
         flags,
         files,
         view: View::OwnFiles,
-        binds: vec![read_write(AUDIT_LOG, AUDIT_LOG)],
+        binds: vec![read_write(path::AUDIT_LOG, path::AUDIT_LOG)],
         env: Vec::new(),
         privileged: false,
         host_pid: false,
@@ -125,7 +124,10 @@ fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
     files.insert(policy.clone(), site.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
-    flags.set("audit-log-path", format!("{AUDIT_LOG}/audit-log.json"));
+    flags.set(
+        "audit-log-path",
+        format!("{}/audit-log.json", path::AUDIT_LOG),
+    );
     flags.set("audit-log-format", "json");
     flags.set("audit-log-maxage", "30");
     flags.set("audit-log-maxbackup", "10");

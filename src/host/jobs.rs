@@ -1,56 +1,39 @@
-//! One-off work as root on the node, in a container.
+//! One-off work as root on the node.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use bollard::{
-    container::LogOutput,
     models::{
         ContainerCreateBody, ContainerStateStatusEnum, HostConfig, HostConfigCgroupnsModeEnum,
     },
-    query_parameters::{LogsOptionsBuilder, WaitContainerOptions},
+    query_parameters::WaitContainerOptions,
 };
 use futures::StreamExt;
 use tokio::time::{Instant, timeout};
 
-use super::{create_body, error::HostError, files, machine::Host};
-use crate::{
-    desired::{ClusterId, JOB, label},
-    secret::Secret,
-};
-
-/// How much of a job's log is kept, from its end.
-const LOG_LIMIT: usize = 256 << 10;
+use super::{create_body, error::HostError, machine::Host};
+use crate::desired::{ClusterId, FILES_IMAGE, JOB, label};
 
 /// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
 const POLL: Duration = Duration::from_secs(3);
 
-/// A script to run as root on a node: privileged, in the node's process, network and cgroup
-/// namespaces, with the node's root file system at `/host` (mounts propagate both ways).
+/// How much of a job's log is read.
+const LOG_LINES: u32 = 1000;
+
+/// Enters the node. The image holds only links to the node's programs below `/host`; from
+/// there `nsenter` leads into the node's own mounts, or `chroot` into a bind of them that passes
+/// mounts on in both directions.
+const ENTER: &str = "if command -v nsenter >/dev/null; then \
+exec nsenter -t 1 -m -u -i -n -- /bin/sh -c \"$1\"; fi; exec chroot /host /bin/sh -c \"$1\"";
+
+/// A script to run as root on a node, with the node's own programs in the node's own
+/// namespaces.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// An image that has `/bin/sh`.
-    pub image: String,
-    /// For `/bin/sh -c`. Visible in `docker inspect`: no secrets.
+    /// For `sh -c`. Visible in `docker inspect` while it runs: no secrets.
     pub script: String,
-    /// `$1`, `$2`, …: no secrets either.
-    pub args: Vec<String>,
-    /// Files that the script finds in its container.
-    pub files: Vec<JobFile>,
-    /// More binds, `source:target[:options]`.
-    pub binds: Vec<String>,
     /// It is killed after this.
-    pub timeout: Duration,
-}
-
-/// A file for a job. Gone with the job's container.
-#[derive(Clone, Debug)]
-pub struct JobFile {
-    /// Absolute path in the container, below an existing directory or a new one.
-    pub path: String,
-    /// Permission bits.
-    pub mode: u32,
-    /// The bytes.
-    pub content: Secret<Vec<u8>>,
+    pub limit: Duration,
 }
 
 /// How a job ended.
@@ -75,41 +58,31 @@ impl Host {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
             {
-                self.remove(JOB, None).await?;
+                self.kill(JOB).await?;
+                self.create(JOB, body(job, cluster_id)).await?;
+            }
+            Err(HostError::ImageMissing { .. }) => {
+                self.import_empty_image().await?;
                 self.create(JOB, body(job, cluster_id)).await?;
             }
             created => created?,
         }
         let result = self.carry_out(job).await;
-        let removed = self.remove(JOB, None).await;
+        let removed = self.kill(JOB).await;
         let output = result?;
         removed?;
         Ok(output)
     }
 
     async fn carry_out(&self, job: &Job) -> Result<JobOutput, HostError> {
-        if !job.files.is_empty() {
-            let files: BTreeMap<&str, files::NewFile<'_>> = job
-                .files
-                .iter()
-                .map(|file| {
-                    let new = files::NewFile {
-                        mode: file.mode,
-                        content: &file.content,
-                    };
-                    (file.path.as_str(), new)
-                })
-                .collect();
-            self.put(JOB, "", &BTreeMap::new(), &files).await?;
-        }
         self.start(JOB).await?;
-        let ended = self.ended(job.timeout).await?;
-        let log = self.log(JOB).await?;
+        let ended = self.ended(job.limit).await?;
+        let log = self.logs(JOB, LOG_LINES).await?;
         match ended {
             Some(status) => Ok(JobOutput { status, log }),
             None => Err(HostError::JobTimeout {
                 at: self.session.place(),
-                limit: job.timeout,
+                limit: job.limit,
                 log,
             }),
         }
@@ -120,20 +93,19 @@ impl Host {
     async fn ended(&self, limit: Duration) -> Result<Option<i64>, HostError> {
         let deadline = Instant::now() + limit;
         loop {
-            let mut waiting = Box::pin(
-                self.docker()
-                    .wait_container(JOB, None::<WaitContainerOptions>),
-            );
-            let pause = POLL.min(deadline.saturating_duration_since(Instant::now()));
-            let waited = timeout(pause, waiting.next()).await;
+            let options = None::<WaitContainerOptions>;
+            let mut waiting = Box::pin(self.docker().wait_container(JOB, options));
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waited = timeout(POLL.min(left), waiting.next()).await;
+            drop(waiting);
             match self.inspected(JOB).await {
                 Ok(Some(details)) => {
-                    if let Some(state) = details.state
-                        && matches!(
-                            state.status,
-                            Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD)
-                        )
-                    {
+                    let state = details.state.unwrap_or_default();
+                    let status = state.status.unwrap_or(ContainerStateStatusEnum::EMPTY);
+                    if matches!(
+                        status,
+                        ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD
+                    ) {
                         return Ok(Some(state.exit_code.unwrap_or_default()));
                     }
                 }
@@ -145,73 +117,30 @@ impl Host {
                         message: format!("container `{JOB}` was removed by someone else"),
                     });
                 }
-                Err(error) => {
-                    if self.session.lost().is_some() || Instant::now() >= deadline {
-                        return Err(error);
-                    }
-                }
+                Err(error) if !self.is_alive() || Instant::now() >= deadline => return Err(error),
+                Err(_) => {}
             }
             if Instant::now() >= deadline {
                 return Ok(None);
             }
-            // A wait that ends at once without an end of the job (Docker is away) must not spin.
             if waited.is_ok() {
+                // A wait that ends at once while the job goes on (Docker is away) must not spin.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }
     }
-
-    /// The end of a container's log.
-    pub async fn log(&self, name: &str) -> Result<String, HostError> {
-        let options = LogsOptionsBuilder::new()
-            .stdout(true)
-            .stderr(true)
-            .tail("1000")
-            .build();
-        let mut stream = Box::pin(self.docker().logs(name, Some(options)));
-        let mut bytes = Vec::new();
-        let mut failure = None;
-        while let Some(line) = stream.next().await {
-            match line {
-                Ok(output) => bytes.extend_from_slice(&message(output)),
-                Err(error) => {
-                    failure.get_or_insert(error);
-                }
-            }
-            if bytes.len() > 2 * LOG_LIMIT {
-                bytes.drain(..bytes.len() - LOG_LIMIT);
-            }
-        }
-        let result = failure.map_or(Ok(()), Err);
-        self.done(format!("read the log of container `{name}`"), result)
-            .await?;
-        let start = bytes.len().saturating_sub(LOG_LIMIT);
-        Ok(String::from_utf8_lossy(&bytes[start..]).into_owned())
-    }
-}
-
-fn message(output: LogOutput) -> bytes::Bytes {
-    match output {
-        LogOutput::StdErr { message }
-        | LogOutput::StdOut { message }
-        | LogOutput::StdIn { message }
-        | LogOutput::Console { message } => message,
-    }
 }
 
 fn body(job: &Job, cluster_id: &ClusterId) -> ContainerCreateBody {
-    let mut binds = vec!["/:/host:rshared".to_owned()];
-    binds.extend(job.binds.iter().cloned());
-    let mut command = vec!["-c".to_owned(), job.script.clone(), "job".to_owned()];
-    command.extend(job.args.iter().cloned());
+    let command = ["-c", ENTER, "job", job.script.as_str()];
     ContainerCreateBody {
-        image: Some(job.image.clone()),
+        image: Some(FILES_IMAGE.to_owned()),
         entrypoint: Some(vec!["/bin/sh".to_owned()]),
-        cmd: Some(command),
+        cmd: Some(command.map(str::to_owned).to_vec()),
         user: Some("0:0".to_owned()),
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
-            binds: Some(binds),
+            binds: Some(vec!["/:/host:rshared".to_owned()]),
             network_mode: Some("host".to_owned()),
             pid_mode: Some("host".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::HOST),

@@ -26,13 +26,15 @@ mod jobs;
 mod known_hosts;
 mod login;
 mod machine;
+pub mod pool;
 mod ssh;
 
 pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
 pub use error::{HostError, KeyProblem, Place};
 pub use exec::ExecOutput;
-pub use jobs::{Job, JobFile, JobOutput};
+pub use files::NewFile;
+pub use jobs::{Job, JobOutput};
 pub use known_hosts::{KnownHosts, Policy, fingerprint};
 pub use machine::Host;
 

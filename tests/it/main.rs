@@ -1,6 +1,9 @@
 //! The one integration binary. Modules `lab_*` want real nodes (root, Docker): nextest's
 //! profile `lab` runs them.
 
+mod cli_config;
+mod cli_support;
+mod cli_usage;
 mod real;
 mod sim;
 

@@ -195,7 +195,10 @@ fn given_back(before: &World, after: &World, claim_was_lost: bool) {
         assert_eq!(after.files, before.files);
         assert_eq!(after.system, before.system);
         assert_eq!(&after, before);
-        let others = after.containers.values().filter(|fact| fact.state == ContainerState::Running);
+        let others = after
+            .containers
+            .values()
+            .filter(|fact| fact.state == ContainerState::Running);
         assert_eq!(others.count(), 1, "other containers run on");
     }
 }
