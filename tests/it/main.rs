@@ -9,6 +9,7 @@ mod sim;
 
 mod lab_remove;
 mod lab_up;
+mod plan_invariants;
 mod plan_properties;
 mod plan_remove;
 mod plan_up;
