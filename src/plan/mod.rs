@@ -380,10 +380,10 @@ pub enum Action {
     /// Writes the administrator's kubeconfig (0600, or a Secret). Visible in `Actual::kubeconfig`.
     WriteKubeconfig,
     /// As root on the node, in one one-off container: ends pods and sandboxes of `k8s.io`,
-    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains,
-    /// folders and sysctls that were not there before. `/etc/kubernetes`, `/etc/cni/net.d`,
-    /// `/var/lib/etcd` and `/var/lib/kubelet` can only have been there empty: those are emptied
-    /// and stay. Repeating is harmless.
+    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains, our
+    /// files for the next boot, folders and sysctls that were not there before.
+    /// `/etc/kubernetes`, `/etc/cni/net.d`, `/var/lib/etcd` and `/var/lib/kubelet` can only have
+    /// been there empty: those are emptied and stay. Repeating is harmless.
     CleanHost {
         /// What was there before us and stays.
         before: Before,

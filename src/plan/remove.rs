@@ -157,18 +157,8 @@ fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
 
 fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
     let before: Before = hosts::remembered(facts).unwrap_or_else(|| hosts::rebuilt_before(facts));
-    let loose: std::collections::BTreeSet<String> = hosts::LOOSE_FILES
-        .into_iter()
-        .filter(|path| facts.files.iter().any(|files| files.contains_key(*path)))
-        .map(str::to_owned)
-        .collect();
-    let files = (!loose.is_empty()).then(|| {
-        let why = "the kernel's settings at boot are the node's own again";
-        Step::on(host, why, Action::RemoveFiles { paths: loose }).guarded(id)
-    });
     let why = "pods, mounts, links, rules and folders of the cluster go";
-    let clean = Step::on(host, why, Action::CleanHost { before }).guarded(id);
-    files.into_iter().chain([clean]).collect()
+    vec![Step::on(host, why, Action::CleanHost { before }).guarded(id)]
 }
 
 fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
