@@ -47,3 +47,19 @@ pub trait Explain: std::error::Error {
         Vec::new()
     }
 }
+
+/// A message with its causes on one line, as events and conditions show it. A cause that its
+/// parent's message already ends with is not repeated.
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    text
+}

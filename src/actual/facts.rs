@@ -161,6 +161,9 @@ pub struct SystemFacts {
     pub listening: BTreeSet<u16>,
     /// Those of [`Before::PATHS`] that exist now.
     pub paths: BTreeSet<String>,
+    /// Those of `paths` that are directories and were seen to be empty but for `lost+found`: a
+    /// mount point that waits for its data is nobody's Kubernetes.
+    pub empty: BTreeSet<String>,
     /// Modules that are loaded or built in, among those we want.
     pub modules: BTreeSet<String>,
     /// Current values of the sysctls that Kubernetes or we set.
@@ -205,25 +208,56 @@ pub struct Before {
 }
 
 impl Before {
-    /// The paths that Kubernetes, its plugins or we create.
-    pub const PATHS: [&str; 16] = [
+    /// The paths that Kubernetes, its plugins or we create (network links by their place in
+    /// `/sys`). Entries of `/opt/cni/bin` and `/etc/cni/net.d` are recorded one by one as well.
+    pub const PATHS: [&str; 25] = [
         "/etc/kubernetes",
+        "/etc/kubernetes/ssl",
         "/etc/cni",
         "/etc/cni/net.d",
         "/etc/containerd",
         "/etc/containerd/certs.d",
+        "/etc/modules-load.d",
+        "/etc/sysctl.d",
         "/etc/systemd/system/containerd.service.d",
         "/opt/cni",
         "/opt/cni/bin",
         "/opt/rke",
+        "/run/flannel",
+        "/run/netns",
+        "/run/xtables.lock",
+        "/sys/class/net/cni0",
+        "/sys/class/net/flannel.1",
+        "/var/lib/calico",
+        "/var/lib/cni",
         "/var/lib/etcd",
         "/var/lib/kubelet",
-        "/var/lib/cni",
-        "/var/log/pods",
         "/var/log/containers",
-        "/run/flannel",
-        "/run/xtables.lock",
+        "/var/log/kube-audit",
+        "/var/log/pods",
+        "/usr/libexec/kubernetes",
     ];
+
+    /// The sysctls that kubelet, kube-proxy, flannel or we change.
+    pub const SYSCTLS: [&str; 14] = [
+        "kernel.keys.root_maxbytes",
+        "kernel.keys.root_maxkeys",
+        "kernel.panic",
+        "kernel.panic_on_oops",
+        "net.bridge.bridge-nf-call-ip6tables",
+        "net.bridge.bridge-nf-call-iptables",
+        "net.ipv4.conf.all.route_localnet",
+        "net.ipv4.ip_forward",
+        "net.netfilter.nf_conntrack_max",
+        "net.netfilter.nf_conntrack_tcp_be_liberal",
+        "net.netfilter.nf_conntrack_tcp_timeout_close_wait",
+        "net.netfilter.nf_conntrack_tcp_timeout_established",
+        "vm.overcommit_memory",
+        "vm.panic_on_oom",
+    ];
+
+    /// The modules whose presence is looked at.
+    pub const MODULES: [&str; 4] = ["br_netfilter", "nf_conntrack", "overlay", "vxlan"];
 }
 
 /// The cluster's API.

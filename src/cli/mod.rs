@@ -1,3 +1,27 @@
-//! The command line.
+//! The command line: arguments in, [`converge`](crate::converge) called, lines or JSON out.
+//!
+//! May read and write the terminal, the config's folder and `known_hosts`. Must not decide
+//! anything about a cluster: that is `plan`.
+//!
+//! [`args`] declares, [`dispatch`](mod@dispatch) picks the command, one file a command does it.
 
-pub mod sources;
+pub mod args;
+pub mod ask;
+mod crd;
+pub mod dispatch;
+mod intent;
+pub mod log;
+pub mod output;
+mod plan;
+mod print;
+pub mod reference;
+mod remove;
+pub mod report;
+mod run;
+pub mod session;
+mod signals;
+mod sources;
+mod stream;
+mod up;
+mod version;
+mod world;

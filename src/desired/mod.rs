@@ -3,12 +3,28 @@
 //! One file a component; [`Desired::draw`] puts them together. Where do I add a kubelet flag?
 //! `kubelet.rs`. Certificates and the rules of when a key may be made: [`pki`].
 
+mod addons;
+mod apiserver;
+pub mod containerd;
+mod controller_manager;
+mod draw;
+mod etcd;
 pub mod images;
+mod kube_proxy;
+mod kubelet;
+mod node;
+pub mod pki;
+mod scheduler;
+mod service;
+mod site;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::draw::DrawError;
 use crate::{
     config::{NodeName, Taint},
     secret::Secret,
@@ -250,6 +266,9 @@ pub const JOB: &str = "rke-operator-job";
 /// The empty image of [`CLAIM`], imported by us.
 pub const FILES_IMAGE: &str = "rke-operator/files:1";
 
+/// Folders outside `/etc` that a claim makes, with their modes: their contents are root's alone.
+pub const CLAIM_DIRS: [(&str, u32); 2] = [(path::ETCD, 0o700), (path::AUDIT_LOG, 0o700)];
+
 /// Labels of Docker containers and of API objects.
 pub mod label {
     /// The cluster's id: on every container of ours.
@@ -274,6 +293,8 @@ pub mod path {
     pub const STATE: &str = "/etc/kubernetes/rke-operator-state.json";
     /// etcd's data on the node.
     pub const ETCD: &str = "/var/lib/etcd";
+    /// kube-apiserver's audit log.
+    pub const AUDIT_LOG: &str = "/var/log/kube-audit";
     /// kubelet's root.
     pub const KUBELET: &str = "/var/lib/kubelet";
     /// Our containerd configuration, beside the package's own.

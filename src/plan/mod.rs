@@ -11,6 +11,34 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+mod addons;
+mod check;
+mod conflicts;
+mod containerd;
+mod containers;
+mod diff;
+mod files;
+mod guard;
+mod health;
+mod hosts;
+mod images;
+mod kernel;
+mod nodes;
+mod refusal;
+mod remove;
+mod render;
+mod state;
+mod sweep;
+mod up;
+
+pub use check::{Violation, check};
+pub use containerd::config_digest;
+pub use guard::holds;
+pub use refusal::{PlanError, Refusal};
+pub use remove::remove;
+pub use render::{render, title};
+pub use up::up;
+
 use crate::{
     actual::Before,
     config::NodeName,
@@ -46,6 +74,12 @@ impl Plan {
     /// Every step in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.stages.iter().flat_map(|stage| &stage.steps)
+    }
+
+    /// True when no step has an effect: all that is left is to wait. A run whose plan after
+    /// a completed round only waits has converged; what is still slow was warned about.
+    pub fn only_waits(&self) -> bool {
+        self.steps().all(|step| step.action.is_wait())
     }
 
     /// The steps that disturb what runs, and what they disturb: these want consent.
@@ -104,6 +138,39 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    pub(super) fn new(target: Target, why: impl Into<Cow<'static, str>>, action: Action) -> Self {
+        Self {
+            target,
+            why: why.into(),
+            changes: Vec::new(),
+            guard: None,
+            disturbs: None,
+            action,
+        }
+    }
+
+    pub(super) fn on(host: &NodeName, why: impl Into<Cow<'static, str>>, action: Action) -> Self {
+        Self::new(Target::Host(host.clone()), why, action)
+    }
+
+    /// Only while the host's claim bears this id.
+    pub(super) fn guarded(mut self, id: &ClusterId) -> Self {
+        self.guard = Some(Guard::ClaimIs(id.clone()));
+        self
+    }
+
+    pub(super) fn changing(mut self, changes: Vec<FieldChange>) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    pub(super) fn disturbing(mut self, what: impl Into<String>) -> Self {
+        self.disturbs = Some(what.into());
+        self
+    }
+}
+
 /// One field that differs. Values of files are keyed digests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldChange {
@@ -146,6 +213,42 @@ pub enum Component {
     Kubelet,
     /// `http://127.0.0.1:10256/healthz`.
     KubeProxy,
+}
+
+impl Component {
+    /// Every component, in the order of [`crate::desired::START_ORDER`].
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+    ];
+
+    /// The name of its container.
+    pub const fn container(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+        }
+    }
+
+    /// The TCP ports that it listens on.
+    pub const fn ports(self) -> &'static [u16] {
+        match self {
+            Self::Etcd => &[2379, 2380, 2381],
+            Self::ApiServer => &[6443],
+            Self::ControllerManager => &[10257],
+            Self::Scheduler => &[10259],
+            Self::Kubelet => &[10248, 10250],
+            Self::KubeProxy => &[10249, 10256],
+        }
+    }
 }
 
 /// A file of a [`Action::WriteFiles`]: its content is in `Desired`, by path.
@@ -254,8 +357,9 @@ pub enum Action {
         /// Which.
         objects: Vec<ObjectRef>,
     },
-    /// Sets our labels, annotations and taints on the Node object, and takes those of ours away
-    /// that are no longer wanted.
+    /// Sets our labels, annotations and taints on the Node object of the step's host, and takes
+    /// those of ours away that are no longer wanted. Waits, bounded, until kubelet has made the
+    /// object. Visible in the Node.
     SetNodeMeta {
         /// What.
         meta: NodeMeta,
@@ -276,8 +380,10 @@ pub enum Action {
     /// Writes the administrator's kubeconfig (0600, or a Secret). Visible in `Actual::kubeconfig`.
     WriteKubeconfig,
     /// As root on the node, in one one-off container: ends pods and sandboxes of `k8s.io`,
-    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains,
-    /// folders and sysctls that were not there before. Repeating is harmless.
+    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains, our
+    /// files for the next boot, folders and sysctls that were not there before.
+    /// `/etc/kubernetes`, `/etc/cni/net.d`, `/var/lib/etcd` and `/var/lib/kubelet` can only have
+    /// been there empty: those are emptied and stay. Repeating is harmless.
     CleanHost {
         /// What was there before us and stays.
         before: Before,
@@ -296,4 +402,70 @@ pub enum Action {
     RemoveKubeconfig,
     /// Deletes the state: the last act of a removal. Gone is success.
     DeleteState,
+}
+
+impl Action {
+    /// True for the actions that only wait and have no effect.
+    pub const fn is_wait(&self) -> bool {
+        match self {
+            Self::AwaitHealthy { .. } | Self::AwaitNodeReady { .. } | Self::AwaitAddon { .. } => {
+                true
+            }
+            Self::SaveState
+            | Self::Claim { .. }
+            | Self::PullImage { .. }
+            | Self::WriteFiles { .. }
+            | Self::RemoveFiles { .. }
+            | Self::PrepareKernel { .. }
+            | Self::ConfigureContainerd { .. }
+            | Self::ImportPause { .. }
+            | Self::RunContainer { .. }
+            | Self::StartContainer { .. }
+            | Self::ReplaceContainer { .. }
+            | Self::RemoveContainer { .. }
+            | Self::ApplyAddon { .. }
+            | Self::PruneObjects { .. }
+            | Self::SetNodeMeta { .. }
+            | Self::SaveStateCopy
+            | Self::WriteKubeconfig
+            | Self::CleanHost { .. }
+            | Self::RestoreContainerd
+            | Self::RemoveImages { .. }
+            | Self::ReleaseClaim
+            | Self::RemoveKubeconfig
+            | Self::DeleteState => false,
+        }
+    }
+
+    /// True for the actions that destroy or replace something on a host: each needs a guard.
+    pub const fn is_destructive(&self) -> bool {
+        match self {
+            Self::WriteFiles { .. }
+            | Self::RemoveFiles { .. }
+            | Self::ConfigureContainerd { .. }
+            | Self::ReplaceContainer { .. }
+            | Self::RemoveContainer { .. }
+            | Self::CleanHost { .. }
+            | Self::RestoreContainerd
+            | Self::RemoveImages { .. }
+            | Self::ReleaseClaim => true,
+            Self::SaveState
+            | Self::Claim { .. }
+            | Self::PullImage { .. }
+            | Self::PrepareKernel { .. }
+            | Self::ImportPause { .. }
+            | Self::RunContainer { .. }
+            | Self::StartContainer { .. }
+            | Self::AwaitHealthy { .. }
+            | Self::ApplyAddon { .. }
+            | Self::PruneObjects { .. }
+            | Self::SetNodeMeta { .. }
+            | Self::AwaitNodeReady { .. }
+            | Self::AwaitAddon { .. }
+            | Self::SaveStateCopy
+            | Self::WriteKubeconfig
+            | Self::RemoveKubeconfig
+            | Self::DeleteState => false,
+        }
+    }
 }

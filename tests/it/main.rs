@@ -1,3 +1,13 @@
-//! The one integration binary.
+//! The one integration binary. Modules `lab_*` want real nodes (root, Docker): nextest's
+//! profile `lab` runs them.
+
+mod cli_config;
+mod cli_support;
+mod cli_usage;
+mod real;
+mod sim;
 
 mod config_golden;
+mod lab_remove;
+mod lab_up;
+mod plan_properties;

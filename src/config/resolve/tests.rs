@@ -612,12 +612,12 @@ services:
 fn nothing_is_ignored_in_silence() {
     let resolved = good(&and("\
 services: {etcd: {snapshot: true}}
-system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'rancher/rke-tools:v0.1.103', etcd: 'registry.example.com/etcd:3'}"));
+system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'rancher/rke-tools:v0.1.103', canal_node: 'registry.example.com/node:1', etcd: 'registry.example.com/etcd:3'}"));
     let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
     assert_snapshot!(warnings.join("\n"), @"
     `services.etcd.snapshot` (line 8): recurring snapshots of etcd are not taken yet
     `system_images` (line 9): RKE's own images are replaced by those of the catalogue: `kubernetes`
-    `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `alpine`
+    `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `canal_node`
     ");
     assert!(
         resolved

@@ -1,1 +1,49 @@
-//! The lab.
+//! The lab: real nodes, a real Kubernetes and a registry on one machine.
+//!
+//! A node is a container that behaves as a server: systemd as process 1, OpenSSH, Docker and
+//! containerd as services, a disk of its own with a fixed size, a fixed address. The images that
+//! the product runs are built from source under their published names, kept in a cache outside the
+//! repository, and served by a registry that the nodes use as their mirror, so pulls are pulls.
+//!
+//! It may use the machine's Docker, its loop devices and its cache folder, and nothing else. The
+//! product knows nothing of it: what Kubernetes needs only on such machines is in [`Lab::overlay`],
+//! which [`merge`] puts into a `cluster.yml`.
+//!
+//! ```no_run
+//! use lab::{Lab, LabSpec, Profile};
+//!
+//! # fn main() -> Result<(), lab::LabError> {
+//! let spec = LabSpec::new("example").node("n1", Profile::Plain);
+//! let lab = Lab::up(&spec, &mut std::io::stderr())?;
+//! assert!(lab.node("n1").ssh("docker ps")?.ok());
+//! lab.destroy()
+//! # }
+//! ```
+
+mod cache;
+mod command;
+mod error;
+mod host;
+mod image;
+mod labs;
+mod node;
+mod overlay;
+mod profile;
+mod registry;
+mod subnet;
+
+pub use command::Output;
+pub use error::LabError;
+pub use host::Host;
+pub use image::{Image, Images, Store, images, kubectl};
+pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
+pub use node::{Node, NodeState};
+pub use overlay::merge;
+pub use profile::Profile;
+pub use registry::Registry;
+
+/// The label that everything a lab makes in the machine's Docker bears; its value is the lab's name.
+pub const LABEL: &str = "io.rke.lab";
+
+/// The Kubernetes that the lab has images of.
+pub const KUBERNETES_VERSION: &str = "v1.34.4";

@@ -1,2 +1,188 @@
-//! The lab's command.
-fn main() {}
+#![expect(clippy::print_stdout, reason = "a command prints its result")]
+//! The lab's command: `lab up`, `lab status`, `lab ssh`, `lab down`.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use lab::{Host, Lab, LabError, LabSpec, Profile, Sweep};
+
+/// Real nodes, a real Kubernetes and a registry on this machine.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a lab, after taking down the one of that name; it stands until `lab down`.
+    Up {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// How many nodes it has: n1, n2 and so on.
+        #[arg(long, default_value_t = 1)]
+        nodes: u8,
+        /// How they are set up.
+        #[arg(long, default_value = "plain")]
+        profile: Profile,
+        /// Set one node up in another way, as in n2=cri-off.
+        #[arg(long = "node", value_name = "NODE=PROFILE", value_parser = assignment)]
+        exceptions: Vec<(String, Profile)>,
+    },
+    /// Show the labs with their nodes and images.
+    Status,
+    /// Log in to a node, or run a command on it.
+    Ssh {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The node.
+        node: String,
+        /// The command.
+        #[arg(trailing_var_arg = true)]
+        command: Vec<String>,
+    },
+    /// Show a cluster.yml for a cluster on one node.
+    Config {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The node.
+        node: String,
+    },
+    /// Take a lab down.
+    Down {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// Take all labs down, and remove the nodes' image from this machine's Docker.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Build the images that the cache lacks, and list all with their true versions.
+    Images,
+    /// List the Debian packages that the lab would install on this machine.
+    Missing,
+    /// Print the path of a kubectl that runs on this machine.
+    Kubectl,
+}
+
+fn assignment(text: &str) -> Result<(String, Profile), String> {
+    let (node, profile) = text.split_once('=').ok_or("expected NODE=PROFILE")?;
+    Ok((
+        node.to_owned(),
+        <Profile as clap::ValueEnum>::from_str(profile, false)?,
+    ))
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            // Where even this cannot be written, nothing can be.
+            let _ = writeln!(io::stderr(), "lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, LabError> {
+    let log = &mut io::stderr();
+    match command {
+        Command::Up {
+            name,
+            nodes,
+            profile,
+            exceptions,
+        } => {
+            let mut spec = LabSpec::new(&name);
+            for node in (1..=nodes).map(|number| format!("n{number}")) {
+                let exception = exceptions.iter().find(|(name, _)| *name == node);
+                spec = spec.node(&node, exception.map_or(profile, |(_, profile)| *profile));
+            }
+            if let Some((node, _)) = exceptions
+                .iter()
+                .find(|(name, _)| spec.nodes.iter().all(|n| n.name != *name))
+            {
+                return Err(LabError::Refused(format!(
+                    "--node {node}: there are n1 to n{nodes}"
+                )));
+            }
+            let mut lab = Lab::up(&spec, log)?;
+            lab.keep()?;
+            show(&lab)?;
+        }
+        Command::Status => status()?,
+        Command::Ssh {
+            name,
+            node,
+            command,
+        } => {
+            let code = Lab::open(&name)?.find(&node)?.ssh_attached(&command)?;
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+        }
+        Command::Config { name, node } => {
+            print!("{}", Lab::open(&name)?.find(&node)?.cluster_yml(&name)?);
+        }
+        Command::Down { all: true, .. } => {
+            for name in Lab::sweep(Sweep::All)? {
+                println!("{name} is gone");
+            }
+        }
+        Command::Down { name, all: false } => Lab::destroy_named(&name)?,
+        Command::Images => {
+            Host::prepare(log)?;
+            list_images(&lab::images(log)?);
+        }
+        Command::Missing => {
+            for package in Host::missing()? {
+                println!("{package}");
+            }
+        }
+        Command::Kubectl => println!("{}", lab::kubectl()?.display()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status() -> Result<(), LabError> {
+    for name in Lab::names()? {
+        match Lab::open(&name) {
+            Ok(lab) => show(&lab)?,
+            Err(_) => println!("{name}: left over; `lab down --name {name}` removes it"),
+        }
+    }
+    list_images(&lab::images(&mut io::sink())?);
+    Ok(())
+}
+
+fn show(lab: &Lab) -> Result<(), LabError> {
+    println!("lab {}: registry {}", lab.name(), lab.registry().address());
+    println!("  key {}", lab.ssh_key().display());
+    println!("  known hosts {}", lab.known_hosts().display());
+    for node in lab.nodes() {
+        let (state, profile) = (node.state()?.name(), node.profile().name());
+        println!(
+            "  {:<8} {:<15} {profile:<14} {state}",
+            node.name(),
+            node.address()
+        );
+        for line in node.exec("cat /run/lab/workarounds")?.stdout.lines() {
+            println!("           ({line})");
+        }
+    }
+    Ok(())
+}
+
+fn list_images(images: &lab::Images) {
+    println!("images:");
+    for image in images.all() {
+        println!("  {} {}", image.program, image.version);
+        for name in &image.names {
+            println!("    {name}");
+        }
+    }
+}

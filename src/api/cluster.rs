@@ -1,0 +1,299 @@
+//! The `Cluster`: what a user asks for, and what the operator says about it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+/// What the cluster is to be.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "clusterprovisioner.rke.io",
+    version = "v1alpha1",
+    kind = "Cluster",
+    plural = "clusters",
+    shortname = "rkec",
+    category = "rke",
+    derive = "PartialEq",
+    status = "ClusterStatus",
+    cel,
+    doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
+    validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Stage", type_ = "string", json_path = ".status.progress.stage", priority = 1),
+    printcolumn(name = "UpToDate", type_ = "string", json_path = r#".status.conditions[?(@.type=="UpToDate")].status"#, priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].message"#, priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterSpec {
+    /// The cluster, in the words of cluster.yml: nodes, services, network and so on. Every key
+    /// is checked when it is read; what is wrong is told in the condition ConfigValid with its
+    /// path.
+    #[schemars(schema_with = "config_schema")]
+    pub config: serde_json::Map<String, serde_json::Value>,
+
+    /// How to log in to the nodes.
+    pub ssh: Ssh,
+
+    /// What happens when the config and the world differ.
+    #[serde(default)]
+    pub changes: Changes,
+
+    /// What happens when this object is deleted.
+    #[serde(default)]
+    pub deletion: Deletion,
+}
+
+/// The one part without a structural schema. With one, the API server would prune keys that it
+/// does not know, in silence; our parser refuses them with path and suggestion, as it does for
+/// the same document in a file.
+fn config_schema(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+/// How to log in to the nodes.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ssh {
+    /// The Secret with the private key that the nodes accept.
+    pub key_secret_ref: KeySecretRef,
+
+    /// The nodes' host keys, as lines of an OpenSSH known_hosts file (`ssh-keyscan <node>`
+    /// prints them; compare before you trust them). A node whose key is not here is refused,
+    /// and the condition NodesReachable gives the fingerprint that it showed.
+    #[serde(default)]
+    #[schemars(length(max = 262_144))]
+    pub known_hosts: String,
+}
+
+/// A key of a Secret in the operator's namespace. There is no field for another namespace: who
+/// may create a Cluster could otherwise read any Secret through the operator.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeySecretRef {
+    /// Name of the Secret, in the namespace in which the operator keeps its Secrets.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub name: String,
+
+    /// Which key of the Secret.
+    #[serde(default = "ssh_privatekey")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
+    pub key: String,
+}
+
+fn ssh_privatekey() -> String {
+    "ssh-privatekey".to_owned()
+}
+
+/// What happens when the config and the world differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Changes {
+    /// Applied at once, the disruptive ones too.
+    #[default]
+    Automatic,
+}
+
+/// What happens when the object is deleted.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deletion {
+    /// How long the nodes are given to be cleaned, counted from the deletion: `30m`, `1h30m`.
+    #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('720h')").message("the time for a deletion is between 1s and 720h"))]
+    #[schemars(length(min = 2, max = 32), regex(pattern = r"^([0-9]+(s|m|h))+$"))]
+    #[serde(default = "half_an_hour")]
+    pub timeout: String,
+
+    /// What happens when that time is over and some nodes are not cleaned.
+    #[serde(default)]
+    pub on_timeout: OnTimeout,
+}
+
+fn half_an_hour() -> String {
+    "30m".to_owned()
+}
+
+impl Deletion {
+    /// The default of [`Deletion::timeout`], in force also where the spec cannot be read.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+    /// Reads what there is of a deletion policy, whatever else is wrong with the object
+    /// (invariant 11): what is missing or broken has its default, so a deletion always ends.
+    pub fn lenient(spec: Option<&serde_json::Value>) -> (Duration, OnTimeout) {
+        let deletion = spec.and_then(|spec| spec.get("deletion"));
+        let field = |name: &str| deletion.and_then(|deletion| deletion.get(name));
+        let timeout = field("timeout")
+            .and_then(serde_json::Value::as_str)
+            .and_then(|text| text.parse::<kube::core::Duration>().ok())
+            .filter(|duration| !duration.is_negative())
+            .map_or(Self::DEFAULT_TIMEOUT, Duration::from);
+        let on_timeout = field("onTimeout")
+            .and_then(|value| OnTimeout::deserialize(value).ok())
+            .unwrap_or_default();
+        (timeout, on_timeout)
+    }
+}
+
+impl Default for Deletion {
+    fn default() -> Self {
+        Self {
+            timeout: half_an_hour(),
+            on_timeout: OnTimeout::default(),
+        }
+    }
+}
+
+/// What happens to a deletion that runs out of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum OnTimeout {
+    /// It ends: what is left is written into the ConfigMap `<cluster>-orphaned` and an Event.
+    #[default]
+    Orphan,
+    /// It is retried for ever, and the object stays, Stalled, until the nodes are clean.
+    Keep,
+}
+
+/// What the operator says about a Cluster.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// The generation of the object that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// How it is; the table of types is in the documentation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+
+    /// The identity that the nodes bear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+
+    /// The Kubernetes version that the API server reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+
+    /// Nodes that are Ready, of those that the config names: `1/1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+
+    /// Where the cluster's API answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+
+    /// How far the current run is; absent when none runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressStatus>,
+
+    /// The Kubeconfig object that leads to the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_ref: Option<NameRef>,
+
+    /// The release of the operator that applied the config last: another one applies nothing
+    /// by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_by: Option<String>,
+
+    /// While Deleting: the nodes that are not given back yet, and why; the first twenty.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub remaining: BTreeMap<String, String>,
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgressStatus {
+    /// The stage that runs.
+    pub stage: String,
+    /// Steps that are done.
+    pub done: i64,
+    /// Steps of this round.
+    pub total: i64,
+    /// What it does at the moment, or waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+}
+
+/// Names another object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct NameRef {
+    /// Its name.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(deletion: serde_json::Value) -> Cluster {
+        let spec = json!({
+            "config": {}, "ssh": {"keySecretRef": {"name": "nodes"}}, "deletion": deletion,
+        });
+        Cluster::new("prod", serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn rules_bound_the_deletion_timeout_and_the_name() {
+        cluster(json!({})).validate_cel().unwrap();
+        cluster(json!({"timeout": "1h30m"})).validate_cel().unwrap();
+        let error = cluster(json!({"timeout": "721h"}))
+            .validate_cel()
+            .unwrap_err();
+        assert!(error.to_string().contains("between 1s and 720h"), "{error}");
+        let mut long = cluster(json!({}));
+        long.metadata.name = Some("x".repeat(53));
+        let error = long.validate_cel().unwrap_err();
+        assert!(
+            error.to_string().contains("at most 52 characters"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_deletion_policy_is_read_from_any_wreck() {
+        let default = (Deletion::DEFAULT_TIMEOUT, OnTimeout::Orphan);
+        for wreck in [
+            json!(null),
+            json!(7),
+            json!({"deletion": "never"}),
+            json!({"deletion": {"timeout": 30, "onTimeout": "Forget"}}),
+            json!({"deletion": {"timeout": "-5m"}}),
+        ] {
+            assert_eq!(Deletion::lenient(Some(&wreck)), default, "{wreck}");
+        }
+        assert_eq!(Deletion::lenient(None), default);
+        let good =
+            json!({"config": "broken", "deletion": {"timeout": "1h30m", "onTimeout": "Keep"}});
+        assert_eq!(
+            Deletion::lenient(Some(&good)),
+            (Duration::from_secs(5400), OnTimeout::Keep)
+        );
+    }
+
+    #[test]
+    fn defaults_of_the_schema_are_those_of_the_types() {
+        assert_eq!(
+            cluster(json!({})).spec.deletion,
+            Deletion {
+                timeout: "30m".into(),
+                on_timeout: OnTimeout::Orphan
+            }
+        );
+        assert_eq!(cluster(json!({})).spec.changes, Changes::Automatic);
+    }
+}

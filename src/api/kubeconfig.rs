@@ -1,0 +1,60 @@
+//! The `Kubeconfig`: where the way into a cluster is.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+use super::NameRef;
+
+/// Which cluster to reach.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[kube(
+    group = "clusterprovisioner.rke.io",
+    version = "v1alpha1",
+    kind = "Kubeconfig",
+    plural = "kubeconfigs",
+    shortname = "rkek",
+    category = "rke",
+    derive = "PartialEq",
+    status = "KubeconfigStatus",
+    cel,
+    doc = "A way into a Cluster: the Secret <name>-kubeconfig in the operator's namespace has it under the key value. The operator makes one for every Cluster.",
+    validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Secret", type_ = "string", json_path = ".status.secretRef.name"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeconfigSpec {
+    /// The Cluster's name.
+    #[schemars(length(min = 1, max = 52))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("clusterName is immutable: make another Kubeconfig"))]
+    pub cluster_name: String,
+}
+
+/// What the operator says about a Kubeconfig.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeconfigStatus {
+    /// The generation of the object that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// `Ready`: the Secret is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+
+    /// The Secret with the kubeconfig, in the operator's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<NameRef>,
+}
+
+/// The name of the Secret of a Kubeconfig.
+pub fn kubeconfig_secret(name: &str) -> String {
+    format!("{name}-kubeconfig")
+}
+
+/// The key of the kubeconfig in its Secret, as Cluster API's tools expect it.
+pub const KUBECONFIG_KEY: &str = "value";

@@ -1,0 +1,25 @@
+//! Asks a component on a node how it is, through the node's SSH connection.
+
+use super::{
+    act::{Effects, failed},
+    cluster::credentials,
+    run::StepError,
+};
+use crate::{host::Host, plan::Component, workload};
+
+/// The inner error says why it is not healthy yet; the outer one ends the wait.
+pub(super) async fn probe(
+    run: &Effects<'_>,
+    host: &Host,
+    component: Component,
+) -> Result<Result<(), String>, StepError> {
+    let credentials = credentials(run.engine()?);
+    if !host.is_alive() {
+        // The next step dials again; this wait cannot.
+        return Err(failed(host.lost()));
+    }
+    match host.local_port(component.health_port()).await {
+        Ok(stream) => Ok(workload::probe(component, stream, &credentials).await),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}

@@ -1,0 +1,88 @@
+# One transaction on the node, run by systemd so that it outlives Docker and our connection:
+# check the new configuration with the node's own containerd, switch, restart, look whether CRI
+# answers, and switch back by itself when it does not.
+#
+# $1 = configure | restore. Writes its verdict to $result: `ok`, or `failed: …` and the reason.
+PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
+config=/etc/containerd/rke-operator.toml
+drop_in_dir=/etc/systemd/system/containerd.service.d
+drop_in=$drop_in_dir/50-rke-operator.conf
+result=/run/rke-operator-containerd.result
+deadline=20
+
+verdict() { printf '%s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
+
+# The last words of containerd, one line, for the error message.
+last_words() {
+  journalctl --unit containerd --since "@$began" --output cat --no-pager 2>/dev/null |
+    grep -iE 'level=(fatal|error)|containerd:|fail' | tail -n 2 | tr '\n' ' ' | cut -c 1-400
+}
+
+cri_answers() {
+  ctr --connect-timeout 2s --timeout 4s plugins ls 2>/dev/null |
+    awk '$1 ~ /^io\.containerd\.grpc\.v1$/ && $2 == "cri" { found = ($NF == "ok") } END { exit !found }'
+}
+
+containerd_answers() { ctr --connect-timeout 2s --timeout 4s version >/dev/null 2>&1; }
+
+# Restarts containerd and waits for a question ($1) to be answered with yes; on a node whose
+# Docker stops with containerd, Docker is started again.
+restart() {
+  systemctl daemon-reload
+  systemctl reset-failed containerd.service 2>/dev/null
+  systemctl restart containerd.service || return 1
+  tries=0
+  until "$1"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt $((deadline * 5)) ] || return 1
+    systemctl is-failed --quiet containerd.service && return 1
+    sleep 0.2
+  done
+  systemctl is-active --quiet docker.service || systemctl start docker.service
+}
+
+save() { if [ -e "$1" ]; then mv "$1" "$1.before"; fi; }
+unsave() { rm -f "$1"; if [ -e "$1.before" ]; then mv "$1.before" "$1"; fi; }
+
+began=$(date +%s)
+case $1 in
+configure)
+  if ! why=$(containerd --config "$config.new" config dump 2>&1 >/dev/null); then
+    rm -f "$config.new"
+    verdict "failed: this node's containerd refuses the new configuration, nothing was changed: $(echo "$why" | tail -n 1)"
+    exit 1
+  fi
+  program=$(systemctl show containerd.service -p ExecStart --value | sed -n 's/.*path=\([^ ;]*\).*/\1/p')
+  save "$config"
+  save "$drop_in"
+  mkdir -p "$drop_in_dir"
+  mv "$config.new" "$config"
+  printf '# Written by rke-operator; `rke-operator remove` takes it away.\n[Service]\nExecStart=\nExecStart=%s --config %s\n' \
+    "${program:-/usr/bin/containerd}" "$config" >"$drop_in"
+  if restart cri_answers; then
+    rm -f "$config.before" "$drop_in.before"
+    verdict ok
+    exit 0
+  fi
+  why=$(last_words)
+  unsave "$config"
+  unsave "$drop_in"
+  rmdir "$drop_in_dir" 2>/dev/null
+  if restart containerd_answers; then
+    verdict "failed: containerd did not start with CRI on, the node runs its former configuration again: $why"
+  else
+    verdict "failed: containerd did not start with CRI on, and does not start with its former configuration either: $why"
+  fi
+  exit 1
+  ;;
+restore)
+  rm -f "$config" "$config.new" "$config.before" "$drop_in" "$drop_in.before"
+  rmdir "$drop_in_dir" 2>/dev/null
+  if restart containerd_answers; then
+    verdict ok
+    exit 0
+  fi
+  verdict "failed: containerd does not start with the package's configuration: $(last_words)"
+  exit 1
+  ;;
+esac

@@ -1,0 +1,206 @@
+//! The command line: what it takes, with RKE's words where RKE had one. Declares, does nothing.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Kubernetes out of Docker containers, over SSH, from one `cluster.yml`
+#[derive(Debug, Parser)]
+#[command(
+    name = "rke-operator",
+    version = concat!("version v", env!("CARGO_PKG_VERSION")),
+    disable_version_flag = true,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done or nothing to do · 1 the config, a flag or a key path is wrong, or \
+                  consent was not given · 2 a node or the network, worth another try · 70 a bug of ours · \
+                  130 stopped by Ctrl-C or SIGTERM"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Says more: every request, on stderr
+    #[arg(short, long, global = true)]
+    pub debug: bool,
+    /// Says less: warnings and errors only
+    #[arg(short, long, global = true, conflicts_with = "debug")]
+    pub quiet: bool,
+    /// Draws no status line at a terminal, as when piped
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+    /// Prints the version
+    #[arg(short, long, action = ArgAction::Version)]
+    pub version: Option<bool>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Makes the cluster as the config says; a second time does nothing
+    Up(Up),
+    /// Shows what `up` would do, and why; writes nothing anywhere
+    Plan(Plan),
+    /// Takes the cluster down and gives every node back as it was
+    Remove(Remove),
+    /// Prints our version, and the cluster's if its kubeconfig is beside the config
+    Version(Version),
+    /// Prints the custom resource definitions, for `kubectl apply -f -`
+    Crd,
+    /// Runs the operator: clusters as objects of the Kubernetes that the kubeconfig names
+    Run(Run),
+    /// Writes the reference pages of the documentation
+    #[command(hide = true)]
+    Reference(Reference),
+}
+
+/// The config and how to reach its nodes.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// The cluster's config
+    #[arg(
+        long,
+        env = "RKE_CONFIG",
+        default_value = "cluster.yml",
+        value_name = "FILE"
+    )]
+    pub config: PathBuf,
+}
+
+/// Whom to trust.
+#[derive(Args, Clone, Debug)]
+pub struct Trust {
+    /// Takes host keys that are not in `known_hosts` yet, and records them; a changed key is
+    /// refused all the same
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
+}
+
+/// `up`.
+#[derive(Args, Debug)]
+pub struct Up {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Agrees to the steps that disturb what runs on a node
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Reads the cluster's keys back from its nodes when the state file is lost
+    #[arg(long)]
+    pub recover: bool,
+    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `plan`.
+#[derive(Args, Debug)]
+pub struct Plan {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Plans as `up --recover` would
+    #[arg(long)]
+    pub recover: bool,
+    /// The plan as text, or as one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `remove`.
+#[derive(Args, Debug)]
+pub struct Remove {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Asks nothing
+    #[arg(long, visible_alias = "yes")]
+    pub force: bool,
+    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `version`.
+#[derive(Args, Debug)]
+pub struct Version {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Text, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `run`.
+#[derive(Args, Clone, Debug)]
+pub struct Run {
+    /// The operator's own namespace: the only one whose Secrets it reads and writes
+    #[arg(long, short, env = "RKE_OPERATOR_NAMESPACE", value_name = "NAME")]
+    pub namespace: String,
+    /// The management cluster; without it `KUBECONFIG`, `~/.kube/config` or the pod's own account
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// `reference`.
+#[derive(Args, Debug)]
+pub struct Reference {
+    /// The folder
+    #[arg(long, default_value = "docs/reference", value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_stand_before_and_after_the_command_as_in_rke() {
+        let before = Cli::parse_from(["rke-operator", "--debug", "up", "--config", "a.yml"]);
+        let after = Cli::parse_from(["rke-operator", "up", "-d", "--config", "a.yml"]);
+        assert!(before.global.debug && after.global.debug);
+    }
+
+    #[test]
+    fn the_config_is_cluster_yml_unless_said() {
+        let Command::Remove(remove) = Cli::parse_from(["rke-operator", "remove"]).command else {
+            panic!("remove");
+        };
+        assert_eq!(remove.config.config, PathBuf::from("cluster.yml"));
+        assert!(!remove.force);
+    }
+}

@@ -1,0 +1,283 @@
+//! The event stream for people: one line for the end of every step, and what is waited for.
+//! A reducer: takes events and the time since the start, returns what to print. Prints nothing.
+//!
+//! At a terminal the wait is a status line that is redrawn; elsewhere a wait is worth a line
+//! only when it lasts ([`PATIENCE`]), and another one now and then ([`REMINDER`]).
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use super::Paint;
+use crate::apply::event::{Event, RunOutcome, StepId, StepOutcome};
+
+/// How long a step may take before a line says that it still runs.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long until the next such line.
+const REMINDER: Duration = Duration::from_secs(30);
+
+/// A line to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The text, one or more whole lines.
+    pub text: String,
+    /// `--quiet` does not leave it out.
+    pub loud: bool,
+}
+
+impl Said {
+    const fn calm(text: String) -> Self {
+        Self { text, loud: false }
+    }
+
+    const fn loud(text: String) -> Self {
+        Self { text, loud: true }
+    }
+}
+
+/// What is known about the run so far.
+#[derive(Debug)]
+pub struct Lines {
+    paint: Paint,
+    stages: BTreeMap<usize, String>,
+    running: BTreeMap<StepId, Running>,
+    target_width: usize,
+    failures: usize,
+}
+
+#[derive(Debug)]
+struct Running {
+    target: String,
+    title: String,
+    since: Duration,
+    remind_at: Duration,
+    progress: String,
+}
+
+impl Lines {
+    /// Nothing yet.
+    pub const fn new(paint: Paint) -> Self {
+        Self {
+            paint,
+            stages: BTreeMap::new(),
+            running: BTreeMap::new(),
+            target_width: 8,
+            failures: 0,
+        }
+    }
+
+    /// Takes an event in; the line to print, if it is worth one.
+    pub fn apply(&mut self, event: &Event, now: Duration) -> Option<Said> {
+        match event {
+            Event::RunStarted {
+                round,
+                stages: _,
+                steps,
+            } => {
+                self.stages.clear();
+                self.running.clear();
+                (*round > 1)
+                    .then(|| Said::calm(format!("round {round}: {}", count(*steps, "step"))))
+            }
+            Event::StageStarted {
+                stage,
+                name,
+                steps: _,
+            } => {
+                self.stages.insert(*stage, name.clone());
+                None
+            }
+            Event::StepStarted {
+                id,
+                target,
+                title,
+                why: _,
+            } => {
+                let target = target.to_string();
+                self.target_width = self.target_width.max(target.chars().count());
+                let running = Running {
+                    target,
+                    title: title.clone(),
+                    since: now,
+                    remind_at: now + PATIENCE,
+                    progress: String::new(),
+                };
+                self.running.insert(*id, running);
+                None
+            }
+            Event::StepProgress {
+                id,
+                done,
+                total,
+                unit,
+                waiting_for,
+            } => {
+                if let Some(step) = self.running.get_mut(id) {
+                    step.progress = progress(*done, *total, unit, waiting_for.as_deref());
+                }
+                None
+            }
+            Event::StepFinished {
+                id,
+                target,
+                title,
+                outcome,
+                took,
+                detail,
+            } => {
+                self.running.remove(id);
+                let head = self.head(id.stage, &target.to_string(), title);
+                self.finished(&head, outcome, *took, detail.as_deref())
+            }
+            Event::RunFinished { outcome, took } => {
+                self.running.clear();
+                match outcome {
+                    RunOutcome::PlanAgain => Some(Said::calm(format!(
+                        "the world changed under the plan after {}: planning again",
+                        span(*took)
+                    ))),
+                    RunOutcome::Completed | RunOutcome::Failed | RunOutcome::Stopped => None,
+                }
+            }
+        }
+    }
+
+    /// What still runs and has not been said for long: for pipes and logs.
+    pub fn reminders(&mut self, now: Duration) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut due: Vec<StepId> = Vec::new();
+        for (id, step) in &mut self.running {
+            if step.remind_at <= now {
+                step.remind_at = now + REMINDER;
+                due.push(*id);
+            }
+        }
+        for id in due {
+            if let Some(step) = self.running.get(&id) {
+                let head = self.head(id.stage, &step.target, &step.title);
+                lines.push(format!("{head}: {}", step.still(now)));
+            }
+        }
+        lines
+    }
+
+    /// The status line; empty when nothing runs.
+    pub fn status(&self, now: Duration) -> String {
+        // The step that has run longest is the one that is waited for.
+        let Some((id, step)) = self.running.iter().min_by_key(|(_, step)| step.since) else {
+            return String::new();
+        };
+        let mut line = self.head(id.stage, &step.target, &step.title);
+        let _ = write!(line, ": {}", step.still(now));
+        if self.running.len() > 1 {
+            let _ = write!(line, " (+{} more)", self.running.len() - 1);
+        }
+        line
+    }
+
+    fn head(&self, stage: usize, target: &str, title: &str) -> String {
+        let stage = self.stages.get(&stage).map_or("", String::as_str);
+        format!(
+            "{stage:<12} {target:<width$}  {title}",
+            width = self.target_width
+        )
+    }
+
+    fn finished(
+        &mut self,
+        head: &str,
+        outcome: &StepOutcome,
+        took: Duration,
+        detail: Option<&str>,
+    ) -> Option<Said> {
+        let took = span(took);
+        let detail = detail.map_or_else(String::new, |detail| format!(", {detail}"));
+        match outcome {
+            StepOutcome::Done => Some(Said::calm(format!("{head}{detail}, {took}"))),
+            // A step that never started is nobody's news: the failure or the stop is.
+            StepOutcome::Skipped => None,
+            StepOutcome::Warned { message, hints } => {
+                let warning = self.paint.warn("warning:");
+                let mut line = format!("{head}{detail}, {took}\n  {warning} {message}");
+                for hint in hints {
+                    let _ = write!(line, "\n  {} {hint}", self.paint.hint("hint:"));
+                }
+                Some(Said::loud(line))
+            }
+            StepOutcome::Failed {
+                message,
+                hints,
+                blame: _,
+            } => {
+                self.failures += 1;
+                let failed = self.paint.bad("failed");
+                let mut line = format!("{head}, {failed} after {took}");
+                // The first failure is the error that the command ends with, in full.
+                if self.failures > 1 {
+                    let _ = write!(line, "\n  {message}");
+                    for hint in hints {
+                        let _ = write!(line, "\n  {} {hint}", self.paint.hint("hint:"));
+                    }
+                }
+                Some(Said::loud(line))
+            }
+        }
+    }
+}
+
+impl Running {
+    fn still(&self, now: Duration) -> String {
+        let so_far = span(Duration::from_secs(
+            now.saturating_sub(self.since).as_secs(),
+        ));
+        if self.progress.is_empty() {
+            so_far
+        } else {
+            format!("{}, {so_far}", self.progress)
+        }
+    }
+}
+
+fn progress(done: u64, total: u64, unit: &str, waiting_for: Option<&str>) -> String {
+    if let Some(what) = waiting_for {
+        return what.to_owned();
+    }
+    let amount = match (unit, total) {
+        ("bytes", 0) => megabytes(done),
+        ("bytes", total) => format!("{} of {}", megabytes(done), megabytes(total)),
+        (unit, 0) => format!("{done} {unit}"),
+        (unit, total) => format!("{done} of {total} {unit}"),
+    };
+    if done == 0 && total == 0 {
+        String::new()
+    } else {
+        amount
+    }
+}
+
+/// Decimal megabytes, as registries count.
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
+/// A count with its noun.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    if n == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{n} {noun}s")
+    }
+}
+
+/// A duration for people: `0.3 s`, `12 s`, `2 min 5 s`.
+pub(crate) fn span(took: Duration) -> String {
+    let seconds = took.as_secs();
+    if seconds >= 60 {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    } else if took.subsec_millis() < 50 && seconds > 0 {
+        format!("{seconds} s")
+    } else {
+        format!("{:.1} s", took.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests;

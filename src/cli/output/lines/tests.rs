@@ -1,0 +1,156 @@
+use super::*;
+use crate::{config::NodeName, error::Blame, plan::Target};
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn id(stage: usize, step: usize) -> StepId {
+    StepId { stage, step }
+}
+
+fn host() -> Target {
+    Target::Host(NodeName::from("n1"))
+}
+
+fn started(lines: &mut Lines, id: StepId, title: &str, now: Duration) {
+    let event = Event::StepStarted {
+        id,
+        target: host(),
+        title: title.into(),
+        why: "it is not there".into(),
+    };
+    assert_eq!(lines.apply(&event, now), None);
+}
+
+fn finished(id: StepId, title: &str, outcome: StepOutcome, detail: Option<&str>) -> Event {
+    Event::StepFinished {
+        id,
+        target: host(),
+        title: title.into(),
+        outcome,
+        took: Duration::from_millis(3140),
+        detail: detail.map(str::to_owned),
+    }
+}
+
+fn in_stage(name: &str) -> Lines {
+    let mut lines = Lines::new(Paint::OFF);
+    lines.apply(
+        &Event::RunStarted {
+            round: 1,
+            stages: 1,
+            steps: 2,
+        },
+        at(0),
+    );
+    lines.apply(
+        &Event::StageStarted {
+            stage: 0,
+            name: name.into(),
+            steps: 2,
+        },
+        at(0),
+    );
+    lines
+}
+
+#[test]
+fn a_line_for_the_end_of_a_step() {
+    let mut lines = in_stage("images");
+    started(&mut lines, id(0, 0), "pull etcd:v3.6", at(0));
+    let event = finished(id(0, 0), "pull etcd:v3.6", StepOutcome::Done, Some("24 MB"));
+    insta::assert_snapshot!(
+        lines.apply(&event, at(3)).unwrap().text,
+        @"images       n1        pull etcd:v3.6, 24 MB, 3.1 s"
+    );
+}
+
+#[test]
+fn a_wait_is_said_after_ten_seconds_and_then_now_and_then() {
+    let mut lines = in_stage("start");
+    started(&mut lines, id(0, 0), "wait for kube-apiserver", at(0));
+    let event = Event::StepProgress {
+        id: id(0, 0),
+        done: 7,
+        total: 0,
+        unit: "tries".into(),
+        waiting_for: Some("`/readyz`: connection refused".into()),
+    };
+    lines.apply(&event, at(2));
+    assert!(lines.reminders(at(9)).is_empty());
+    insta::assert_snapshot!(
+        lines.reminders(at(10)).join("\n"),
+        @"start        n1        wait for kube-apiserver: `/readyz`: connection refused, 10 s"
+    );
+    assert!(lines.reminders(at(39)).is_empty());
+    assert_eq!(lines.reminders(at(40)).len(), 1);
+}
+
+#[test]
+fn the_status_line_shows_the_longest_wait_and_how_many_more() {
+    let mut lines = in_stage("images");
+    assert_eq!(lines.status(at(0)), "");
+    started(&mut lines, id(0, 0), "pull a", at(0));
+    started(&mut lines, id(0, 1), "pull b", at(1));
+    lines.apply(
+        &Event::StepProgress {
+            id: id(0, 0),
+            done: 120_000_000,
+            total: 212_000_000,
+            unit: "bytes".into(),
+            waiting_for: None,
+        },
+        at(3),
+    );
+    insta::assert_snapshot!(
+        lines.status(at(4)),
+        @"images       n1        pull a: 120 MB of 212 MB, 4 s (+1 more)"
+    );
+}
+
+#[test]
+fn the_first_failure_is_left_to_the_error_and_siblings_are_told_in_full() {
+    let mut lines = in_stage("start");
+    let failed = || StepOutcome::Failed {
+        message: "container `etcd` exits with 1".into(),
+        hints: vec!["see `docker logs etcd`".into()],
+        blame: Blame::Host,
+    };
+    let first = finished(id(0, 0), "run etcd", failed(), None);
+    let second = finished(id(0, 1), "run kubelet", failed(), None);
+    let skipped = finished(id(0, 2), "run kube-proxy", StepOutcome::Skipped, None);
+    insta::assert_snapshot!(
+        lines.apply(&first, at(3)).unwrap().text,
+        @"start        n1        run etcd, failed after 3.1 s"
+    );
+    insta::assert_snapshot!(lines.apply(&second, at(3)).unwrap().text, @r"
+    start        n1        run kubelet, failed after 3.1 s
+      container `etcd` exits with 1
+      hint: see `docker logs etcd`
+    ");
+    assert_eq!(lines.apply(&skipped, at(3)), None);
+}
+
+#[test]
+fn a_warning_is_under_its_step() {
+    let mut lines = in_stage("addons");
+    let warned = StepOutcome::Warned {
+        message: "coredns is not available after 2 min".into(),
+        hints: vec!["see `kubectl -n kube-system describe pods`".into()],
+    };
+    let event = finished(id(0, 0), "wait for coredns", warned, None);
+    insta::assert_snapshot!(lines.apply(&event, at(3)).unwrap().text, @r"
+    addons       n1        wait for coredns, 3.1 s
+      warning: coredns is not available after 2 min
+      hint: see `kubectl -n kube-system describe pods`
+    ");
+}
+
+#[test]
+fn spans_for_people() {
+    assert_eq!(span(Duration::from_millis(300)), "0.3 s");
+    assert_eq!(span(Duration::from_secs(12)), "12 s");
+    assert_eq!(span(Duration::from_millis(12_400)), "12.4 s");
+    assert_eq!(span(Duration::from_secs(125)), "2 min 5 s");
+}

@@ -1,0 +1,282 @@
+//! Errors on the terminal: the message, its causes, an empty line, the cures. Also what a
+//! command itself can fail with ([`Failure`]).
+
+use std::{borrow::Cow, fmt::Write, path::PathBuf};
+
+use super::output::{Paint, json::Ended};
+use crate::{
+    actual::Down,
+    config::{NodeName, Problems},
+    error::{Blame, Explain},
+};
+
+/// Why a command failed.
+pub enum Trouble {
+    /// The config is not valid. The text quotes the file and is for the terminal only.
+    Config {
+        /// Every problem with its line, as `rustc` shows them, and a last line that counts them.
+        shown: String,
+        /// The same without values.
+        problems: Problems,
+    },
+    /// Anything that explains itself.
+    Error(Box<dyn Explain + Send + Sync>),
+}
+
+impl<E: Explain + Send + Sync + 'static> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl Trouble {
+    /// As the terminal shows it.
+    pub fn render(&self, paint: Paint) -> String {
+        match self {
+            Self::Config { shown, problems: _ } => shown.clone(),
+            Self::Error(error) => render(&**error, paint),
+        }
+    }
+
+    /// As programs read it: the last object of `--output json`.
+    pub fn ended(&self) -> Ended {
+        let error: &dyn Explain = match self {
+            Self::Config { shown: _, problems } => problems,
+            Self::Error(error) => &**error,
+        };
+        Ended::Failed {
+            message: error.to_string(),
+            causes: causes(error),
+            hints: error.hints().into_iter().map(Cow::into_owned).collect(),
+            blame: error.blame(),
+        }
+    }
+
+    /// Whose turn it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Config { shown: _, problems } => problems.blame(),
+            Self::Error(error) => error.blame(),
+        }
+    }
+}
+
+/// Renders an error as `error: …`, `  caused by: …`, an empty line and `hint: …`.
+fn render(error: &dyn Explain, paint: Paint) -> String {
+    let mut text = format!("{} {error}", paint.bad("error:"));
+    for cause in causes(error) {
+        let _ = write!(text, "\n  caused by: {cause}");
+    }
+    for (index, hint) in error.hints().iter().enumerate() {
+        let gap = if index == 0 { "\n\n" } else { "\n" };
+        let _ = write!(text, "{gap}{} {hint}", paint.hint("hint:"));
+    }
+    text
+}
+
+/// The causes of an error, outermost first. A cause that its parent already quotes is left out.
+fn causes(error: &dyn Explain) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.ends_with(&text) {
+            causes.push(text.clone());
+        }
+        said = text;
+        next = cause.source();
+    }
+    causes
+}
+
+/// What a command fails with, beside what the library fails with.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The config file cannot be read.
+    #[error("cannot read the config `{}`", path.display())]
+    Config {
+        /// As given.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// `known_hosts` cannot be read.
+    #[error("cannot read the known host keys")]
+    KnownHosts {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No kubeconfig leads to a management cluster.
+    #[error("cannot find the way to the management cluster: {why}")]
+    NoManagementCluster {
+        /// Why.
+        why: String,
+    },
+    /// A removal wants an answer, and there is nobody to give it.
+    #[error("`remove` asks before it takes a cluster down, and there is no terminal to ask at")]
+    NobodyToAsk,
+    /// Consent was asked for at a terminal, and the answer was no.
+    #[error("not agreed to: nothing was changed")]
+    Declined,
+    /// Consent is needed, and there is nobody to ask.
+    #[error(
+        "this disturbs what runs on the nodes, so it needs your consent:{}",
+        list(disruptions)
+    )]
+    ConsentNeeded {
+        /// What would be disturbed.
+        disruptions: Vec<String>,
+    },
+    /// Nodes that did not answer could not be given back.
+    #[error(
+        "the removal is not complete; these nodes could not be given back:{}",
+        list(left)
+    )]
+    RemovalIncomplete {
+        /// The nodes, and why.
+        left: Vec<String>,
+        /// Their cures.
+        hints: Vec<String>,
+    },
+    /// Output could not be written.
+    #[error("cannot write {what}")]
+    Write {
+        /// What.
+        what: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Failure {
+    /// A removal that could not reach some nodes.
+    pub fn incomplete(left: Vec<(NodeName, Down)>) -> Self {
+        let mut hints: Vec<String> = Vec::new();
+        for hint in left.iter().flat_map(|(_, down)| &down.hints) {
+            if !hints.contains(hint) {
+                hints.push(hint.clone());
+            }
+        }
+        let left = left
+            .into_iter()
+            .map(|(node, down)| format!("{node}: {}", down.why))
+            .collect();
+        Self::RemovalIncomplete { left, hints }
+    }
+}
+
+fn list(items: &[String]) -> String {
+    items.iter().fold(String::new(), |mut text, item| {
+        let _ = write!(text, "\n  - {item}");
+        text
+    })
+}
+
+impl Explain for Failure {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Config { .. }
+            | Self::KnownHosts { .. }
+            | Self::NoManagementCluster { .. }
+            | Self::NobodyToAsk
+            | Self::Declined
+            | Self::ConsentNeeded { .. }
+            | Self::Write { .. } => Blame::User,
+            Self::RemovalIncomplete { .. } => Blame::Host,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                vec!["name the config with `--config FILE` or `RKE_CONFIG`".into()]
+            }
+            Self::NoManagementCluster { .. } => {
+                vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
+            }
+            Self::NobodyToAsk => vec!["`--force` asks nothing".into()],
+            Self::ConsentNeeded { .. } => vec![
+                "look at it with `rke-operator plan`".into(),
+                "agree to it with `--yes`; nothing was changed".into(),
+            ],
+            Self::RemovalIncomplete { hints, .. } => hints
+                .iter()
+                .cloned()
+                .map(Cow::Owned)
+                .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
+                .collect(),
+            Self::Config { .. } | Self::KnownHosts { .. } | Self::Declined | Self::Write { .. } => {
+                Vec::new()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn message_causes_gap_and_hints() {
+        let error = Failure::Config {
+            path: "cluster.yml".into(),
+            source: io::Error::from(io::ErrorKind::NotFound),
+        };
+        insta::assert_snapshot!(render(&error, Paint::OFF), @r"
+        error: cannot read the config `cluster.yml`
+          caused by: entity not found
+
+        hint: name the config with `--config FILE` or `RKE_CONFIG`
+        ");
+        assert_eq!(error.blame().exit_code(), 1);
+    }
+
+    #[test]
+    fn what_would_be_disturbed_is_listed() {
+        let error = Failure::ConsentNeeded {
+            disruptions: vec!["n1: containerd is restarted".into()],
+        };
+        insta::assert_snapshot!(render(&error, Paint::OFF), @r"
+        error: this disturbs what runs on the nodes, so it needs your consent:
+          - n1: containerd is restarted
+
+        hint: look at it with `rke-operator plan`
+        hint: agree to it with `--yes`; nothing was changed
+        ");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot save: {0}")]
+    struct Quotes(#[source] io::Error);
+
+    impl Explain for Quotes {
+        fn blame(&self) -> Blame {
+            Blame::Transient
+        }
+    }
+
+    #[test]
+    fn a_cause_that_the_message_quotes_is_not_said_twice() {
+        let error = Quotes(io::Error::other("disk full"));
+        assert_eq!(render(&error, Paint::OFF), "error: cannot save: disk full");
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let trouble = Trouble::from(Failure::Config {
+            path: "a.yml".into(),
+            source: io::Error::other("disk on fire"),
+        });
+        let Ended::Failed { causes, blame, .. } = trouble.ended() else {
+            panic!("failed");
+        };
+        assert_eq!(causes, ["disk on fire"]);
+        assert_eq!(blame, Blame::User);
+    }
+}

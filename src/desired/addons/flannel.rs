@@ -1,0 +1,166 @@
+//! flannel: a VXLAN between the nodes. Names, network and VXLAN's numbers are RKE's.
+
+use serde_json::{Value, json};
+
+use crate::{
+    config::Intent,
+    desired::{Addon, addons::addon},
+};
+
+/// The add-on's name.
+pub(super) const NAME: &str = "flannel";
+
+pub(super) fn draw(intent: &Intent) -> Addon {
+    addon(
+        NAME,
+        vec![
+            json!({
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "flannel", "namespace": "kube-system"},
+            }),
+            cluster_role(),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "flannel"},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": "flannel",
+                },
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": "flannel", "namespace": "kube-system"},
+                ],
+            }),
+            config_map(intent),
+            daemon_set(intent),
+        ],
+    )
+}
+
+fn cluster_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "flannel"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+        ],
+    })
+}
+
+fn config_map(intent: &Intent) -> Value {
+    let cni = json!({
+        "name": "cbr0",
+        "cniVersion": "0.3.1",
+        "plugins": [
+            {"type": "flannel", "delegate": {"hairpinMode": true, "isDefaultGateway": true}},
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    });
+    let net = json!({
+        "Network": intent.services.cluster_cidr.to_string(),
+        "EnableNFTables": false,
+        "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472},
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kube-flannel-cfg", "namespace": "kube-system"},
+        "data": {
+            "cni-conf.json": format!("{cni:#}\n"),
+            "net-conf.json": format!("{net:#}\n"),
+        },
+    })
+}
+
+fn daemon_set(intent: &Intent) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "kube-flannel", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": {"k8s-app": "flannel"}},
+            "template": {
+                "metadata": {"labels": {"k8s-app": "flannel"}},
+                "spec": {
+                    "hostNetwork": true,
+                    "nodeSelector": {"kubernetes.io/os": "linux"},
+                    "priorityClassName": "system-node-critical",
+                    "serviceAccountName": "flannel",
+                    "tolerations": [{"operator": "Exists"}],
+                    "initContainers": init_containers(intent),
+                    "containers": [flanneld(intent)],
+                    "volumes": [
+                        host("run", "/run/flannel", "DirectoryOrCreate"),
+                        host("cni-bin", "/opt/cni/bin", "DirectoryOrCreate"),
+                        host("cni-conf", "/etc/cni/net.d", "DirectoryOrCreate"),
+                        host("xtables-lock", "/run/xtables.lock", "FileOrCreate"),
+                        {"name": "config", "configMap": {"name": "kube-flannel-cfg"}},
+                    ],
+                },
+            },
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        },
+    })
+}
+
+fn host(name: &str, path: &str, kind: &str) -> Value {
+    json!({"name": name, "hostPath": {"path": path, "type": kind}})
+}
+
+/// The plugins first: once the network's file is there, pods use them.
+fn init_containers(intent: &Intent) -> Value {
+    json!([
+        {
+            // Its entrypoint copies /opt/cni/bin, where flannel's plugin is among the others.
+            "name": "install-cni-plugins",
+            "image": intent.images.cni_plugins,
+            "volumeMounts": [{"name": "cni-bin", "mountPath": "/host/opt/cni/bin"}],
+        },
+        {
+            "name": "install-cni-conf",
+            "image": intent.images.flannel,
+            "command": ["cp"],
+            "args": [
+                "-f",
+                "/etc/kube-flannel/cni-conf.json",
+                "/etc/cni/net.d/10-flannel.conflist",
+            ],
+            "volumeMounts": [
+                {"name": "cni-conf", "mountPath": "/etc/cni/net.d"},
+                {"name": "config", "mountPath": "/etc/kube-flannel"},
+            ],
+        },
+    ])
+}
+
+fn flanneld(intent: &Intent) -> Value {
+    let field = |name: &str, path: &str| {
+        json!({
+            "name": name,
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
+        })
+    };
+    json!({
+        "name": "kube-flannel",
+        "image": intent.images.flannel,
+        "command": ["/opt/bin/flanneld"],
+        "args": ["--ip-masq", "--kube-subnet-mgr"],
+        "env": [
+            field("POD_NAME", "metadata.name"),
+            field("POD_NAMESPACE", "metadata.namespace"),
+            {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
+        ],
+        "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}},
+        "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
+        "volumeMounts": [
+            {"name": "run", "mountPath": "/run/flannel"},
+            {"name": "config", "mountPath": "/etc/kube-flannel"},
+            {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
+        ],
+    })
+}

@@ -1,0 +1,283 @@
+//! containerd's configuration: from the node's effective one to the one that Kubernetes needs. Pure.
+//!
+//! What someone set (a runtime, a mirror, a proxy plugin) stays: the file is the whole effective
+//! configuration with our few settings, in the format of the dump. That is 2 for containerd 1.x,
+//! and 2.x takes it too; 3 comes only from a 2.x. Its own output as input gives the same file.
+
+use std::borrow::Cow;
+
+use toml::{Table, Value};
+
+use super::ContainerdWants;
+use crate::error::{Blame, Explain};
+
+/// Stands at the head of our file.
+const HEAD: &str = "\
+# Written by rke-operator from this node's own configuration: CRI on, sandbox image, folders of
+# CNI and registries. `rke-operator remove` takes it away; edits are overwritten.
+";
+
+const CRI: &str = "io.containerd.grpc.v1.cri";
+const CRI_IMAGES: &str = "io.containerd.cri.v1.images";
+const CRI_RUNTIME: &str = "io.containerd.cri.v1.runtime";
+
+/// Snapshotters by the short names that format 1 lets one disable; newer formats want the whole name.
+const SNAPSHOTTERS: [&str; 8] = [
+    "aufs",
+    "blockfile",
+    "btrfs",
+    "devmapper",
+    "erofs",
+    "native",
+    "overlayfs",
+    "zfs",
+];
+
+/// Why there is no configuration to write.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContainerdConfigError {
+    /// Not TOML.
+    #[error("containerd's configuration cannot be read: {why}")]
+    Unreadable {
+        /// What the parser says.
+        why: String,
+    },
+    /// A format that we do not know.
+    #[error("containerd's configuration has format {version}, and this program knows 1 to 3")]
+    Version {
+        /// The format.
+        version: i64,
+    },
+    /// Something is where a section should be.
+    #[error("containerd's configuration: `{key}` is not a section")]
+    NotASection {
+        /// The key.
+        key: String,
+    },
+    /// A short name that only format 1 knows.
+    #[error("containerd's configuration disables `{name}`, a short name that cannot be translated")]
+    ShortName {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Explain for ContainerdConfigError {
+    fn blame(&self) -> Blame {
+        Blame::Host
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Unreadable { .. } | Self::NotASection { .. } | Self::Version { .. } => {
+                vec!["look at what `containerd config dump` prints on the node".into()]
+            }
+            Self::ShortName { name } => vec![
+                format!("write the whole name (`io.containerd.….{name}`) in `disabled_plugins` in /etc/containerd/config.toml, with `version = 2` at its head").into(),
+            ],
+        }
+    }
+}
+
+/// Who manages the cgroups of pods. kubelet's must be containerd's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// containerd's default.
+    Cgroupfs,
+    /// `SystemdCgroup = true` in its default runtime.
+    Systemd,
+}
+
+impl CgroupDriver {
+    /// As kubelet takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cgroupfs => "cgroupfs",
+            Self::Systemd => "systemd",
+        }
+    }
+}
+
+/// The driver of containerd's default runtime. An empty dump has the default.
+pub fn cgroup_driver(dump: &str) -> Result<CgroupDriver, ContainerdConfigError> {
+    let config = read(dump)?;
+    let plugin = match Format::of(&config)? {
+        Format::Two => CRI,
+        Format::Three => CRI_RUNTIME,
+    };
+    let containerd = config
+        .get("plugins")
+        .and_then(|plugins| plugins.get(plugin))
+        .and_then(|cri| cri.get("containerd"));
+    let runtime = containerd
+        .and_then(|containerd| containerd.get("default_runtime_name"))
+        .and_then(Value::as_str)
+        .unwrap_or("runc");
+    let systemd = containerd
+        .and_then(|containerd| containerd.get("runtimes"))
+        .and_then(|runtimes| runtimes.get(runtime))
+        .and_then(|runtime| runtime.get("options"))
+        .and_then(|options| options.get("SystemdCgroup"))
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    Ok(if systemd {
+        CgroupDriver::Systemd
+    } else {
+        CgroupDriver::Cgroupfs
+    })
+}
+
+/// The file that a node needs, from what `containerd config dump` says of its own configuration.
+///
+/// ```
+/// use rke_operator::desired::{ContainerdWants, containerd::containerd_config};
+///
+/// let wants = ContainerdWants {
+///     sandbox_image: "rancher/mirrored-pause:3.6".into(),
+///     cni_bin_dir: "/opt/cni/bin".into(),
+///     cni_conf_dir: "/etc/cni/net.d".into(),
+///     registry_config_path: "/etc/containerd/certs.d".into(),
+/// };
+/// let file = containerd_config("version = 2\ndisabled_plugins = [\"cri\"]", &wants)?;
+/// assert!(file.contains("disabled_plugins = []"));
+/// assert_eq!(containerd_config(&file, &wants)?, file);
+/// # Ok::<(), rke_operator::desired::containerd::ContainerdConfigError>(())
+/// ```
+pub fn containerd_config(
+    dump: &str,
+    wants: &ContainerdWants,
+) -> Result<String, ContainerdConfigError> {
+    let mut config = read(dump)?;
+    let format = Format::of(&config)?;
+    // A dump already has in it what these files say; imported again, they would win.
+    config.remove("imports");
+    config.insert("version".to_owned(), Value::Integer(format.number()));
+    enable_cri(&mut config)?;
+    let plugins = section(&mut config, "plugins")?;
+    match format {
+        Format::Two => {
+            let cri = section(plugins, CRI)?;
+            set(cri, "sandbox_image", &wants.sandbox_image);
+            network(section(cri, "cni")?, wants);
+            registry(section(cri, "registry")?, wants);
+        }
+        Format::Three => {
+            let images = section(plugins, CRI_IMAGES)?;
+            let pinned = section(images, "pinned_images")?;
+            set(pinned, "sandbox", &wants.sandbox_image);
+            registry(section(images, "registry")?, wants);
+            network(section(section(plugins, CRI_RUNTIME)?, "cni")?, wants);
+        }
+    }
+    toml::to_string(&config)
+        .map(|text| format!("{HEAD}{text}"))
+        .map_err(|error| ContainerdConfigError::Unreadable {
+            why: error.to_string(),
+        })
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Two,
+    Three,
+}
+
+impl Format {
+    /// A dump of an old file without a version has the sections of format 2.
+    fn of(config: &Table) -> Result<Self, ContainerdConfigError> {
+        match config.get("version").and_then(Value::as_integer) {
+            None | Some(0..=2) => Ok(Self::Two),
+            Some(3) => Ok(Self::Three),
+            Some(version) => Err(ContainerdConfigError::Version { version }),
+        }
+    }
+
+    const fn number(self) -> i64 {
+        match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        }
+    }
+}
+
+fn read(dump: &str) -> Result<Table, ContainerdConfigError> {
+    dump.parse()
+        .map_err(|error: toml::de::Error| ContainerdConfigError::Unreadable {
+            why: error.message().to_owned(),
+        })
+}
+
+/// Takes CRI out of what is disabled, and writes whole names for what stays.
+fn enable_cri(config: &mut Table) -> Result<(), ContainerdConfigError> {
+    let disabled = config
+        .get("disabled_plugins")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|name| !["cri", CRI, CRI_IMAGES, CRI_RUNTIME].contains(name))
+        .map(whole_name)
+        .collect::<Result<Vec<_>, _>>()?;
+    config.insert("disabled_plugins".to_owned(), Value::Array(disabled));
+    Ok(())
+}
+
+fn whole_name(name: &str) -> Result<Value, ContainerdConfigError> {
+    if name.contains('.') {
+        Ok(Value::String(name.to_owned()))
+    } else if SNAPSHOTTERS.contains(&name) {
+        Ok(Value::String(format!(
+            "io.containerd.snapshotter.v1.{name}"
+        )))
+    } else {
+        Err(ContainerdConfigError::ShortName {
+            name: name.to_owned(),
+        })
+    }
+}
+
+fn network(cni: &mut Table, wants: &ContainerdWants) {
+    // containerd 2.1 knows a list, and refuses both. Whoever added a folder keeps it.
+    if let Some(Value::Array(folders)) = cni.get_mut("bin_dirs") {
+        let ours = Value::String(wants.cni_bin_dir.clone());
+        if !folders.contains(&ours) {
+            folders.insert(0, ours);
+        }
+        cni.remove("bin_dir");
+    } else {
+        set(cni, "bin_dir", &wants.cni_bin_dir);
+    }
+    set(cni, "conf_dir", &wants.cni_conf_dir);
+}
+
+/// A folder that someone chose stays, and so do mirrors written in the old way, which containerd
+/// refuses beside a folder.
+fn registry(registry: &mut Table, wants: &ContainerdWants) {
+    let chosen = registry
+        .get("config_path")
+        .and_then(Value::as_str)
+        .is_some_and(|path| !path.is_empty());
+    let filled = |key: &str| {
+        registry
+            .get(key)
+            .and_then(Value::as_table)
+            .is_some_and(|table| !table.is_empty())
+    };
+    if !chosen && !filled("mirrors") && !filled("configs") {
+        set(registry, "config_path", &wants.registry_config_path);
+    }
+}
+
+fn section<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut Table, ContainerdConfigError> {
+    table
+        .entry(key)
+        .or_insert_with(|| Value::Table(Table::new()))
+        .as_table_mut()
+        .ok_or_else(|| ContainerdConfigError::NotASection {
+            key: key.to_owned(),
+        })
+}
+
+fn set(table: &mut Table, key: &str, value: &str) {
+    table.insert(key.to_owned(), Value::String(value.to_owned()));
+}

@@ -1,0 +1,46 @@
+//! kube-proxy: on every node, with a client certificate of its own. Pure.
+
+use super::{
+    ContainerSpec, DrawError,
+    pki::Leaf,
+    service::{Flags, Service, View, read_only, read_write},
+    site::{Files, Site},
+};
+
+/// The container and its files.
+pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+    let mut files = Files::new();
+    let kubeconfig = site.kubeconfig(Leaf::KubeProxy, &mut files)?;
+    let flags = Flags::from([
+        (
+            "cluster-cidr",
+            site.intent.services.cluster_cidr.to_string(),
+        ),
+        ("healthz-bind-address", "127.0.0.1:10256".to_owned()),
+        ("hostname-override", site.name.to_string()),
+        ("kubeconfig", kubeconfig),
+        ("v", "2".to_owned()),
+    ]);
+    Service {
+        key: "kubeproxy",
+        image: &site.intent.images.kubernetes,
+        extras: &site.intent.services.kubeproxy,
+        entrypoint: vec!["kube-proxy".to_owned()],
+        flags,
+        files,
+        view: View::OwnFiles,
+        binds: vec![
+            read_only("/lib/modules"),
+            // For xtables.lock, which iptables on the node takes too. The folder, because the file
+            // is gone after a reboot, and Docker would make a folder in its place.
+            read_write("/run", "/run"),
+        ],
+        env: Vec::new(),
+        // Rules, sysctls and conntrack of the node. Its root file system stays writable: the image
+        // picks iptables' legacy or nft variant by setting links.
+        privileged: true,
+        host_pid: false,
+        host_cgroupns: false,
+    }
+    .finish(site)
+}

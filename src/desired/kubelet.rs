@@ -1,0 +1,149 @@
+//! kubelet: a container that works in the node's own file system. Pure.
+//!
+//! The image's kubelet is one static program. The container opens it, enters the node's root (an
+//! rshared bind of `/`) and executes what it opened. hostPath checks, mounts, NFS and CSI then
+//! behave as if kubelet were installed on the node, and replacing the container leaves pods running.
+//!
+//! Where do I add a setting? Into the configuration file below if it has a field there. Flags are
+//! for what has none. A user's `extra_args` are flags, and kubelet itself lets flags win.
+
+use std::fmt::Write as _;
+
+use super::{
+    Bind, ContainerSpec, DrawError, containerd, node, path,
+    pki::Leaf,
+    service::{Flags, Service, View},
+    site::{Files, PUBLIC, Site, TLS_CIPHERS},
+};
+
+const HOST: &str = "/host";
+
+/// Runs in the image with bash, which with coreutils is all that is sure there. `$0` is the
+/// program's name. The search path is the node's from there on: mount and iptables are the node's.
+const ENTER: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
+    export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
+    exec chroot /host /proc/self/fd/3 \"$@\"";
+
+/// The container and its files.
+pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+    let mut files = Files::new();
+    let kubeconfig = site.kubeconfig(Leaf::Node, &mut files)?;
+    let config = format!("{}/kubelet.yaml", path::KUBERNETES);
+    let text = configuration(site, &mut files)?;
+    files.insert(config.clone(), site.file(text, PUBLIC));
+    let mut flags = Flags::from([
+        ("config", config),
+        ("hostname-override", site.name.to_string()),
+        ("kubeconfig", kubeconfig),
+        ("root-dir", path::KUBELET.to_owned()),
+        ("v", "2".to_owned()),
+    ]);
+    if site.node.has_internal_address {
+        flags.set("node-ip", site.node.internal_address.as_str());
+    }
+    Service {
+        key: "kubelet",
+        image: &site.intent.images.kubernetes,
+        extras: &site.intent.services.kubelet,
+        entrypoint: ["bash", "-c", ENTER, "kubelet"].map(str::to_owned).to_vec(),
+        flags,
+        files,
+        view: View::Host,
+        binds: vec![Bind {
+            source: "/".to_owned(),
+            target: HOST.to_owned(),
+            options: "rshared".to_owned(),
+        }],
+        env: Vec::new(),
+        privileged: true,
+        host_pid: true,
+        host_cgroupns: true,
+    }
+    .finish(site)
+}
+
+/// kubelet's configuration file; the files that it names are added to `files`.
+fn configuration(site: &Site<'_>, files: &mut Files) -> Result<String, DrawError> {
+    let services = &site.intent.services;
+    let ca = site.cluster_ca(files);
+    let (cert, key) = site.pair(Leaf::Kubelet, files)?;
+    let driver = cgroup_driver(site)?;
+    let resolv_conf = site
+        .facts
+        .map(|facts| facts.system.resolv_conf.as_str())
+        .filter(|path| !path.is_empty())
+        .unwrap_or("/etc/resolv.conf");
+    let ciphers = TLS_CIPHERS
+        .split(',')
+        .fold(String::new(), |mut list, name| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(list, "- {name}");
+            list
+        });
+    let mut text = format!(
+        "\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous:
+    enabled: false
+  webhook:
+    enabled: true
+  x509:
+    clientCAFile: {ca}
+authorization:
+  mode: Webhook
+cgroupDriver: {driver}
+clusterDNS:
+- {dns}
+clusterDomain: {domain}
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+eventRecordQPS: 0
+failSwapOn: {fail_swap_on}
+readOnlyPort: 0
+resolvConf: {resolv_conf}
+streamingConnectionIdleTimeout: 30m0s
+tlsCertFile: {cert}
+tlsCipherSuites:
+{ciphers}tlsPrivateKeyFile: {key}
+volumePluginDir: {root}/volumeplugins
+",
+        driver = driver.name(),
+        dns = serde_json::Value::from(services.cluster_dns_server.to_string()),
+        domain = services.cluster_domain,
+        fail_swap_on = services.fail_swap_on,
+        resolv_conf = serde_json::Value::from(resolv_conf),
+        root = path::KUBELET,
+    );
+    let cgroup_v1 = site.facts.is_some_and(|f| f.docker.cgroup_version == 1);
+    if cgroup_v1 && site.intent.version.minor >= 35 {
+        // From 1.35 on the default is to refuse. Earlier releases do not all know the field.
+        text.push_str("failCgroupV1: false\n");
+    }
+    let taints = node::taints(site.node);
+    if !taints.is_empty() {
+        text.push_str("registerWithTaints:\n");
+        for taint in taints {
+            let quoted = |text: &str| serde_json::Value::from(text).to_string();
+            let _ = writeln!(
+                text,
+                "- key: {}\n  value: {}\n  effect: {}",
+                quoted(&taint.key),
+                quoted(&taint.value),
+                quoted(&taint.effect)
+            );
+        }
+    }
+    Ok(text)
+}
+
+/// containerd's: the two must agree.
+fn cgroup_driver(site: &Site<'_>) -> Result<containerd::CgroupDriver, DrawError> {
+    let dump = site
+        .facts
+        .map_or("", |facts| facts.system.containerd.dump.as_str());
+    containerd::cgroup_driver(dump).map_err(|source| DrawError::Containerd {
+        node: site.name.clone(),
+        source,
+    })
+}

@@ -1,0 +1,86 @@
+//! What a Node object must carry, and what the node's kernel must have. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{KernelWants, NodeMeta};
+use crate::config::{NodeIntent, Role, Taint};
+
+/// Labels, annotations and taints, with RKE's names.
+pub(super) fn meta(node: &NodeIntent) -> NodeMeta {
+    let mut labels = node.labels.clone();
+    labels.extend(node.roles.iter().map(|role| {
+        let name = match role {
+            Role::Etcd => "etcd",
+            Role::ControlPlane => "controlplane",
+            Role::Worker => "worker",
+        };
+        (format!("node-role.kubernetes.io/{name}"), "true".to_owned())
+    }));
+    let annotations = BTreeMap::from([
+        (
+            "rke.cattle.io/external-ip".to_owned(),
+            node.endpoint.address.clone(),
+        ),
+        (
+            "rke.cattle.io/internal-ip".to_owned(),
+            node.internal_address.clone(),
+        ),
+    ]);
+    NodeMeta {
+        labels,
+        annotations,
+        taints: taints(node),
+    }
+}
+
+/// The taints of the node's roles, which go when it is a worker too, and the user's.
+pub(super) fn taints(node: &NodeIntent) -> Vec<Taint> {
+    let role_taint = |name: &str, effect: &str| Taint {
+        key: format!("node-role.kubernetes.io/{name}"),
+        value: "true".to_owned(),
+        effect: effect.to_owned(),
+    };
+    let mut taints = Vec::new();
+    if !node.roles.contains(&Role::Worker) {
+        if node.roles.contains(&Role::Etcd) {
+            taints.push(role_taint("etcd", "NoExecute"));
+        }
+        if node.roles.contains(&Role::ControlPlane) {
+            taints.push(role_taint("controlplane", "NoSchedule"));
+        }
+    }
+    taints.extend(node.taints.iter().cloned());
+    taints
+}
+
+/// Docker 28 and later no longer load `br_netfilter`, and nobody else does.
+pub(super) fn kernel() -> KernelWants {
+    KernelWants {
+        modules: BTreeSet::from(["br_netfilter".to_owned()]),
+        sysctls: [
+            ("net.bridge.bridge-nf-call-iptables", "1"),
+            ("net.ipv4.ip_forward", "1"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect(),
+    }
+}
+
+/// The modules for `/etc/modules-load.d`.
+pub(super) fn modules_file(wants: &KernelWants) -> String {
+    wants
+        .modules
+        .iter()
+        .map(|module| format!("{module}\n"))
+        .collect()
+}
+
+/// The sysctls for `/etc/sysctl.d`.
+pub(super) fn sysctl_file(wants: &KernelWants) -> String {
+    wants
+        .sysctls
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect()
+}

@@ -1,0 +1,329 @@
+//! Certificates: made from a key and a specification, and judged against one. Pure.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyUsagePurpose, SanType, SerialNumber,
+};
+use time::OffsetDateTime;
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::{GeneralName, ParsedExtension},
+    pem::Pem,
+    time::ASN1Time,
+};
+
+use super::{
+    PkiError,
+    key::{Key, Seed},
+};
+use crate::{secret::Secret, state::CaPair};
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const YEAR: SignedDuration = SignedDuration::from_hours(24 * 365);
+const TEN_YEARS: SignedDuration = SignedDuration::from_hours(24 * 3650);
+
+/// What a certificate's holder proves with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Usage {
+    /// Who it is, to a server.
+    Client,
+    /// Who it is, to its clients.
+    Server,
+    /// Both: etcd's members dial one another.
+    Both,
+}
+
+impl Usage {
+    const fn client(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    const fn server(self) -> bool {
+        matches!(self, Self::Server | Self::Both)
+    }
+}
+
+/// A name that a certificate is good for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum San {
+    /// A host name.
+    Dns(String),
+    /// An address.
+    Ip(IpAddr),
+}
+
+impl San {
+    /// An address if it reads as one, else a name.
+    pub(super) fn of(text: &str) -> Self {
+        text.parse()
+            .map_or_else(|_| Self::Dns(text.to_lowercase()), Self::Ip)
+    }
+}
+
+/// What a leaf certificate must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeafSpec {
+    /// Common name: the user or the server.
+    pub(super) cn: String,
+    /// Organisations: Kubernetes reads them as groups.
+    pub(super) orgs: BTreeSet<String>,
+    /// Names of a server.
+    pub(super) sans: BTreeSet<San>,
+    /// What for.
+    pub(super) usage: Usage,
+}
+
+/// A certificate and its key, both PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Certificate, PEM.
+    pub cert: String,
+    /// Private key, PKCS#8 PEM.
+    pub key: Secret<String>,
+}
+
+/// An authority that can sign: its pair, read.
+pub(super) struct Authority {
+    key: Key,
+    cert_pem: String,
+    cert_der: Vec<u8>,
+}
+
+impl Authority {
+    /// Reads a pair, and sees that key and certificate belong together and are an authority's.
+    pub(super) fn read(pair: &CaPair, what: &'static str) -> Result<Self, PkiError> {
+        let damaged = |why: &str| PkiError::Damaged {
+            what,
+            why: why.to_owned(),
+        };
+        let key = Key::from_pem(pair.key.expose())
+            .ok_or_else(|| damaged("its key is not an ECDSA P-256 key in PKCS#8 PEM"))?;
+        let cert_der = der(&pair.cert).ok_or_else(|| damaged("its certificate is not PEM"))?;
+        let (_, cert) = x509_parser::parse_x509_certificate(&cert_der)
+            .map_err(|_| damaged("its certificate cannot be read"))?;
+        if !cert.is_ca() {
+            return Err(damaged("its certificate is not an authority's"));
+        }
+        if cert.public_key().subject_public_key.data.as_ref() != key.public() {
+            return Err(damaged(
+                "its key and its certificate do not belong together",
+            ));
+        }
+        Ok(Self {
+            key,
+            cert_pem: pair.cert.clone(),
+            cert_der,
+        })
+    }
+
+    /// The certificate, PEM.
+    pub(super) fn cert(&self) -> &str {
+        &self.cert_pem
+    }
+
+    /// A new leaf, out of the seed.
+    pub(super) fn issue(
+        &self,
+        spec: &LeafSpec,
+        slot: &str,
+        seed: &Seed,
+        now: Timestamp,
+    ) -> Result<Pair, PkiError> {
+        let internal = |error: rcgen::Error| PkiError::internal(slot, error);
+        let key = Key::derive(seed, slot)?;
+        let mut params = params(&spec.cn, slot, seed, now, YEAR)?;
+        for org in &spec.orgs {
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, org.as_str());
+        }
+        for san in &spec.sans {
+            params.subject_alt_names.push(match san {
+                San::Dns(name) => SanType::DnsName(name.as_str().try_into().map_err(internal)?),
+                San::Ip(address) => SanType::IpAddress(*address),
+            });
+        }
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if spec.usage.client() {
+            params
+                .extended_key_usages
+                .push(ExtendedKeyUsagePurpose::ClientAuth);
+        }
+        if spec.usage.server() {
+            params
+                .extended_key_usages
+                .push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        params.use_authority_key_identifier_extension = true;
+        let issuer = Issuer::from_ca_cert_der(&self.cert_der.as_slice().into(), &self.key)
+            .map_err(internal)?;
+        let cert = params.signed_by(&key, &issuer).map_err(internal)?;
+        Ok(Pair {
+            cert: cert.pem(),
+            key: key.to_pem(slot)?,
+        })
+    }
+
+    /// True when a leaf says what it must, is ours, belongs to its key and is valid now.
+    ///
+    /// A leaf that only grows old is kept: to renew before expiry is another command's work.
+    pub(super) fn satisfies(&self, spec: &LeafSpec, cert: &str, key: &str, now: Timestamp) -> bool {
+        let (Some(key), Some(leaf_der)) = (Key::from_pem(key), der(cert)) else {
+            return false;
+        };
+        let (Ok((_, leaf)), Ok((_, ca))) = (
+            x509_parser::parse_x509_certificate(&leaf_der),
+            x509_parser::parse_x509_certificate(&self.cert_der),
+        ) else {
+            return false;
+        };
+        let Ok(at) = ASN1Time::from_timestamp(now.as_second()) else {
+            return false;
+        };
+        leaf.public_key().subject_public_key.data.as_ref() == key.public()
+            && leaf.issuer().as_raw() == ca.subject().as_raw()
+            && leaf.verify_signature(Some(ca.public_key())).is_ok()
+            && leaf.validity().is_valid_at(at)
+            && !leaf.is_ca()
+            && says(&leaf, spec)
+    }
+}
+
+/// A new authority, out of the seed.
+pub(super) fn new_authority(
+    cn: &str,
+    slot: &str,
+    seed: &Seed,
+    now: Timestamp,
+) -> Result<CaPair, PkiError> {
+    let key = Key::derive(seed, slot)?;
+    let mut params = params(cn, slot, seed, now, TEN_YEARS)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+    ];
+    let cert = params
+        .self_signed(&key)
+        .map_err(|error| PkiError::internal(slot, error))?;
+    Ok(CaPair {
+        cert: cert.pem(),
+        key: key.to_pem(slot)?,
+    })
+}
+
+/// What every certificate has: a name, a serial of its own, and explicit dates. It starts an
+/// hour ago, for nodes whose clocks are late.
+fn params(
+    cn: &str,
+    slot: &str,
+    seed: &Seed,
+    now: Timestamp,
+    lives: SignedDuration,
+) -> Result<CertificateParams, PkiError> {
+    let at = |when: Result<Timestamp, jiff::Error>| {
+        let when = when.map_err(|error| PkiError::internal(slot, error))?;
+        OffsetDateTime::from_unix_timestamp(when.as_second())
+            .map_err(|error| PkiError::internal(slot, error))
+    };
+    let mut params = CertificateParams::default();
+    params.not_before = at(now.checked_sub(HOUR))?;
+    params.not_after = at(now.checked_add(lives))?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, cn);
+    params.serial_number = Some(serial(slot, seed));
+    Ok(params)
+}
+
+/// 16 bytes, positive, of constant length.
+fn serial(slot: &str, seed: &Seed) -> SerialNumber {
+    let mut bytes: Vec<u8> = seed
+        .derive(&format!("serial {slot}"))
+        .iter()
+        .copied()
+        .take(16)
+        .collect();
+    if let Some(first) = bytes.first_mut() {
+        *first = *first & 0x3f | 0x40;
+    }
+    bytes.into()
+}
+
+fn der(pem: &str) -> Option<Vec<u8>> {
+    let mut blocks = Pem::iter_from_buffer(pem.as_bytes());
+    let block = blocks.next()?.ok()?;
+    (block.label == "CERTIFICATE").then_some(block.contents)
+}
+
+fn says(leaf: &X509Certificate<'_>, spec: &LeafSpec) -> bool {
+    let texts = |attributes: Vec<Option<String>>| -> Option<BTreeSet<String>> {
+        attributes.into_iter().collect()
+    };
+    let subject = leaf.subject();
+    let cn = texts(
+        subject
+            .iter_common_name()
+            .map(|a| a.as_str().ok().map(ToOwned::to_owned))
+            .collect(),
+    );
+    let orgs = texts(
+        subject
+            .iter_organization()
+            .map(|a| a.as_str().ok().map(ToOwned::to_owned))
+            .collect(),
+    );
+    cn == Some(BTreeSet::from([spec.cn.clone()]))
+        && orgs.as_ref() == Some(&spec.orgs)
+        && sans(leaf).as_ref() == Some(&spec.sans)
+        && usages(leaf) == (spec.usage.client(), spec.usage.server())
+}
+
+/// The names; `None` when there is one of a kind that we never write.
+fn sans(leaf: &X509Certificate<'_>) -> Option<BTreeSet<San>> {
+    leaf.subject_alternative_name()
+        .ok()?
+        .map_or(Some(BTreeSet::new()), |extension| {
+            extension
+                .value
+                .general_names
+                .iter()
+                .map(|name| {
+                    if let GeneralName::DNSName(name) = name {
+                        Some(San::Dns((*name).to_owned()))
+                    } else if let GeneralName::IPAddress(bytes) = name {
+                        ip(bytes).map(San::Ip)
+                    } else {
+                        None
+                    }
+                })
+                .collect()
+        })
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    <[u8; 4]>::try_from(bytes)
+        .map(|b| IpAddr::V4(Ipv4Addr::from(b)))
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(|b| IpAddr::V6(Ipv6Addr::from(b))))
+        .ok()
+}
+
+fn usages(leaf: &X509Certificate<'_>) -> (bool, bool) {
+    leaf.extensions()
+        .iter()
+        .find_map(|extension| {
+            if let ParsedExtension::ExtendedKeyUsage(usage) = extension.parsed_extension() {
+                Some((usage.client_auth, usage.server_auth))
+            } else {
+                None
+            }
+        })
+        .unwrap_or_default()
+}

@@ -1,0 +1,168 @@
+//! Kubeconfigs: the components' (they name files) and the administrator's (it holds everything).
+//! Pure.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+
+use super::cert::{Authority, LeafSpec, Pair};
+use crate::{desired::path, secret::Secret};
+
+/// A component's kubeconfig: the API server of its own node, and files that lie beside it.
+pub(in crate::desired) fn component(stem: &str) -> String {
+    let ssl = path::SSL;
+    format!(
+        "\
+apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority: {ssl}/kube-ca.pem
+    server: https://127.0.0.1:6443
+  name: local
+contexts:
+- context:
+    cluster: local
+    user: {stem}
+  name: local
+current-context: local
+users:
+- name: {stem}
+  user:
+    client-certificate: {ssl}/{stem}.pem
+    client-key: {ssl}/{stem}-key.pem
+"
+    )
+}
+
+/// The administrator's kubeconfig, named as RKE names it.
+pub(super) fn administrator(cluster: &str, server: &str, ca: &str, pair: &Pair) -> Secret<String> {
+    // A JSON string is a YAML string, whatever is in the name.
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let name = quoted(cluster);
+    let user = quoted(&user(cluster));
+    Secret::new(format!(
+        "\
+apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority-data: {}
+    server: {}
+  name: {name}
+contexts:
+- context:
+    cluster: {name}
+    user: {user}
+  name: {name}
+current-context: {name}
+users:
+- name: {user}
+  user:
+    client-certificate-data: {}
+    client-key-data: {}
+",
+        STANDARD.encode(ca),
+        quoted(server),
+        STANDARD.encode(&pair.cert),
+        STANDARD.encode(pair.key.expose()),
+    ))
+}
+
+/// RKE's name of the administrator's entry.
+fn user(cluster: &str) -> String {
+    format!("kube-admin-{cluster}")
+}
+
+/// True when a kubeconfig still leads to this cluster, by this address, with a certificate that
+/// says what it must. What else somebody keeps in the file is not looked at.
+pub(super) fn satisfies(
+    text: &str,
+    cluster: &str,
+    server: &str,
+    authority: &Authority,
+    spec: &LeafSpec,
+    now: jiff::Timestamp,
+) -> bool {
+    let Ok(file) = serde_saphyr::from_str::<File>(text) else {
+        return false;
+    };
+    let leads_there = file.clusters.iter().any(|entry| {
+        entry.name == cluster
+            && entry.cluster.server == server
+            && plain(&entry.cluster.ca).as_deref() == Some(authority.cert())
+    });
+    let named = file.contexts.iter().any(|entry| {
+        entry.name == cluster
+            && entry.context.cluster == cluster
+            && entry.context.user == user(cluster)
+    });
+    let lets_in = file.users.iter().any(|entry| {
+        entry.name == user(cluster)
+            && plain(&entry.user.cert)
+                .zip(plain(entry.user.key.expose()))
+                .is_some_and(|(cert, key)| {
+                    authority.satisfies(spec, &cert, Secret::new(key).expose(), now)
+                })
+    });
+    leads_there && named && lets_in
+}
+
+fn plain(data: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(data).ok()?).ok()
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    clusters: Vec<ClusterEntry>,
+    #[serde(default)]
+    contexts: Vec<ContextEntry>,
+    #[serde(default)]
+    users: Vec<UserEntry>,
+}
+
+#[derive(Deserialize)]
+struct ClusterEntry {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    #[serde(default)]
+    server: String,
+    #[serde(default, rename = "certificate-authority-data")]
+    ca: String,
+}
+
+#[derive(Deserialize)]
+struct ContextEntry {
+    name: String,
+    context: Context,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    #[serde(default)]
+    cluster: String,
+    #[serde(default)]
+    user: String,
+}
+
+#[derive(Deserialize)]
+struct UserEntry {
+    name: String,
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default, rename = "client-certificate-data")]
+    cert: String,
+    #[serde(default = "empty", rename = "client-key-data")]
+    key: Secret<String>,
+}
+
+const fn empty() -> Secret<String> {
+    Secret::new(String::new())
+}

@@ -1,0 +1,113 @@
+//! The node's containerd: our file beside the package's own, and the drop-in that points to
+//! it. Pure.
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest as _, Sha256};
+
+use super::{Action, FieldChange, Refusal, Stage, Step, containers, hosts};
+use crate::{
+    actual::{Actual, HostFacts},
+    config::NodeName,
+    desired::{self, Desired, DesiredHost, Digest, path},
+    state::Saved,
+};
+
+/// The digest of a containerd configuration in a plan, keyed with what only the state holds: a
+/// registry's password in it cannot be guessed from it.
+pub fn config_digest(saved: &Saved, content: &[u8]) -> Digest {
+    let key = Sha256::digest(saved.service_account_key.expose().as_bytes());
+    let mut block = [0_u8; 64];
+    block[..32].copy_from_slice(&key);
+    let mut mac = Hmac::<Sha256>::new(&block.into());
+    mac.update(b"containerd configuration\0");
+    mac.update(content);
+    Digest(hex::encode(&mac.finalize().into_bytes()[..8]))
+}
+
+/// One transaction on each node whose containerd is not told what kubelet needs.
+pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
+    hosts::stage("containerd", want, have, |name, host, facts| {
+        let Ok(Some(difference)) = difference(name, host, facts) else {
+            // A refusal was already reported with all others.
+            return Vec::new();
+        };
+        let digest = config_digest(&want.saved, difference.content.as_bytes());
+        let mut changes = difference.changes;
+        for change in &mut changes {
+            if change.field.ends_with(path::CONTAINERD_CONFIG) {
+                change.to = Some(digest.0.clone());
+            }
+        }
+        let mut disturbs = "restarts containerd; running containers keep running".to_owned();
+        if facts.system.containerd.docker_bound {
+            disturbs = "restarts containerd, and Docker stops and starts with it on this node; \
+                        containers keep running only where Docker's live-restore is on"
+                .to_owned();
+        }
+        let action = Action::ConfigureContainerd {
+            wants: host.containerd.clone(),
+            digest,
+        };
+        let step = Step::on(name, "kubelet runs pods on this node's containerd", action)
+            .changing(changes)
+            .guarded(&want.cluster_id)
+            .disturbing(disturbs);
+        if containers::pause_comes_with_kubelet(host, facts) {
+            vec![step]
+        } else {
+            vec![containers::import_pause(name, host), step]
+        }
+    })
+}
+
+/// What would be written, and what differs.
+pub(super) struct Difference {
+    content: String,
+    changes: Vec<FieldChange>,
+}
+
+/// `Ok(None)`: as it must be. The refusal says why the file cannot be worked out.
+pub(super) fn difference(
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Result<Option<Difference>, Box<Refusal>> {
+    let seen = |path: &str| facts.files.as_ref().and_then(|files| files.get(path));
+    let (file, drop_in) = (
+        seen(path::CONTAINERD_CONFIG),
+        seen(path::CONTAINERD_DROP_IN),
+    );
+    if facts.system.containerd.dump.is_empty() && file.is_some() && drop_in.is_some() {
+        // What cannot be compared is left alone.
+        return Ok(None);
+    }
+    let content =
+        desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
+            .map_err(|why| {
+                Box::new(Refusal::host(
+                    name,
+                    format!("cannot work out containerd's configuration on node `{name}`: {why}"),
+                    [
+                        "`containerd config dump` on the node must print a valid configuration"
+                            .to_owned(),
+                    ],
+                ))
+            })?;
+    let same = file.is_some_and(|fact| fact.content.expose() == content.as_bytes());
+    let mut changes = Vec::new();
+    if !same {
+        changes.push(FieldChange {
+            field: format!("file {}", path::CONTAINERD_CONFIG),
+            from: file.map(|_| "another content".to_owned()),
+            to: Some("known after the digest".to_owned()),
+        });
+    }
+    if drop_in.is_none() {
+        changes.push(FieldChange {
+            field: format!("file {}", path::CONTAINERD_DROP_IN),
+            from: None,
+            to: Some("points containerd at it".to_owned()),
+        });
+    }
+    Ok((!changes.is_empty()).then_some(Difference { content, changes }))
+}

@@ -1,0 +1,199 @@
+//! Two container definitions, field by field and flag by flag. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::FieldChange;
+use crate::desired::{Bind, ContainerSpec, LogLimit};
+
+/// What differs from `from` to `to`; empty exactly when they are equal.
+pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange> {
+    let ContainerSpec {
+        image,
+        entrypoint,
+        command,
+        env,
+        binds,
+        privileged,
+        host_pid,
+        host_cgroupns,
+        security_opts,
+        log_limit,
+        files,
+    } = from;
+    let mut changes = Vec::new();
+    let mut field = |name: &str, from: String, to: String| {
+        if from != to {
+            changes.push(FieldChange {
+                field: name.to_owned(),
+                from: Some(from),
+                to: Some(to),
+            });
+        }
+    };
+    field("image", image.clone(), to.image.clone());
+    field("entrypoint", entrypoint.join(" "), to.entrypoint.join(" "));
+    field("privileged", yes(*privileged), yes(to.privileged));
+    field("host pid", yes(*host_pid), yes(to.host_pid));
+    field("host cgroupns", yes(*host_cgroupns), yes(to.host_cgroupns));
+    let options = |options: &[String]| options.join(" ");
+    field(
+        "security options",
+        options(security_opts),
+        options(&to.security_opts),
+    );
+    field(
+        "log limit",
+        limit(log_limit.as_ref()),
+        limit(to.log_limit.as_ref()),
+    );
+    changes.extend(maps("command", &flags(command), &flags(&to.command)));
+    changes.extend(variables(env, &to.env));
+    changes.extend(maps("bind", &mounts(binds), &mounts(&to.binds)));
+    let digests = |files: &BTreeMap<String, crate::desired::Digest>| {
+        files
+            .iter()
+            .map(|(path, digest)| (path.clone(), digest.0.clone()))
+            .collect()
+    };
+    changes.extend(maps("file", &digests(files), &digests(&to.files)));
+    if changes.is_empty() && from != to {
+        // The same words in another order.
+        changes.push(FieldChange {
+            field: "order".to_owned(),
+            from: Some("another order of flags, mounts or variables".to_owned()),
+            to: Some("as defined".to_owned()),
+        });
+    }
+    changes
+}
+
+/// The names of what differs, for a sentence.
+pub(super) fn names(changes: &[FieldChange]) -> String {
+    let names: BTreeSet<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn yes(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+fn limit(limit: Option<&LogLimit>) -> String {
+    limit.map_or_else(
+        || "the daemon's own".to_owned(),
+        |limit| format!("{} × {}", limit.max_file, limit.max_size),
+    )
+}
+
+/// `--v=2` by `--v`; a flag that is given twice by both its values; a bare word by its place.
+fn flags(command: &[String]) -> BTreeMap<String, String> {
+    let mut flags: BTreeMap<String, String> = BTreeMap::new();
+    for (place, word) in command.iter().enumerate() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) if word.starts_with('-') => (name.to_owned(), value.to_owned()),
+            Some(_) | None if word.starts_with('-') => (word.clone(), "(set)".to_owned()),
+            Some(_) | None => (format!("word {place}"), word.clone()),
+        };
+        flags
+            .entry(name)
+            .and_modify(|all| {
+                all.push(' ');
+                all.push_str(&value);
+            })
+            .or_insert(value);
+    }
+    flags
+}
+
+fn mounts(binds: &[Bind]) -> BTreeMap<String, String> {
+    binds
+        .iter()
+        .map(|bind| (bind.target.clone(), String::from(bind.clone())))
+        .collect()
+}
+
+/// By name only: a value may be a password that someone put there.
+fn variables(from: &[String], to: &[String]) -> Vec<FieldChange> {
+    let parse = |env: &[String]| -> BTreeMap<String, String> {
+        env.iter()
+            .map(|entry| {
+                let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
+                (name.to_owned(), value.to_owned())
+            })
+            .collect()
+    };
+    let mut changes = maps("env", &parse(from), &parse(to));
+    for change in &mut changes {
+        change.from = change.from.take().map(|_| "(a value)".to_owned());
+        change.to = change.to.take().map(|_| "(another value)".to_owned());
+    }
+    changes
+}
+
+fn maps(
+    what: &str,
+    from: &BTreeMap<String, String>,
+    to: &BTreeMap<String, String>,
+) -> Vec<FieldChange> {
+    let names: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| from.get(*name) != to.get(*name))
+        .map(|name| FieldChange {
+            field: format!("{what} {name}"),
+            from: from.get(name).cloned(),
+            to: to.get(name).cloned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> ContainerSpec {
+        ContainerSpec {
+            image: "a/b:1".to_owned(),
+            entrypoint: vec!["kubelet".to_owned()],
+            command: vec!["--v=2".to_owned(), "--feature=x".to_owned()],
+            env: vec!["TOKEN=hunter2".to_owned()],
+            binds: Vec::new(),
+            privileged: false,
+            host_pid: false,
+            host_cgroupns: false,
+            security_opts: Vec::new(),
+            log_limit: None,
+            files: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn flags_are_compared_one_by_one() {
+        let mut to = spec();
+        to.command = vec!["--v=4".to_owned(), "--bare".to_owned()];
+        let changes = specs(&spec(), &to);
+        assert_eq!(
+            names(&changes),
+            "command --bare, command --feature, command --v"
+        );
+    }
+
+    #[test]
+    fn the_order_alone_is_a_difference_too() {
+        let mut to = spec();
+        to.command.reverse();
+        assert_eq!(names(&specs(&spec(), &to)), "order");
+        assert!(specs(&to, &to).is_empty());
+    }
+
+    #[test]
+    fn values_of_variables_are_not_shown() {
+        let mut to = spec();
+        to.env = vec!["TOKEN=swordfish".to_owned()];
+        let shown = format!("{:?}", specs(&spec(), &to));
+        assert!(shown.contains("env TOKEN"));
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("swordfish"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! The Node objects: our labels, annotations and taints, and readiness. Pure.
+
+use super::{
+    Action, FieldChange, Note, Stage, Step, Target, addons, containerd,
+    containers::{self, Need},
+    health, hosts,
+};
+use crate::{
+    actual::{Actual, ApiView, HostFacts, NodeFact},
+    config::{NodeName, Taint},
+    desired::{Desired, DesiredHost, NodeMeta},
+};
+
+/// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
+/// once. The manifests are already applied, so these waits overlap with theirs.
+pub(super) fn ready(want: &Desired, have: &Actual) -> Stage {
+    let mut steps = health::others(want, have);
+    let networked = addons::has_network(want);
+    for (name, host, facts) in hosts::each(want, have) {
+        if !host.containers.contains_key("kubelet") {
+            continue;
+        }
+        let seen = seen(have, name);
+        steps.extend(meta(name, &host.node, seen));
+        if networked && let Some(why) = wait(name, host, facts, seen) {
+            let action = Action::AwaitNodeReady { node: name.clone() };
+            steps.push(Step::on(name, why, action));
+        }
+    }
+    Stage::of("nodes", want.hosts.len(), steps)
+}
+
+/// Said when nobody of ours brings a network.
+pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
+    if addons::has_network(want) {
+        return Vec::new();
+    }
+    hosts::each(want, have)
+        .filter(|(name, _, _)| !seen(have, name).is_some_and(|node| node.ready))
+        .map(|(name, _, _)| Note {
+            target: Some(Target::Host(name.clone())),
+            text: "the network plugin is `none`: the node becomes Ready when you have installed \
+                   one"
+            .to_owned(),
+        })
+        .collect()
+}
+
+fn seen<'a>(have: &'a Actual, name: &NodeName) -> Option<&'a NodeFact> {
+    match &have.api {
+        ApiView::Up(facts) => facts.nodes.get(name),
+        ApiView::Unknown | ApiView::Down(_) => None,
+    }
+}
+
+fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<Step> {
+    let action = Action::SetNodeMeta {
+        meta: wants.clone(),
+    };
+    let Some(node) = seen else {
+        let step = Step::on(name, "the Node object is new, or not known yet", action);
+        return (*wants != NodeMeta::default()).then_some(step);
+    };
+    let changes = differences(wants, node);
+    let why = "labels, annotations or taints differ";
+    (!changes.is_empty()).then(|| Step::on(name, why, action).changing(changes))
+}
+
+fn differences(wants: &NodeMeta, node: &NodeFact) -> Vec<FieldChange> {
+    let NodeMeta {
+        labels,
+        annotations,
+        taints,
+    } = wants;
+    let pairs = |what: &'static str,
+                 wanted: &std::collections::BTreeMap<String, String>,
+                 seen: &std::collections::BTreeMap<String, String>| {
+        wanted
+            .iter()
+            .filter(|(key, value)| seen.get(*key) != Some(value))
+            .map(|(key, value)| FieldChange {
+                field: format!("{what} {key}"),
+                from: seen.get(key).cloned(),
+                to: Some(value.clone()),
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut changes = pairs("label", labels, &node.labels);
+    changes.extend(pairs("annotation", annotations, &node.annotations));
+    changes.extend(
+        taints
+            .iter()
+            .filter(|taint| !node.taints.contains(taint))
+            .map(|taint| FieldChange {
+                field: format!("taint {}", taint.key),
+                from: None,
+                to: Some(spelled(taint)),
+            }),
+    );
+    changes
+}
+
+fn spelled(taint: &Taint) -> String {
+    format!("{}={}:{}", taint.key, taint.value, taint.effect)
+}
+
+fn wait(
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+    seen: Option<&NodeFact>,
+) -> Option<String> {
+    let Some(node) = seen else {
+        return Some("the node joins the cluster".to_owned());
+    };
+    if !node.ready {
+        return Some(if node.message.is_empty() {
+            "the node is not Ready".to_owned()
+        } else {
+            format!("the node is not Ready: {}", node.message)
+        });
+    }
+    let kubelet = host.containers.get("kubelet")?;
+    match containers::need("kubelet", kubelet, facts) {
+        Need::Run | Need::Start(_) | Need::Replace(..) => {
+            return Some("its kubelet was just started".to_owned());
+        }
+        Need::Nothing => {}
+    }
+    matches!(containerd::difference(name, host, facts), Ok(Some(_)))
+        .then(|| "its containerd was restarted".to_owned())
+}

@@ -1,0 +1,247 @@
+//! Give every node back: the table of contents. Pure.
+//!
+//! The order survives a kill between any two steps. The claim goes last on a node, because it
+//! remembers what was there before and keeps others away. The state goes last of all, in a plan of
+//! its own: after a survey has shown that nothing of ours is left on any node.
+
+use super::{Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, hosts, up::plan};
+use crate::{
+    actual::{Actual, Before, HostFacts, HostView},
+    config::NodeName,
+    desired::{CLAIM, ClusterId, FILES_IMAGE, START_ORDER, label, path},
+    error::Blame,
+};
+
+/// What a host is to the cluster that is removed.
+enum Standing<'a> {
+    /// Nothing of this cluster is there.
+    Clean,
+    /// Claimed by someone else.
+    Foreign(&'a str),
+    /// Ours, and its claim is there.
+    Ours(&'a HostFacts),
+    /// Containers of ours are there and the claim is not.
+    Torn(&'a HostFacts),
+    /// Only the claim's empty image is left: the claim was cut off before or after it.
+    Image,
+}
+
+/// The plan that gives back every node that bears `id`; empty when nothing is left. Hosts that
+/// do not answer are noted and keep the state from being deleted.
+pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> {
+    let Some(id) = id else {
+        return without_state(have);
+    };
+    let name = have
+        .saved
+        .as_ref()
+        .map_or_else(|| id.0.clone(), |saved| saved.cluster_name.clone());
+    let mut claims = Vec::new();
+    let mut images = Vec::new();
+    let mut notes = Vec::new();
+    let mut ours = Vec::new();
+    let mut down = false;
+    for (host, view) in &have.hosts {
+        let facts = match view {
+            HostView::Up(facts) => facts,
+            HostView::Down(why) => {
+                down = true;
+                let text = format!("does not answer and keeps what it has: {}", why.why);
+                notes.push(note(host, text));
+                continue;
+            }
+        };
+        match standing(id, facts) {
+            Standing::Clean => {}
+            Standing::Foreign(owner) => {
+                notes.push(note(
+                    host,
+                    format!("belongs to cluster `{owner}`: left alone"),
+                ));
+            }
+            Standing::Ours(facts) => ours.push((host, facts)),
+            Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts)),
+            Standing::Image => images.push(remove_empty_image(host)),
+        }
+    }
+    let again = !claims.is_empty() || !images.is_empty();
+    notes.extend(
+        ours.iter()
+            .filter_map(|(host, facts)| images_stay(host, facts)),
+    );
+    let width = ours.len();
+    let every = |stage: &'static str, steps: &dyn Fn(&NodeName, &HostFacts) -> Vec<Step>| {
+        let steps = ours.iter().flat_map(|(host, facts)| steps(host, facts));
+        Stage::of(stage, width, steps)
+    };
+    let clean = ours.is_empty() && !again && !down;
+    let stages = [
+        Stage::of("claim", claims.len(), claims),
+        every("stop", &|host, facts| stop(id, host, facts)),
+        every("clean", &|host, facts| clean_host(id, host, facts)),
+        every("containerd", &|host, facts| {
+            restore_containerd(id, host, facts)
+        }),
+        every("release", &|host, _| vec![release(id, host)]),
+        Stage::of("images", images.len(), images),
+        Stage::of("state", 1, local(clean, have)),
+    ];
+    Ok(plan(stages, notes))
+}
+
+fn note(host: &NodeName, text: String) -> Note {
+    Note {
+        target: Some(Target::Host(host.clone())),
+        text,
+    }
+}
+
+fn standing<'a>(id: &ClusterId, facts: &'a HostFacts) -> Standing<'a> {
+    match facts.claim() {
+        Some(claim) => match claim.labels.get(label::CLUSTER_ID) {
+            Some(found) if *found == id.0 => Standing::Ours(facts),
+            Some(found) => Standing::Foreign(found),
+            None => Standing::Foreign("unknown"),
+        },
+        None if hosts::bears(facts, &id.0) => Standing::Torn(facts),
+        None if facts.images.contains(FILES_IMAGE) => Standing::Image,
+        None => Standing::Clean,
+    }
+}
+
+/// A node without its claim is claimed again before anything is taken from it: so that nobody
+/// else takes it meanwhile, and so that every step after can be guarded.
+fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> Step {
+    let action = Action::Claim {
+        cluster_id: id.clone(),
+        cluster_name: name.to_owned(),
+        before: hosts::rebuilt_before(facts),
+    };
+    Step::on(
+        host,
+        "its claim is gone and something of this cluster is left",
+        action,
+    )
+}
+
+/// Nobody's: no container is made from it, and Docker keeps it if one is.
+fn remove_empty_image(host: &NodeName) -> Step {
+    let images = [FILES_IMAGE.to_owned()].into();
+    let why = "the empty image that claims are made from was left";
+    Step::on(host, why, Action::RemoveImages { images })
+}
+
+/// kubelet first, so that nothing is restarted; etcd last.
+fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+    let ours = |name: &&String| {
+        let label = facts.containers.get(*name).map(|fact| &fact.labels);
+        let found = label.and_then(|labels| labels.get(label::CLUSTER_ID));
+        found == Some(&id.0) && name.as_str() != CLAIM
+    };
+    let mut names: Vec<&String> = facts.containers.keys().filter(ours).collect();
+    names.sort_by_key(
+        |name| match START_ORDER.iter().position(|known| known == name) {
+            Some(_) if name.as_str() == "kubelet" => 0,
+            None => 1,
+            Some(place) => 2 + START_ORDER.len() - place,
+        },
+    );
+    names
+        .into_iter()
+        .map(|name| {
+            let action = Action::RemoveContainer { name: name.clone() };
+            Step::on(host, "the cluster is removed", action).guarded(id)
+        })
+        .collect()
+}
+
+fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+    let before: Before = hosts::remembered(facts).unwrap_or_else(|| hosts::rebuilt_before(facts));
+    let why = "pods, mounts, links, rules and folders of the cluster go";
+    vec![Step::on(host, why, Action::CleanHost { before }).guarded(id)]
+}
+
+fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+    let there = [path::CONTAINERD_CONFIG, path::CONTAINERD_DROP_IN]
+        .iter()
+        .any(|path| facts.files.iter().any(|files| files.contains_key(*path)));
+    if !there {
+        return Vec::new();
+    }
+    let disturbs = if facts.system.containerd.docker_bound {
+        "restarts containerd, and Docker stops and starts with it on this node; containers keep \
+         running only where Docker's live-restore is on"
+    } else {
+        "restarts containerd; running containers keep running"
+    };
+    let why = "containerd gets its own configuration back";
+    let step = Step::on(host, why, Action::RestoreContainerd).guarded(id);
+    vec![step.disturbing(disturbs)]
+}
+
+fn release(id: &ClusterId, host: &NodeName) -> Step {
+    let why = "the node is free for another cluster";
+    Step::on(host, why, Action::ReleaseClaim).guarded(id)
+}
+
+/// Nothing of ours is on any node: the last acts, each of which may have been done already.
+fn local(clean: bool, have: &Actual) -> Vec<Step> {
+    if !clean || have.saved.is_none() {
+        return Vec::new();
+    }
+    let kubeconfig = have.kubeconfig.as_ref().map(|_| {
+        let why = "the cluster that it reaches is gone";
+        Step::new(Target::Local, why, Action::RemoveKubeconfig)
+    });
+    let why = "nothing of this cluster is left on any node";
+    let state = Step::new(Target::Local, why, Action::DeleteState);
+    kubeconfig.into_iter().chain([state]).collect()
+}
+
+fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
+    let before = hosts::remembered(facts)?;
+    let pulled = facts
+        .images
+        .iter()
+        .filter(|image| !before.images.contains(*image) && image.as_str() != FILES_IMAGE)
+        .count();
+    let text = format!("{pulled} images that were pulled since stay: `docker image prune -a`");
+    (pulled > 0).then(|| note(host, text))
+}
+
+/// Without state nothing is known to be ours: a node that bears a claim is not touched.
+fn without_state(have: &Actual) -> Result<Plan, PlanError> {
+    let mut refusals = Vec::new();
+    let mut notes = Vec::new();
+    for (host, view) in &have.hosts {
+        match view {
+            HostView::Down(down) => {
+                notes.push(note(host, format!("does not answer: {}", down.why)));
+            }
+            HostView::Up(facts) => {
+                let Some(claim) = facts.claim() else {
+                    continue;
+                };
+                let text = |key| claim.labels.get(key).map_or("unknown", String::as_str);
+                refusals.push(Refusal {
+                    node: Some(host.clone()),
+                    message: format!(
+                        "node `{host}` belongs to cluster `{}` (id `{}`), and the state that \
+                         would prove that it is this one is not there",
+                        text(label::CLUSTER_NAME),
+                        text(label::CLUSTER_ID)
+                    ),
+                    hints: vec![
+                        "run it where the state is".to_owned(),
+                        "if it is lost: `rke-operator up --recover` reads the keys back from \
+                         the nodes; then `remove`"
+                            .to_owned(),
+                    ],
+                    blame: Blame::User,
+                });
+            }
+        }
+    }
+    PlanError::unless_empty(refusals)?;
+    Ok(plan([], notes))
+}

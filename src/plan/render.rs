@@ -1,0 +1,158 @@
+//! A plan for people: plain text that needs no colour. Pure. `-o json` is the plan itself.
+
+use std::fmt::Write as _;
+
+use super::{Action, Component, FieldChange, Plan, Step, Target};
+
+/// One line that names what a step does, without the node.
+pub fn title(step: &Step) -> String {
+    match &step.action {
+        Action::SaveState => "save the state".to_owned(),
+        Action::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
+        Action::PullImage { image } => format!("pull {image}"),
+        Action::WriteFiles { dirs, files } => {
+            format!("write {}", counted(files.len(), dirs.len()))
+        }
+        Action::RemoveFiles { paths } => match paths.first() {
+            Some(only) if paths.len() == 1 => format!("remove {only}"),
+            Some(_) | None => format!("remove {} files", paths.len()),
+        },
+        Action::PrepareKernel { .. } => "prepare the kernel".to_owned(),
+        Action::ConfigureContainerd { .. } => "configure containerd".to_owned(),
+        Action::ImportPause { image } => format!("import {image} into containerd"),
+        Action::RunContainer { name, .. } => format!("run {name}"),
+        Action::StartContainer { name } => format!("start {name}"),
+        Action::ReplaceContainer { name, .. } => format!("replace {name}"),
+        Action::RemoveContainer { name } => format!("remove {name}"),
+        Action::AwaitHealthy { component } => format!("wait for {}", spoken(*component)),
+        Action::ApplyAddon { addon, objects } => {
+            format!("apply {addon} ({})", plural(objects.len(), "object"))
+        }
+        Action::PruneObjects { objects } => match objects.as_slice() {
+            [only] => format!("delete {only}"),
+            _ => format!("delete {} objects", objects.len()),
+        },
+        Action::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
+        Action::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
+        Action::AwaitAddon { addon } => format!("wait for {addon}"),
+        Action::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
+        Action::WriteKubeconfig => "write the kubeconfig".to_owned(),
+        Action::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
+        Action::RestoreContainerd => "restore containerd's configuration".to_owned(),
+        Action::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
+        Action::ReleaseClaim => "release the node".to_owned(),
+        Action::RemoveKubeconfig => "remove the kubeconfig".to_owned(),
+        Action::DeleteState => "delete the state".to_owned(),
+    }
+}
+
+/// The whole plan: stages, steps with their reasons, differences, notes, and a last line that
+/// sums up. An empty plan says so.
+pub fn render(plan: &Plan) -> String {
+    let mut out = String::new();
+    for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
+        line(&mut out, 0, &stage.name);
+        let width = stage
+            .steps
+            .iter()
+            .map(|step| step.target.to_string().len())
+            .max();
+        for step in &stage.steps {
+            let target = format!("{:width$}", step.target, width = width.unwrap_or(0));
+            line(&mut out, 2, &format!("{target}  {}", title(step)));
+            line(&mut out, 6, &step.why);
+            if let Some(what) = &step.disturbs {
+                line(&mut out, 6, &format!("! disturbs what runs: {what}"));
+            }
+            for change in &step.changes {
+                difference(&mut out, change);
+            }
+        }
+        out.push('\n');
+    }
+    if !plan.notes.is_empty() {
+        line(&mut out, 0, "notes");
+        for note in &plan.notes {
+            match &note.target {
+                Some(target) => line(&mut out, 2, &format!("{target}: {}", note.text)),
+                None => line(&mut out, 2, &note.text),
+            }
+        }
+        out.push('\n');
+    }
+    line(&mut out, 0, &summary(plan));
+    out
+}
+
+fn summary(plan: &Plan) -> String {
+    if plan.is_empty() {
+        return "Plan: nothing to do".to_owned();
+    }
+    let mut nodes: Vec<&Target> = plan
+        .steps()
+        .map(|step| &step.target)
+        .filter(|target| matches!(target, Target::Host(_)))
+        .collect();
+    nodes.sort();
+    nodes.dedup();
+    let disturbing = plan.disruptions().count();
+    let mut text = format!("Plan: {}", plural(plan.steps().count(), "step"));
+    if !nodes.is_empty() {
+        let _ = write!(text, " on {}", plural(nodes.len(), "node"));
+    }
+    match disturbing {
+        0 => {}
+        1 => text.push_str(", 1 disturbs what runs"),
+        many => {
+            let _ = write!(text, ", {many} disturb what runs");
+        }
+    }
+    text
+}
+
+fn difference(out: &mut String, change: &FieldChange) {
+    let FieldChange { field, from, to } = change;
+    match (from, to) {
+        (Some(from), Some(to)) => {
+            line(out, 6, &format!("~ {field}"));
+            line(out, 10, &format!("- {from}"));
+            line(out, 10, &format!("+ {to}"));
+        }
+        (None, Some(to)) => line(out, 6, &format!("+ {field}: {to}")),
+        (Some(from), None) => line(out, 6, &format!("- {field}: {from}")),
+        (None, None) => line(out, 6, &format!("~ {field}")),
+    }
+}
+
+fn line(out: &mut String, indent: usize, text: &str) {
+    let _ = writeln!(out, "{:indent$}{text}", "");
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}
+
+fn counted(files: usize, dirs: usize) -> String {
+    match (files, dirs) {
+        (files, 0) => plural(files, "file"),
+        (0, 1) => "1 directory".to_owned(),
+        (0, dirs) => format!("{dirs} directories"),
+        (files, 1) => format!("{} and 1 directory", plural(files, "file")),
+        (files, dirs) => format!("{} and {dirs} directories", plural(files, "file")),
+    }
+}
+
+const fn spoken(component: Component) -> &'static str {
+    match component {
+        Component::Etcd => "etcd to be healthy",
+        Component::ApiServer => "kube-apiserver to be healthy",
+        Component::ControllerManager => "kube-controller-manager to be healthy",
+        Component::Scheduler => "kube-scheduler to be healthy",
+        Component::Kubelet => "kubelet to be healthy",
+        Component::KubeProxy => "kube-proxy to be healthy",
+    }
+}

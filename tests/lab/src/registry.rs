@@ -1,0 +1,190 @@
+//! The lab's registry: Debian's `docker-registry` with TLS and a certificate authority of its own.
+//!
+//! It is not pushed to: the images' layers are linked into its store as they lie in the cache, which
+//! takes no time. Pulls from it are pulls as from any registry, and its access log tells of them.
+
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    Image, LabError,
+    cache::{self, make_dir},
+    command::Run,
+    image,
+};
+
+/// The name under which the nodes know the registry.
+pub(crate) const NAME: &str = "registry.lab";
+
+/// Its port.
+pub(crate) const PORT: u16 = 5000;
+
+/// The lab's registry.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    pub(crate) container: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) dir: PathBuf,
+}
+
+impl Registry {
+    /// Host and port by the address, as this machine reaches it.
+    pub fn address(&self) -> String {
+        format!("{}:{PORT}", self.address)
+    }
+
+    /// Host and port by the name that is in every node's `/etc/hosts`.
+    pub fn name(&self) -> String {
+        format!("{NAME}:{PORT}")
+    }
+
+    /// The certificate of the authority that signed the registry's.
+    pub fn ca(&self) -> PathBuf {
+        self.dir.join("ca.crt")
+    }
+
+    /// One line for each request since the lab was made.
+    pub fn log(&self) -> Result<String, LabError> {
+        let output = Run::docker("cannot read the registry's log")
+            .args(["logs", &self.container])
+            .output()?;
+        Ok(output.stdout + &output.stderr)
+    }
+
+    /// Makes the certificates: an authority, and the registry's own signed by it.
+    pub(crate) fn make_certificates(&self) -> Result<(), LabError> {
+        make_dir(&self.dir)?;
+        let request = |subject: &str, key: &str, certificate: &str| {
+            Run::new("cannot make a certificate", "openssl")
+                .dir(&self.dir)
+                .args(["req", "-x509", "-nodes", "-days", "3650", "-subj", subject])
+                .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+                .args(["-keyout", key, "-out", certificate])
+        };
+        request("/CN=rke lab", "ca.key", "ca.crt").done()?;
+        let names = format!(
+            "subjectAltName=DNS:{NAME},DNS:localhost,IP:127.0.0.1,IP:{}",
+            self.address
+        );
+        request("/CN=registry.lab", "tls.key", "tls.crt")
+            .args(["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", &names])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .done()
+    }
+
+    /// Puts images into the registry's store, under their published names.
+    pub(crate) fn stock<'a>(
+        &self,
+        images: impl Iterator<Item = &'a Image>,
+    ) -> Result<(), LabError> {
+        let root = self.dir.join("store/docker/registry/v2");
+        for image in images {
+            stock_one(&root, image)?;
+        }
+        Ok(())
+    }
+
+    /// The registry's own files on the machine, bound into its container.
+    pub(crate) fn binds(&self) -> [String; 3] {
+        let bind = |from: &str, to: &str| format!("{}:{to}", self.dir.join(from).display());
+        [
+            bind("store", "/var/lib/registry"),
+            bind("tls.crt", "/etc/docker/registry/tls.crt:ro"),
+            bind("tls.key", "/etc/docker/registry/tls.key:ro"),
+        ]
+    }
+}
+
+/// Writes one image as the registry's file system driver would have after a push.
+fn stock_one(root: &Path, image: &Image) -> Result<(), LabError> {
+    let archive = image.archive()?;
+    let config = image.dir.join(&archive.config);
+    let (config_digest, config_size) = blob_of_file(root, &config)?;
+    let mut digests = vec![config_digest.clone()];
+    let mut layers = Vec::new();
+    for layer in &archive.layers {
+        let (digest, size) = blob_of_file(root, &image.dir.join(layer))?;
+        layers.push(serde_json::json!({
+            "mediaType": "application/vnd.docker.image.rootfs.diff.tar",
+            "size": size,
+            "digest": format!("sha256:{digest}"),
+        }));
+        digests.push(digest);
+    }
+    let manifest = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": {
+            "mediaType": "application/vnd.docker.container.image.v1+json",
+            "size": config_size,
+            "digest": format!("sha256:{config_digest}"),
+        },
+        "layers": layers,
+    })
+    .to_string();
+    let manifest_digest = hex::encode(Sha256::digest(&manifest));
+    let data = blob_path(root, &manifest_digest);
+    make_dir(data.parent().unwrap_or(root))?;
+    cache::write(&data, manifest)?;
+
+    for name in &image.names {
+        let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+        let repository = root.join("repositories").join(repository);
+        for digest in &digests {
+            link(&repository.join("_layers/sha256").join(digest), digest)?;
+        }
+        let tags = repository.join("_manifests/tags").join(tag);
+        link(
+            &repository
+                .join("_manifests/revisions/sha256")
+                .join(&manifest_digest),
+            &manifest_digest,
+        )?;
+        link(
+            &tags.join("index/sha256").join(&manifest_digest),
+            &manifest_digest,
+        )?;
+        link(&tags.join("current"), &manifest_digest)?;
+    }
+    Ok(())
+}
+
+fn link(dir: &Path, digest: &str) -> Result<(), LabError> {
+    make_dir(dir)?;
+    cache::write(&dir.join("link"), format!("sha256:{digest}"))
+}
+
+fn blob_path(root: &Path, digest: &str) -> PathBuf {
+    root.join("blobs/sha256")
+        .join(&digest[..2])
+        .join(digest)
+        .join("data")
+}
+
+/// Puts a file of the cache into the store: as a second name of it where that is possible.
+fn blob_of_file(root: &Path, file: &Path) -> Result<(String, u64), LabError> {
+    let size = fs::metadata(file)
+        .map_err(LabError::file("cannot read", file))?
+        .len();
+    // The digest of a large layer takes a second, so it is kept beside it.
+    let kept = file.with_extension("sha256");
+    let digest = match cache::read(&kept) {
+        Ok(digest) => digest,
+        Err(_) => {
+            let digest = image::digest(file)?;
+            cache::write(&kept, &digest)?;
+            digest
+        }
+    };
+    let data = blob_path(root, &digest);
+    make_dir(data.parent().unwrap_or(root))?;
+    if !data.exists() && fs::hard_link(file, &data).is_err() {
+        fs::copy(file, &data).map_err(LabError::file("cannot copy to", &data))?;
+    }
+    Ok((digest, size))
+}
