@@ -193,9 +193,11 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         places.insert(if small { folder } else { path });
     }
     let inside = |place: &str| {
-        places
-            .iter()
-            .any(|other| place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
+        places.iter().any(|other| {
+            place
+                .strip_prefix(other)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
     };
     places
         .iter()
@@ -257,7 +259,11 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             .trim_end_matches('/')
             .to_owned();
         let path = format!("{parent}/{name}");
-        if path != root && !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
+        if path != root
+            && !path
+                .strip_prefix(root)
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();
@@ -298,7 +304,11 @@ mod tests {
         let paths: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(
             paths,
-            [&long, "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
+            [
+                long.as_str(),
+                "/etc/kubernetes/ssl",
+                "/etc/kubernetes/ssl/key.pem"
+            ]
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
@@ -310,11 +320,9 @@ mod tests {
     #[test]
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
-        let new = NewFile {
-            mode: 0o644,
-            content: &content,
-        };
-        let files = BTreeMap::from([("/cni/a", new), ("/cnixx/b", new), ("/other", new)]);
+        let new = (0o644, &content);
+        let files =
+            BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

@@ -44,11 +44,7 @@ impl Host {
     /// Runs a job to its end and removes its container. A status other than 0 is not an error. A
     /// container that an interrupted run of the same cluster left is removed first; one of
     /// somebody else is [`HostError::NameTaken`].
-    pub async fn run_job(
-        &self,
-        job: &Job,
-        cluster_id: &ClusterId,
-    ) -> Result<JobOutput, HostError> {
+    pub async fn run_job(&self, job: &Job, cluster_id: &ClusterId) -> Result<JobOutput, HostError> {
         match self.create(JOB, body(job, cluster_id)).await {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>

@@ -152,9 +152,7 @@ exit 0";
             .unwrap_or((output.stdout.as_str(), ""));
         let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
         Ok(file.log_opts.contains_key("max-size")
-            || flags
-                .lines()
-                .any(|flag| flag.contains("max-size=")))
+            || flags.lines().any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.

@@ -13,11 +13,10 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams, PartialObjectMeta},
     runtime::{
-        Controller, WatchStreamExt,
+        Controller, PredicateConfig, WatchStreamExt,
         controller::{self, Action},
         metadata_watcher, predicates,
         reflector::{self, ObjectRef, Store},
-        PredicateConfig,
         watcher,
     },
 };

@@ -7,6 +7,7 @@ mod cli_usage;
 mod real;
 mod sim;
 
+mod config_golden;
 mod lab_remove;
 mod lab_up;
 mod plan_properties;
