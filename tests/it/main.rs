@@ -11,3 +11,5 @@ mod config_golden;
 mod lab_remove;
 mod lab_up;
 mod plan_properties;
+mod plan_remove;
+mod plan_up;
