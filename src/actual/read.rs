@@ -11,6 +11,7 @@ use super::{
     system,
 };
 use crate::{
+    apply::cluster,
     config::{NodeName, Role},
     desired::{label, path, pki::EngineClient},
     error::{Blame, Explain},
@@ -26,8 +27,6 @@ const WIDTH: usize = 32;
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
 /// All the questions to one node together.
 const HOST_LIMIT: Duration = Duration::from_secs(60);
-/// All the questions to the API together.
-const API_LIMIT: Duration = Duration::from_secs(10);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
 const ROOTS: [&str; 5] = [
@@ -157,16 +156,16 @@ async fn api_view(
         let Ok(host) = hosts.get(name).await else {
             continue;
         };
-        let read = workload::read(&workload::Access::new(&host, saved, engine), saved);
-        match timeout(API_LIMIT, read).await {
-            Ok(ApiView::Down(text)) => why = Some(text),
-            Ok(view) => return view,
-            Err(_) => {
-                why = Some(format!(
-                    "the API server on `{name}` did not answer within {} s",
-                    API_LIMIT.as_secs()
-                ));
+        let client = match cluster::through(host, engine) {
+            Ok(client) => client,
+            Err(error) => {
+                why = Some(error.to_string());
+                continue;
             }
+        };
+        match workload::read(&client, Some(saved)).await {
+            ApiView::Down(text) => why = Some(format!("node `{name}`: {text}")),
+            view @ (ApiView::Up(_) | ApiView::Unknown) => return view,
         }
     }
     why.map_or(ApiView::Unknown, ApiView::Down)

@@ -98,7 +98,9 @@ impl Effects<'_> {
                 cluster::apply_addon(self, addon, objects).await
             }
             Action::PruneObjects { objects } => cluster::prune(self, objects).await,
-            Action::SetNodeMeta { meta } => cluster::set_node_meta(self, &on()?.name, meta).await,
+            Action::SetNodeMeta { meta } => {
+                cluster::set_node_meta(self, &on()?.name, meta, reporter, stop).await
+            }
             Action::AwaitNodeReady { node } => {
                 cluster::await_node_ready(self, node, reporter, stop).await
             }
@@ -139,6 +141,12 @@ impl Effects<'_> {
     /// The state that steps act under.
     pub(super) fn saved(&self) -> Result<&Saved, StepError> {
         self.saved.ok_or_else(|| bug("this step needs a state"))
+    }
+
+    /// The engine's own certificate.
+    pub(super) fn engine(&self) -> Result<&EngineClient, StepError> {
+        self.engine
+            .ok_or_else(|| bug("this step needs the engine's certificate"))
     }
 
     fn id(&self) -> Result<&ClusterId, StepError> {

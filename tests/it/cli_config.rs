@@ -24,12 +24,37 @@ type Case = (
 );
 
 const CASES: &[Case] = &[
-    ("YAML that does not parse", "nodes:", "nodes: [", &["cluster.yml:"]),
+    (
+        "YAML that does not parse",
+        "nodes:",
+        "nodes: [",
+        &["cluster.yml:"],
+    ),
     ("a tab", "    port: 1", "\tport: 1", &["cluster.yml:3"]),
-    ("an unknown key", "    port: 1", "    prot: 1", &["cluster.yml:3", "`port`"]),
-    ("a duplicate key", "    port: 1", "    port: 1\n    port: 2", &["cluster.yml:4", "port"]),
-    ("a wrong type", "port: 1", "port: abc", &["cluster.yml:3", "nodes[0].port"]),
-    ("a port out of range", "port: 1", "port: 70000", &["cluster.yml:3", "nodes[0].port"]),
+    (
+        "an unknown key",
+        "    port: 1",
+        "    prot: 1",
+        &["cluster.yml:3", "`port`"],
+    ),
+    (
+        "a duplicate key",
+        "    port: 1",
+        "    port: 1\n    port: 2",
+        &["cluster.yml:4", "port"],
+    ),
+    (
+        "a wrong type",
+        "port: 1",
+        "port: abc",
+        &["cluster.yml:3", "nodes[0].port"],
+    ),
+    (
+        "a port out of range",
+        "port: 1",
+        "port: 70000",
+        &["cluster.yml:3", "nodes[0].port"],
+    ),
     (
         "an unknown role",
         "[controlplane, etcd, worker]",
@@ -84,7 +109,10 @@ const CASES: &[Case] = &[
 #[test]
 fn a_bad_config_names_line_and_cure_and_changes_nothing() {
     for (name, from, to, says) in CASES {
-        assert!(GOOD.contains(from), "{name}: the good config has no {from:?}");
+        assert!(
+            GOOD.contains(from),
+            "{name}: the good config has no {from:?}"
+        );
         let context = Context::with(&GOOD.replacen(from, to, 1));
         let before = context.files();
         for command in [&["up", "--yes"][..], &["plan"], &["remove", "--force"]] {
@@ -93,7 +121,10 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
             assert_eq!(ran.stdout, "", "{name}");
             assert!(ran.stderr.contains("error: "), "{name}: {ran}");
             for word in *says {
-                assert!(ran.stderr.contains(word), "{name} does not say {word:?}: {ran}");
+                assert!(
+                    ran.stderr.contains(word),
+                    "{name} does not say {word:?}: {ran}"
+                );
             }
         }
         assert_eq!(context.files(), before, "{name}: a file changed");
@@ -102,19 +133,23 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
 
 #[test]
 fn all_problems_are_told_at_once_and_counted() {
-    let bad = GOOD.replace("port: 1", "port: abc").replace("user:", "usr:");
+    let bad = GOOD
+        .replace("port: 1", "port: abc")
+        .replace("user:", "usr:");
     let ran = Context::with(&bad).run(&["plan"]);
     assert!(ran.stderr.contains("nodes[0].port"), "{ran}");
     assert!(ran.stderr.contains("nodes[0].usr"), "{ran}");
-    assert!(ran.stderr.contains("problems; nothing was changed"), "{ran}");
+    assert!(
+        ran.stderr.contains("problems; nothing was changed"),
+        "{ran}"
+    );
 }
 
 #[test]
 fn programs_get_the_error_as_the_last_object() {
     let ran = Context::with(&GOOD.replace("port: 1", "port: abc")).run(&["up", "-o", "json"]);
     assert_eq!(ran.code, Some(1));
-    let last: serde_json::Value =
-        serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    let last: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"], "ended");
     assert_eq!(last["result"], "failed");
     assert_eq!(last["blame"], "User");

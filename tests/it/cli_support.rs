@@ -89,7 +89,9 @@ fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 impl std::fmt::Display for Ran {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let code = self.code.map_or("signal".to_owned(), |code| code.to_string());
+        let code = self
+            .code
+            .map_or("signal".to_owned(), |code| code.to_string());
         writeln!(f, "exit code {code}")?;
         for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
             if !text.is_empty() {

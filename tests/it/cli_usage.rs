@@ -33,7 +33,11 @@ fn version_does_not_hang_on_a_cluster_that_is_gone() {
     context.write("kube_config_cluster.yml", DEAD);
     let ran = context.run(&["version"]);
     assert_eq!(ran.code, Some(0));
-    assert!(ran.stderr.starts_with("warning: the cluster of `kube_config_cluster.yml`"), "{ran}");
+    assert!(
+        ran.stderr
+            .starts_with("warning: the cluster of `kube_config_cluster.yml`"),
+        "{ran}"
+    );
 }
 
 const DEAD: &str = "
@@ -49,7 +53,10 @@ current-context: x
 fn definitions_go_to_stdout_and_nothing_else_does() {
     let ran = Context::new().run(&["crd"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-    assert_eq!(ran.stdout.matches("kind: CustomResourceDefinition").count(), 2);
+    assert_eq!(
+        ran.stdout.matches("kind: CustomResourceDefinition").count(),
+        2
+    );
 }
 
 #[test]
@@ -60,9 +67,16 @@ fn a_config_that_is_not_there_says_how_to_name_one() {
 #[test]
 fn the_config_can_be_named_in_the_environment() {
     let context = Context::new();
-    let output = context.command(&["plan"]).env("RKE_CONFIG", "prod.yml").output().unwrap();
+    let output = context
+        .command(&["plan"])
+        .env("RKE_CONFIG", "prod.yml")
+        .output()
+        .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.starts_with("error: cannot read the config `prod.yml`"), "{stderr}");
+    assert!(
+        stderr.starts_with("error: cannot read the config `prod.yml`"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -70,6 +84,9 @@ fn the_reference_pages_are_current() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
     for (name, text) in rke_operator::cli::reference::pages() {
         let there = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
-        assert_eq!(there, text, "docs/reference/{name} is stale: run `make docs`");
+        assert_eq!(
+            there, text,
+            "docs/reference/{name} is stale: run `make docs`"
+        );
     }
 }
