@@ -167,7 +167,7 @@ pub enum Truth {
 }
 
 impl Truth {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::True => "True",
             Self::False => "False",

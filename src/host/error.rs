@@ -168,6 +168,14 @@ pub enum HostError {
         /// How much we take.
         limit: usize,
     },
+    /// A command did not write what it was to write.
+    #[error("half an answer from a command on {at}, it ends with: {output}")]
+    HalfAnAnswer {
+        /// Where.
+        at: Box<Place>,
+        /// The end of its output.
+        output: String,
+    },
     /// sshd does not forward TCP.
     #[error("sshd on {at} forbids connections to its port {port}")]
     PortForbidden {
@@ -339,6 +347,7 @@ impl HostError {
             | Self::Exec { at, .. }
             | Self::ExecEnded { at, .. }
             | Self::ExecOutput { at, .. }
+            | Self::HalfAnAnswer { at, .. }
             | Self::PortForbidden { at, .. }
             | Self::PortClosed { at, .. }
             | Self::ForwardingForbidden { at, .. }
@@ -380,6 +389,7 @@ impl Explain for HostError {
             | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
             | Self::PortForbidden { .. }
             | Self::ForwardingForbidden { .. }
             | Self::NoDocker { .. }
@@ -478,6 +488,7 @@ impl Explain for HostError {
             | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
             | Self::PortClosed { .. }
             | Self::Docker { .. }
             | Self::DockerIo { .. }

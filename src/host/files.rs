@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use super::{error::HostError, machine::Host};
 use crate::{
     actual::FileFact,
-    desired::{CLAIM, CLAIM_DIRS},
+    desired::CLAIM,
     secret::Secret,
 };
 
@@ -44,14 +44,8 @@ pub(super) fn claim_binds() -> Vec<String> {
         .collect()
 }
 
-/// A file to be written.
-#[derive(Clone, Copy)]
-pub struct NewFile<'a> {
-    /// Permission bits.
-    pub mode: u32,
-    /// The bytes.
-    pub content: &'a Secret<Vec<u8>>,
-}
+/// A file to be written: its permission bits and its bytes.
+pub type NewFile<'a> = (u32, &'a Secret<Vec<u8>>);
 
 impl Host {
     /// Reads the files and directories at and below some paths of `/etc`, through the claim. A path that is not there has no entry; links and devices
@@ -84,26 +78,23 @@ impl Host {
     pub async fn write_files(
         &self,
         dirs: &BTreeMap<String, u32>,
-        files: &BTreeMap<&str, NewFile<'_>>,
+        files: &BTreeMap<String, NewFile<'_>>,
     ) -> Result<(), HostError> {
-        self.put(CLAIM, ROOT, dirs, files).await?;
+        self.put(dirs, files).await?;
         self.check(files).await
     }
 
-    /// Puts directories and files below `prefix` into a container.
-    pub(super) async fn put(
+    async fn put(
         &self,
-        container: &str,
-        prefix: &str,
         dirs: &BTreeMap<String, u32>,
-        files: &BTreeMap<&str, NewFile<'_>>,
+        files: &BTreeMap<String, NewFile<'_>>,
     ) -> Result<(), HostError> {
-        let archive = pack(prefix, dirs, files).map_err(|source| self.archive(source))?;
+        let archive = pack(ROOT, dirs, files).map_err(|source| self.archive(source))?;
         let options = UploadToContainerOptionsBuilder::new().path("/").build();
         let body = Either::Left(Full::new(Bytes::copy_from_slice(&archive)));
         let put = self
             .docker()
-            .upload_to_container(container, Some(options), body)
+            .upload_to_container(CLAIM, Some(options), body)
             .await;
         let Err(error) = self.done("write files", put).await else {
             return Ok(());
@@ -114,7 +105,7 @@ impl Host {
         let paths: BTreeSet<&str> = dirs
             .keys()
             .map(String::as_str)
-            .chain(files.keys().copied())
+            .chain(files.keys().map(String::as_str))
             .collect();
         match self.full(&paths).await {
             Some(path) => Err(HostError::DiskFull {
@@ -127,19 +118,20 @@ impl Host {
     }
 
     /// Compares what is on the node with what was written.
-    async fn check(&self, wanted: &BTreeMap<&str, NewFile<'_>>) -> Result<(), HostError> {
-        let found = self.read_files(&places(wanted.keys().copied())).await?;
-        for (path, new) in wanted {
-            let what = match found.get(*path) {
+    async fn check(&self, wanted: &BTreeMap<String, NewFile<'_>>) -> Result<(), HostError> {
+        let places = places(wanted.keys().map(String::as_str));
+        let found = self.read_files(&places).await?;
+        for (path, (mode, content)) in wanted {
+            let what = match found.get(path) {
                 None => "it is not there",
-                Some(fact) if fact.content != *new.content => "the content differs",
-                Some(fact) if fact.mode != new.mode => "the mode differs",
+                Some(fact) if fact.content != **content => "the content differs",
+                Some(fact) if fact.mode != *mode => "the mode differs",
                 Some(fact) if (fact.uid, fact.gid) != (0, 0) => "the owner is not root",
                 Some(_) => continue,
             };
             return Err(HostError::ReadBack {
                 at: self.session.place(),
-                path: (*path).to_owned(),
+                path: path.clone(),
                 what,
             });
         }
@@ -209,12 +201,12 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn pack(
     prefix: &str,
     dirs: &BTreeMap<String, u32>,
-    files: &BTreeMap<&str, NewFile<'_>>,
+    files: &BTreeMap<String, NewFile<'_>>,
 ) -> io::Result<Zeroizing<Vec<u8>>> {
     // Room for everything at once: growing would leave copies of keys behind.
     let size: usize = files
         .iter()
-        .map(|(path, file)| file.content.expose().len() + path.len() + 2048)
+        .map(|(path, (_, content))| content.expose().len() + path.len() + 2048)
         .sum();
     let mut archive = Zeroizing::new(Vec::with_capacity(size + dirs.len() * 2048 + 2048));
     let mut builder = Builder::new(&mut *archive);
@@ -223,9 +215,9 @@ fn pack(
         let mut header = header(EntryType::Directory, *mode, 0);
         builder.append_data(&mut header, inside(path) + "/", io::empty())?;
     }
-    for (path, file) in files {
-        let content = file.content.expose();
-        let mut header = header(EntryType::Regular, file.mode, content.len() as u64);
+    for (path, (mode, content)) in files {
+        let content = content.expose();
+        let mut header = header(EntryType::Regular, *mode, content.len() as u64);
         builder.append_data(&mut header, inside(path), content.as_slice())?;
     }
     builder.finish()?;
@@ -291,12 +283,12 @@ mod tests {
     #[test]
     fn an_archive_comes_back_as_it_was() {
         let content = Secret::new(b"secret".to_vec());
-        let new = NewFile {
-            mode: 0o600,
-            content: &content,
-        };
+        let new = (0o600, &content);
         let long = format!("/etc/kubernetes/{}/x", "d".repeat(120));
-        let files = BTreeMap::from([("/etc/kubernetes/ssl/key.pem", new), (&long, new)]);
+        let files = BTreeMap::from([
+            ("/etc/kubernetes/ssl/key.pem".to_owned(), new),
+            (long.clone(), new),
+        ]);
         let dirs = BTreeMap::from([("/etc/kubernetes/ssl".to_owned(), 0o700)]);
         // As dockerd answers for `/host/etc`: names from `etc` on.
         let archive = pack("", &dirs, &files).unwrap();
@@ -304,7 +296,7 @@ mod tests {
         let paths: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(
             paths,
-            [&long, "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
+            [long.as_str(), "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
@@ -316,11 +308,8 @@ mod tests {
     #[test]
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
-        let new = NewFile {
-            mode: 0o644,
-            content: &content,
-        };
-        let files = BTreeMap::from([("/cni/a", new), ("/cnixx/b", new), ("/other", new)]);
+        let new = (0o644, &content);
+        let files = BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

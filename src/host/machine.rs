@@ -64,6 +64,28 @@ impl Host {
         &self.docker
     }
 
+    /// False once the connection was lost; this host is of no use then.
+    pub fn is_alive(&self) -> bool {
+        self.session.lost().is_none()
+    }
+
+    /// The error for a connection that was lost.
+    pub fn lost(&self) -> HostError {
+        self.session.lost().unwrap_or_else(|| HostError::Lost {
+            at: self.session.place(),
+            why: "closed".to_owned(),
+        })
+    }
+
+    /// The error for the output of a command that is not what the command was to write.
+    pub fn half_an_answer(&self, output: &str) -> HostError {
+        let end: String = output.trim().chars().rev().take(500).collect();
+        HostError::HalfAnAnswer {
+            at: self.session.place(),
+            output: end.chars().rev().collect(),
+        }
+    }
+
     /// Says goodbye to sshd. Dropping the host closes the connection as well.
     pub async fn close(&self) {
         self.session.close().await;

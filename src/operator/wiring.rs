@@ -17,7 +17,7 @@ use kube::{
         controller::{self, Action},
         metadata_watcher, predicates,
         reflector::{self, ObjectRef, Store},
-        utils::predicate::Config as PredicateConfig,
+        PredicateConfig,
         watcher,
     },
 };
