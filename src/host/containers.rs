@@ -7,8 +7,8 @@ use std::{
 
 use bollard::{
     models::{
-        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
-        ContainerSummaryStateEnum, HostConfig,
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum,
+        ContainerSummary, ContainerSummaryStateEnum, HostConfig,
     },
     query_parameters::{
         CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,

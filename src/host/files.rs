@@ -1,8 +1,8 @@
 //! Files on the node, as root, without a process: archives into and out of the claim.
 //!
 //! The claim is created and never started. It binds the node's folders at neutral paths below
-//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call,
-//! and makes the folders that are missing when the claim is created.
+//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call.
+//! Bound are folders that every node has: dockerd would make a missing one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use super::{error::HostError, machine::Host};
 use crate::{
     actual::FileFact,
-    desired::CLAIM,
+    desired::{CLAIM, CLAIM_DIRS},
     secret::Secret,
 };
 
@@ -48,7 +48,8 @@ pub(super) fn claim_binds() -> Vec<String> {
 pub type NewFile<'a> = (u32, &'a Secret<Vec<u8>>);
 
 impl Host {
-    /// Reads the files and directories at and below some paths of `/etc`, through the claim. A path that is not there has no entry; links and devices
+    /// Reads the files and directories at and below some paths (of `/etc`, `/opt`, `/var/lib`,
+    /// `/var/log`), through the claim. A path that is not there has no entry; links and devices
     /// have none either.
     pub async fn read_files(
         &self,
@@ -185,11 +186,9 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         places.insert(if small { folder } else { path });
     }
     let inside = |place: &str| {
-        places.iter().any(|other| {
-            place
-                .strip_prefix(other)
-                .is_some_and(|rest| rest.starts_with('/'))
-        })
+        places
+            .iter()
+            .any(|other| place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
     };
     places
         .iter()
@@ -251,11 +250,7 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             .trim_end_matches('/')
             .to_owned();
         let path = format!("{parent}/{name}");
-        if path != root
-            && !path
-                .strip_prefix(root)
-                .is_some_and(|rest| rest.starts_with('/'))
-        {
+        if path != root && !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();

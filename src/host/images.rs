@@ -8,7 +8,9 @@ use std::{
 use bollard::{
     errors::Error as DockerError,
     models::CreateImageInfo,
-    query_parameters::{CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder},
+    query_parameters::{
+        CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder,
+    },
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -54,10 +56,7 @@ impl Host {
             Err(DockerError::DockerStreamError { error: message }) => {
                 Err(self.pull_failed(image, None, message).await)
             }
-            Err(error) => match self
-                .done::<()>(format!("pull image `{image}`"), Err(error))
-                .await
-            {
+            Err(error) => match self.done::<()>(format!("pull image `{image}`"), Err(error)).await {
                 Err(HostError::Docker {
                     status, message, ..
                 }) => Err(self.pull_failed(image, Some(status), message).await),
@@ -132,24 +131,6 @@ impl Host {
         self.done(format!("import image `{FILES_IMAGE}`"), imported)
             .await?;
         Ok(())
-    }
-
-    /// An image as `docker save` writes it. For small ones: it is held in memory.
-    pub async fn export_image(&self, image: &str) -> Result<Vec<u8>, HostError> {
-        let mut stream = Box::pin(self.docker().export_image(image));
-        let mut archive = Vec::new();
-        let mut failure = None;
-        while let Some(chunk) = stream.next().await {
-            match chunk {
-                Ok(chunk) => archive.extend_from_slice(&chunk),
-                Err(error) => {
-                    failure.get_or_insert(error);
-                }
-            }
-        }
-        let result = failure.map_or(Ok(()), Err);
-        self.done(format!("export image `{image}`"), result).await?;
-        Ok(archive)
     }
 
     /// Removes an image reference. Gone is success; `false`: something else uses it, so it stays.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bollard::{
     models::{
         ContainerCreateBody, ContainerStateStatusEnum, HostConfig, HostConfigCgroupnsModeEnum,
-        Mount, MountType,
     },
     query_parameters::WaitContainerOptions,
 };
@@ -14,9 +13,6 @@ use tokio::time::{Instant, timeout};
 
 use super::{create_body, error::HostError, machine::Host};
 use crate::desired::{ClusterId, FILES_IMAGE, JOB, label};
-
-/// Where a 64-bit Linux keeps its programs, their libraries and their loader.
-const PROGRAMS: [&str; 3] = ["/usr", "/lib", "/lib64"];
 
 /// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
 const POLL: Duration = Duration::from_secs(3);
@@ -53,7 +49,11 @@ impl Host {
     /// Runs a job to its end and removes its container. A status other than 0 is not an error. A
     /// container that an interrupted run of the same cluster left is removed first; one of
     /// somebody else is [`HostError::NameTaken`].
-    pub async fn run_job(&self, job: &Job, cluster_id: &ClusterId) -> Result<JobOutput, HostError> {
+    pub async fn run_job(
+        &self,
+        job: &Job,
+        cluster_id: &ClusterId,
+    ) -> Result<JobOutput, HostError> {
         match self.create(JOB, body(job, cluster_id)).await {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>

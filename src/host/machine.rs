@@ -91,28 +91,6 @@ impl Host {
         self.session.close().await;
     }
 
-    /// True while the SSH connection stands.
-    pub fn is_alive(&self) -> bool {
-        self.session.lost().is_none()
-    }
-
-    /// Why the SSH connection is gone, once it is.
-    pub fn lost(&self) -> Option<HostError> {
-        self.session.lost()
-    }
-
-    /// The error for an answer of a command that makes no sense.
-    pub fn half_an_answer(&self, answer: &str) -> HostError {
-        let why = format!(
-            "it answered `{}`",
-            answer.trim().chars().take(200).collect::<String>()
-        );
-        HostError::ExecEnded {
-            at: self.session.place(),
-            why,
-        }
-    }
-
     /// A stream to a port on the node's loopback address.
     pub async fn local_port(&self, port: u16) -> Result<Box<dyn Stream>, HostError> {
         let at = self.session.place();
@@ -177,7 +155,9 @@ exit 0";
             .unwrap_or((output.stdout.as_str(), ""));
         let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
         Ok(file.log_opts.contains_key("max-size")
-            || flags.lines().any(|flag| flag.contains("max-size=")))
+            || flags
+                .lines()
+                .any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.
