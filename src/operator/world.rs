@@ -16,7 +16,7 @@ use crate::{
     converge::{KeyRing, World},
     desired::{ClusterId, label},
     error::{Blame, Explain},
-    host::KnownHosts,
+    host::{KnownHosts, Policy},
     secret::Secret,
     state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
 };
@@ -35,7 +35,11 @@ pub(super) async fn world(
     let client = ctx.client.clone();
     Ok(World {
         dial: Arc::clone(&ctx.parts.dial),
-        host_keys: Arc::new(KnownHosts::from_text(view.known_hosts())),
+        host_keys: Arc::new(KnownHosts::from_text(
+            "`spec.ssh.knownHosts`",
+            view.known_hosts(),
+            Policy::Strict,
+        )),
         store: Arc::new(SecretStore::new(client.clone(), namespace, &name)),
         kubeconfig: Arc::new(SecretKubeconfig::new(
             client.clone(),
