@@ -4,11 +4,16 @@
 mod cli_config;
 mod cli_support;
 mod cli_usage;
+mod fake_api;
+mod operator_rig;
 mod real;
 mod sim;
 
+mod config_golden;
 mod lab_remove;
 mod lab_up;
+mod operator_invariants;
+mod operator_lifecycle;
 mod plan_invariants;
 mod plan_properties;
 mod plan_remove;
