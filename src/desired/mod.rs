@@ -9,6 +9,8 @@ pub mod containerd;
 mod controller_manager;
 mod draw;
 mod etcd;
+#[cfg(test)]
+mod fixture;
 mod kube_proxy;
 mod kubelet;
 mod node;
