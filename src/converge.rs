@@ -4,6 +4,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -20,7 +21,7 @@ use crate::{
     config::{Intent, Login, NodeName},
     desired::{
         ClusterId, Desired, DrawError,
-        pki::{self, EngineClient, PkiContext, PkiError},
+        pki::{self, EngineClient, PkiContext, PkiError, Seed},
     },
     error::{Blame, Explain},
     host::{
@@ -175,7 +176,7 @@ pub async fn converge(
                 return Err(Error::Step {
                     title: plan::title(&step),
                     step: Box::new(step),
-                    error,
+                    error: StepFailure(error),
                 });
             }
             (RunOutcome::Stopped, None) => {
@@ -224,7 +225,7 @@ async fn look<'w>(
     open: Option<Hosts<'w>>,
 ) -> Result<Seen<'w>, Error> {
     let now = (world.now)();
-    let seed = (world.entropy)();
+    let seed = Seed::new((world.entropy)());
     let (loaded, revision) = match world.store.load().await? {
         Loaded::Absent => (None, None),
         Loaded::Present { saved, revision } => (Some(*saved), Some(revision)),
@@ -250,7 +251,7 @@ async fn look<'w>(
             everyone_is_up(intent, &actual)?;
             let context = PkiContext {
                 now,
-                seed,
+                seed: seed.clone(),
                 recover: world.recover,
                 held_elsewhere: &world.held_elsewhere,
             };
@@ -420,7 +421,7 @@ pub enum Error {
         step: Box<Step>,
         /// Why.
         #[source]
-        error: Box<dyn Explain + Send + Sync>,
+        error: StepFailure,
     },
     /// The plan breaks an invariant: nothing was done.
     #[error("the plan was not safe and did not run: {}", violations(.0))]
@@ -433,6 +434,22 @@ pub enum Error {
         /// The last round's steps, and why.
         changing: Vec<String>,
     },
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+pub struct StepFailure(Box<dyn Explain + Send + Sync>);
+
+impl fmt::Display for StepFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for StepFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
 }
 
 fn hosts_down(down: &[(NodeName, Down)]) -> String {
@@ -462,7 +479,7 @@ impl Explain for Error {
                 if user { Blame::User } else { Blame::Host }
             }
             Self::Kubeconfig { .. } => Blame::User,
-            Self::Step { error, .. } => error.blame(),
+            Self::Step { error, .. } => error.0.blame(),
             Self::Unsafe(_) | Self::Unsettled { .. } => Blame::Bug,
         }
     }
@@ -482,7 +499,7 @@ impl Explain for Error {
                 }
                 hints
             }
-            Self::Step { error, .. } => error.hints(),
+            Self::Step { error, .. } => error.0.hints(),
             Self::Kubeconfig { .. } | Self::Unsafe(_) | Self::Unsettled { .. } => vec![],
         }
     }

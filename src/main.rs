@@ -1,2 +1,42 @@
-//! rke-operator
-fn main() {}
+//! `rke-operator`: parses its arguments, starts the log, runs the command, and exits with its code.
+
+use std::{process::ExitCode, sync::Arc};
+
+use clap::Parser;
+use rke_operator::{
+    cli::{args::Cli, dispatch::dispatch, log, output::Screen},
+    error::Blame,
+};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => return explain(&usage),
+    };
+    let screen = Arc::new(Screen::stderr(cli.global.no_progress, cli.global.quiet));
+    log::start(&cli, &screen);
+    // The first one stays; nobody else installs one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            screen.insist(&format!("error: cannot start\n  caused by: {error}"));
+            return ExitCode::from(Blame::Bug.exit_code());
+        }
+    };
+    let code = runtime.block_on(dispatch(cli, screen));
+    // A question that nobody answered is a thread that waits for stdin: it is not waited for.
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}
+
+/// A wrong flag is the user's turn, so it exits as other errors of that class do. clap's own
+/// code, 2, is ours for "a node or the network: worth another try".
+fn explain(usage: &clap::Error) -> ExitCode {
+    let _ = usage.print();
+    if usage.use_stderr() {
+        ExitCode::from(Blame::User.exit_code())
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -2,6 +2,7 @@
 //! how they are read (I/O, hosts in parallel).
 
 pub mod facts;
+pub mod read;
 pub mod system;
 
 pub use facts::*;

@@ -15,7 +15,7 @@ use crate::{
     actual::Actual,
     config::NodeName,
     converge::World,
-    desired::{ClusterId, Desired, pki::EngineClient},
+    desired::{CLAIM, ClusterId, Desired, pki::EngineClient},
     error::{Blame, Explain},
     host::{Host, pool::Hosts},
     plan::{self, Action, Guard, Step, Target},
@@ -66,17 +66,17 @@ impl Effects<'_> {
         let on = || host.ok_or_else(|| bug("this step needs a host"));
         match action {
             Action::SaveState => local::save_state(self).await,
-            Action::Claim { cluster_id, cluster_name, before } => {
-                node::claim(on()?, cluster_id, cluster_name, before).await
-            }
+            Action::Claim {
+                cluster_id,
+                cluster_name,
+                before,
+            } => node::claim(on()?, cluster_id, cluster_name, before).await,
             Action::PullImage { image } => node::pull(on()?, image, reporter, stop).await,
             Action::WriteFiles { dirs, files } => {
                 node::write_files(on()?, self.desired()?, dirs, files).await
             }
             Action::RemoveFiles { paths } => node::remove_files(on()?, self.id()?, paths).await,
-            Action::PrepareKernel { wants } => {
-                node::prepare_kernel(on()?, self.id()?, wants).await
-            }
+            Action::PrepareKernel { wants } => node::prepare_kernel(on()?, self.id()?, wants).await,
             Action::ConfigureContainerd { wants, digest: _ } => {
                 let dump = &self.facts(on()?)?.system.containerd.dump;
                 node::configure_containerd(on()?, self.id()?, dump, wants, reporter, stop).await
@@ -99,14 +99,12 @@ impl Effects<'_> {
             }
             Action::PruneObjects { objects } => cluster::prune(self, objects).await,
             Action::SetNodeMeta { meta } => {
-                cluster::set_node_meta(self, &on()?.name, meta).await
+                cluster::set_node_meta(self, &on()?.name, meta, reporter, stop).await
             }
             Action::AwaitNodeReady { node } => {
                 cluster::await_node_ready(self, node, reporter, stop).await
             }
-            Action::AwaitAddon { addon } => {
-                cluster::await_addon(self, addon, reporter, stop).await
-            }
+            Action::AwaitAddon { addon } => cluster::await_addon(self, addon, reporter, stop).await,
             Action::SaveStateCopy => cluster::save_state_copy(self).await,
             Action::WriteKubeconfig => local::write_kubeconfig(self).await,
             Action::CleanHost { before } => node::clean(on()?, self.id()?, before).await,
@@ -122,18 +120,22 @@ impl Effects<'_> {
 
     /// The connection to a node.
     pub(super) async fn host(&self, name: &NodeName) -> Result<Arc<Host>, StepError> {
-        self.hosts.get(name).await.map_err(|down| failed(ActError::Down(down)))
+        self.hosts
+            .get(name)
+            .await
+            .map_err(|down| failed(ActError::Down(down)))
     }
 
     async fn check(&self, wanted: Option<&Guard>, host: &Host) -> Result<(), StepError> {
         let Some(wanted) = wanted else { return Ok(()) };
-        let claim = host.claim().await.map_err(failed)?;
+        let claim = host.container(CLAIM).await.map_err(failed)?;
         plan::holds(wanted, claim.as_ref()).map_err(StepError::Guard)
     }
 
     /// What must be.
     pub(super) fn desired(&self) -> Result<&Desired, StepError> {
-        self.desired.ok_or_else(|| bug("this step needs a desired world"))
+        self.desired
+            .ok_or_else(|| bug("this step needs a desired world"))
     }
 
     /// The state that steps act under.
@@ -141,30 +143,41 @@ impl Effects<'_> {
         self.saved.ok_or_else(|| bug("this step needs a state"))
     }
 
+    /// The engine's own certificate.
+    pub(super) fn engine(&self) -> Result<&EngineClient, StepError> {
+        self.engine
+            .ok_or_else(|| bug("this step needs the engine's certificate"))
+    }
+
     fn id(&self) -> Result<&ClusterId, StepError> {
         self.saved().map(|saved| &saved.cluster_id)
     }
 
     fn facts(&self, host: &Host) -> Result<&crate::actual::HostFacts, StepError> {
-        self.actual.up(&host.name).ok_or_else(|| bug("this step needs the host's facts"))
+        self.actual
+            .up(&host.name)
+            .ok_or_else(|| bug("this step needs the host's facts"))
     }
 }
 
-/// Polls `probe` until it says yes or the stop signal is given; the scheduler's bound ends it
-/// otherwise. Reports what it waits for.
-pub(super) async fn until<F>(
+/// Asks `probe` until it has an answer or the stop signal is given; the scheduler's bound ends
+/// it otherwise. The inner error says what it waits for, and is reported.
+pub(super) async fn until<T, F>(
     what: &str,
     every: Duration,
     reporter: &Reporter,
     stop: &Stop,
     mut probe: impl FnMut(u64) -> F,
-) -> Result<(), StepError>
+) -> Result<T, StepError>
 where
-    F: Future<Output = Result<Option<String>, StepError>>,
+    F: Future<Output = Result<Result<T, String>, StepError>>,
 {
     let mut tries = 0;
     loop {
-        let Some(waiting_for) = probe(tries).await? else { return Ok(()) };
+        let waiting_for = match probe(tries).await? {
+            Ok(answer) => return Ok(answer),
+            Err(waiting_for) => waiting_for,
+        };
         tries += 1;
         reporter.waiting(format!("{what}: {waiting_for}"), tries);
         tokio::select! {

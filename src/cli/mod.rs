@@ -3,11 +3,25 @@
 //! May read and write the terminal, the config's folder and `known_hosts`. Must not decide
 //! anything about a cluster: that is `plan`.
 //!
-//! [`args`] declares, [`dispatch`] picks the command, one file a command does it.
+//! [`args`] declares, [`dispatch`](mod@dispatch) picks the command, one file a command does it.
 
 pub mod args;
 pub mod ask;
+mod crd;
+pub mod dispatch;
+mod intent;
 pub mod log;
 pub mod output;
+mod plan;
+mod print;
+pub mod reference;
+mod remove;
 pub mod report;
-pub mod signals;
+mod run;
+pub mod session;
+mod signals;
+mod sources;
+mod stream;
+mod up;
+mod version;
+mod world;

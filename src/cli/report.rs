@@ -4,10 +4,65 @@
 use std::{borrow::Cow, fmt::Write, path::PathBuf};
 
 use super::output::{Paint, json::Ended};
-use crate::error::{Blame, Explain};
+use crate::{
+    actual::Down,
+    config::{NodeName, Problems},
+    error::{Blame, Explain},
+};
+
+/// Why a command failed.
+pub enum Trouble {
+    /// The config is not valid. The text quotes the file and is for the terminal only.
+    Config {
+        /// Every problem with its line, as `rustc` shows them, and a last line that counts them.
+        shown: String,
+        /// The same without values.
+        problems: Problems,
+    },
+    /// Anything that explains itself.
+    Error(Box<dyn Explain + Send + Sync>),
+}
+
+impl<E: Explain + Send + Sync + 'static> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl Trouble {
+    /// As the terminal shows it.
+    pub fn render(&self, paint: Paint) -> String {
+        match self {
+            Self::Config { shown, problems: _ } => shown.clone(),
+            Self::Error(error) => render(&**error, paint),
+        }
+    }
+
+    /// As programs read it: the last object of `--output json`.
+    pub fn ended(&self) -> Ended {
+        let error: &dyn Explain = match self {
+            Self::Config { shown: _, problems } => problems,
+            Self::Error(error) => &**error,
+        };
+        Ended::Failed {
+            message: error.to_string(),
+            causes: causes(error),
+            hints: error.hints().into_iter().map(Cow::into_owned).collect(),
+            blame: error.blame(),
+        }
+    }
+
+    /// Whose turn it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Config { shown: _, problems } => problems.blame(),
+            Self::Error(error) => error.blame(),
+        }
+    }
+}
 
 /// Renders an error as `error: …`, `  caused by: …`, an empty line and `hint: …`.
-pub fn render(error: &dyn Explain, paint: Paint) -> String {
+fn render(error: &dyn Explain, paint: Paint) -> String {
     let mut text = format!("{} {error}", paint.bad("error:"));
     for cause in causes(error) {
         let _ = write!(text, "\n  caused by: {cause}");
@@ -35,16 +90,6 @@ fn causes(error: &dyn Explain) -> Vec<String> {
     causes
 }
 
-/// The same for programs: the last object of `--output json`.
-pub fn ended(error: &dyn Explain) -> Ended {
-    Ended::Failed {
-        message: error.to_string(),
-        causes: causes(error),
-        hints: error.hints().into_iter().map(Cow::into_owned).collect(),
-        blame: error.blame(),
-    }
-}
-
 /// What a command fails with, beside what the library fails with.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -56,6 +101,19 @@ pub enum Failure {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// `known_hosts` cannot be read.
+    #[error("cannot read the known host keys")]
+    KnownHosts {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No kubeconfig leads to a management cluster.
+    #[error("cannot find the way to the management cluster: {why}")]
+    NoManagementCluster {
+        /// Why.
+        why: String,
     },
     /// A removal wants an answer, and there is nobody to give it.
     #[error("`remove` asks before it takes a cluster down, and there is no terminal to ask at")]
@@ -94,6 +152,23 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// A removal that could not reach some nodes.
+    pub fn incomplete(left: Vec<(NodeName, Down)>) -> Self {
+        let mut hints: Vec<String> = Vec::new();
+        for hint in left.iter().flat_map(|(_, down)| &down.hints) {
+            if !hints.contains(hint) {
+                hints.push(hint.clone());
+            }
+        }
+        let left = left
+            .into_iter()
+            .map(|(node, down)| format!("{node}: {}", down.why))
+            .collect();
+        Self::RemovalIncomplete { left, hints }
+    }
+}
+
 fn list(items: &[String]) -> String {
     items.iter().fold(String::new(), |mut text, item| {
         let _ = write!(text, "\n  - {item}");
@@ -105,6 +180,8 @@ impl Explain for Failure {
     fn blame(&self) -> Blame {
         match self {
             Self::Config { .. }
+            | Self::KnownHosts { .. }
+            | Self::NoManagementCluster { .. }
             | Self::NobodyToAsk
             | Self::Declined
             | Self::ConsentNeeded { .. }
@@ -118,6 +195,9 @@ impl Explain for Failure {
             Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 vec!["name the config with `--config FILE` or `RKE_CONFIG`".into()]
             }
+            Self::NoManagementCluster { .. } => {
+                vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
+            }
             Self::NobodyToAsk => vec!["`--force` asks nothing".into()],
             Self::ConsentNeeded { .. } => vec![
                 "look at it with `rke-operator plan`".into(),
@@ -129,20 +209,10 @@ impl Explain for Failure {
                 .map(Cow::Owned)
                 .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
                 .collect(),
-            Self::Config { .. } | Self::Declined | Self::Write { .. } => Vec::new(),
+            Self::Config { .. } | Self::KnownHosts { .. } | Self::Declined | Self::Write { .. } => {
+                Vec::new()
+            }
         }
-    }
-}
-
-/// An error of either kind, as the commands pass it on.
-pub type Problem = Box<dyn Explain + Send + Sync>;
-
-impl<E> From<E> for Problem
-where
-    E: Explain + Send + Sync + 'static,
-{
-    fn from(error: E) -> Self {
-        Box::new(error)
     }
 }
 
@@ -199,10 +269,11 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
-        let Ended::Failed { causes, blame, .. } = ended(&Failure::Config {
+        let trouble = Trouble::from(Failure::Config {
             path: "a.yml".into(),
             source: io::Error::other("disk on fire"),
-        }) else {
+        });
+        let Ended::Failed { causes, blame, .. } = trouble.ended() else {
             panic!("failed");
         };
         assert_eq!(causes, ["disk on fire"]);

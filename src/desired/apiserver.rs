@@ -12,7 +12,6 @@ use super::{
 use crate::config::Role;
 
 /// Where the audit log goes, on the node and in the container, as in RKE.
-pub(super) const AUDIT_LOG: &str = "/var/log/kube-audit";
 
 /// RKE's policy: who did what, never what was in it.
 const AUDIT_POLICY: &str = "\
@@ -36,7 +35,7 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
         flags,
         files,
         view: View::OwnFiles,
-        binds: vec![read_write(AUDIT_LOG, AUDIT_LOG)],
+        binds: vec![read_write(path::AUDIT_LOG, path::AUDIT_LOG)],
         env: Vec::new(),
         privileged: false,
         host_pid: false,
@@ -115,9 +114,14 @@ fn certificates(site: &Site<'_>, flags: &mut Flags, files: &mut Files) -> Result
         flags.set(cert_flag, cert);
         flags.set(key_flag, key);
     }
-    let service_account = site.service_account_key(files);
-    flags.set("service-account-key-file", service_account.as_str());
-    flags.set("service-account-signing-key-file", service_account);
+    flags.set(
+        "service-account-key-file",
+        site.service_account_public(files),
+    );
+    flags.set(
+        "service-account-signing-key-file",
+        site.service_account_key(files),
+    );
     Ok(())
 }
 
@@ -125,7 +129,10 @@ fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
     files.insert(policy.clone(), site.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
-    flags.set("audit-log-path", format!("{AUDIT_LOG}/audit-log.json"));
+    flags.set(
+        "audit-log-path",
+        format!("{}/audit-log.json", path::AUDIT_LOG),
+    );
     flags.set("audit-log-format", "json");
     flags.set("audit-log-maxage", "30");
     flags.set("audit-log-maxbackup", "10");

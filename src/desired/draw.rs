@@ -70,16 +70,11 @@ fn host(site: &Site<'_>) -> Result<DesiredHost, DrawError> {
             containers.insert(name.to_owned(), spec);
         }
     }
-    let mut dirs = BTreeMap::from([
+    let dirs = BTreeMap::from([
         (path::KUBERNETES.to_owned(), 0o755),
         (path::SSL.to_owned(), 0o755),
-        (path::KUBELET.to_owned(), 0o750),
     ]);
-    if site.node.roles.contains(&Role::Etcd) {
-        dirs.insert(path::ETCD.to_owned(), 0o700);
-    }
     if site.node.roles.contains(&Role::ControlPlane) {
-        dirs.insert(apiserver::AUDIT_LOG.to_owned(), 0o700);
         // What brings the cluster back when every other copy is lost.
         let state = codec::encode(&site.keys.saved);
         files.insert(

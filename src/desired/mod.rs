@@ -11,6 +11,7 @@ mod draw;
 mod etcd;
 #[cfg(test)]
 mod fixture;
+pub mod images;
 mod kube_proxy;
 mod kubelet;
 mod node;
@@ -267,6 +268,9 @@ pub const JOB: &str = "rke-operator-job";
 /// The empty image of [`CLAIM`], imported by us.
 pub const FILES_IMAGE: &str = "rke-operator/files:1";
 
+/// Folders outside `/etc` that a claim makes, with their modes: their contents are root's alone.
+pub const CLAIM_DIRS: [(&str, u32); 2] = [(path::ETCD, 0o700), (path::AUDIT_LOG, 0o700)];
+
 /// Labels of Docker containers and of API objects.
 pub mod label {
     /// The cluster's id: on every container of ours.
@@ -291,6 +295,8 @@ pub mod path {
     pub const STATE: &str = "/etc/kubernetes/rke-operator-state.json";
     /// etcd's data on the node.
     pub const ETCD: &str = "/var/lib/etcd";
+    /// kube-apiserver's audit log.
+    pub const AUDIT_LOG: &str = "/var/log/kube-audit";
     /// kubelet's root.
     pub const KUBELET: &str = "/var/lib/kubelet";
     /// Our containerd configuration, beside the package's own.

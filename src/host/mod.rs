@@ -1,7 +1,10 @@
 //! One machine: SSH, and through it the node's Docker Engine API.
 //!
 //! [`Dial`] is the one seam under the real code: what is faked in tests is bytes, so russh,
-//! hyper, bollard and our own requests stay under test.
+//! hyper, bollard and our own requests stay under test. [`Host`] is what the layers above use:
+//! it knows containers, images, jobs and files, and nothing about Kubernetes.
+//!
+//! May touch: the network, `known_hosts` files. Must not: decide anything about a cluster.
 
 use std::io;
 
@@ -9,6 +12,31 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::Endpoint;
+
+mod containers;
+mod create_body;
+mod dial;
+mod docker;
+mod error;
+mod exec;
+mod files;
+mod guard;
+mod images;
+mod jobs;
+mod known_hosts;
+mod login;
+mod machine;
+pub mod pool;
+mod ssh;
+
+pub use containers::ClaimOutcome;
+pub use dial::TcpDial;
+pub use error::{HostError, KeyProblem, Place};
+pub use exec::ExecOutput;
+pub use files::NewFile;
+pub use jobs::{Job, JobOutput};
+pub use known_hosts::{KnownHosts, Policy, fingerprint};
+pub use machine::Host;
 
 /// A byte stream to a node.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}

@@ -1,6 +1,6 @@
 //! The claim on every node, and everything that stands in the way of it. Pure.
 
-use super::{Action, Note, PlanError, Refusal, Stage, Step, Target, conflicts, containerd};
+use super::{Action, Note, PlanError, Refusal, Stage, Step, Target, conflicts, containerd, files};
 use crate::{
     actual::{Actual, Before, HostFacts, HostView},
     config::NodeName,
@@ -96,21 +96,29 @@ fn before(facts: &HostFacts) -> Before {
     }
 }
 
+/// What only a Kubernetes makes, and no node may have when it is claimed.
+const KUBERNETES_ONLY: [&str; 10] = [
+    path::KUBERNETES,
+    path::ETCD,
+    path::KUBELET,
+    "/etc/cni/net.d",
+    "/run/flannel",
+    "/sys/class/net",
+    "/var/lib/cni",
+    "/var/log/containers",
+    "/var/log/kube-audit",
+    "/var/log/pods",
+];
+
 /// What must have been on a node whose claim is lost: the folders that no node may have when it
 /// is claimed were not there; everything else may have been, and stays.
 pub(super) fn rebuilt_before(facts: &HostFacts) -> Before {
     let mut before = before(facts);
-    for ours in conflicts::FOLDERS {
-        before.paths.remove(ours);
-    }
-    for ours in [
-        "/var/lib/cni",
-        "/var/log/pods",
-        "/var/log/containers",
-        "/run/flannel",
-    ] {
-        before.paths.remove(ours);
-    }
+    before.paths.retain(|path| {
+        !KUBERNETES_ONLY
+            .iter()
+            .any(|ours| path == ours || files::is_below(path, ours))
+    });
     // The values are ours now; what they were is not known any more.
     before.sysctls.clear();
     before

@@ -82,6 +82,13 @@ impl Plan {
         self.steps().all(|step| step.action.is_wait())
     }
 
+    /// True for the plan that ends a removal: the survey before it saw that nothing of the
+    /// cluster is left, so there is nothing to look at again once it is done (and nothing to
+    /// tell our nodes by).
+    pub fn deletes_state(&self) -> bool {
+        self.steps().any(|step| step.action == Action::DeleteState)
+    }
+
     /// The steps that disturb what runs, and what they disturb: these want consent.
     pub fn disruptions(&self) -> impl Iterator<Item = (&Step, &str)> {
         self.steps()
@@ -380,10 +387,10 @@ pub enum Action {
     /// Writes the administrator's kubeconfig (0600, or a Secret). Visible in `Actual::kubeconfig`.
     WriteKubeconfig,
     /// As root on the node, in one one-off container: ends pods and sandboxes of `k8s.io`,
-    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains,
-    /// folders and sysctls that were not there before. `/etc/kubernetes`, `/etc/cni/net.d`,
-    /// `/var/lib/etcd` and `/var/lib/kubelet` can only have been there empty: those are emptied
-    /// and stay. Repeating is harmless.
+    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains, our
+    /// files for the next boot, folders and sysctls that were not there before.
+    /// `/etc/kubernetes`, `/etc/cni/net.d`, `/var/lib/etcd` and `/var/lib/kubelet` can only have
+    /// been there empty: those are emptied and stay. Repeating is harmless.
     CleanHost {
         /// What was there before us and stays.
         before: Before,

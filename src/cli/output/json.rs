@@ -19,20 +19,8 @@ pub enum Ended {
     Converged {
         /// False: nothing was done at all.
         changed: bool,
-        /// Said on the way.
-        warnings: Vec<String>,
         /// Where the kubeconfig is, after `up`.
         kubeconfig: Option<String>,
-    },
-    /// Consent was asked for and not given; nothing was done.
-    ConsentRefused {
-        /// What would be disturbed.
-        disruptions: Vec<String>,
-    },
-    /// Nodes that could not be given back.
-    RemovalIncomplete {
-        /// The nodes, and why.
-        left: Vec<String>,
     },
     /// Stopped by a signal.
     Stopped,

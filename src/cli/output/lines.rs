@@ -14,6 +14,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long until the next such line.
 const REMINDER: Duration = Duration::from_secs(30);
 
+/// A line to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The text, one or more whole lines.
+    pub text: String,
+    /// `--quiet` does not leave it out.
+    pub loud: bool,
+}
+
+impl Said {
+    const fn calm(text: String) -> Self {
+        Self { text, loud: false }
+    }
+
+    const fn loud(text: String) -> Self {
+        Self { text, loud: true }
+    }
+}
+
 /// What is known about the run so far.
 #[derive(Debug)]
 pub struct Lines {
@@ -46,7 +65,7 @@ impl Lines {
     }
 
     /// Takes an event in; the line to print, if it is worth one.
-    pub fn apply(&mut self, event: &Event, now: Duration) -> Option<String> {
+    pub fn apply(&mut self, event: &Event, now: Duration) -> Option<Said> {
         match event {
             Event::RunStarted {
                 round,
@@ -55,7 +74,8 @@ impl Lines {
             } => {
                 self.stages.clear();
                 self.running.clear();
-                (*round > 1).then(|| format!("round {round}: {}", count(*steps, "step")))
+                (*round > 1)
+                    .then(|| Said::calm(format!("round {round}: {}", count(*steps, "step"))))
             }
             Event::StageStarted {
                 stage,
@@ -110,10 +130,10 @@ impl Lines {
             Event::RunFinished { outcome, took } => {
                 self.running.clear();
                 match outcome {
-                    RunOutcome::PlanAgain => Some(format!(
+                    RunOutcome::PlanAgain => Some(Said::calm(format!(
                         "the world changed under the plan after {}: planning again",
                         span(*took)
-                    )),
+                    ))),
                     RunOutcome::Completed | RunOutcome::Failed | RunOutcome::Stopped => None,
                 }
             }
@@ -167,11 +187,11 @@ impl Lines {
         outcome: &StepOutcome,
         took: Duration,
         detail: Option<&str>,
-    ) -> Option<String> {
+    ) -> Option<Said> {
         let took = span(took);
         let detail = detail.map_or_else(String::new, |detail| format!(", {detail}"));
         match outcome {
-            StepOutcome::Done => Some(format!("{head}{detail}, {took}")),
+            StepOutcome::Done => Some(Said::calm(format!("{head}{detail}, {took}"))),
             // A step that never started is nobody's news: the failure or the stop is.
             StepOutcome::Skipped => None,
             StepOutcome::Warned { message, hints } => {
@@ -180,7 +200,7 @@ impl Lines {
                 for hint in hints {
                     let _ = write!(line, "\n  {} {hint}", self.paint.hint("hint:"));
                 }
-                Some(line)
+                Some(Said::loud(line))
             }
             StepOutcome::Failed {
                 message,
@@ -197,7 +217,7 @@ impl Lines {
                         let _ = write!(line, "\n  {} {hint}", self.paint.hint("hint:"));
                     }
                 }
-                Some(line)
+                Some(Said::loud(line))
             }
         }
     }
@@ -218,7 +238,7 @@ impl Running {
 
 fn progress(done: u64, total: u64, unit: &str, waiting_for: Option<&str>) -> String {
     if let Some(what) = waiting_for {
-        return format!("waiting for {what}");
+        return what.to_owned();
     }
     let amount = match (unit, total) {
         ("bytes", 0) => megabytes(done),

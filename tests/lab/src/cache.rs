@@ -70,9 +70,13 @@ pub(crate) fn remove_dir(path: &Path) -> Result<(), LabError> {
 /// Waits until nobody else holds the lock of that name, and holds it until the value is dropped
 /// (or the process ends, however it does).
 pub(crate) fn lock(name: &str) -> Result<File, LabError> {
-    let dir = root().join("locks");
-    make_dir(&dir)?;
-    let path = dir.join(name);
+    lock_in(&root().join("locks"), name)
+}
+
+/// As [`lock`], with the lock's file in that folder.
+pub(crate) fn lock_in(dir: &Path, name: &str) -> Result<File, LabError> {
+    make_dir(dir)?;
+    let path = dir.join(format!("{name}.lock"));
     let file = File::create(&path).map_err(LabError::file("cannot write", &path))?;
     file.lock().map_err(LabError::file("cannot lock", &path))?;
     Ok(file)

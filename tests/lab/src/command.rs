@@ -98,14 +98,8 @@ impl Run {
         self
     }
 
-    /// Reads stdin from a file.
-    pub(crate) fn stdin(mut self, file: File) -> Self {
-        self.command.stdin(file);
-        self
-    }
-
     /// Reads stdin from what another command writes.
-    pub(crate) fn stdin_of(mut self, stdout: std::process::ChildStdout) -> Self {
+    fn stdin_of(mut self, stdout: std::process::ChildStdout) -> Self {
         self.command.stdin(stdout);
         self
     }

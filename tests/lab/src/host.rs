@@ -67,10 +67,12 @@ impl Host {
         if !missing.is_empty() {
             install(&missing, log)?;
         }
-        if !Run::new("cannot look for Go", "go")
-            .arg("version")
-            .output()
-            .is_ok_and(|go| go.ok())
+        let builds = cache::source_registry().is_none();
+        if builds
+            && !Run::new("cannot look for Go", "go")
+                .arg("version")
+                .output()
+                .is_ok_and(|go| go.ok())
         {
             return Err(LabError::Host(
                 "images are built with Go 1.24 or later, and `go` is not on the PATH".to_owned(),

@@ -73,6 +73,13 @@ pub struct Image {
 #[derive(Debug, Clone)]
 pub struct Images(Vec<Image>);
 
+/// Where images come from and where they are kept.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+    registry: Option<String>,
+}
+
 /// One entry of an archive's `manifest.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -181,18 +188,53 @@ fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("images")
 }
 
-/// Gives all images, building or pulling those that the cache does not have; tells `log` which, how
-/// many of how many, and how long each took.
+/// Gives all images, as the environment says: see [`Store::images`].
 pub fn images(log: &mut dyn Write) -> Result<Images, LabError> {
-    let source = cache::source_registry();
-    let mut images = Vec::new();
-    for (index, program) in RECIPES.iter().enumerate() {
-        let recipe = Recipe::read(&recipes().join(program))?;
-        let from = source.as_deref().filter(|_| !recipe.names.is_empty());
-        let place = format!("[{}/{}]", index + 1, RECIPES.len());
-        images.push(recipe.image(from, &place, log)?);
+    Store::from_environment().images(log)
+}
+
+impl Store {
+    /// The lab's cache, and the registry that `LAB_REGISTRY` names if it does.
+    pub fn from_environment() -> Self {
+        Self {
+            root: cache::root(),
+            registry: cache::source_registry(),
+        }
     }
-    Ok(Images(images))
+
+    /// A store of one's own. The published images come from that registry, or are built.
+    pub fn new(root: &Path, registry: Option<&str>) -> Self {
+        Self {
+            root: root.to_owned(),
+            registry: registry.map(str::to_owned),
+        }
+    }
+
+    /// Gives all images, building or pulling those that the store does not have; tells `log` which,
+    /// how many of how many, and how long each took.
+    pub fn images(&self, log: &mut dyn Write) -> Result<Images, LabError> {
+        let place = |index: usize| format!("[{}/{}]", index + 1, RECIPES.len());
+        RECIPES
+            .iter()
+            .enumerate()
+            .map(|(index, program)| self.numbered(program, &place(index), log))
+            .collect::<Result<_, _>>()
+            .map(Images)
+    }
+
+    /// Gives the image of one program in the same way.
+    pub fn image(&self, program: &str, log: &mut dyn Write) -> Result<Image, LabError> {
+        self.numbered(program, "[1/1]", log)
+    }
+
+    fn numbered(&self, program: &str, place: &str, log: &mut dyn Write) -> Result<Image, LabError> {
+        let recipe = Recipe::read(&recipes().join(program))?;
+        let registry = self
+            .registry
+            .as_deref()
+            .filter(|_| !recipe.names.is_empty());
+        recipe.image(&self.root.join("images"), registry, place, log)
+    }
 }
 
 /// The path of a `kubectl` that runs on this machine: the one in the Kubernetes image.
@@ -241,6 +283,7 @@ impl Recipe {
     /// The image from the cache, or made now.
     fn image(
         &self,
+        store: &Path,
         registry: Option<&str>,
         place: &str,
         log: &mut dyn Write,
@@ -249,11 +292,10 @@ impl Recipe {
             Some(host) => hash(&[FORMAT, host, &self.names.join(" ")]),
             None => self.key()?,
         };
-        let store = cache::root().join("images");
-        make_dir(&store)?;
+        make_dir(store)?;
         let dir = store.join(format!("{}-{key}", self.program));
         // Two labs may want the same image: the second waits here and then finds it made.
-        let _lock = cache::lock(&format!("image-{}", self.program))?;
+        let _lock = cache::lock_in(store, &self.program)?;
         if let Ok(kept) = Self::kept(&dir) {
             return Ok(kept);
         }
@@ -272,7 +314,7 @@ impl Recipe {
         make_dir(&work.join("image"))?;
         match registry {
             Some(host) => self.pull(host, &key, &work)?,
-            None => self.build(&key, &work)?,
+            None => self.build(&key, &work, &store.join(format!("{}.log", self.program)))?,
         }
         fs::rename(work.join("image"), &dir).map_err(LabError::file("cannot rename to", &dir))?;
         cache::remove_dir(&work)?;
@@ -296,7 +338,7 @@ impl Recipe {
     fn key(&self) -> Result<String, LabError> {
         let mut files = Vec::new();
         collect(&recipes().join(&self.program), &mut files)?;
-        files.push(recipes().join("busybox.sh"));
+        files.extend(["busybox.sh", "debian.sh"].map(|shared| recipes().join(shared)));
         files.sort();
         let mut parts = vec![FORMAT.to_owned(), TIME.to_owned()];
         for file in files {
@@ -323,11 +365,8 @@ impl Recipe {
     }
 
     /// Runs the recipe's script and packs what it made.
-    fn build(&self, key: &str, work: &Path) -> Result<(), LabError> {
+    fn build(&self, key: &str, work: &Path, log: &Path) -> Result<(), LabError> {
         let (rootfs, image) = (work.join("rootfs"), work.join("image"));
-        let log = cache::root()
-            .join("images")
-            .join(format!("{}.log", self.program));
         Run::new(
             format!(
                 "cannot build {} (all of it in {})",
@@ -342,7 +381,7 @@ impl Recipe {
         .env("VERSION", &self.version)
         .env("GOFLAGS", "-mod=readonly -trimpath -buildvcs=false")
         .env("GOWORK", "off")
-        .logged(&log)?;
+        .logged(log)?;
         let layer = image.join("layer.tar");
         Run::new(format!("cannot pack {}", self.program), "tar")
             .args(["--sort=name", "--numeric-owner", "--format=gnu"])

@@ -116,6 +116,8 @@ pub struct Lab {
     nodes: Vec<Node>,
     registry: Registry,
     overlay: String,
+    key: PathBuf,
+    known_hosts: PathBuf,
     ours: bool,
 }
 
@@ -290,13 +292,13 @@ impl Lab {
     }
 
     /// The private key that opens every node.
-    pub fn ssh_key(&self) -> PathBuf {
-        self.dir.join("id_ed25519")
+    pub fn ssh_key(&self) -> &Path {
+        &self.key
     }
 
     /// The host keys of its nodes, as OpenSSH keeps them.
-    pub fn known_hosts(&self) -> PathBuf {
-        self.dir.join("known_hosts")
+    pub fn known_hosts(&self) -> &Path {
+        &self.known_hosts
     }
 
     /// Its folder, where a test may put files of its own.
@@ -335,6 +337,7 @@ impl Lab {
 
     fn from(state: State, ours: bool) -> Self {
         let (dir, name) = (folder(&state.spec.name), state.spec.name);
+        let (key, known_hosts) = (dir.join("id_ed25519"), dir.join("known_hosts"));
         let subnet = Subnet::of(state.third_number);
         let nodes = state
             .spec
@@ -345,8 +348,8 @@ impl Lab {
                 address: subnet.address(host),
                 container: format!("rke-lab-{name}-{}", spec.name),
                 dir: dir.join("nodes").join(&spec.name),
-                key: dir.join("id_ed25519"),
-                known_hosts: dir.join("known_hosts"),
+                key: key.clone(),
+                known_hosts: known_hosts.clone(),
                 overlay: state.overlay.clone(),
                 spec,
             })
@@ -363,6 +366,8 @@ impl Lab {
             registry,
             overlay: state.overlay,
             ours,
+            key,
+            known_hosts,
         }
     }
 
@@ -381,7 +386,7 @@ impl Lab {
             .arg(self.ssh_key())
             .done()?;
         let lines: Result<String, LabError> = self.nodes.iter().map(Node::make_host_keys).collect();
-        cache::write(&self.known_hosts(), lines?)
+        cache::write(&self.known_hosts, lines?)
     }
 
     fn start_registry(&self, image: &crate::Image) -> Result<(), LabError> {

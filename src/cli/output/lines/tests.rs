@@ -61,7 +61,7 @@ fn a_line_for_the_end_of_a_step() {
     started(&mut lines, id(0, 0), "pull etcd:v3.6", at(0));
     let event = finished(id(0, 0), "pull etcd:v3.6", StepOutcome::Done, Some("24 MB"));
     insta::assert_snapshot!(
-        lines.apply(&event, at(3)).unwrap(),
+        lines.apply(&event, at(3)).unwrap().text,
         @"images       n1        pull etcd:v3.6, 24 MB, 3.1 s"
     );
 }
@@ -69,19 +69,19 @@ fn a_line_for_the_end_of_a_step() {
 #[test]
 fn a_wait_is_said_after_ten_seconds_and_then_now_and_then() {
     let mut lines = in_stage("start");
-    started(&mut lines, id(0, 0), "kube-apiserver is healthy", at(0));
+    started(&mut lines, id(0, 0), "wait for kube-apiserver", at(0));
     let event = Event::StepProgress {
         id: id(0, 0),
         done: 7,
         total: 0,
         unit: "tries".into(),
-        waiting_for: Some("`/readyz` (connection refused)".into()),
+        waiting_for: Some("`/readyz`: connection refused".into()),
     };
     lines.apply(&event, at(2));
     assert!(lines.reminders(at(9)).is_empty());
     insta::assert_snapshot!(
         lines.reminders(at(10)).join("\n"),
-        @"start        n1        kube-apiserver is healthy: waiting for `/readyz` (connection refused), 10 s"
+        @"start        n1        wait for kube-apiserver: `/readyz`: connection refused, 10 s"
     );
     assert!(lines.reminders(at(39)).is_empty());
     assert_eq!(lines.reminders(at(40)).len(), 1);
@@ -121,10 +121,10 @@ fn the_first_failure_is_left_to_the_error_and_siblings_are_told_in_full() {
     let second = finished(id(0, 1), "run kubelet", failed(), None);
     let skipped = finished(id(0, 2), "run kube-proxy", StepOutcome::Skipped, None);
     insta::assert_snapshot!(
-        lines.apply(&first, at(3)).unwrap(),
+        lines.apply(&first, at(3)).unwrap().text,
         @"start        n1        run etcd, failed after 3.1 s"
     );
-    insta::assert_snapshot!(lines.apply(&second, at(3)).unwrap(), @r"
+    insta::assert_snapshot!(lines.apply(&second, at(3)).unwrap().text, @r"
     start        n1        run kubelet, failed after 3.1 s
       container `etcd` exits with 1
       hint: see `docker logs etcd`
@@ -139,9 +139,9 @@ fn a_warning_is_under_its_step() {
         message: "coredns is not available after 2 min".into(),
         hints: vec!["see `kubectl -n kube-system describe pods`".into()],
     };
-    let event = finished(id(0, 0), "coredns is available", warned, None);
-    insta::assert_snapshot!(lines.apply(&event, at(3)).unwrap(), @r"
-    addons       n1        coredns is available, 3.1 s
+    let event = finished(id(0, 0), "wait for coredns", warned, None);
+    insta::assert_snapshot!(lines.apply(&event, at(3)).unwrap().text, @r"
+    addons       n1        wait for coredns, 3.1 s
       warning: coredns is not available after 2 min
       hint: see `kubectl -n kube-system describe pods`
     ");

@@ -2,6 +2,7 @@
 # Kubernetes: one program under six names, on a base that has what the published image's has.
 set -eu
 rootfs=$1
+. ../debian.sh
 minor=${VERSION#1.}
 minor=${minor%%.*}
 
@@ -10,12 +11,7 @@ for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
     ldflags="$ldflags -X $package.gitVersion=v$VERSION -X $package.gitMajor=1"
     ldflags="$ldflags -X $package.gitMinor=$minor -X $package.gitTreeState=clean"
 done
-mmdebstrap --quiet --variant=essential --skip=output/dev \
-    --include=iptables,nftables,ipset,conntrack,kmod,mount \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --dpkgopt='path-exclude=/usr/share/doc/*' \
-    trixie "$rootfs"
-rm -rf "$rootfs"/var/cache/apt/* "$rootfs"/var/lib/apt/lists/* "$rootfs"/var/log/*.log
+debian "$rootfs" essential iptables,nftables,ipset,conntrack,kmod,mount
 CGO_ENABLED=0 go build -ldflags "$ldflags" -o "$rootfs/usr/local/bin/kubectl" .
 # Hard links: a program that is executed through a file descriptor knows only its own file's name.
 for name in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet; do

@@ -3,13 +3,9 @@
 # it, so that a configuration written for the published image works here and there.
 set -eu
 rootfs=$1
+. ../debian.sh
 
-mmdebstrap --quiet --variant=essential --skip=output/dev \
-    --include=nginx-light,libnginx-mod-stream \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --dpkgopt='path-exclude=/usr/share/doc/*' \
-    trixie "$rootfs"
-rm -rf "$rootfs"/var/cache/apt/* "$rootfs"/var/lib/apt/lists/* "$rootfs"/var/log/*.log
+debian "$rootfs" essential nginx-light,libnginx-mod-stream
 found=$(chroot "$rootfs" dpkg-query --show --showformat '${Version}' nginx)
 case $found in
 "$VERSION"*) ;;

@@ -2,13 +2,11 @@
 # A node's root file system: a Debian server with systemd, OpenSSH, Docker and containerd.
 set -eu
 rootfs=$1
+. ../debian.sh
 
-mmdebstrap --quiet --variant=minbase --skip=output/dev --include=\
-systemd,systemd-sysv,dbus,udev,openssh-server,sudo,docker.io,docker-cli,iptables,nftables,\
-iproute2,iputils-ping,procps,kmod,mount,socat,conntrack,ethtool,curl,jq,ca-certificates \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --dpkgopt='path-exclude=/usr/share/doc/*' \
-    trixie "$rootfs"
+packages=systemd,systemd-sysv,dbus,udev,openssh-server,sudo,docker.io,docker-cli,iptables,nftables
+packages=$packages,iproute2,iputils-ping,procps,kmod,mount,socat,conntrack,ethtool,curl,jq
+debian "$rootfs" minbase "$packages,ca-certificates"
 cp -R files/. "$rootfs/"
 chroot "$rootfs" sh -eu <<'IN'
 # The wrapper stands in runc's own place, so that no configuration has to name it.
@@ -32,4 +30,3 @@ useradd --create-home --shell /bin/bash --uid 1000 lab
 usermod --password '*' lab
 install -d -m 0700 -o lab -g lab /home/lab/.ssh
 IN
-rm -rf "$rootfs"/var/cache/apt/* "$rootfs"/var/lib/apt/lists/* "$rootfs"/var/log/*.log

@@ -1,0 +1,66 @@
+# The verbs of this repository; `make` alone lists them. Logic is in the scripts that they call.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+NAME ?= lab
+NODES ?= 1
+NODE ?= n1
+N ?= 10
+SEED ?= 1
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# The lab makes networks and mounts disks. Programs are built by you and run by root.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
+LAB := $(ROOT) $(TARGET)/debug/lab
+
+.PHONY: help demo test fmt lint build bench docs clean soak lab lab-up lab-status lab-ssh lab-down
+
+help: ## Lists the verbs
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+	@echo
+	@echo '  NAME=$(NAME) NODES=$(NODES) NODE=$(NODE) for the lab; N=$(N) SEED=$(SEED) for soak; YES=1 asks nothing'
+
+demo: ## Two real nodes, a management cluster, a Cluster object, a pod, and everything back again
+	@tests/demo.sh
+
+test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes
+	@tests/all.sh
+
+fmt: ## Formats
+	cargo fmt --all
+
+lint: ## Format and clippy, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+build: ## The release binary
+	cargo build --release --locked
+	@echo "$(TARGET)/release/rke-operator"
+
+bench: ## A fresh `up` on a real node beside its floor
+	@bench/run.sh
+
+docs: ## Writes what is generated: the reference pages and the custom resource definitions
+	cargo run --quiet --locked -- reference
+	UPDATE_CRDS=1 cargo test --quiet --locked --lib checked_in_definitions
+
+clean: ## Removes what was built here; the lab's cache of images stays
+	cargo clean
+
+soak: ## Repeats the fault tests: make soak N=50 SEED=7
+	@SOAK_ROUNDS='$(N)' SOAK_SEED='$(SEED)' tests/soak.sh
+
+lab: ## Builds the lab's command
+	@cargo build --quiet --locked --package lab
+
+lab-up: lab ## Brings up a lab of real nodes: make lab-up NODES=3
+	@$(LAB) up --name '$(NAME)' --nodes '$(NODES)'
+
+lab-status: lab ## Shows the labs, their nodes and their images
+	@$(LAB) status
+
+lab-ssh: lab ## Logs in to a node: make lab-ssh NODE=n1
+	@$(LAB) ssh --name '$(NAME)' '$(NODE)'
+
+lab-down: lab ## Takes the lab down
+	@$(LAB) down --name '$(NAME)'

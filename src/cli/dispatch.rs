@@ -1,0 +1,63 @@
+//! From a command to its exit code: 0, the error's [`Blame`](crate::error::Blame), or 130.
+
+use std::{io, sync::Arc};
+
+use super::{
+    args::{Cli, Command, Output},
+    crd,
+    output::{
+        Screen,
+        json::{self, Ended},
+    },
+    plan, reference, remove,
+    report::Trouble,
+    run,
+    session::{STOPPED, Session},
+    signals, up, version,
+};
+use crate::apply::stop::Stopper;
+
+/// Runs a command to its end, or to the second Ctrl-C.
+pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
+    let (stopper, stop) = Stopper::new();
+    let session = Session::new(Arc::clone(&screen), stop);
+    let result = tokio::select! {
+        result = command(&cli.command, &session) => result,
+        () = signals::second(stopper, Arc::clone(&screen)) => Ok(STOPPED),
+    };
+    match result {
+        Ok(code) => code,
+        Err(trouble) => {
+            screen.insist(&trouble.render(screen.paint()));
+            trouble.blame().exit_code()
+        }
+    }
+}
+
+async fn command(command: &Command, session: &Session) -> Result<u8, Trouble> {
+    match command {
+        Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
+        Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
+        Command::Plan(args) => Box::pin(plan::plan(args, session)).await,
+        Command::Version(args) => Box::pin(version::version(args, session)).await,
+        Command::Crd => crd::crd(),
+        Command::Run(args) => Box::pin(run::run(args, session)).await,
+        Command::Reference(args) => reference::write(args),
+    }
+}
+
+/// With `--output json` the last line says how it ended, whichever way that was.
+fn ended(output: Output, result: Result<Ended, Trouble>) -> Result<u8, Trouble> {
+    if output == Output::Json {
+        let last = match &result {
+            Ok(ended) => ended.clone(),
+            Err(trouble) => trouble.ended(),
+        };
+        // A reader that is gone changes nothing about how it ended.
+        let _ = json::ended(&mut io::stdout().lock(), &last);
+    }
+    result.map(|ended| match ended {
+        Ended::Stopped => STOPPED,
+        Ended::Converged { .. } | Ended::Failed { .. } => 0,
+    })
+}

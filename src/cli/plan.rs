@@ -1,0 +1,32 @@
+//! `plan`: shows what `up` would do. Writes nothing anywhere.
+
+use super::{
+    args::{Output, Plan},
+    intent, print,
+    report::Trouble,
+    session::{STOPPED, Session},
+    world,
+};
+use crate::{
+    converge::{Goal, survey},
+    plan::render,
+};
+
+/// Runs it.
+pub async fn plan(args: &Plan, session: &Session) -> Result<u8, Trouble> {
+    let file = &args.config.config;
+    let intent = intent::load(file, session)?;
+    let world = world::open(file, &args.trust, args.recover, session)?;
+    let goal = Goal::Up(&intent);
+    let survey = tokio::select! {
+        biased;
+        // Nothing is written, so there is nothing to finish.
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        survey = survey(&goal, &world) => survey?,
+    };
+    match args.output {
+        Output::Text => print::data(&render(&survey.plan))?,
+        Output::Json => print::json(&survey.plan)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,58 @@
+//! What every command works with: the terminal, the stop signal, and somebody to ask.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{ask::Asker, output::Screen};
+use crate::apply::stop::Stop;
+
+/// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
+pub const STOPPED: u8 = 130;
+
+/// What every command works with.
+#[derive(Clone)]
+pub struct Session {
+    /// stderr.
+    pub screen: Arc<Screen>,
+    /// Ctrl-C and SIGTERM.
+    pub stop: Stop,
+    /// The person at the terminal, if there is one.
+    pub asker: Asker,
+}
+
+impl Session {
+    /// At this process's terminal.
+    pub fn new(screen: Arc<Screen>, stop: Stop) -> Self {
+        let asker = Asker::at_terminal(Arc::clone(&screen), stop.clone());
+        Self {
+            screen,
+            stop,
+            asker,
+        }
+    }
+}
+
+/// RKE's name for the kubeconfig of a config: `kube_config_<file name>` beside it.
+pub fn kubeconfig_beside(config: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from("kube_config_");
+    name.push(config.file_name().unwrap_or_default());
+    config.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kubeconfig_is_named_after_the_config() {
+        for (config, kubeconfig) in [
+            ("cluster.yml", "kube_config_cluster.yml"),
+            ("a/b/prod.yaml", "a/b/kube_config_prod.yaml"),
+            ("/x/prod", "/x/kube_config_prod"),
+        ] {
+            assert_eq!(kubeconfig_beside(Path::new(config)), Path::new(kubeconfig));
+        }
+    }
+}

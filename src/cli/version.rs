@@ -1,0 +1,84 @@
+//! `version`: ours, and the cluster's if its kubeconfig is beside the config, as in RKE.
+
+use std::{path::Path, time::Duration};
+
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::Serialize;
+
+use super::{
+    args::{Output, Version},
+    print,
+    report::Trouble,
+    session::{STOPPED, Session, kubeconfig_beside},
+};
+
+/// How long the cluster may take to answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versions {
+    rke_operator: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<String>,
+}
+
+/// Runs it.
+pub async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
+    let file = kubeconfig_beside(&args.config.config);
+    let kubernetes = if file.exists() {
+        let answer = tokio::select! {
+            biased;
+            _ = session.stop.stopped() => return Ok(STOPPED),
+            answer = tokio::time::timeout(LIMIT, server(&file)) => answer,
+        };
+        let silence = || Err(format!("no answer within {} s", LIMIT.as_secs()));
+        match answer.unwrap_or_else(|_| silence()) {
+            Ok(version) => Some(version),
+            Err(why) => {
+                let warning = session.screen.paint().warn("warning:");
+                session.screen.insist(&format!(
+                    "{warning} the cluster of `{}` does not tell its version: {why}",
+                    file.display()
+                ));
+                None
+            }
+        }
+    } else {
+        None
+    };
+    let versions = Versions {
+        rke_operator: format!("v{}", env!("CARGO_PKG_VERSION")),
+        kubernetes,
+    };
+    match args.output {
+        Output::Json => print::json(&versions)?,
+        Output::Text => {
+            let mut text = format!("rke-operator {}", versions.rke_operator);
+            if let Some(kubernetes) = &versions.kubernetes {
+                text.push_str("\nkubernetes   ");
+                text.push_str(kubernetes);
+            }
+            print::data(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+async fn server(file: &Path) -> Result<String, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| text(&error))?;
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| text(&error))?;
+    let client = Client::try_from(config).map_err(|error| text(&error))?;
+    let info = client
+        .apiserver_version()
+        .await
+        .map_err(|error| text(&error))?;
+    Ok(info.git_version)
+}

@@ -1,0 +1,91 @@
+//! The world of the command line: TCP, `known_hosts`, and files beside the config.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{
+    args::Trust,
+    report::{Failure, Trouble},
+    session::Session,
+    sources::FileSources,
+};
+use crate::{
+    config::Sources,
+    converge::{KeyRing, World},
+    host::{KnownHosts, Policy, TcpDial},
+    secret::Secret,
+    state::{file::FileStore, kubeconfig::FileKubeconfig},
+};
+
+/// Opens it. Reads `known_hosts`; touches nothing else yet.
+pub fn open(
+    config: &Path,
+    trust: &Trust,
+    recover: bool,
+    session: &Session,
+) -> Result<World, Trouble> {
+    let files = known_hosts_files();
+    let host_keys = KnownHosts::from_files(&files, policy(trust, session))
+        .map_err(|source| Failure::KnownHosts { source })?;
+    Ok(World {
+        dial: Arc::new(TcpDial),
+        host_keys: Arc::new(host_keys),
+        store: Arc::new(FileStore::beside(config)),
+        kubeconfig: Arc::new(FileKubeconfig::beside(config)),
+        key_ring: Arc::new(KeyFiles),
+        recover,
+        held_elsewhere: BTreeSet::new(),
+        now,
+        entropy: rand::random,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is where the time comes in"
+)]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// ssh's own files, in its order; keys that are taken are recorded in the first.
+fn known_hosts_files() -> Vec<PathBuf> {
+    let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh/known_hosts"));
+    own.into_iter()
+        .chain([PathBuf::from("/etc/ssh/ssh_known_hosts")])
+        .collect()
+}
+
+fn policy(trust: &Trust, session: &Session) -> Policy {
+    if trust.accept_new_host_keys {
+        return Policy::AcceptNew;
+    }
+    if !session.asker.somebody() {
+        return Policy::Strict;
+    }
+    let asker = session.asker.clone();
+    Policy::Ask(Box::new(move |endpoint, kind, fingerprint| {
+        let asker = asker.clone();
+        async move { asker.host_key(&endpoint, &kind, &fingerprint).await }.boxed()
+    }))
+}
+
+/// The keys of the inventory, for a removal without a config: the files that it names.
+struct KeyFiles;
+
+impl KeyRing for KeyFiles {
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        async move {
+            match FileSources::default().key_at(source) {
+                Ok(key) => Ok(key.pem),
+                Err(refusal) => Err(refusal.message),
+            }
+        }
+        .boxed()
+    }
+}

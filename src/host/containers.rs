@@ -1,0 +1,324 @@
+//! Containers of the node's Docker.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use bollard::{
+    models::{
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
+        ContainerSummaryStateEnum, HostConfig,
+    },
+    query_parameters::{
+        CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
+        LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+        StopContainerOptionsBuilder,
+    },
+};
+use futures::StreamExt;
+
+use super::{create_body, error::HostError, files, machine::Host};
+use crate::{
+    actual::{Before, ContainerFact, ContainerState},
+    desired::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label},
+};
+
+/// How much of a log is kept, from its end.
+const LOG_LIMIT: usize = 256 << 10;
+
+/// How long a removal that someone else began may take.
+const GONE: Duration = Duration::from_secs(60);
+
+/// What came of claiming a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    /// It is ours now.
+    Created,
+    /// Someone was here before: another cluster, or ourselves in an earlier run.
+    Held {
+        /// The labels of the claim that is there.
+        by: BTreeMap<String, String>,
+    },
+}
+
+impl Host {
+    /// Every container, by name. Those that bear a cluster id are inspected; of the others the
+    /// exit code is not known and given as 0.
+    pub async fn containers(&self) -> Result<BTreeMap<String, ContainerFact>, HostError> {
+        let options = ListContainersOptionsBuilder::new().all(true).build();
+        let list = self.docker().list_containers(Some(options)).await;
+        let list = self.done("list containers", list).await?;
+        let mut facts = BTreeMap::new();
+        for summary in list {
+            let Some((name, mut fact)) = listed(summary) else {
+                continue;
+            };
+            let ours = fact.labels.contains_key(label::CLUSTER_ID);
+            if ours && name != CLAIM {
+                // By id: in the meantime another container may bear the name.
+                match self.inspected(&fact.id).await? {
+                    Some(details) => learn(&mut fact, &details),
+                    None => continue,
+                }
+            }
+            facts.insert(name, fact);
+        }
+        Ok(facts)
+    }
+
+    /// One container, whosoever it is.
+    pub async fn container(&self, name: &str) -> Result<Option<ContainerFact>, HostError> {
+        Ok(self.inspected(name).await?.map(|details| {
+            let mut fact = ContainerFact {
+                id: details.id.clone().unwrap_or_default(),
+                labels: BTreeMap::new(),
+                state: ContainerState::Other,
+                runs: None,
+                image: String::new(),
+            };
+            learn(&mut fact, &details);
+            fact
+        }))
+    }
+
+    /// A container's state and how often Docker restarted it; `None` when it is gone.
+    pub async fn restarts(&self, name: &str) -> Result<Option<(ContainerState, i64)>, HostError> {
+        Ok(self.inspected(name).await?.map(|details| {
+            let restarts = details.restart_count.unwrap_or_default();
+            (state(&details).unwrap_or(ContainerState::Other), restarts)
+        }))
+    }
+
+    /// The last lines of a container's log.
+    pub async fn log_tail(&self, name: &str, lines: u32) -> Result<String, HostError> {
+        let options = LogsOptionsBuilder::new()
+            .stdout(true)
+            .stderr(true)
+            .tail(&lines.to_string())
+            .build();
+        let mut stream = Box::pin(self.docker().logs(name, Some(options)));
+        let mut bytes = Vec::new();
+        let mut failure = None;
+        while let Some(line) = stream.next().await {
+            match line {
+                Ok(output) => bytes.extend_from_slice(&output.into_bytes()),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+            if bytes.len() > 2 * LOG_LIMIT {
+                bytes.drain(..bytes.len() - LOG_LIMIT);
+            }
+        }
+        let result = failure.map_or(Ok(()), Err);
+        self.done(format!("read the log of container `{name}`"), result)
+            .await?;
+        let start = bytes.len().saturating_sub(LOG_LIMIT);
+        Ok(String::from_utf8_lossy(&bytes[start..]).into_owned())
+    }
+
+    /// Claims the node: creates the container whose fixed name is the lock. Its image must be
+    /// there ([`Host::import_empty_image`]). It is never started.
+    pub async fn create_claim(
+        &self,
+        cluster_id: &ClusterId,
+        cluster_name: &str,
+        before: &Before,
+    ) -> Result<ClaimOutcome, HostError> {
+        let mut labels = create_body::labels(cluster_id, cluster_name);
+        let remembered = serde_json::to_string(before).map_err(|error| self.unwritable(error))?;
+        labels.insert(label::BEFORE.to_owned(), remembered);
+        let body = ContainerCreateBody {
+            image: Some(FILES_IMAGE.to_owned()),
+            cmd: Some(vec!["never-started".to_owned()]),
+            labels: Some(labels),
+            host_config: Some(HostConfig {
+                binds: Some(files::claim_binds()),
+                network_mode: Some("none".to_owned()),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        match self.create(CLAIM, body).await {
+            Ok(()) => Ok(ClaimOutcome::Created),
+            Err(HostError::NameTaken { by, .. }) => Ok(ClaimOutcome::Held { by }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates and starts a component.
+    pub async fn run_container(
+        &self,
+        name: &str,
+        spec: &ContainerSpec,
+        cluster_id: &ClusterId,
+        cluster_name: &str,
+    ) -> Result<(), HostError> {
+        let body = create_body::component(spec, cluster_id, cluster_name)
+            .map_err(|error| self.unwritable(error))?;
+        self.create(name, body).await?;
+        self.start(name).await
+    }
+
+    /// Starts a container; one that runs is success.
+    pub async fn start(&self, name: &str) -> Result<(), HostError> {
+        let started = self
+            .docker()
+            .start_container(name, None::<StartContainerOptions>)
+            .await;
+        self.done(format!("start container `{name}`"), started)
+            .await
+    }
+
+    /// Removes a container and its anonymous volumes; gone is success. With `grace` it is asked
+    /// to end first and killed after that time; without, it is killed at once.
+    pub async fn remove(&self, name: &str, grace: Option<Duration>) -> Result<(), HostError> {
+        if let Some(grace) = grace {
+            let seconds = i32::try_from(grace.as_secs().min(60)).unwrap_or(60);
+            let options = StopContainerOptionsBuilder::new().t(seconds).build();
+            let stopped = self.docker().stop_container(name, Some(options)).await;
+            let stopped = self.done(format!("stop container `{name}`"), stopped).await;
+            match stopped {
+                Err(error) if error.docker_status() == Some(404) => return Ok(()),
+                // A container that cannot be stopped can still be removed by force.
+                Ok(()) | Err(HostError::Docker { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let options = RemoveContainerOptionsBuilder::new()
+            .force(true)
+            .v(true)
+            .build();
+        let removed = self.docker().remove_container(name, Some(options)).await;
+        let removed = self
+            .done(format!("remove container `{name}`"), removed)
+            .await;
+        match removed {
+            Err(error) if error.docker_status() == Some(404) => Ok(()),
+            // Someone is removing it already.
+            Err(error) if error.docker_status() == Some(409) => self.gone(name, error).await,
+            removed => removed,
+        }
+    }
+
+    async fn gone(&self, name: &str, error: HostError) -> Result<(), HostError> {
+        let waited = tokio::time::timeout(GONE, async {
+            let mut pause = Duration::from_millis(100);
+            while self.inspected(name).await?.is_some() {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
+            }
+            Ok(())
+        });
+        waited.await.unwrap_or(Err(error))
+    }
+
+    /// Creates a container; a name that is taken is [`HostError::NameTaken`] with its labels.
+    pub(super) async fn create(
+        &self,
+        name: &str,
+        body: ContainerCreateBody,
+    ) -> Result<(), HostError> {
+        let image = body.image.clone().unwrap_or_default();
+        let options = CreateContainerOptionsBuilder::new().name(name).build();
+        let created = self.docker().create_container(Some(options), body).await;
+        let created = self
+            .done(format!("create container `{name}`"), created)
+            .await;
+        match created {
+            Ok(_) => Ok(()),
+            Err(error) if error.docker_status() == Some(404) => Err(HostError::ImageMissing {
+                at: self.session.place(),
+                image,
+            }),
+            Err(error) if error.docker_status() == Some(409) => {
+                let by = self.container(name).await?;
+                Err(by.map_or(error, |fact| HostError::NameTaken {
+                    at: self.session.place(),
+                    name: name.to_owned(),
+                    by: fact.labels,
+                }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn inspected(
+        &self,
+        name: &str,
+    ) -> Result<Option<ContainerInspectResponse>, HostError> {
+        let details = self
+            .docker()
+            .inspect_container(name, None::<InspectContainerOptions>)
+            .await;
+        let details = self
+            .done(format!("inspect container `{name}`"), details)
+            .await;
+        match details {
+            Ok(details) => Ok(Some(details)),
+            Err(error) if error.docker_status() == Some(404) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn unwritable(&self, error: serde_json::Error) -> HostError {
+        HostError::Archive {
+            at: self.session.place(),
+            source: error.into(),
+        }
+    }
+}
+
+fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
+    let name = summary.names?.into_iter().next()?;
+    let state = match summary.state? {
+        ContainerSummaryStateEnum::CREATED => ContainerState::Created,
+        ContainerSummaryStateEnum::RUNNING => ContainerState::Running,
+        ContainerSummaryStateEnum::RESTARTING => ContainerState::Restarting(0),
+        ContainerSummaryStateEnum::EXITED => ContainerState::Exited(0),
+        ContainerSummaryStateEnum::EMPTY
+        | ContainerSummaryStateEnum::PAUSED
+        | ContainerSummaryStateEnum::REMOVING
+        | ContainerSummaryStateEnum::DEAD
+        | ContainerSummaryStateEnum::STOPPING => ContainerState::Other,
+    };
+    let fact = ContainerFact {
+        id: summary.id?,
+        labels: summary.labels.unwrap_or_default().into_iter().collect(),
+        state,
+        runs: None,
+        image: summary.image.unwrap_or_default(),
+    };
+    Some((name.trim_start_matches('/').to_owned(), fact))
+}
+
+fn state(details: &ContainerInspectResponse) -> Option<ContainerState> {
+    let state = details.state.as_ref()?;
+    let code = state.exit_code.unwrap_or_default();
+    Some(match state.status? {
+        ContainerStateStatusEnum::CREATED => ContainerState::Created,
+        ContainerStateStatusEnum::RUNNING => ContainerState::Running,
+        ContainerStateStatusEnum::RESTARTING => ContainerState::Restarting(code),
+        ContainerStateStatusEnum::EXITED => ContainerState::Exited(code),
+        ContainerStateStatusEnum::EMPTY
+        | ContainerStateStatusEnum::PAUSED
+        | ContainerStateStatusEnum::REMOVING
+        | ContainerStateStatusEnum::DEAD
+        | ContainerStateStatusEnum::STOPPING => ContainerState::Other,
+    })
+}
+
+fn learn(fact: &mut ContainerFact, details: &ContainerInspectResponse) {
+    fact.state = state(details).unwrap_or(ContainerState::Other);
+    if let Some(config) = &details.config {
+        let labels: HashMap<_, _> = config.labels.clone().unwrap_or_default();
+        fact.labels = labels.into_iter().collect();
+        fact.image = config.image.clone().unwrap_or_default();
+        if let Some(host) = &details.host_config
+            && fact.labels.contains_key(label::CLUSTER_ID)
+        {
+            fact.runs = create_body::runs(config, host);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A [`ContainerSpec`] in Docker's words, and back from what inspect says. Pure.
+//!
+//! The way back must give the same specification, or every survey would see drift. Docker adds
+//! things of its own: the image's environment, `label=disable` for privileged containers, the
+//! daemon's log settings. Those are told from what we asked for by the specification in the
+//! container's own label.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::models::{
+    ContainerConfig, ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum,
+    HostConfigLogConfig, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+};
+
+use crate::desired::{Bind, ClusterId, ContainerSpec, LogLimit, label};
+
+/// Open files: what systemd units of Kubernetes components are commonly given.
+const NOFILE: i64 = 1_048_576;
+
+/// SELinux would keep a component from the node's files; Docker adds this by itself for
+/// privileged containers and those that share process ids.
+const LABEL_DISABLE: &str = "label=disable";
+
+/// The labels that everything of ours bears.
+pub(super) fn labels(cluster_id: &ClusterId, cluster_name: &str) -> HashMap<String, String> {
+    HashMap::from([
+        (label::CLUSTER_ID.to_owned(), cluster_id.0.clone()),
+        (label::CLUSTER_NAME.to_owned(), cluster_name.to_owned()),
+    ])
+}
+
+/// The request that creates a component.
+pub(super) fn component(
+    spec: &ContainerSpec,
+    cluster_id: &ClusterId,
+    cluster_name: &str,
+) -> Result<ContainerCreateBody, serde_json::Error> {
+    let mut labels = labels(cluster_id, cluster_name);
+    labels.insert(label::SPEC.to_owned(), serde_json::to_string(spec)?);
+    let ContainerSpec {
+        image,
+        entrypoint,
+        command,
+        env,
+        binds,
+        privileged,
+        host_pid,
+        host_cgroupns,
+        security_opts,
+        log_limit,
+        files: _, // in the label only
+    } = spec.clone();
+    Ok(ContainerCreateBody {
+        image: Some(image),
+        entrypoint: (!entrypoint.is_empty()).then_some(entrypoint),
+        cmd: (!command.is_empty()).then_some(command),
+        env: Some(env),
+        labels: Some(labels),
+        host_config: Some(HostConfig {
+            network_mode: Some("host".to_owned()),
+            restart_policy: Some(RestartPolicy {
+                name: Some(RestartPolicyNameEnum::ALWAYS),
+                maximum_retry_count: None,
+            }),
+            binds: Some(binds.into_iter().map(String::from).collect()),
+            privileged: Some(privileged),
+            pid_mode: Some(if host_pid { "host" } else { "" }.to_owned()),
+            cgroupns_mode: Some(if host_cgroupns {
+                HostConfigCgroupnsModeEnum::HOST
+            } else {
+                HostConfigCgroupnsModeEnum::PRIVATE
+            }),
+            security_opt: Some(security_opts),
+            log_config: log_limit.map(|limit| HostConfigLogConfig {
+                typ: Some("json-file".to_owned()),
+                config: Some(HashMap::from([
+                    ("max-size".to_owned(), limit.max_size),
+                    ("max-file".to_owned(), limit.max_file.to_string()),
+                ])),
+            }),
+            ulimits: Some(vec![ResourcesUlimits {
+                name: Some("nofile".to_owned()),
+                soft: Some(NOFILE),
+                hard: Some(NOFILE),
+            }]),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    })
+}
+
+/// What a container runs, in the shape of a specification. `None`: something that no
+/// specification says, such as another network or restart policy.
+pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<ContainerSpec> {
+    let label = config
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(label::SPEC))
+        .and_then(|text| serde_json::from_str::<ContainerSpec>(text).ok());
+    let always = host
+        .restart_policy
+        .as_ref()
+        .is_some_and(|policy| policy.name == Some(RestartPolicyNameEnum::ALWAYS));
+    if host.network_mode.as_deref() != Some("host") || !always {
+        return None;
+    }
+    let privileged = host.privileged.unwrap_or(false);
+    let host_pid = host.pid_mode.as_deref() == Some("host");
+    Some(ContainerSpec {
+        image: config.image.clone().unwrap_or_default(),
+        entrypoint: told(
+            &config.entrypoint,
+            label.as_ref().map(|spec| &spec.entrypoint),
+        ),
+        command: told(&config.cmd, label.as_ref().map(|spec| &spec.command)),
+        env: env(config, label.as_ref()),
+        binds: binds(host)?,
+        privileged,
+        host_pid,
+        host_cgroupns: host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::HOST),
+        security_opts: security_opts(host, privileged || host_pid, label.as_ref()),
+        log_limit: log_limit(host, label.as_ref()),
+        files: label.map_or_else(BTreeMap::new, |spec| spec.files),
+    })
+}
+
+/// Words that we did not give come from the image.
+fn told(words: &Option<Vec<String>>, label: Option<&Vec<String>>) -> Vec<String> {
+    if label.is_some_and(Vec::is_empty) {
+        return Vec::new();
+    }
+    words.clone().unwrap_or_default()
+}
+
+/// The image's variables are in the container's; those that we gave are in the label.
+fn env(config: &ContainerConfig, label: Option<&ContainerSpec>) -> Vec<String> {
+    let mut env = config.env.clone().unwrap_or_default();
+    if let Some(label) = label {
+        env.retain(|entry| label.env.contains(entry));
+    }
+    env.sort();
+    env
+}
+
+fn binds(host: &HostConfig) -> Option<Vec<Bind>> {
+    let texts = host.binds.clone().unwrap_or_default();
+    let mut binds = texts
+        .into_iter()
+        .map(Bind::try_from)
+        .collect::<Result<Vec<_>, _>>()
+        .ok()?;
+    binds.sort_by(|a, b| a.target.cmp(&b.target));
+    Some(binds)
+}
+
+fn security_opts(host: &HostConfig, opens: bool, label: Option<&ContainerSpec>) -> Vec<String> {
+    let mut opts = host.security_opt.clone().unwrap_or_default();
+    let asked = label.is_some_and(|spec| spec.security_opts.iter().any(|opt| opt == LABEL_DISABLE));
+    if opens && !asked {
+        opts.retain(|opt| opt != LABEL_DISABLE);
+    }
+    opts
+}
+
+fn log_limit(host: &HostConfig, label: Option<&ContainerSpec>) -> Option<LogLimit> {
+    if label.is_some_and(|spec| spec.log_limit.is_none()) {
+        return None;
+    }
+    let log = host.log_config.as_ref()?;
+    let config = log.config.as_ref()?;
+    Some(LogLimit {
+        max_size: config.get("max-size")?.clone(),
+        max_file: config.get("max-file")?.parse().ok()?,
+    })
+    .filter(|_| log.typ.as_deref() == Some("json-file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Digest;
+
+    fn spec() -> ContainerSpec {
+        ContainerSpec {
+            image: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
+            entrypoint: vec!["kube-apiserver".to_owned()],
+            command: vec!["--v=2".to_owned()],
+            env: vec!["A=1".to_owned(), "B=2".to_owned()],
+            binds: vec![
+                "/etc/kubernetes:/etc/kubernetes:ro"
+                    .to_owned()
+                    .try_into()
+                    .unwrap(),
+                "/lib/modules:/lib/modules".to_owned().try_into().unwrap(),
+            ],
+            privileged: true,
+            host_pid: true,
+            host_cgroupns: true,
+            security_opts: vec![],
+            log_limit: Some(LogLimit {
+                max_size: "20m".to_owned(),
+                max_file: 3,
+            }),
+            files: BTreeMap::from([("/etc/x".to_owned(), Digest("d".to_owned()))]),
+        }
+    }
+
+    /// What dockerd makes of a request, as far as it adds things.
+    fn inspected(body: ContainerCreateBody) -> (ContainerConfig, HostConfig) {
+        let mut host = body.host_config.unwrap();
+        let opens = host.privileged == Some(true) || host.pid_mode.as_deref() == Some("host");
+        let opts = host.security_opt.get_or_insert_default();
+        if opens && !opts.iter().any(|opt| opt.starts_with("label=")) {
+            opts.push(LABEL_DISABLE.to_owned());
+        }
+        host.log_config.get_or_insert_with(|| HostConfigLogConfig {
+            typ: Some("json-file".to_owned()),
+            config: Some(HashMap::from([
+                ("max-size".to_owned(), "9m".to_owned()),
+                ("max-file".to_owned(), "9".to_owned()),
+            ])),
+        });
+        let mut env = body.env.unwrap();
+        env.insert(0, "PATH=/bin".to_owned());
+        let config = ContainerConfig {
+            image: body.image,
+            entrypoint: body.entrypoint.or(Some(vec!["/image".to_owned()])),
+            cmd: body.cmd.or(Some(vec!["image-command".to_owned()])),
+            env: Some(env),
+            labels: body.labels,
+            ..ContainerConfig::default()
+        };
+        (config, host)
+    }
+
+    fn round_trip(spec: &ContainerSpec) -> Option<ContainerSpec> {
+        let body = component(spec, &ClusterId("c".to_owned()), "local").unwrap();
+        let (config, host) = inspected(body);
+        runs(&config, &host)
+    }
+
+    #[test]
+    fn a_specification_comes_back_as_it_was() {
+        let full = spec();
+        let plain = ContainerSpec {
+            entrypoint: vec![],
+            command: vec![],
+            env: vec![],
+            binds: vec![],
+            privileged: false,
+            host_pid: false,
+            host_cgroupns: false,
+            security_opts: vec![LABEL_DISABLE.to_owned()],
+            log_limit: None,
+            files: BTreeMap::new(),
+            ..spec()
+        };
+        let asked = ContainerSpec {
+            security_opts: vec![LABEL_DISABLE.to_owned()],
+            ..spec()
+        };
+        for spec in [full, plain, asked] {
+            assert_eq!(round_trip(&spec), Some(spec));
+        }
+    }
+
+    #[test]
+    fn drift_is_seen() {
+        let spec = spec();
+        let body = component(&spec, &ClusterId("c".to_owned()), "local").unwrap();
+        let (config, host) = inspected(body);
+
+        let mut other = config.clone();
+        other.env.as_mut().unwrap().retain(|entry| entry != "A=1");
+        other.image = Some("other".to_owned());
+        let seen = runs(&other, &host).unwrap();
+        assert_eq!(seen.env, ["B=2"]);
+        assert_eq!(seen.image, "other");
+
+        let mut lost = host.clone();
+        lost.restart_policy = None;
+        assert_eq!(runs(&config, &lost), None);
+        let mut bridged = host;
+        bridged.network_mode = Some("default".to_owned());
+        assert_eq!(runs(&config, &bridged), None);
+    }
+}

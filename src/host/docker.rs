@@ -1,0 +1,311 @@
+//! The node's Docker Engine API through the SSH connection.
+//!
+//! bollard makes and reads the requests; the bytes go through channels to Docker's socket, which
+//! hyper keeps and uses again. What bollard 0.21.1 gets wrong is put right in [`address`].
+
+use std::{
+    error::Error as StdError,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bollard::{BollardRequest, Docker, errors::Error as DockerError};
+use bytes::Bytes;
+use futures::{FutureExt, Stream, future::BoxFuture};
+use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
+use http_body_util::{Either, Full, StreamBody};
+use hyper::body::Frame;
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connected, Connection},
+    },
+    rt::{TokioExecutor, TokioIo},
+};
+use russh::ChannelOpenFailure;
+use tokio::sync::OnceCell;
+
+use super::{
+    error::HostError,
+    exec,
+    guard::Guarded,
+    ssh::{OpenError, Session},
+};
+
+/// Until the head of a response. Uploads count, so it must cover the largest archive.
+const RESPONSE: u64 = 120;
+
+/// The newest API that our requests were written against.
+const NEWEST: ApiVersion = ApiVersion(1, 47);
+
+/// bollard's body type, which it does not export.
+type Body = Either<
+    Full<Bytes>,
+    StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>,
+>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ApiVersion(u16, u16);
+
+/// A client whose requests go to a socket of the node. Opens nothing yet.
+pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, DockerError> {
+    let connector = Connector {
+        session,
+        socket: Arc::from(socket),
+    };
+    let client: Client<Connector, Body> = Client::builder(TokioExecutor::new()).build(connector);
+    let api = Arc::new(OnceCell::new());
+    Docker::connect_with_custom_transport(
+        move |request: BollardRequest| {
+            let client = client.clone();
+            let api = Arc::clone(&api);
+            async move {
+                let version = *api.get_or_try_init(|| negotiate(&client)).await?;
+                client
+                    .request(address(request, version)?)
+                    .await
+                    .map_err(DockerError::from)
+            }
+        },
+        Some("http://docker"),
+        RESPONSE,
+        bollard::API_DEFAULT_VERSION,
+    )
+}
+
+/// The newest API version that both sides speak.
+async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
+    let request = Request::builder()
+        .method(Method::HEAD)
+        .uri("http://docker/_ping")
+        .body(Either::Left(Full::default()))?;
+    let response = client.request(request).await?;
+    let theirs = response
+        .headers()
+        .get("api-version")
+        .and_then(|value| value.to_str().ok())
+        .and_then(parse_version);
+    Ok(theirs.map_or(NEWEST, |theirs| theirs.min(NEWEST)))
+}
+
+fn parse_version(text: &str) -> Option<ApiVersion> {
+    let (major, minor) = text.split_once('.')?;
+    Some(ApiVersion(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Puts right what bollard leaves out: the API version in the path (0.21.1 drops it, later ones
+/// do not), and one content type: bollard adds `application/json` to every request, and dockerd
+/// swallows an archive of another type without a word.
+fn address(
+    mut request: BollardRequest,
+    version: ApiVersion,
+) -> Result<BollardRequest, DockerError> {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", PathAndQuery::as_str)
+        .to_owned();
+    let archive = path.contains("fromSrc=")
+        || request
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|first| first == "application/x-tar");
+    if archive {
+        // `insert` replaces all values.
+        request
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
+    }
+    if !path.starts_with("/v1.") {
+        let versioned = format!("http://docker/v{}.{}{path}", version.0, version.1);
+        *request.uri_mut() = versioned.parse::<Uri>()?;
+    }
+    Ok(request)
+}
+
+/// Opens channels to Docker's socket.
+#[derive(Clone)]
+struct Connector {
+    session: Arc<Session>,
+    socket: Arc<str>,
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = Pipe;
+    type Error = OpenError;
+    type Future = BoxFuture<'static, Result<Pipe, OpenError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let this = self.clone();
+        async move {
+            let stream = this.session.socket(&this.socket).await?;
+            Ok(Pipe(TokioIo::new(stream)))
+        }
+        .boxed()
+    }
+}
+
+/// A guarded channel in hyper's terms.
+struct Pipe(TokioIo<Guarded>);
+
+impl Connection for Pipe {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl hyper::rt::Read for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl hyper::rt::Write for Pipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Turns an error of a request into one that says which hop failed, asking the node if sshd gave
+/// no reason.
+pub(super) async fn explain(
+    session: &Session,
+    socket: &str,
+    doing: String,
+    error: DockerError,
+) -> HostError {
+    if let DockerError::DockerResponseServerError {
+        status_code,
+        message,
+    } = error
+    {
+        return HostError::Docker {
+            at: session.place(),
+            doing,
+            status: status_code,
+            message,
+        };
+    }
+    if let Some(lost) = session.lost() {
+        return lost;
+    }
+    if let DockerError::RequestTimeoutError = error {
+        return HostError::Timeout {
+            at: session.place(),
+            what: format!("Docker, asked to {doing}").into(),
+            limit: Duration::from_secs(RESPONSE),
+        };
+    }
+    match refusal(&error).cloned() {
+        Some(OpenError::Refused(ChannelOpenFailure::AdministrativelyProhibited)) => {
+            HostError::ForwardingForbidden {
+                at: session.place(),
+                socket: socket.to_owned(),
+            }
+        }
+        Some(OpenError::Refused(_)) => diagnose(session, socket).await,
+        Some(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+            error.at(session.place())
+        }
+        None => HostError::DockerIo {
+            at: session.place(),
+            doing,
+            source: Box::new(error),
+        },
+    }
+}
+
+/// The refusal of a channel, somewhere down in what hyper wrapped around it.
+fn refusal(error: &DockerError) -> Option<&OpenError> {
+    let mut cause: Option<&(dyn StdError + 'static)> = match error {
+        DockerError::HyperLegacyError { err } => Some(err),
+        _ => None,
+    };
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<OpenError>() {
+            return Some(refused);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// What the node says about the socket, one `name=value` a line. sshd gives the same bare refusal
+/// for a socket that is missing, forbidden, or not to be forwarded.
+fn questions(socket: &str) -> String {
+    let socket = quote(socket);
+    format!(
+        "s={socket}
+echo \"user=$(id -un)\"
+if [ -e \"$s\" ]; then echo socket=yes; fi
+if [ -r \"$s\" ] && [ -w \"$s\" ]; then echo access=yes; fi
+if command -v docker >/dev/null 2>&1; then
+  echo docker=yes
+  if docker -H \"unix://$s\" version >/dev/null 2>&1; then echo answers=yes; fi
+fi
+if sudo -n true >/dev/null 2>&1; then echo sudo=yes; fi
+exit 0"
+    )
+}
+
+/// For `sh`.
+pub(super) fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+async fn diagnose(session: &Session, socket: &str) -> HostError {
+    let at = session.place();
+    let socket_path = socket.to_owned();
+    let answers = exec::run(session, &questions(socket), Duration::from_secs(20)).await;
+    let output = match answers {
+        Ok(output) => output.stdout,
+        Err(source) => {
+            return HostError::TunnelRefused {
+                at,
+                socket: socket_path,
+                source: Some(Box::new(source)),
+            };
+        }
+    };
+    let yes = |name: &str| output.lines().any(|line| line == format!("{name}=yes"));
+    let socket = socket_path;
+    match (yes("socket"), yes("access"), yes("docker"), yes("answers")) {
+        (false, _, false, _) => HostError::NoDocker { at, socket },
+        (false, _, true, _) => HostError::DockerNotRunning { at, socket },
+        (true, false, _, _) => HostError::SocketDenied {
+            at,
+            socket,
+            sudo: yes("sudo"),
+        },
+        (true, true, true, false) => HostError::DockerNotRunning { at, socket },
+        (true, true, true, true) => HostError::ForwardingForbidden { at, socket },
+        (true, true, false, _) => HostError::TunnelRefused {
+            at,
+            socket,
+            source: None,
+        },
+    }
+}

@@ -1,0 +1,515 @@
+//! What goes wrong with a machine: the hop, the cause and the cure.
+//!
+//! Nothing is classified by its text: variants come from I/O error kinds, SSH failure codes,
+//! Docker status codes, and from what a diagnosis on the node found.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt, io, time::Duration};
+
+use crate::{
+    config::{Endpoint, NodeName},
+    error::{Blame, Explain},
+};
+
+/// Which node, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name.
+    pub node: NodeName,
+    /// Where its sshd is.
+    pub endpoint: Endpoint,
+    /// Who logs in.
+    pub user: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node `{}`", self.node)?;
+        if self.endpoint.port != 22 {
+            write!(
+                f,
+                " ({}, port {})",
+                self.endpoint.address, self.endpoint.port
+            )
+        } else if self.node.0 == self.endpoint.address {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.endpoint.address)
+        }
+    }
+}
+
+/// What is wrong with a private key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyProblem {
+    /// It has a passphrase.
+    #[error("it is protected by a passphrase")]
+    Encrypted,
+    /// It is the public half.
+    #[error("it is a public key")]
+    Public,
+    /// It is not a key in any format we read.
+    #[error("it is not a private key in OpenSSH, PEM or PKCS#8 format")]
+    Format(#[source] Box<russh::keys::Error>),
+}
+
+/// Why something could not be done on a machine.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No TCP connection.
+    #[error("cannot reach {at}")]
+    Unreachable {
+        /// Where.
+        at: Box<Place>,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Something took too long.
+    #[error("{at} did not answer within {} s: {what}", limit.as_secs())]
+    Timeout {
+        /// Where.
+        at: Box<Place>,
+        /// What was waited for.
+        what: Cow<'static, str>,
+        /// How long.
+        limit: Duration,
+    },
+    /// The SSH handshake failed.
+    #[error("no SSH session with {at}")]
+    Handshake {
+        /// Where.
+        at: Box<Place>,
+        /// Why.
+        #[source]
+        source: Box<russh::Error>,
+    },
+    /// A host key that is not on record.
+    #[error("the host key of {at} is not known: {algorithm} {fingerprint}")]
+    HostKeyUnknown {
+        /// Where.
+        at: Box<Place>,
+        /// E.g. `ssh-ed25519`.
+        algorithm: String,
+        /// `SHA256:…`.
+        fingerprint: String,
+    },
+    /// Another host key than the one on record, or a revoked one.
+    #[error("the host key of {at} has changed or is revoked: {algorithm} {fingerprint}")]
+    HostKeyChanged {
+        /// Where.
+        at: Box<Place>,
+        /// E.g. `ssh-ed25519`.
+        algorithm: String,
+        /// `SHA256:…` of the key that was shown.
+        fingerprint: String,
+        /// Where the other one is recorded.
+        place: String,
+    },
+    /// The known host keys could not be read or written.
+    #[error("cannot look up the host key of {at}")]
+    HostKeys {
+        /// Where.
+        at: Box<Place>,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The private key cannot be used.
+    #[error("cannot use the SSH key for {at} from {key_source}")]
+    Key {
+        /// Where.
+        at: Box<Place>,
+        /// Where the key came from.
+        key_source: String,
+        /// Why.
+        #[source]
+        problem: KeyProblem,
+    },
+    /// sshd does not take user and key.
+    #[error("{at} refuses the login of `{}` with the SSH key from {key_source}", at.user)]
+    LoginRefused {
+        /// Where.
+        at: Box<Place>,
+        /// Where the key came from.
+        key_source: String,
+        /// `SHA256:…` of the key that was offered.
+        fingerprint: String,
+    },
+    /// The connection broke.
+    #[error("the SSH connection to {at} was lost: {why}")]
+    Lost {
+        /// Where.
+        at: Box<Place>,
+        /// What SSH said last.
+        why: String,
+    },
+    /// sshd refuses to run commands.
+    #[error("cannot run a command on {at}")]
+    Exec {
+        /// Where.
+        at: Box<Place>,
+        /// Why.
+        #[source]
+        source: Box<russh::Error>,
+    },
+    /// A command ended without a status.
+    #[error("a command on {at} ended without an exit status: {why}")]
+    ExecEnded {
+        /// Where.
+        at: Box<Place>,
+        /// What is known.
+        why: String,
+    },
+    /// A command wrote more than we take.
+    #[error("a command on {at} wrote more than {limit} bytes")]
+    ExecOutput {
+        /// Where.
+        at: Box<Place>,
+        /// How much we take.
+        limit: usize,
+    },
+    /// A command did not write what it was to write.
+    #[error("half an answer from a command on {at}, it ends with: {output}")]
+    HalfAnAnswer {
+        /// Where.
+        at: Box<Place>,
+        /// The end of its output.
+        output: String,
+    },
+    /// sshd does not forward TCP.
+    #[error("sshd on {at} forbids connections to its port {port}")]
+    PortForbidden {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        port: u16,
+    },
+    /// Nothing listens there.
+    #[error("nothing answers on port {port} of {at}")]
+    PortClosed {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        port: u16,
+    },
+    /// sshd does not forward to sockets.
+    #[error("cannot reach Docker on {at}: sshd forbids connections to `{socket}`")]
+    ForwardingForbidden {
+        /// Where.
+        at: Box<Place>,
+        /// Docker's socket.
+        socket: String,
+    },
+    /// Docker is not installed.
+    #[error("cannot reach Docker on {at}: there is no `{socket}` and no `docker` command")]
+    NoDocker {
+        /// Where.
+        at: Box<Place>,
+        /// Docker's socket.
+        socket: String,
+    },
+    /// Docker is installed and does not answer.
+    #[error("cannot reach Docker on {at}: nothing listens on `{socket}`")]
+    DockerNotRunning {
+        /// Where.
+        at: Box<Place>,
+        /// Docker's socket.
+        socket: String,
+    },
+    /// The user may not use Docker.
+    #[error("cannot reach Docker on {at}: user `{}` may not use `{socket}`", at.user)]
+    SocketDenied {
+        /// Where.
+        at: Box<Place>,
+        /// Docker's socket.
+        socket: String,
+        /// The user has password-less sudo.
+        sudo: bool,
+    },
+    /// sshd refuses, and the node does not tell why.
+    #[error("cannot reach Docker on {at}: sshd refused the connection to `{socket}`")]
+    TunnelRefused {
+        /// Where.
+        at: Box<Place>,
+        /// Docker's socket.
+        socket: String,
+        /// Why the node could not be asked, if it could not.
+        #[source]
+        source: Option<Box<HostError>>,
+    },
+    /// Docker answered with an error.
+    #[error("cannot {doing} on {at}: Docker answered {status}: {message}")]
+    Docker {
+        /// Where.
+        at: Box<Place>,
+        /// E.g. `create container `etcd``.
+        doing: String,
+        /// HTTP status.
+        status: u16,
+        /// Docker's words.
+        message: String,
+    },
+    /// No usable answer came from Docker.
+    #[error("cannot {doing} on {at}: no answer from Docker")]
+    DockerIo {
+        /// Where.
+        at: Box<Place>,
+        /// What was tried.
+        doing: String,
+        /// Why.
+        #[source]
+        source: Box<bollard::errors::Error>,
+    },
+    /// A pull failed.
+    #[error("cannot pull image `{image}` on {at}: {message}")]
+    Pull {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        image: String,
+        /// Docker's status, if it refused at once.
+        status: Option<u16>,
+        /// Docker's words.
+        message: String,
+    },
+    /// An image that should be there is not.
+    #[error("image `{image}` is not on {at}")]
+    ImageMissing {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        image: String,
+    },
+    /// A container of that name is there.
+    #[error("container `{name}` is already on {at}")]
+    NameTaken {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        name: String,
+        /// Its labels.
+        by: BTreeMap<String, String>,
+    },
+    /// A file system is full.
+    #[error("cannot {doing} on {at}: no space left for `{path}`")]
+    DiskFull {
+        /// Where.
+        at: Box<Place>,
+        /// What was tried.
+        doing: String,
+        /// A path on the full file system.
+        path: String,
+    },
+    /// A file that was written does not read back as it was written.
+    #[error("`{path}` on {at} is not what was written: {what}")]
+    ReadBack {
+        /// Where.
+        at: Box<Place>,
+        /// Which.
+        path: String,
+        /// What differs; never the content.
+        what: &'static str,
+    },
+    /// An archive could not be made or understood.
+    #[error("cannot exchange files with {at}")]
+    Archive {
+        /// Where.
+        at: Box<Place>,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A job did not end in time.
+    #[error("a job on {at} did not end within {} s", limit.as_secs())]
+    JobTimeout {
+        /// Where.
+        at: Box<Place>,
+        /// How long.
+        limit: Duration,
+        /// What it had written.
+        log: String,
+    },
+}
+
+impl HostError {
+    /// Where it happened.
+    pub const fn place(&self) -> &Place {
+        match self {
+            Self::Unreachable { at, .. }
+            | Self::Timeout { at, .. }
+            | Self::Handshake { at, .. }
+            | Self::HostKeyUnknown { at, .. }
+            | Self::HostKeyChanged { at, .. }
+            | Self::HostKeys { at, .. }
+            | Self::Key { at, .. }
+            | Self::LoginRefused { at, .. }
+            | Self::Lost { at, .. }
+            | Self::Exec { at, .. }
+            | Self::ExecEnded { at, .. }
+            | Self::ExecOutput { at, .. }
+            | Self::HalfAnAnswer { at, .. }
+            | Self::PortForbidden { at, .. }
+            | Self::PortClosed { at, .. }
+            | Self::ForwardingForbidden { at, .. }
+            | Self::NoDocker { at, .. }
+            | Self::DockerNotRunning { at, .. }
+            | Self::SocketDenied { at, .. }
+            | Self::TunnelRefused { at, .. }
+            | Self::Docker { at, .. }
+            | Self::DockerIo { at, .. }
+            | Self::Pull { at, .. }
+            | Self::ImageMissing { at, .. }
+            | Self::NameTaken { at, .. }
+            | Self::DiskFull { at, .. }
+            | Self::ReadBack { at, .. }
+            | Self::Archive { at, .. }
+            | Self::JobTimeout { at, .. } => at,
+        }
+    }
+
+    /// Docker's HTTP status, when it answered with an error.
+    pub const fn docker_status(&self) -> Option<u16> {
+        if let Self::Docker { status, .. } = self {
+            Some(*status)
+        } else {
+            None
+        }
+    }
+}
+
+impl Explain for HostError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Key { .. } | Self::HostKeyUnknown { .. } => Blame::User,
+            Self::Unreachable { .. }
+            | Self::Handshake { .. }
+            | Self::HostKeyChanged { .. }
+            | Self::HostKeys { .. }
+            | Self::LoginRefused { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortForbidden { .. }
+            | Self::ForwardingForbidden { .. }
+            | Self::NoDocker { .. }
+            | Self::DockerNotRunning { .. }
+            | Self::SocketDenied { .. }
+            | Self::TunnelRefused { .. }
+            | Self::NameTaken { .. }
+            | Self::DiskFull { .. }
+            | Self::ReadBack { .. } => Blame::Host,
+            Self::Timeout { .. }
+            | Self::Lost { .. }
+            | Self::PortClosed { .. }
+            | Self::DockerIo { .. }
+            | Self::ImageMissing { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => Blame::Transient,
+            Self::Docker { status, .. } if *status >= 500 || *status == 409 => Blame::Transient,
+            Self::Docker { .. } => Blame::Host,
+            Self::Pull { status, .. } if *status == Some(404) => Blame::User,
+            Self::Pull { .. } => Blame::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Unreachable { at, source } => unreachable(at, source.kind()),
+            Self::Handshake { at, .. } => vec![
+                format!("is it sshd that listens on port {}?", at.endpoint.port).into(),
+            ],
+            Self::HostKeyUnknown { .. } => vec![
+                "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
+                "if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts".into(),
+            ],
+            Self::HostKeyChanged { place, .. } => vec![
+                format!("the other key is on record in {place}").into(),
+                "if the node was installed anew, take that line away; if not, someone may be listening".into(),
+            ],
+            Self::Key { problem, .. } => vec![match problem {
+                KeyProblem::Encrypted => {
+                    "name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)".into()
+                }
+                KeyProblem::Public => "name the private half: the file without `.pub`".into(),
+                KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it".into(),
+            }],
+            Self::LoginRefused { at, fingerprint, .. } => vec![
+                format!(
+                    "the key is {fingerprint}: its public half must be in `authorized_keys` of `{}` on the node",
+                    at.user
+                )
+                .into(),
+                format!("is `{}` the right user?", at.user).into(),
+            ],
+            Self::ForwardingForbidden { .. } => vec![
+                "sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user".into(),
+            ],
+            Self::PortForbidden { .. } => vec![
+                "sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user".into(),
+            ],
+            Self::NoDocker { socket, .. } => vec![
+                "install Docker on the node".into(),
+                format!("if its socket is not `{socket}`, name it in `docker_socket`").into(),
+            ],
+            Self::DockerNotRunning { socket, .. } => vec![
+                "start it on the node: `sudo systemctl enable --now docker`".into(),
+                format!("if its socket is not `{socket}`, name it in `docker_socket`").into(),
+            ],
+            Self::SocketDenied { at, sudo, .. } => {
+                let mut hints = vec![
+                    format!("the user must be in group docker: `sudo usermod -aG docker {}`", at.user)
+                        .into(),
+                ];
+                if *sudo {
+                    hints.push("using Docker through sudo is not supported yet".into());
+                }
+                hints
+            }
+            Self::TunnelRefused { at, .. } => vec![
+                "sshd on this node may forbid forwarding to sockets (`AllowStreamLocalForwarding`)".into(),
+                format!("the user must be in group docker: `sudo usermod -aG docker {}`", at.user).into(),
+            ],
+            Self::Pull { status, .. } if *status == Some(404) => {
+                vec!["is the name right, and may the node's Docker pull it without a login?".into()]
+            }
+            Self::Pull { .. } => {
+                vec!["can the node reach the image's registry?".into()]
+            }
+            Self::NameTaken { name, .. } => vec![
+                format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
+            ],
+            Self::DiskFull { path, .. } => {
+                vec![format!("make room on the file system of `{path}` on the node").into()]
+            }
+            Self::Timeout { .. }
+            | Self::HostKeys { .. }
+            | Self::Lost { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortClosed { .. }
+            | Self::Docker { .. }
+            | Self::DockerIo { .. }
+            | Self::ImageMissing { .. }
+            | Self::ReadBack { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => Vec::new(),
+        }
+    }
+}
+
+fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
+    let port = at.endpoint.port;
+    if kind == io::ErrorKind::ConnectionRefused {
+        vec![
+            format!("nothing listens on port {port} there: is sshd running, and on that port?")
+                .into(),
+        ]
+    } else if kind == io::ErrorKind::TimedOut {
+        vec![format!("is the node up, and does a firewall let port {port} through?").into()]
+    } else {
+        vec![format!("is `{}` the right address?", at.endpoint.address).into()]
+    }
+}

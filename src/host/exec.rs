@@ -1,0 +1,122 @@
+//! Unprivileged commands on the node.
+
+use std::time::Duration;
+
+use russh::{Channel, ChannelMsg, client::Msg};
+use tokio::time::timeout;
+
+use super::{error::HostError, machine::Host, ssh::Session};
+
+/// How much a command may write.
+const OUTPUT_LIMIT: usize = 16 << 20;
+
+/// What we allow on top of a command's own limit.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// `timeout` says so when it had to end the command.
+const TIMED_OUT: u32 = 124;
+
+/// What a command left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// Exit status.
+    pub status: i32,
+    /// Standard output, lossy UTF-8.
+    pub stdout: String,
+    /// Standard error, lossy UTF-8.
+    pub stderr: String,
+}
+
+impl Host {
+    /// Runs a script with the node's `sh`, as the user who logged in. A status other than 0 is
+    /// not an error. The script goes over standard input, so it is not on any command line and
+    /// the login shell does not read it; commands in it read nothing. It is ended on the node
+    /// after `limit`, because sshd would let it live.
+    pub async fn exec(&self, script: &str, limit: Duration) -> Result<ExecOutput, HostError> {
+        run(&self.session, script, limit).await
+    }
+}
+
+pub(super) async fn run(
+    session: &Session,
+    script: &str,
+    limit: Duration,
+) -> Result<ExecOutput, HostError> {
+    let slow = || HostError::Timeout {
+        at: session.place(),
+        what: "a command".into(),
+        limit,
+    };
+    let (mut channel, _permit) = session
+        .command()
+        .await
+        .map_err(|error| error.at(session.place()))?;
+    let seconds = limit.as_secs().max(1);
+    let command = format!("timeout -k 5 {seconds} sh -s");
+    let script = format!("{{\n{script}\n}} </dev/null\n");
+    let talking = talk(session, &mut channel, command, script);
+    let result = tokio::select! {
+        result = timeout(limit + GRACE, talking) => result.unwrap_or_else(|_| Err(slow())),
+        lost = session.died() => return Err(lost),
+    };
+    let _ = channel.close().await;
+    let (status, output) = result?;
+    if status == TIMED_OUT {
+        return Err(slow());
+    }
+    Ok(output)
+}
+
+async fn talk(
+    session: &Session,
+    channel: &mut Channel<Msg>,
+    command: String,
+    script: String,
+) -> Result<(u32, ExecOutput), HostError> {
+    let failed = |source: russh::Error| {
+        session.lost().unwrap_or_else(|| HostError::Exec {
+            at: session.place(),
+            source: Box::new(source),
+        })
+    };
+    channel.exec(true, command).await.map_err(failed)?;
+    channel
+        .data_bytes(script.into_bytes())
+        .await
+        .map_err(failed)?;
+    channel.eof().await.map_err(failed)?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut status = None;
+    let mut why = "the channel was closed".to_owned();
+    while let Some(message) = channel.wait().await {
+        if let ChannelMsg::Data { data } = message {
+            stdout.extend_from_slice(&data);
+        } else if let ChannelMsg::ExtendedData { data, .. } = message {
+            stderr.extend_from_slice(&data);
+        } else if let ChannelMsg::ExitStatus { exit_status } = message {
+            status = Some(exit_status);
+        } else if let ChannelMsg::Failure = message {
+            return Err(failed(russh::Error::RequestDenied));
+        } else if let ChannelMsg::ExitSignal { signal_name, .. } = message {
+            why = format!("it was ended by signal {signal_name:?}");
+        }
+        if stdout.len() + stderr.len() > OUTPUT_LIMIT {
+            return Err(HostError::ExecOutput {
+                at: session.place(),
+                limit: OUTPUT_LIMIT,
+            });
+        }
+    }
+    let Some(status) = status else {
+        return Err(session.lost().unwrap_or_else(|| HostError::ExecEnded {
+            at: session.place(),
+            why,
+        }));
+    };
+    let output = ExecOutput {
+        status: i32::try_from(status).unwrap_or(i32::MAX),
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    };
+    Ok((status, output))
+}

@@ -1,0 +1,216 @@
+//! A byte stream over an SSH channel that always ends.
+//!
+//! Three things are wrong with a bare channel: a channel that nobody reads stops every other
+//! channel of its connection (and the keepalive); a writer that waits for the window is never
+//! woken when the connection dies; and a cut connection looks like a clean end of file. Here a
+//! task drains each channel into a bounded queue, and every wait also watches the connection.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the pump of a channel must run while its reader does something else"
+)]
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use russh::{ChannelStream, client::Msg};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, ReadHalf, WriteHalf},
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// How many bytes may wait for their reader before the stream is given up.
+const QUEUE_LIMIT: usize = 64 << 20;
+
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Whether an SSH connection lives, and if not, why.
+#[derive(Clone, Default)]
+pub(super) struct Link {
+    dead: CancellationToken,
+    why: Arc<OnceLock<String>>,
+}
+
+impl Link {
+    /// Marks it dead; the first reason stays.
+    pub(super) fn cut(&self, why: String) {
+        let _ = self.why.set(why);
+        self.dead.cancel();
+    }
+
+    /// The reason, once it is dead.
+    pub(super) fn why(&self) -> Option<&str> {
+        self.dead
+            .is_cancelled()
+            .then(|| self.why.get().map_or("closed", String::as_str))
+    }
+
+    /// Resolves when it is dead.
+    pub(super) async fn died(&self) -> String {
+        self.dead.cancelled().await;
+        self.why().unwrap_or("closed").to_owned()
+    }
+
+    fn error(&self) -> io::Error {
+        let why = self.why().unwrap_or("closed");
+        io::Error::new(
+            io::ErrorKind::ConnectionReset,
+            format!("the SSH connection was lost: {why}"),
+        )
+    }
+}
+
+/// A channel's byte stream under the guard.
+pub(super) struct Guarded {
+    queue: mpsc::UnboundedReceiver<Bytes>,
+    queued: Arc<AtomicUsize>,
+    limit: usize,
+    current: Bytes,
+    writer: WriteHalf<ChannelStream<Msg>>,
+    link: Link,
+    dead: Pin<Box<WaitForCancellationFutureOwned>>,
+    pump: JoinHandle<()>,
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").finish_non_exhaustive()
+    }
+}
+
+impl Guarded {
+    /// Takes a channel's stream over.
+    pub(super) fn new(stream: ChannelStream<Msg>, link: Link) -> Self {
+        Self::with_limit(stream, link, QUEUE_LIMIT)
+    }
+
+    fn with_limit(stream: ChannelStream<Msg>, link: Link, limit: usize) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        let (tx, queue) = mpsc::unbounded_channel();
+        let queued = Arc::new(AtomicUsize::new(0));
+        let pump = tokio::spawn(pump(reader, tx, Arc::clone(&queued), limit, link.clone()));
+        let dead = Box::pin(link.dead.clone().cancelled_owned());
+        Self {
+            queue,
+            queued,
+            limit,
+            current: Bytes::new(),
+            writer,
+            link,
+            dead,
+            pump,
+        }
+    }
+
+    fn write_result<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match result {
+            Poll::Ready(Err(_)) if self.link.why().is_some() => Poll::Ready(Err(self.link.error())),
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => {
+                ready!(self.dead.as_mut().poll(cx));
+                Poll::Ready(Err(self.link.error()))
+            }
+        }
+    }
+}
+
+/// Reads the channel dry, whatever its reader does: beyond the limit the bytes are thrown away
+/// and the stream fails, so that the connection stays usable.
+async fn pump(
+    mut reader: ReadHalf<ChannelStream<Msg>>,
+    tx: mpsc::UnboundedSender<Bytes>,
+    queued: Arc<AtomicUsize>,
+    limit: usize,
+    link: Link,
+) {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(CHUNK);
+        let read = tokio::select! {
+            read = reader.read_buf(&mut buffer) => read,
+            _ = link.died() => return,
+        };
+        match read {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                let before = queued.fetch_add(count, Ordering::Relaxed);
+                let chunk = buffer.split().freeze();
+                if before <= limit && tx.send(chunk).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.current.is_empty() {
+            if this.queued.load(Ordering::Relaxed) > this.limit {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!("more than {} bytes were not read in time", this.limit),
+                )));
+            }
+            match ready!(this.queue.poll_recv(cx)) {
+                Some(chunk) => {
+                    this.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
+                    this.current = chunk;
+                }
+                None if this.link.why().is_some() => return Poll::Ready(Err(this.link.error())),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let count = this.current.len().min(out.remaining());
+        out.put_slice(&this.current[..count]);
+        this.current.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.writer).poll_write(cx, bytes);
+        self.write_result(cx, result)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.writer).poll_flush(cx);
+        self.write_result(cx, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.writer).poll_shutdown(cx);
+        self.write_result(cx, result)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.pump.abort();
+    }
+}

@@ -1,0 +1,411 @@
+//! `known_hosts`: which host keys are trusted.
+//!
+//! Read line by line with OpenSSH's rules (hashed names, wildcards, negation, `[host]:port`,
+//! `@revoked`, several keys a host); a line that cannot be read is skipped as OpenSSH does. One
+//! rule is stricter: any other key on record for a host, of whatever type, is a changed key,
+//! so that "accept new" never takes an impostor with a key of another type. Host certificates
+//! are not supported: a host that is only covered by `@cert-authority` is unknown.
+
+use std::{
+    fmt, fs,
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
+use futures::{FutureExt, future::BoxFuture};
+use hmac::{Hmac, Mac};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::{HostKeyVerdict, HostKeys};
+use crate::config::Endpoint;
+
+/// Asks a person whether a key that is not on record may be taken: endpoint, key type and
+/// fingerprint.
+pub type Ask = Box<dyn Fn(Endpoint, String, String) -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// What happens with a key that is not on record. A changed key is always refused.
+pub enum Policy {
+    /// Refused.
+    Strict,
+    /// Taken and recorded.
+    AcceptNew,
+    /// A person decides; taken keys are recorded.
+    Ask(Ask),
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Strict => "Strict",
+            Self::AcceptNew => "AcceptNew",
+            Self::Ask(_) => "Ask",
+        })
+    }
+}
+
+/// The SHA-256 fingerprint of a key (`ssh-ed25519 AAAA…`), as `ssh-keygen -l` prints it.
+pub fn fingerprint(key: &str) -> Option<String> {
+    let mut words = key.split_ascii_whitespace();
+    let (_, blob) = key_of(&mut words)?;
+    Some(format!(
+        "SHA256:{}",
+        STANDARD_NO_PAD.encode(Sha256::digest(blob))
+    ))
+}
+
+/// Trusted host keys, from files or from a text.
+#[derive(Debug)]
+pub struct KnownHosts {
+    sources: Vec<Source>,
+    /// Taken during this run, in known_hosts format.
+    taken: Mutex<String>,
+    /// Where keys that are taken are recorded.
+    record: Option<PathBuf>,
+    policy: Policy,
+    /// One question at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Source {
+    place: String,
+    text: String,
+}
+
+impl KnownHosts {
+    /// From a text, e.g. of a `Cluster` object; `place` says where it is, for messages. Keys
+    /// that are taken are only remembered.
+    pub fn from_text(place: &str, text: &str, policy: Policy) -> Self {
+        Self {
+            sources: vec![Source {
+                place: place.to_owned(),
+                text: text.to_owned(),
+            }],
+            taken: Mutex::default(),
+            record: None,
+            policy,
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// From files; the first is where keys that are taken are recorded. A file that is not there
+    /// is empty; one that cannot be read is an error, because it may say "revoked".
+    pub fn from_files(files: &[PathBuf], policy: Policy) -> io::Result<Self> {
+        let mut sources = Vec::new();
+        for file in files {
+            let text = match fs::read(file) {
+                Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    let what = format!("cannot read {}: {error}", file.display());
+                    return Err(io::Error::new(error.kind(), what));
+                }
+            };
+            sources.push(Source {
+                place: file.display().to_string(),
+                text,
+            });
+        }
+        Ok(Self {
+            sources,
+            taken: Mutex::default(),
+            record: files.first().cloned(),
+            policy,
+            asking: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Every entry for a name, with its place.
+    fn entries(&self, name: &str) -> Vec<(String, Marker, Key)> {
+        let taken = self
+            .taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let texts = self
+            .sources
+            .iter()
+            .map(|source| (source.place.as_str(), source.text.as_str()))
+            .chain([("this run", taken.as_str())]);
+        texts
+            .flat_map(|(place, text)| {
+                matching(text, name)
+                    .map(move |(line, entry)| {
+                        (format!("{place} line {line}"), entry.marker, entry.key)
+                    })
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// What the records say.
+    fn look_up(&self, endpoint: &Endpoint, key: &Key) -> Found {
+        let found = verdict(&self.entries(&name_of(endpoint)), key);
+        // Like OpenSSH: the right key under the bare name is good for any port.
+        if !matches!(found, Found::Trusted | Found::Changed(_)) && endpoint.port != 22 {
+            let bare = verdict(&self.entries(&endpoint.address.to_lowercase()), key);
+            if matches!(bare, Found::Trusted) {
+                return bare;
+            }
+        }
+        found
+    }
+
+    async fn decide(&self, endpoint: &Endpoint, text: &str) -> io::Result<HostKeyVerdict> {
+        let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
+        let key = key_of(&mut text.split_ascii_whitespace()).ok_or_else(unreadable)?;
+        let _one = self.asking.lock().await;
+        let authority = match self.look_up(endpoint, &key) {
+            Found::Trusted => return Ok(HostKeyVerdict::Trusted),
+            Found::Changed(place) => return Ok(HostKeyVerdict::Changed { place }),
+            Found::Authority(place) => Some(place),
+            Found::Nothing => None,
+        };
+        let accepted = match &self.policy {
+            Policy::Strict => {
+                if let Some(place) = authority {
+                    return Err(io::Error::new(
+                        io::ErrorKind::Unsupported,
+                        format!(
+                            "it is on record only through `@cert-authority` in {place}, and host certificates are not supported yet: add the host's own key"
+                        ),
+                    ));
+                }
+                false
+            }
+            Policy::AcceptNew => true,
+            Policy::Ask(ask) => {
+                let shown = fingerprint(text).ok_or_else(unreadable)?;
+                ask(endpoint.clone(), key.0.clone(), shown).await
+            }
+        };
+        if accepted {
+            self.take(endpoint, &key)?;
+        }
+        Ok(HostKeyVerdict::Unknown { accepted })
+    }
+
+    fn take(&self, endpoint: &Endpoint, (kind, blob): &Key) -> io::Result<()> {
+        let line = format!("{} {kind} {}\n", name_of(endpoint), STANDARD.encode(blob));
+        if let Some(file) = &self.record {
+            append(file, &line).map_err(|error| {
+                let what = format!("cannot record it in {}: {error}", file.display());
+                io::Error::new(error.kind(), what)
+            })?;
+        }
+        self.taken
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_str(&line);
+        Ok(())
+    }
+}
+
+impl HostKeys for KnownHosts {
+    fn judge<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        key: &'a str,
+    ) -> BoxFuture<'a, io::Result<HostKeyVerdict>> {
+        self.decide(endpoint, key).boxed()
+    }
+
+    fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String> {
+        let mut entries = self.entries(&name_of(endpoint));
+        if entries.is_empty() {
+            entries = self.entries(&endpoint.address.to_lowercase());
+        }
+        entries
+            .into_iter()
+            .filter(|(_, marker, _)| *marker == Marker::None)
+            .map(|(_, _, (kind, _))| kind)
+            .collect()
+    }
+}
+
+/// Adds a line to a file, which is made if it is not there.
+fn append(file: &PathBuf, line: &str) -> io::Result<()> {
+    if let Some(folder) = file.parent()
+        && !folder.exists()
+    {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(file)?;
+    let mut text = String::new();
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            text.push('\n');
+        }
+    }
+    text.push_str(line);
+    file.write_all(text.as_bytes())
+}
+
+/// A key's type and its bytes.
+type Key = (String, Vec<u8>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    None,
+    Revoked,
+    Authority,
+}
+
+#[derive(Debug)]
+struct Entry {
+    marker: Marker,
+    key: Key,
+}
+
+enum Found {
+    Trusted,
+    Changed(String),
+    Authority(String),
+    Nothing,
+}
+
+fn verdict(entries: &[(String, Marker, Key)], key: &Key) -> Found {
+    let with = |marker: Marker| {
+        entries
+            .iter()
+            .filter(move |(_, theirs, _)| *theirs == marker)
+    };
+    if let Some((place, ..)) = with(Marker::Revoked).find(|(_, _, theirs)| theirs == key) {
+        return Found::Changed(format!("{place}, marked as revoked"));
+    }
+    if with(Marker::None).any(|(_, _, theirs)| theirs == key) {
+        return Found::Trusted;
+    }
+    let same_kind = with(Marker::None).find(|(_, _, theirs)| theirs.0 == key.0);
+    if let Some((place, ..)) = same_kind.or_else(|| with(Marker::None).next()) {
+        return Found::Changed(place.clone());
+    }
+    with(Marker::Authority)
+        .next()
+        .map_or(Found::Nothing, |(place, ..)| {
+            Found::Authority(place.clone())
+        })
+}
+
+/// The name under which an endpoint is on record.
+fn name_of(endpoint: &Endpoint) -> String {
+    let address = endpoint.address.to_lowercase();
+    if endpoint.port == 22 {
+        address
+    } else {
+        format!("[{address}]:{}", endpoint.port)
+    }
+}
+
+/// The entries of a text that match a name, with their line numbers.
+fn matching(text: &str, name: &str) -> impl Iterator<Item = (usize, Entry)> {
+    text.lines()
+        .enumerate()
+        .filter_map(move |(index, line)| Some((index + 1, entry(line, name)?)))
+}
+
+/// A line, if it can be read and matches.
+fn entry(line: &str, name: &str) -> Option<Entry> {
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+    let first = words.next()?;
+    if first.starts_with('#') {
+        return None;
+    }
+    let (marker, hosts) = match first {
+        "@revoked" => (Marker::Revoked, words.next()?),
+        "@cert-authority" => (Marker::Authority, words.next()?),
+        _ if first.starts_with('@') => return None,
+        hosts => (Marker::None, hosts),
+    };
+    let matches = match hosts.strip_prefix("|1|") {
+        Some(hashed) => matches_hash(hashed, name)?,
+        None => matches_patterns(hosts, name),
+    };
+    if !matches {
+        return None;
+    }
+    let key = key_of(&mut words)?;
+    Some(Entry { marker, key })
+}
+
+/// Type and bytes, if they belong together.
+fn key_of<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Key> {
+    let kind = words.next()?;
+    let blob = STANDARD.decode(words.next()?.trim_end()).ok()?;
+    let length = u32::from_be_bytes(blob.get(..4)?.try_into().ok()?);
+    let inner = blob.get(4..4 + usize::try_from(length).ok()?)?;
+    (inner == kind.as_bytes()).then(|| (kind.to_owned(), blob.clone()))
+}
+
+/// `salt|hash`, both base64: HMAC-SHA1 of the name with the salt as key.
+fn matches_hash(hashed: &str, name: &str) -> Option<bool> {
+    let (salt, hash) = hashed.split_once('|')?;
+    let salt = STANDARD.decode(salt).ok()?;
+    let hash = STANDARD.decode(hash).ok()?;
+    let mut mac = Hmac::<Sha1>::new_from_slice(&salt).ok()?;
+    mac.update(name.as_bytes());
+    Some(mac.verify_slice(&hash).is_ok())
+}
+
+/// Comma-separated patterns; a negated one that matches rules the line out.
+fn matches_patterns(patterns: &str, name: &str) -> bool {
+    let mut matches = false;
+    for pattern in patterns.split(',') {
+        let pattern = pattern.to_lowercase();
+        match pattern.strip_prefix('!') {
+            Some(not) if matches_wildcards(not.as_bytes(), name.as_bytes()) => return false,
+            Some(_) => {}
+            None => matches |= matches_wildcards(pattern.as_bytes(), name.as_bytes()),
+        }
+    }
+    matches
+}
+
+/// `*` and `?`, nothing else. Linear in practice: on a mismatch it goes back to the last star.
+fn matches_wildcards(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || *c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            Some(_) | None => match star {
+                Some((at, from)) => {
+                    p = at + 1;
+                    n = from + 1;
+                    star = Some((at, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+#[path = "known_hosts_tests.rs"]
+mod tests;

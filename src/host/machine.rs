@@ -1,0 +1,203 @@
+//! One machine, connected.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+
+use bollard::{Docker, errors::Error as DockerError};
+use russh::ChannelOpenFailure;
+use serde::Deserialize;
+
+use super::{
+    Dial, HostKeys, Stream, docker,
+    error::HostError,
+    ssh::{OpenError, Session},
+};
+use crate::{
+    actual::DockerFacts,
+    config::{Endpoint, Login, NodeName},
+};
+
+/// A node: one SSH connection, and through it Docker, commands and ports.
+pub struct Host {
+    /// Its name.
+    pub name: NodeName,
+    pub(super) session: Arc<Session>,
+    docker: Docker,
+    socket: String,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// Connects and logs in: one SSH connection. Docker is dialled when it is first used.
+    pub async fn connect(
+        name: &NodeName,
+        endpoint: &Endpoint,
+        login: &Login,
+        keys: &dyn HostKeys,
+        dial: &dyn Dial,
+    ) -> Result<Self, HostError> {
+        let session = Arc::new(Session::connect(name, endpoint, login, keys, dial).await?);
+        let docker =
+            docker::client(Arc::clone(&session), &login.docker_socket).map_err(|source| {
+                HostError::DockerIo {
+                    at: session.place(),
+                    doing: "make a Docker client".to_owned(),
+                    source: Box::new(source),
+                }
+            })?;
+        Ok(Self {
+            name: name.clone(),
+            session,
+            docker,
+            socket: login.docker_socket.clone(),
+        })
+    }
+
+    /// The Docker client, for what the methods here do not cover.
+    pub const fn docker(&self) -> &Docker {
+        &self.docker
+    }
+
+    /// False once the connection was lost; this host is of no use then.
+    pub fn is_alive(&self) -> bool {
+        self.session.lost().is_none()
+    }
+
+    /// Why the SSH connection is gone, once it is.
+    pub fn lost(&self) -> Option<HostError> {
+        self.session.lost()
+    }
+
+    /// The error for the output of a command that is not what the command was to write.
+    pub fn half_an_answer(&self, output: &str) -> HostError {
+        let end: String = output.trim().chars().rev().take(500).collect();
+        HostError::HalfAnAnswer {
+            at: self.session.place(),
+            output: end.chars().rev().collect(),
+        }
+    }
+
+    /// Says goodbye to sshd. Dropping the host closes the connection as well.
+    pub async fn close(&self) {
+        self.session.close().await;
+    }
+
+    /// A stream to a port on the node's loopback address.
+    pub async fn local_port(&self, port: u16) -> Result<Box<dyn Stream>, HostError> {
+        let at = self.session.place();
+        match self.session.port(port).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(OpenError::Refused(ChannelOpenFailure::AdministrativelyProhibited)) => {
+                Err(HostError::PortForbidden { at, port })
+            }
+            Err(OpenError::Refused(_)) => Err(HostError::PortClosed { at, port }),
+            Err(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+                Err(error.at(at))
+            }
+        }
+    }
+
+    /// Docker's view of itself: version, info, and whether it bounds its logs.
+    pub async fn docker_facts(&self) -> Result<DockerFacts, HostError> {
+        let version = self.docker.version().await;
+        let version = self.done("read Docker's version", version).await?;
+        let info = self.docker.info().await;
+        let info = self.done("read Docker's settings", info).await?;
+        let log_driver = info.logging_driver.unwrap_or_default();
+        let logs_bounded = log_driver != "json-file" || self.daemon_bounds_logs().await?;
+        let proxy = (
+            info.http_proxy.unwrap_or_default(),
+            info.https_proxy.unwrap_or_default(),
+            info.no_proxy.unwrap_or_default(),
+        );
+        let has_proxy = !proxy.0.is_empty() || !proxy.1.is_empty();
+        Ok(DockerFacts {
+            version: version.version.unwrap_or_default(),
+            api_version: version.api_version.unwrap_or_default(),
+            root_dir: info.docker_root_dir.unwrap_or_default(),
+            cgroup_driver: info
+                .cgroup_driver
+                .map(|driver| driver.to_string())
+                .unwrap_or_default(),
+            // Docker before 20.10 does not say, and knows only version 1.
+            cgroup_version: info
+                .cgroup_version
+                .and_then(|version| version.to_string().parse().ok())
+                .unwrap_or(1),
+            security_options: info.security_options.unwrap_or_default(),
+            log_driver,
+            logs_bounded,
+            default_runtime: info.default_runtime.unwrap_or_default(),
+            proxy: has_proxy.then_some(proxy),
+            architecture: info.architecture.unwrap_or_default(),
+        })
+    }
+
+    /// The API does not tell the daemon's default log options; its file and its command line do.
+    async fn daemon_bounds_logs(&self) -> Result<bool, HostError> {
+        let script = "cat /etc/docker/daemon.json 2>/dev/null
+printf '\\n\\036\\n'
+for p in $(pidof dockerd); do tr '\\0' '\\n' 2>/dev/null <\"/proc/$p/cmdline\"; done
+exit 0";
+        let output = self.exec(script, Duration::from_secs(20)).await?;
+        let (file, flags) = output
+            .stdout
+            .split_once('\u{1e}')
+            .unwrap_or((output.stdout.as_str(), ""));
+        let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
+        Ok(file.log_opts.contains_key("max-size")
+            || flags.lines().any(|flag| flag.contains("max-size=")))
+    }
+
+    /// Explains the error of a request.
+    pub(super) async fn done<T>(
+        &self,
+        doing: impl Into<String> + Send,
+        result: Result<T, DockerError>,
+    ) -> Result<T, HostError> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                Err(docker::explain(&self.session, &self.socket, doing.into(), error).await)
+            }
+        }
+    }
+
+    /// After a failed write: the first of these paths whose file system is full, if one is. Docker
+    /// tells a full disk only in words.
+    pub(super) async fn full(&self, paths: &BTreeSet<&str>) -> Option<String> {
+        let words: Vec<String> = paths.iter().map(|path| docker::quote(path)).collect();
+        let script = format!(
+            "for p in {}; do
+  d=$p; while [ ! -d \"$d\" ] && [ \"$d\" != / ]; do d=$(dirname \"$d\"); done
+  echo \"$(stat -f -c '%a %S' \"$d\") $p\"
+done
+exit 0",
+            words.join(" ")
+        );
+        let output = self.exec(&script, Duration::from_secs(20)).await.ok()?;
+        output.stdout.lines().find_map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let mut number = || words.next()?.parse::<u64>().ok();
+            let (blocks, size) = (number()?, number()?);
+            let path = words.next()?;
+            (blocks.saturating_mul(size) < FULL).then(|| path.to_owned())
+        })
+    }
+}
+
+/// Fewer free bytes than this is full.
+const FULL: u64 = 1 << 20;
+
+/// What we read of `daemon.json`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct DaemonFile {
+    log_opts: std::collections::BTreeMap<String, serde_json::Value>,
+}

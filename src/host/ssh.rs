@@ -1,0 +1,456 @@
+//! One SSH connection: handshake, host key, login, channels.
+//!
+//! russh does the protocol; what it leaves open is closed here: deadlines for the handshake, a
+//! reason when the connection is lost, a bound on session channels (sshd allows ten).
+
+use std::{borrow::Cow, io, pin::pin, sync::Arc, time::Duration};
+
+use futures::future::{Either, select};
+use rand::Rng;
+use russh::{
+    Channel, ChannelOpenFailure, Disconnect, Preferred, cipher,
+    client::{self, AuthResult, DisconnectReason, Msg},
+    keys::{
+        Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate,
+    },
+};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit, oneshot},
+    time::timeout,
+};
+
+use super::{
+    Dial, HostKeyVerdict, HostKeys,
+    error::{HostError, Place},
+    guard::{Guarded, Link},
+    known_hosts::fingerprint,
+    login::private_key,
+};
+use crate::config::{Endpoint, Login, NodeName};
+
+/// TCP must be there after this.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Each half of the handshake, and the login, must be done after this.
+const HANDSHAKE: Duration = Duration::from_secs(20);
+/// A channel must be open after this.
+const OPEN: Duration = Duration::from_secs(20);
+/// A dead peer is noticed after four of these.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Session channels at once: sshd's `MaxSessions` is ten by default.
+const SESSIONS: usize = 8;
+/// Downloads over a long line are bound by this.
+const WINDOW: u32 = 16 << 20;
+
+/// A logged-in connection.
+pub(super) struct Session {
+    handle: client::Handle<Handler>,
+    link: Link,
+    sessions: Semaphore,
+    at: Box<Place>,
+}
+
+impl Session {
+    /// Dials, checks the host key and logs in.
+    pub(super) async fn connect(
+        name: &NodeName,
+        endpoint: &Endpoint,
+        login: &Login,
+        keys: &dyn HostKeys,
+        dial: &dyn Dial,
+    ) -> Result<Self, HostError> {
+        let at = Box::new(Place {
+            node: name.clone(),
+            endpoint: endpoint.clone(),
+            user: login.user.clone(),
+        });
+        let key = private_key(&login.key).map_err(|problem| HostError::Key {
+            at: at.clone(),
+            key_source: login.key_source.clone(),
+            problem,
+        })?;
+        let link = Link::default();
+        let handle = handshake(&at, keys, dial, link.clone()).await?;
+        let mut session = Self {
+            handle,
+            link,
+            sessions: Semaphore::new(SESSIONS),
+            at,
+        };
+        session.log_in(login, key).await?;
+        Ok(session)
+    }
+
+    /// Where it leads.
+    pub(super) fn place(&self) -> Box<Place> {
+        self.at.clone()
+    }
+
+    /// Why it is dead, if it is.
+    pub(super) fn lost(&self) -> Option<HostError> {
+        self.link.why().map(|why| HostError::Lost {
+            at: self.place(),
+            why: why.to_owned(),
+        })
+    }
+
+    /// Resolves when it is dead.
+    pub(super) async fn died(&self) -> HostError {
+        let why = self.link.died().await;
+        HostError::Lost {
+            at: self.place(),
+            why,
+        }
+    }
+
+    async fn log_in(
+        &mut self,
+        login: &Login,
+        key: russh::keys::PrivateKey,
+    ) -> Result<(), HostError> {
+        let shown = key.public_key().fingerprint(HashAlg::Sha256).to_string();
+        let attempt = async {
+            // ssh-rsa with SHA-1 is refused by today's sshd.
+            let hash = if key.algorithm().is_rsa() {
+                self.handle.best_supported_rsa_hash().await?.flatten()
+            } else {
+                None
+            };
+            let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
+            self.handle
+                .authenticate_publickey(login.user.as_str(), key)
+                .await
+        };
+        let result = timeout(HANDSHAKE, attempt)
+            .await
+            .map_err(|_| HostError::Timeout {
+                at: self.at.clone(),
+                what: "the login".into(),
+                limit: HANDSHAKE,
+            })?;
+        match result {
+            Ok(AuthResult::Success) => Ok(()),
+            // A server that hangs up looks like a refusal.
+            Ok(AuthResult::Failure { .. }) if self.handle.is_closed() => {
+                Err(self.lost().unwrap_or_else(|| HostError::Lost {
+                    at: self.place(),
+                    why: "sshd closed it during the login".to_owned(),
+                }))
+            }
+            Ok(AuthResult::Failure { .. }) => Err(HostError::LoginRefused {
+                at: self.place(),
+                key_source: login.key_source.clone(),
+                fingerprint: shown,
+            }),
+            Err(source) => Err(self.lost().unwrap_or_else(|| HostError::Handshake {
+                at: self.place(),
+                source: Box::new(source),
+            })),
+        }
+    }
+
+    /// A stream to a Unix socket of the node.
+    pub(super) async fn socket(&self, path: &str) -> Result<Guarded, OpenError> {
+        let opening = self.handle.channel_open_direct_streamlocal(path);
+        self.stream(opening).await
+    }
+
+    /// A stream to a TCP port of the node.
+    pub(super) async fn port(&self, port: u16) -> Result<Guarded, OpenError> {
+        let opening =
+            self.handle
+                .channel_open_direct_tcpip("127.0.0.1", u32::from(port), "127.0.0.1", 0);
+        self.stream(opening).await
+    }
+
+    async fn stream(
+        &self,
+        opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
+    ) -> Result<Guarded, OpenError> {
+        let channel = self.opened(opening).await?;
+        Ok(Guarded::new(channel.into_stream(), self.link.clone()))
+    }
+
+    async fn opened(
+        &self,
+        opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
+    ) -> Result<Channel<Msg>, OpenError> {
+        let opened = tokio::select! {
+            opened = timeout(OPEN, opening) => opened.map_err(|_| OpenError::Slow)?,
+            why = self.link.died() => return Err(OpenError::Lost(why)),
+        };
+        opened.map_err(|error| match error {
+            russh::Error::ChannelOpenFailure(failure) => OpenError::Refused(failure),
+            error => match self.link.why() {
+                Some(why) => OpenError::Lost(why.to_owned()),
+                None => OpenError::Ssh(Arc::new(error)),
+            },
+        })
+    }
+
+    /// A channel for a command. sshd frees the slot of an ended command a little after we have
+    /// seen its end, so a refusal is tried again.
+    pub(super) async fn command(&self) -> Result<(Channel<Msg>, SemaphorePermit<'_>), OpenError> {
+        let permit = self
+            .sessions
+            .acquire()
+            .await
+            .map_err(|_| OpenError::Lost("closed".to_owned()))?;
+        let mut tries = 0;
+        loop {
+            match self.opened(self.handle.channel_open_session()).await {
+                Ok(channel) => return Ok((channel, permit)),
+                Err(OpenError::Refused(ChannelOpenFailure::ConnectFailed)) if tries < 5 => {
+                    tries += 1;
+                    let wait = rand::rng().random_range(50..200) * tries;
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says goodbye. Dropping the last user of the connection closes it as well.
+    pub(super) async fn close(&self) {
+        let _ = timeout(
+            Duration::from_secs(1),
+            self.handle.disconnect(Disconnect::ByApplication, "", ""),
+        )
+        .await;
+    }
+}
+
+/// Why a channel was not opened.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// sshd said no.
+    #[error("sshd refused the channel ({0:?})")]
+    Refused(ChannelOpenFailure),
+    /// No answer.
+    #[error("sshd did not open the channel in time")]
+    Slow,
+    /// The connection is gone.
+    #[error("the SSH connection was lost: {0}")]
+    Lost(String),
+    /// Something else.
+    #[error("the channel could not be opened")]
+    Ssh(#[source] Arc<russh::Error>),
+}
+
+impl OpenError {
+    /// For a reader.
+    pub(super) fn at(self, at: Box<Place>) -> HostError {
+        match self {
+            Self::Refused(failure) => HostError::Exec {
+                at,
+                source: Box::new(russh::Error::ChannelOpenFailure(failure)),
+            },
+            Self::Slow => HostError::Timeout {
+                at,
+                what: "opening an SSH channel".into(),
+                limit: OPEN,
+            },
+            Self::Lost(why) => HostError::Lost { at, why },
+            Self::Ssh(error) => HostError::Lost {
+                at,
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+/// From TCP to an encrypted connection with a host that is trusted.
+async fn handshake(
+    at: &Place,
+    keys: &dyn HostKeys,
+    dial: &dyn Dial,
+    link: Link,
+) -> Result<client::Handle<Handler>, HostError> {
+    let boxed = || Box::new(at.clone());
+    let slow = |what: &'static str, limit| HostError::Timeout {
+        at: boxed(),
+        what: what.into(),
+        limit,
+    };
+    let stream = timeout(CONNECT, dial.dial(&at.endpoint))
+        .await
+        .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
+        .map_err(|source| HostError::Unreachable {
+            at: boxed(),
+            source,
+        })?;
+    let failed = |source: russh::Error| HostError::Handshake {
+        at: boxed(),
+        source: Box::new(source),
+    };
+
+    let (ask, asked) = oneshot::channel();
+    let handler = Handler {
+        link,
+        ask: Some(ask),
+        trusted: None,
+    };
+    let config = Arc::new(config(&keys.known_algorithms(&at.endpoint)));
+    let mut connecting = pin!(client::connect_stream(config, stream, handler));
+    // Until the server shows its key; a person who is asked about it may take their time.
+    let question = match timeout(HANDSHAKE, select(&mut connecting, asked)).await {
+        Err(_) => return Err(slow("the SSH handshake", HANDSHAKE)),
+        Ok(Either::Left((ended, _))) => return ended.map_err(failed),
+        Ok(Either::Right((question, _))) => question,
+    };
+    if let Ok(Question { key, answer }) = question {
+        judge(at, keys, &key).await?;
+        let _ = answer.send(true);
+    }
+    timeout(HANDSHAKE, connecting)
+        .await
+        .map_err(|_| slow("the SSH handshake", HANDSHAKE))?
+        .map_err(failed)
+}
+
+async fn judge(at: &Place, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
+    let boxed = || Box::new(at.clone());
+    let mut bare = key.clone();
+    bare.set_comment("");
+    let text = bare.to_openssh().map_err(|error| HostError::Handshake {
+        at: boxed(),
+        source: Box::new(error.into()),
+    })?;
+    let verdict = keys
+        .judge(&at.endpoint, &text)
+        .await
+        .map_err(|source| HostError::HostKeys {
+            at: boxed(),
+            source,
+        })?;
+    match verdict {
+        HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(()),
+        HostKeyVerdict::Unknown { accepted: false } => Err(HostError::HostKeyUnknown {
+            at: boxed(),
+            algorithm: key.algorithm().to_string(),
+            fingerprint: fingerprint(&text).unwrap_or_default(),
+        }),
+        HostKeyVerdict::Changed { place } => Err(HostError::HostKeyChanged {
+            at: boxed(),
+            algorithm: key.algorithm().to_string(),
+            fingerprint: fingerprint(&text).unwrap_or_default(),
+            place,
+        }),
+    }
+}
+
+fn config(known: &[String]) -> client::Config {
+    client::Config {
+        nodelay: true,
+        keepalive_interval: Some(KEEPALIVE),
+        keepalive_max: 3,
+        window_size: WINDOW,
+        preferred: Preferred {
+            key: Cow::Owned(host_key_order(known)),
+            cipher: Cow::Borrowed(&[
+                cipher::AES_256_GCM,
+                cipher::CHACHA20_POLY1305,
+                cipher::AES_256_CTR,
+            ]),
+            ..Preferred::default()
+        },
+        ..client::Config::default()
+    }
+}
+
+/// Those on record first: a server shows the first of ours that it has, and another type than
+/// the one on record would look like an unknown key.
+fn host_key_order(known: &[String]) -> Vec<Algorithm> {
+    let mut order = vec![
+        Algorithm::Ed25519,
+        Algorithm::Ecdsa {
+            curve: EcdsaCurve::NistP256,
+        },
+        Algorithm::Ecdsa {
+            curve: EcdsaCurve::NistP384,
+        },
+        Algorithm::Ecdsa {
+            curve: EcdsaCurve::NistP521,
+        },
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha512),
+        },
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha256),
+        },
+    ];
+    // Keys are recorded as `ssh-rsa`, whatever hash their signatures use.
+    order.sort_by_key(|algorithm| {
+        let recorded = if matches!(algorithm, Algorithm::Rsa { .. }) {
+            "ssh-rsa"
+        } else {
+            algorithm.as_str()
+        };
+        !known.iter().any(|name| name == recorded)
+    });
+    order
+}
+
+/// The server's key, for the one who decides about it.
+struct Question {
+    key: PublicKey,
+    answer: oneshot::Sender<bool>,
+}
+
+/// What russh calls back.
+struct Handler {
+    link: Link,
+    ask: Option<oneshot::Sender<Question>>,
+    trusted: Option<PublicKey>,
+}
+
+impl client::Handler for Handler {
+    type Error = russh::Error;
+
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, Self::Error> {
+        let key = match shown {
+            PublicKeyOrCertificate::PublicKey { key, .. } => key,
+            // Never offered by us, so never shown.
+            PublicKeyOrCertificate::Certificate(_) => return Ok(false),
+        };
+        let Some(ask) = self.ask.take() else {
+            // A new key exchange of the same connection.
+            return Ok(self.trusted.as_ref() == Some(key));
+        };
+        let (answer, answered) = oneshot::channel();
+        let question = Question {
+            key: key.clone(),
+            answer,
+        };
+        let trusted = ask.send(question).is_ok() && answered.await.unwrap_or(false);
+        if trusted {
+            self.trusted = Some(key.clone());
+        }
+        Ok(trusted)
+    }
+
+    async fn disconnected(
+        &mut self,
+        reason: DisconnectReason<Self::Error>,
+    ) -> Result<(), Self::Error> {
+        match reason {
+            DisconnectReason::ReceivedDisconnect(info) => {
+                self.link.cut(info.message);
+                Ok(())
+            }
+            DisconnectReason::Error(error) => {
+                self.link.cut(error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        // On some ways out russh does not call `disconnected`.
+        self.link.cut("closed".to_owned());
+    }
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# `make test`: every test there is. What this machine cannot run is said, and counted as skipped.
+# The last line sums up, in the words of nextest's own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+begun=$SECONDS
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+run=0 passed=0 failed=0 skipped=0
+broken=()
+
+# Adds the numbers of a nextest summary; tests that its filter left out are another stage's.
+add_nextest() {
+  local summary
+  summary=$(grep -aE '^ +Summary \[' "$log" | tail -n 1 || true)
+  run=$((run + $(number '([0-9]+)(/[0-9]+)? tests? run')))
+  passed=$((passed + $(number '([0-9]+) passed')))
+  failed=$((failed + $(number '([0-9]+) failed') + $(number '([0-9]+) timed out') + $(number '([0-9]+) exec failed')))
+}
+
+# The first number of the summary that a pattern finds, or 0.
+number() {
+  if [[ ${summary:-} =~ $1 ]]; then echo "${BASH_REMATCH[1]}"; else echo 0; fi
+}
+
+# Runs a stage, shows what it says, and remembers whether it failed.
+stage() {
+  local name=$1
+  shift
+  echo "== $name: $*"
+  if ! "$@" 2>&1 | tee "$log"; then broken+=("$name"); fi
+}
+
+export INSTA_UPDATE="${INSTA_UPDATE:-no}"
+
+stage tests cargo nextest run --workspace --locked --profile ci
+add_nextest
+
+stage 'documentation tests' cargo test --workspace --locked --doc
+while read -r good bad; do
+  run=$((run + good + bad)) passed=$((passed + good)) failed=$((failed + bad))
+done < <(sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed;.*/\1 \2/p' "$log")
+
+# The lab: root, Docker (installed and started if need be), Go for its images.
+lab="${CARGO_TARGET_DIR:-target}/debug/lab"
+why=''
+if [[ $(id -u) != 0 ]]; then
+  why='it needs root (sudo -E make test)'
+elif ! command -v go >/dev/null; then
+  why='its images are built with Go 1.24 or later, and go is not on the PATH'
+elif ! cargo build --quiet --locked --package lab; then
+  why='its command does not build'
+  broken+=('lab build')
+elif ! "$lab" images >"$log"; then
+  why='its images could not be made; see above'
+  broken+=('lab images')
+fi
+if [[ -z $why ]]; then
+  stage lab cargo nextest run --workspace --locked --profile lab --no-tests pass
+  add_nextest
+else
+  count=$(cargo nextest list --workspace --locked --profile lab --message-format oneline 2>/dev/null | wc -l)
+  skipped=$((skipped + count))
+  echo "== lab: $count tests skipped: $why"
+fi
+
+printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"
+if ((failed > 0)); then printf ', %d failed' "$failed"; fi
+printf ', %d skipped\n' "$skipped"
+if ((${#broken[@]} > 0)); then
+  printf 'failed: %s\n' "$(IFS=,; echo "${broken[*]}")"
+  exit 1
+fi

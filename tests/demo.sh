@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# `make demo`: two real nodes on this machine; a management cluster on the first, made by our own
+# `up`; our operator in it, and a second cluster on the other node as an object. Ends with the
+# second node as it was, and the first standing. YES=1 asks nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+name=demo
+namespace='rke-system'
+sample=samples/minimal.yaml
+target="$(pwd)/target"
+target="${CARGO_TARGET_DIR:-$target}"
+dir="$target/demo"
+lab="$target/debug/lab"
+rke="$target/debug/rke-operator"
+operator='' forward=''
+
+step() { printf '\n== %s\n' "$*"; }
+
+# Shows a command, then runs it.
+run() {
+  printf '$ %s\n' "$*"
+  "$@"
+}
+
+# Builds belong to you; networks, disks and the lab's keys to root.
+as_root=(env)
+if [[ $(id -u) != 0 ]]; then
+  as_root=(sudo '--preserve-env=XDG_CACHE_HOME,LAB_REGISTRY' env "PATH=$PATH")
+fi
+root() { "${as_root[@]}" "$@"; }
+
+lab() { root "$lab" "$@"; }
+# HOME decides whose known_hosts are read: the lab's, not yours.
+rke() { root env "HOME=$dir" "$rke" "$@"; }
+kubectl() { root "$kubectl" "$@"; }
+first() { kubectl --kubeconfig "$dir/kube_config_first.yml" "$@"; }
+second() { kubectl --kubeconfig "$dir/second.kubeconfig" "$@"; }
+
+end() {
+  local code=$?
+  trap - EXIT INT TERM
+  if [[ -n $forward ]]; then root kill "$forward" 2>/dev/null || true; fi
+  if [[ -n $operator ]]; then
+    root kill "$operator" 2>/dev/null || true
+    wait "$operator" 2>/dev/null || true
+  fi
+  if ((code != 0)); then
+    printf '\nthe demo failed; the operator says why in %s/operator.log\n' "$dir" >&2
+    printf 'take the nodes away with: make lab-down NAME=%s\n' "$name" >&2
+  fi
+  exit "$code"
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+agree() {
+  cat <<-TEXT
+	This makes two Kubernetes nodes in containers on this machine, on a network of their own.
+	It runs as root (or with sudo), starts Docker if it does not run, and keeps what it builds in
+	${XDG_CACHE_HOME:-~root/.cache}. The first time it builds Kubernetes from source: half an hour.
+	TEXT
+  local packages
+  packages=$(lab missing)
+  if ! command -v curl >/dev/null; then packages+=$'\ncurl'; fi
+  packages=$(xargs <<<"$packages")
+  if [[ -n $packages ]]; then echo "It installs these Debian packages: $packages"; fi
+  if [[ ${YES:-} != 1 ]]; then
+    read -r -p 'Go on? [y/n]: ' answer
+    [[ $answer == y || $answer == Y ]] || { echo 'nothing was done'; trap - EXIT; exit 1; }
+  fi
+  if ! command -v curl >/dev/null; then
+    root apt-get update -qq
+    root apt-get install -qq -y --no-install-recommends curl
+  fi
+}
+
+# One line of what `lab status` says about this lab.
+of_lab() {
+  lab status | awk -v lab="lab $name:" -v word="  $1 " '
+    index($0, "lab ") == 1 { on = index($0, lab) == 1 }
+    on && index($0, word) == 1 { print substr($0, length(word) + 1); exit }'
+}
+
+# What a node's user can see of what runs on it.
+state_of() {
+  # shellcheck disable=SC2016 # the node expands it
+  lab ssh --name "$name" "$1" '
+    docker ps --all --format "container {{.Names}}"
+    docker image ls --format "image {{.Repository}}:{{.Tag}}"
+    docker volume ls --format "volume {{.Name}}"
+    docker network ls --format "network {{.Name}}"
+    ip -o link | awk "{ print \"link\", \$2 }" | sed "s/@.*//"
+    ip route | sed "s/^/route /"
+    awk "{ print \"mount\", \$2 }" /proc/mounts | grep -E "kubelet|netns|/etc/kubernetes" || true
+    ls -d /etc/kubernetes /etc/cni /etc/cni/net.d /opt/cni /opt/cni/bin /opt/rke /var/lib/etcd \
+      /var/lib/kubelet /var/lib/cni /etc/containerd/* /etc/systemd/system/containerd.service.d/* 2>/dev/null
+    true' | tr -d '\r' | sort
+}
+
+# Prints the conditions of the Cluster whenever they change, until a deadline or a word says so.
+watch_until() {
+  local until=$1 seconds=$2 before='' now
+  local deadline=$((SECONDS + seconds))
+  while ((SECONDS < deadline)); do
+    now=$(first get rkec second --ignore-not-found -o \
+      'jsonpath={range .status.conditions[*]}{.type}={.status} ({.reason}){"\n"}{end}')
+    if [[ $now != "$before" ]]; then
+      printf '  %4ds\n' "$SECONDS"
+      diff <(echo "$before") <(echo "$now") | sed -n 's/^> \(.\)/        \1/p' || true
+      before=$now
+    fi
+    case $until in
+      gone) if [[ -z $(first get rkec second --ignore-not-found -o name) ]]; then return 0; fi ;;
+      *) if grep -q "^$until " <<<"$now"; then return 0; fi ;;
+    esac
+    sleep 1
+  done
+  echo "still not so after $seconds s: $until" >&2
+  first describe rkec second >&2 || true
+  return 1
+}
+
+step 'building rke-operator and the lab'
+cargo build --locked --workspace --bins
+agree
+
+step 'two nodes that behave as servers: systemd, sshd, Docker'
+root rm -rf "$dir"
+mkdir -p "$dir/.ssh"
+run lab up --name "$name" --nodes 2
+kubectl=$(lab kubectl)
+root cp "$(of_lab 'known hosts')" "$dir/.ssh/known_hosts"
+lab config --name "$name" n1 >"$dir/first.yml"
+lab config --name "$name" n2 >"$dir/second.yml"
+state_of n2 >"$dir/second.before"
+
+step 'a management cluster on the first node'
+run cat "$dir/first.yml"
+run rke plan --config "$dir/first.yml"
+run rke up --config "$dir/first.yml" --yes
+run first get nodes
+
+step 'our operator in it'
+rke crd >"$dir/crds.yaml"
+run first apply -f "$dir/crds.yaml"
+run first create namespace "$namespace"
+secret=$(kubectl patch --local -f "$sample" --type merge -p '{}' -o 'jsonpath={.spec.ssh.keySecretRef.name}')
+run first -n "$namespace" create secret generic "$secret" --from-file=ssh-privatekey="$(of_lab key)"
+# Not through a function: the process must be the one that $! names.
+"${as_root[@]}" "HOME=$dir" "$rke" run --namespace "$namespace" --kubeconfig "$dir/kube_config_first.yml" \
+  >"$dir/operator.log" 2>&1 &
+operator=$!
+echo "it runs as process $operator and logs to $dir/operator.log"
+
+step 'a cluster as an object, on the second node'
+{
+  printf 'metadata:\n  name: second\nspec:\n  ssh:\n    knownHosts: |\n'
+  root cat "$(of_lab 'known hosts')" | sed 's/^/      /'
+  printf '  config:\n'
+  # A Cluster cannot name files: its key is in the Secret.
+  sed -e '/ssh_key_path:/d' -e 's/^/    /' "$dir/second.yml"
+} >"$dir/second.patch.yaml"
+kubectl patch --local -f "$sample" --type merge --patch-file "$dir/second.patch.yaml" -o yaml >"$dir/second.cluster.yaml"
+run cat "$dir/second.cluster.yaml"
+run first apply -f "$dir/second.cluster.yaml"
+watch_until 'Ready=True' 900
+run first get clusters.clusterprovisioner.rke.io,kubeconfigs.clusterprovisioner.rke.io
+
+step 'a pod in the new cluster'
+first -n "$namespace" get secret second-kubeconfig -o 'jsonpath={.data.value}' | base64 -d >"$dir/second.kubeconfig"
+chmod 600 "$dir/second.kubeconfig"
+second apply -f tests/demo-pod.yaml
+run second wait --for=condition=Ready --timeout=120s pod/hello
+"${as_root[@]}" "$kubectl" --kubeconfig "$dir/second.kubeconfig" \
+  port-forward --address 127.0.0.1 pod/hello 18080:8080 >"$dir/forward.log" 2>&1 &
+forward=$!
+run curl --silent --show-error --fail --retry 20 --retry-delay 1 --retry-all-errors http://127.0.0.1:18080/
+root kill "$forward" 2>/dev/null || true
+wait "$forward" 2>/dev/null || true
+forward=''
+
+step 'the object deleted, and its node given back'
+run first delete rkec second --wait=false
+watch_until gone 900
+state_of n2 >"$dir/second.after"
+if diff "$dir/second.before" "$dir/second.after"; then
+  echo 'the second node is as it was before: containers, images, volumes, networks, links, routes, mounts, folders'
+else
+  echo 'the second node is not as it was before; see the difference above' >&2
+  exit 1
+fi
+
+cat <<TEXT
+
+== done in $((SECONDS / 60)) min $((SECONDS % 60)) s; the first cluster stands
+  look at it    kubectl --kubeconfig $dir/kube_config_first.yml get pods -A
+                (a kubectl: $kubectl)
+  log in        make lab-ssh NAME=$name NODE=n1
+  take it away  make lab-down NAME=$name
+TEXT

@@ -1,0 +1,209 @@
+//! `up` on a real node: Ready, serving, a no-op the second time, back after a reboot.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use lab::Profile;
+
+use crate::real::{Run, Site, snapshot};
+
+const MINUTES: Duration = Duration::from_secs(240);
+
+/// A pod of the image that the lab has, with a page to fetch.
+const POD: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers:
+    - name: web
+      image: library/nginx:1.26.3
+      ports: [{containerPort: 80}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+"#;
+
+fn plan_only_reads(site: &Site) {
+    let before = snapshot::take(site.node());
+    let plan = site.run(&["plan"]).well();
+    assert!(plan.stdout.contains("kube-apiserver"), "{}", plan.stdout);
+    let json = site.run(&["plan", "-o", "json"]).well();
+    let parsed: serde_json::Value = serde_json::from_str(&json.stdout).expect("one document");
+    assert!(
+        parsed["stages"]
+            .as_array()
+            .is_some_and(|stages| !stages.is_empty())
+    );
+    let after = snapshot::take(site.node());
+    assert_eq!(
+        snapshot::difference(&before, &after, &[]),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        fs::read_dir(site.folder()).expect("the folder").count(),
+        2,
+        "cluster.yml, home"
+    );
+}
+
+#[test]
+fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
+    let site = Site::new("up", Profile::Plain);
+    plan_only_reads(&site);
+
+    site.run(&["up", "--yes"]).well();
+    assert!(
+        site.is_ready(),
+        "{:?}",
+        site.kubectl(&["get", "nodes", "-o", "wide"])
+    );
+    let mode = fs::metadata(site.path("kube_config_cluster.yml"))
+        .expect("it")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+
+    let containers = site.containers();
+    let before = snapshot::take(site.node());
+    let files = files(&site);
+    let second = site.run(&["up", "-o", "json"]).well();
+    assert_eq!(
+        steps(&second),
+        Vec::<String>::new(),
+        "a second up has nothing to do"
+    );
+    assert_eq!(site.containers(), containers);
+    assert_eq!(
+        files,
+        self::files(&site),
+        "neither state nor kubeconfig is written"
+    );
+    let after = snapshot::take(site.node());
+    let moving = [("pods", "", "kubelet collects what it no longer needs")];
+    assert_eq!(
+        snapshot::difference(&before, &after, &moving),
+        Vec::<String>::new()
+    );
+    assert!(site.run(&["plan"]).well().stdout.contains("Nothing to do"));
+
+    workloads_serve(&site);
+    comes_back_after_a_reboot(&site);
+}
+
+fn steps(run: &Run) -> Vec<String> {
+    run.events()
+        .iter()
+        .filter(|event| event["event"] == "stepStarted")
+        .map(|event| event["title"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn files(site: &Site) -> Vec<(String, std::time::SystemTime)> {
+    let mut files: Vec<_> = fs::read_dir(site.folder())
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry"))
+        .filter(|entry| entry.file_name() != "home")
+        .map(|entry| {
+            let modified = entry
+                .metadata()
+                .and_then(|it| it.modified())
+                .expect("a time");
+            (entry.file_name().to_string_lossy().into_owned(), modified)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Pods start, resolve names through CoreDNS, and `logs`, `exec`, `port-forward` work.
+fn workloads_serve(site: &Site) {
+    site.write_config("pod.yml", POD);
+    let pod = site.path("pod.yml").to_string_lossy().into_owned();
+    site.eventually("the default service account", MINUTES, || {
+        site.kubectl(&["get", "serviceaccount", "default"]).status == 0
+    });
+    site.kubectl(&["apply", "-f", &pod]).well();
+    site.kubectl(&["wait", "--for=condition=Ready", "pod/web", "--timeout=120s"])
+        .well();
+    let page = "exec 3<>/dev/tcp/web.default.svc.cluster.local/80; \
+                printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
+    site.eventually("a pod reaches a service by its name", MINUTES, || {
+        site.kubectl(&["exec", "web", "--", "bash", "-c", page])
+            .stdout
+            .contains("200 OK")
+    });
+    site.eventually("logs", MINUTES, || {
+        site.kubectl(&["logs", "web"])
+            .stdout
+            .contains("GET / HTTP/1.0")
+            || site.kubectl(&["exec", "web", "--", "true"]).status == 0
+    });
+    site.kubectl(&["logs", "web"]).well();
+    port_forward(site);
+}
+
+fn port_forward(site: &Site) {
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        net::TcpStream,
+        process::{Command, Stdio},
+    };
+    let mut child = Command::new(lab::kubectl().expect("a kubectl"))
+        .arg("--kubeconfig")
+        .arg(site.path("kube_config_cluster.yml"))
+        .args(["port-forward", "--address", "127.0.0.1", "pod/web", ":80"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("a line");
+    let port: u16 = line
+        .split("127.0.0.1:")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no port in `{line}`"));
+    let mut answer = String::new();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port");
+    stream
+        .write_all(b"GET / HTTP/1.0\r\n\r\n")
+        .expect("a request");
+    stream.read_to_string(&mut answer).expect("an answer");
+    child.kill().expect("it ends");
+    child.wait().expect("it ended");
+    assert!(answer.contains("200 OK"), "{answer}");
+}
+
+fn comes_back_after_a_reboot(site: &Site) {
+    site.node().reboot().expect("a reboot");
+    let boots = "jsonpath={.items[0].status.nodeInfo.bootID}";
+    site.eventually("the node is Ready again without us", MINUTES, || {
+        site.is_ready()
+    });
+    site.eventually("pods run again", MINUTES, || {
+        site.kubectl(&[
+            "get",
+            "pod",
+            "web",
+            "-o",
+            "jsonpath={.status.containerStatuses[0].ready}",
+        ])
+        .stdout
+            == "true"
+    });
+    assert!(
+        !site
+            .kubectl(&["get", "nodes", "-o", boots])
+            .well()
+            .stdout
+            .is_empty()
+    );
+    let after = site.run(&["up", "--yes", "-o", "json"]).well();
+    assert_eq!(
+        steps(&after),
+        Vec::<String>::new(),
+        "a reboot leaves nothing to do"
+    );
+}

@@ -1,0 +1,198 @@
+//! What the lab's tests share: a cluster on a lab node, driven through the binary as a user
+//! would, and the state of a node as data.
+
+pub(crate) mod snapshot;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use lab::{Lab, LabSpec, Node, Profile};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_rke-operator");
+
+/// What one run of the binary said.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// Fails the test with everything that was said unless the run ended well.
+    #[track_caller]
+    pub(crate) fn well(self) -> Self {
+        assert_eq!(
+            self.status, 0,
+            "stdout:\n{}\nstderr:\n{}",
+            self.stdout, self.stderr
+        );
+        self
+    }
+
+    /// The events of an `-o json` run.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+}
+
+/// A lab with one node of a profile, and a folder with a `cluster.yml` for it.
+pub(crate) struct Site {
+    pub(crate) lab: Lab,
+    folder: TempDir,
+}
+
+impl Site {
+    /// A fresh lab of its own for this test; taken down when the test ends.
+    pub(crate) fn new(name: &str, profile: Profile) -> Self {
+        let spec = LabSpec::new(name).node("n1", profile);
+        let lab = Lab::up(&spec, &mut std::io::stderr()).expect("a lab");
+        let site = Self {
+            lab,
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        site.write_config(
+            "cluster.yml",
+            &site.node().cluster_yml("lab").expect("a config"),
+        );
+        site
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        self.lab.node("n1")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write_config(&self, name: &str, yaml: &str) {
+        fs::write(self.path(name), yaml).expect("the config is written");
+    }
+
+    pub(crate) fn config(&self) -> String {
+        fs::read_to_string(self.path("cluster.yml")).expect("the config")
+    }
+
+    /// The binary, in this site's folder, with a home of its own that trusts the lab's nodes.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let ssh = self.path("home/.ssh");
+        fs::create_dir_all(&ssh).expect("a home");
+        fs::copy(self.lab.known_hosts(), ssh.join("known_hosts")).expect("known hosts");
+        let mut command = Command::new(BINARY);
+        command
+            .args(args)
+            .current_dir(self.folder())
+            .env("HOME", self.path("home"))
+            .env_remove("RKE_CONFIG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        let output = self.command(args).output().expect("the binary runs");
+        Run {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Starts `args` with `-o json` and kills it (SIGKILL) as soon as `when` says so about one
+    /// of its events. Returns the events; panics if the run ended before.
+    pub(crate) fn kill_at(&self, args: &[&str], when: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut events = Vec::new();
+        let mut args = args.to_vec();
+        args.extend(["-o", "json"]);
+        let mut child = self.spawn(&args);
+        let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        for line in lines.map_while(Result::ok) {
+            let Ok(event) = serde_json::from_str::<Value>(&line) else {
+                continue;
+            };
+            let now = when(&event);
+            events.push(event);
+            if now {
+                child.kill().expect("the run is killed");
+                child.wait().expect("the run is gone");
+                return events;
+            }
+        }
+        let status = child.wait().expect("the run is gone");
+        panic!("the run ended with {status} before the event; its events: {events:#?}");
+    }
+
+    fn spawn(&self, args: &[&str]) -> Child {
+        self.command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts")
+    }
+
+    /// `kubectl` with the kubeconfig that `up` wrote.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Run {
+        let kubectl = lab::kubectl().expect("a kubectl");
+        let output = Command::new(kubectl)
+            .arg("--kubeconfig")
+            .arg(self.path("kube_config_cluster.yml"))
+            .args(args)
+            .output()
+            .expect("kubectl runs");
+        Run {
+            status: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Asks until `probe` says yes, at most `limit`; then the test fails with `what`.
+    #[track_caller]
+    pub(crate) fn eventually(&self, what: &str, limit: Duration, mut probe: impl FnMut() -> bool) {
+        let end = Instant::now() + limit;
+        while !probe() {
+            assert!(
+                Instant::now() < end,
+                "not within {} s: {what}",
+                limit.as_secs()
+            );
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// True when the API says that the node is Ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].status}";
+        self.kubectl(&["get", "nodes", "-o", path]).stdout == "True"
+    }
+
+    /// The ids of the node's containers by name.
+    pub(crate) fn containers(&self) -> BTreeMap<String, String> {
+        let listed = self
+            .node()
+            .sh("docker ps -a --no-trunc --format '{{.Names}} {{.ID}}'")
+            .expect("docker ps");
+        listed
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(name, id)| (name.to_owned(), id.to_owned()))
+            .collect()
+    }
+}

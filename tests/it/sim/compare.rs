@@ -1,0 +1,144 @@
+//! Whether the world became what the model says: only what steps decide is compared, not what
+//! lives by itself (container ids, ports, free space, status of objects).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rke_operator::{
+    actual::{Actual, ApiView, ContainerState, HostFacts, HostView},
+    desired::{ContainerSpec, label},
+};
+
+/// Where `seen` is not what the model expected; empty when the model is true.
+pub(crate) fn differences(expected: &Actual, seen: &Actual) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, view) in &expected.hosts {
+        match (view, seen.hosts.get(name)) {
+            (HostView::Up(expected), Some(HostView::Up(seen))) => {
+                host(&name.0, expected, seen, &mut found);
+            }
+            (HostView::Down(_), Some(HostView::Down(_))) => {}
+            (_, _) => found.push(format!("{name}: one is up and one is not")),
+        }
+    }
+    same("state", &expected.saved, &seen.saved, &mut found);
+    same(
+        "kubeconfig",
+        &expected.kubeconfig,
+        &seen.kubeconfig,
+        &mut found,
+    );
+    if let (ApiView::Up(expected), ApiView::Up(seen)) = (&expected.api, &seen.api) {
+        same(
+            "state copy",
+            &expected.state_copy,
+            &seen.state_copy,
+            &mut found,
+        );
+        let objects: BTreeSet<_> = expected.objects.keys().collect();
+        same(
+            "objects",
+            &objects,
+            &seen.objects.keys().collect(),
+            &mut found,
+        );
+        for (name, node) in &expected.nodes {
+            let labels = seen.nodes.get(name).map(|node| &node.labels);
+            for (key, value) in &node.labels {
+                let there = labels.and_then(|labels| labels.get(key));
+                same(
+                    &format!("{name} label {key}"),
+                    &Some(value),
+                    &there,
+                    &mut found,
+                );
+            }
+        }
+    }
+    found
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    expected: &T,
+    seen: &T,
+    found: &mut Vec<String>,
+) {
+    if expected != seen {
+        found.push(format!(
+            "{what}: the model says {expected:?}, the world {seen:?}"
+        ));
+    }
+}
+
+type Container<'a> = (
+    bool,
+    Option<&'a String>,
+    Option<&'a String>,
+    Option<&'a ContainerSpec>,
+);
+
+fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<String>) {
+    let containers = |facts: &'_ HostFacts| -> BTreeMap<String, String> {
+        facts
+            .containers
+            .iter()
+            .map(|(name, fact)| {
+                let created = fact.state == ContainerState::Created;
+                let shape: Container<'_> = (
+                    created,
+                    fact.labels.get(label::CLUSTER_ID),
+                    fact.labels.get(label::SPEC),
+                    fact.runs.as_ref(),
+                );
+                (name.clone(), format!("{shape:?}"))
+            })
+            .collect()
+    };
+    same(
+        &format!("{name}: containers"),
+        &containers(expected),
+        &containers(seen),
+        found,
+    );
+    same(
+        &format!("{name}: images"),
+        &expected.images,
+        &seen.images,
+        found,
+    );
+    let files = |facts: &HostFacts| -> Option<BTreeMap<String, (Vec<u8>, u32)>> {
+        let files = facts.files.as_ref()?.iter();
+        let files = files.filter(|(_, fact)| !fact.is_dir);
+        Some(
+            files
+                .filter(|(path, _)| super::effect::read_through_claim(path))
+                .map(|(path, fact)| (path.clone(), (fact.content.expose().clone(), fact.mode)))
+                .collect(),
+        )
+    };
+    let (expected_files, seen_files) = (files(expected), files(seen));
+    if expected_files != seen_files {
+        // Contents are secret: only the paths are said.
+        let (a, b) = (
+            expected_files.unwrap_or_default(),
+            seen_files.unwrap_or_default(),
+        );
+        let paths: BTreeSet<_> = a
+            .keys()
+            .chain(b.keys())
+            .filter(|path| a.get(*path) != b.get(*path))
+            .collect();
+        found.push(format!(
+            "{name}: these files are not what the model says: {paths:?}"
+        ));
+    }
+    for (key, value) in &expected.system.sysctls {
+        let there = seen.system.sysctls.get(key);
+        same(
+            &format!("{name}: sysctl {key}"),
+            &Some(value),
+            &there,
+            found,
+        );
+    }
+}

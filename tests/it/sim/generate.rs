@@ -1,0 +1,578 @@
+//! Small worlds and what is wanted of them: strategies that shrink to the plainest case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use rke_operator::{
+    actual::{
+        ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, HostView,
+        SystemFacts,
+    },
+    config::{Endpoint, NodeName, Role, Taint},
+    desired::{
+        Addon, CLAIM, ClusterId, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost,
+        Digest, JOB, KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
+    },
+    secret::Secret,
+    state::{CaPair, InventoryEntry, Saved},
+};
+use serde_json::json;
+
+use super::World;
+
+/// What a config may say differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Knobs {
+    pub(crate) tag: u8,
+    pub(crate) verbosity: u8,
+    pub(crate) certificate: u8,
+    pub(crate) pause: u8,
+    pub(crate) labelled: bool,
+    pub(crate) tainted: bool,
+    pub(crate) scheduler: bool,
+    pub(crate) coredns: bool,
+    pub(crate) replicas: u8,
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            tag: 0,
+            verbosity: 2,
+            certificate: 0,
+            pause: 0,
+            labelled: false,
+            tainted: false,
+            scheduler: true,
+            coredns: true,
+            replicas: 1,
+        }
+    }
+}
+
+pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
+    (
+        0..2u8,
+        2..4u8,
+        0..2u8,
+        0..2u8,
+        any::<[bool; 2]>(),
+        any::<[bool; 2]>(),
+        1..3u8,
+    )
+        .prop_map(
+            |(
+                tag,
+                verbosity,
+                certificate,
+                pause,
+                [labelled, tainted],
+                [no_scheduler, no_coredns],
+                replicas,
+            )| {
+                Knobs {
+                    tag,
+                    verbosity,
+                    certificate,
+                    pause,
+                    labelled,
+                    tainted,
+                    scheduler: !no_scheduler,
+                    coredns: !no_coredns,
+                    replicas,
+                }
+            },
+        )
+}
+
+/// The names of `count` nodes.
+pub(crate) fn names(count: usize) -> Vec<NodeName> {
+    (1..=count)
+        .map(|number| NodeName(format!("n{number}")))
+        .collect()
+}
+
+/// What the cluster `id` wants of its hosts.
+pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
+    let saved = saved(id, hosts);
+    let hosts = hosts
+        .iter()
+        .map(|name| (name.clone(), host(id, name, knobs)));
+    let mut addons = vec![flannel()];
+    if knobs.coredns {
+        addons.push(coredns(knobs));
+    }
+    Desired {
+        cluster_id: ClusterId(id.to_owned()),
+        hosts: hosts.collect(),
+        addons,
+        known_addons: ["flannel", "coredns"].map(str::to_owned).into(),
+        saved,
+        kubeconfig: Secret::new(format!("kubeconfig of {id}")),
+    }
+}
+
+fn saved(id: &str, hosts: &[NodeName]) -> Saved {
+    let ca = |name: &str| CaPair {
+        cert: format!("{name} certificate of {id}"),
+        key: Secret::new(format!("{name} key of {id}")),
+    };
+    let entry = |name: &NodeName| InventoryEntry {
+        endpoint: Endpoint {
+            address: format!("{name}.example"),
+            port: 22,
+        },
+        user: "core".to_owned(),
+        key_source: "~/.ssh/id_ed25519".to_owned(),
+        docker_socket: "/var/run/docker.sock".to_owned(),
+        roles: vec![Role::Etcd, Role::ControlPlane, Role::Worker],
+    };
+    Saved {
+        cluster_id: ClusterId(id.to_owned()),
+        cluster_name: format!("cluster-{id}"),
+        cluster_ca: ca("cluster"),
+        etcd_ca: ca("etcd"),
+        front_proxy_ca: ca("front proxy"),
+        service_account_key: Secret::new(format!("service account key of {id}")),
+        inventory: hosts
+            .iter()
+            .map(|name| (name.clone(), entry(name)))
+            .collect(),
+    }
+}
+
+fn file(text: String, mode: u32) -> DesiredFile {
+    let digest = Digest(format!("digest of {}", text.trim()));
+    DesiredFile {
+        content: Secret::new(text.into_bytes()),
+        mode,
+        digest,
+    }
+}
+
+fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
+    let in_ssl = |file: &str| format!("{}/{file}", path::SSL);
+    let certificate = knobs.certificate;
+    let files = BTreeMap::from([
+        (in_ssl("kube-ca.pem"), file(format!("ca of {id}"), 0o644)),
+        (
+            in_ssl("kube-apiserver.pem"),
+            file(format!("api {certificate} of {name}"), 0o644),
+        ),
+        (
+            in_ssl("kube-node-key.pem"),
+            file(format!("key of {name}"), 0o600),
+        ),
+        (
+            path::MODULES_LOAD.to_owned(),
+            file("br_netfilter\n".to_owned(), 0o644),
+        ),
+    ]);
+    let images = |component: &str| match component {
+        "etcd" => "rancher/hardened-etcd:v3.6".to_owned(),
+        _ => format!("rancher/hardened-kubernetes:v1.34.{}", knobs.tag),
+    };
+    let containers: BTreeMap<String, ContainerSpec> = START_ORDER
+        .into_iter()
+        .filter(|component| knobs.scheduler || *component != "kube-scheduler")
+        .map(|component| {
+            let reads = match component {
+                "kube-apiserver" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-apiserver.pem")],
+                "kubelet" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-node-key.pem")],
+                _ => vec![in_ssl("kube-ca.pem")],
+            };
+            let digests = reads
+                .into_iter()
+                .map(|path| (path.clone(), files[&path].digest.clone()));
+            let mut command = vec![format!("--v={}", knobs.verbosity)];
+            if component == "kube-apiserver" {
+                command.push("--service-cluster-ip-range=10.43.0.0/16".to_owned());
+            }
+            if component == "kube-controller-manager" {
+                command.push("--cluster-cidr=10.42.0.0/16".to_owned());
+            }
+            let spec = ContainerSpec {
+                image: images(component),
+                entrypoint: vec![component.to_owned()],
+                command,
+                env: Vec::new(),
+                binds: Vec::new(),
+                privileged: component == "kubelet",
+                host_pid: component == "kubelet",
+                host_cgroupns: component == "kubelet",
+                security_opts: Vec::new(),
+                log_limit: None,
+                files: digests.collect(),
+            };
+            (component.to_owned(), spec)
+        })
+        .collect();
+    let pause = format!("rancher/mirrored-pause:3.{}", knobs.pause);
+    let images: BTreeSet<String> = containers
+        .values()
+        .map(|spec| spec.image.clone())
+        .chain([pause.clone()])
+        .collect();
+    DesiredHost {
+        dirs: BTreeMap::from([
+            (path::KUBERNETES.to_owned(), 0o755),
+            (path::SSL.to_owned(), 0o755),
+            (path::ETCD.to_owned(), 0o700),
+            (path::KUBELET.to_owned(), 0o750),
+        ]),
+        files,
+        containers,
+        images,
+        containerd: ContainerdWants {
+            sandbox_image: pause,
+            cni_bin_dir: "/opt/cni/bin".to_owned(),
+            cni_conf_dir: "/etc/cni/net.d".to_owned(),
+            registry_config_path: "/etc/containerd/certs.d".to_owned(),
+        },
+        kernel: KernelWants {
+            modules: ["br_netfilter".to_owned()].into(),
+            sysctls: [("net.ipv4.ip_forward".to_owned(), "1".to_owned())].into(),
+        },
+        node: NodeMeta {
+            labels: knobs
+                .labelled
+                .then(|| ("zone".to_owned(), "a".to_owned()))
+                .into_iter()
+                .chain([(
+                    "node-role.kubernetes.io/worker".to_owned(),
+                    "true".to_owned(),
+                )])
+                .collect(),
+            annotations: [(
+                "rke.cattle.io/internal-ip".to_owned(),
+                "10.0.0.1".to_owned(),
+            )]
+            .into(),
+            taints: knobs
+                .tainted
+                .then(|| Taint {
+                    key: "only".to_owned(),
+                    value: "us".to_owned(),
+                    effect: "NoSchedule".to_owned(),
+                })
+                .into_iter()
+                .collect(),
+        },
+    }
+}
+
+fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn manifest(addon: &str, spec: serde_json::Value) -> serde_json::Value {
+    json!({"metadata": {"labels": {label::ADDON: addon}}, "spec": spec})
+}
+
+fn flannel() -> Addon {
+    let account = object("v1", "ServiceAccount", "kube-system", "flannel");
+    let daemons = object("apps/v1", "DaemonSet", "kube-system", "flannel");
+    Addon {
+        name: "flannel".to_owned(),
+        objects: BTreeMap::from([
+            (account, manifest("flannel", json!({}))),
+            (
+                daemons.clone(),
+                manifest("flannel", json!({"template": {"hostNetwork": true}})),
+            ),
+        ]),
+        workloads: vec![daemons],
+    }
+}
+
+fn coredns(knobs: &Knobs) -> Addon {
+    let config = object("v1", "ConfigMap", "kube-system", "coredns");
+    let deployment = object("apps/v1", "Deployment", "kube-system", "coredns");
+    Addon {
+        name: "coredns".to_owned(),
+        objects: BTreeMap::from([
+            (config, manifest("coredns", json!({}))),
+            (
+                deployment.clone(),
+                manifest("coredns", json!({"replicas": 1, "v": knobs.replicas})),
+            ),
+        ]),
+        workloads: vec![deployment],
+    }
+}
+
+/// A node that nobody has touched, with one container, image and folder of somebody else's.
+pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
+    let nginx = ContainerFact {
+        id: "0123456789abcdef".to_owned(),
+        labels: BTreeMap::new(),
+        state: ContainerState::Running,
+        runs: None,
+        image: "nginx:1.27".to_owned(),
+    };
+    HostFacts {
+        docker: DockerFacts {
+            version: "26.1.5".to_owned(),
+            api_version: "1.45".to_owned(),
+            root_dir: "/var/lib/docker".to_owned(),
+            cgroup_driver: "systemd".to_owned(),
+            cgroup_version: 2,
+            security_options: vec!["name=seccomp,profile=builtin".to_owned()],
+            log_driver: "json-file".to_owned(),
+            logs_bounded: false,
+            default_runtime: "runc".to_owned(),
+            proxy: None,
+            architecture: "x86_64".to_owned(),
+        },
+        containers: [("web".to_owned(), nginx)].into(),
+        images: ["nginx:1.27".to_owned()].into(),
+        files: None,
+        system: SystemFacts {
+            hostname: name.0.clone(),
+            kernel: "6.12.0".to_owned(),
+            os: "Debian GNU/Linux 13".to_owned(),
+            systemd: true,
+            containerd: ContainerdFacts {
+                socket: true,
+                unit: true,
+                version: "1.7.24".to_owned(),
+                dump: "version = 2\n".to_owned(),
+                docker_bound: false,
+                started: 1,
+            },
+            resolv_conf: "/etc/resolv.conf".to_owned(),
+            listening: [22, 80].into(),
+            paths: [
+                "/etc/containerd",
+                "/etc/modules-load.d",
+                "/etc/sysctl.d",
+                "/opt/cni",
+            ]
+            .map(str::to_owned)
+            .into(),
+            empty: BTreeSet::new(),
+            modules: ["overlay".to_owned()].into(),
+            sysctls: [("net.ipv4.ip_forward".to_owned(), "0".to_owned())].into(),
+            free: [("/".to_owned(), 40 << 30)].into(),
+            firewalld: false,
+            machine_id: format!("machine {name}"),
+        },
+    }
+}
+
+/// What may happen to a cluster between two runs, without us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mishap {
+    ContainerExits(u8),
+    ContainerGoes(u8),
+    ContainerIsPaused(u8),
+    ContainerIsRemade(u8),
+    LabelIsLost(u8),
+    FileGoes(u8),
+    FileChanges(u8),
+    ModeChanges(u8),
+    DropInGoes,
+    PackageConfigChanges,
+    ClaimGoes,
+    JobIsLeft,
+    SysctlChanges,
+    ImageGoes(u8),
+    ObjectGoes(u8),
+    ObjectChanges(u8),
+    NodeIsNotReady,
+    LabelOfNodeGoes,
+    CopyOfStateGoes,
+    KubeconfigGoes,
+    ApiGoes,
+    Reboot,
+}
+
+pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
+    use Mishap as M;
+    prop_oneof![
+        any::<u8>().prop_map(M::ContainerExits),
+        any::<u8>().prop_map(M::ContainerGoes),
+        any::<u8>().prop_map(M::ContainerIsPaused),
+        any::<u8>().prop_map(M::ContainerIsRemade),
+        any::<u8>().prop_map(M::LabelIsLost),
+        any::<u8>().prop_map(M::FileGoes),
+        any::<u8>().prop_map(M::FileChanges),
+        any::<u8>().prop_map(M::ModeChanges),
+        Just(M::DropInGoes),
+        Just(M::PackageConfigChanges),
+        Just(M::ClaimGoes),
+        Just(M::JobIsLeft),
+        Just(M::SysctlChanges),
+        any::<u8>().prop_map(M::ImageGoes),
+        any::<u8>().prop_map(M::ObjectGoes),
+        any::<u8>().prop_map(M::ObjectChanges),
+        Just(M::NodeIsNotReady),
+        Just(M::LabelOfNodeGoes),
+        Just(M::CopyOfStateGoes),
+        Just(M::KubeconfigGoes),
+        Just(M::ApiGoes),
+        Just(M::Reboot),
+    ]
+}
+
+fn nth<K: Ord + Clone, V>(map: &BTreeMap<K, V>, n: u8, keep: impl Fn(&K, &V) -> bool) -> Option<K> {
+    let keys: Vec<&K> = map
+        .iter()
+        .filter(|(k, v)| keep(k, v))
+        .map(|(k, _)| k)
+        .collect();
+    keys.get(usize::from(n) % keys.len().max(1))
+        .map(|key| (*key).clone())
+}
+
+/// It happens, on the first host.
+pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell) {
+    let first = world.truth.hosts.keys().next().cloned().unwrap();
+    match mishap {
+        Mishap::ObjectGoes(n) => {
+            let objects = &mut world.etcd().objects;
+            nth(objects, n, |_, _| true).map(|object| objects.remove(&object));
+        }
+        Mishap::ObjectChanges(n) => {
+            let objects = &mut world.etcd().objects;
+            if let Some(object) = nth(objects, n, |_, _| true) {
+                objects.get_mut(&object).unwrap()["spec"] = json!({"template": "edited"});
+            }
+        }
+        Mishap::NodeIsNotReady => {
+            if let Some(node) = world.etcd().nodes.get_mut(&first) {
+                node.ready = false;
+            }
+        }
+        Mishap::LabelOfNodeGoes => {
+            if let Some(node) = world.etcd().nodes.get_mut(&first) {
+                node.labels.clear();
+                node.taints.clear();
+            }
+        }
+        Mishap::CopyOfStateGoes => world.etcd().state_copy = false,
+        Mishap::KubeconfigGoes => shell.kubeconfig = None,
+        Mishap::ApiGoes => world.answering = false,
+        Mishap::Reboot => {
+            world.answering = false;
+            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+                return;
+            };
+            facts
+                .system
+                .sysctls
+                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
+        }
+        on_host => {
+            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+                return;
+            };
+            on_first_host(on_host, facts);
+        }
+    }
+}
+
+fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
+    let ours = |name: &String, fact: &ContainerFact| {
+        fact.labels.contains_key(label::CLUSTER_ID) && name != CLAIM
+    };
+    let container = |facts: &HostFacts, n| nth(&facts.containers, n, ours);
+    let readable = |path: &String, _: &_| super::effect::read_through_claim(path);
+    match mishap {
+        Mishap::ContainerExits(n) => {
+            if let Some(name) = container(facts, n) {
+                facts.containers.get_mut(&name).unwrap().state = ContainerState::Exited(1);
+            }
+        }
+        Mishap::ContainerGoes(n) => {
+            container(facts, n).map(|name| facts.containers.remove(&name));
+        }
+        Mishap::ContainerIsPaused(n) => {
+            if let Some(name) = container(facts, n) {
+                facts.containers.get_mut(&name).unwrap().state = ContainerState::Other;
+            }
+        }
+        Mishap::ContainerIsRemade(n) => {
+            if let Some(name) = container(facts, n) {
+                let fact = facts.containers.get_mut(&name).unwrap();
+                if let Some(runs) = &mut fact.runs {
+                    runs.command.push("--by-hand".to_owned());
+                }
+            }
+        }
+        Mishap::LabelIsLost(n) => {
+            if let Some(name) = container(facts, n) {
+                facts
+                    .containers
+                    .get_mut(&name)
+                    .unwrap()
+                    .labels
+                    .remove(label::SPEC);
+            }
+        }
+        Mishap::FileGoes(n) => {
+            let files = facts.files.get_or_insert_default();
+            nth(files, n, readable).map(|path| files.remove(&path));
+        }
+        Mishap::FileChanges(n) => {
+            let files = facts.files.get_or_insert_default();
+            if let Some(path) = nth(files, n, |path, fact| readable(path, fact) && !fact.is_dir) {
+                files.get_mut(&path).unwrap().content = Secret::new(b"edited".to_vec());
+            }
+        }
+        Mishap::ModeChanges(n) => {
+            let files = facts.files.get_or_insert_default();
+            if let Some(path) = nth(files, n, readable) {
+                files.get_mut(&path).unwrap().mode = 0o777;
+            }
+        }
+        Mishap::DropInGoes => {
+            facts
+                .files
+                .get_or_insert_default()
+                .remove(path::CONTAINERD_DROP_IN);
+        }
+        Mishap::PackageConfigChanges => {
+            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
+        }
+        Mishap::ClaimGoes => {
+            facts.containers.remove(CLAIM);
+        }
+        Mishap::JobIsLeft => {
+            let Some(claim) = facts.containers.get(CLAIM) else {
+                return;
+            };
+            let job = ContainerFact {
+                labels: claim.labels.clone(),
+                state: ContainerState::Exited(137),
+                ..claim.clone()
+            };
+            facts.containers.insert(JOB.to_owned(), job);
+        }
+        Mishap::SysctlChanges => {
+            facts
+                .system
+                .sysctls
+                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
+        }
+        Mishap::ImageGoes(n) => {
+            let images: Vec<String> = facts.images.iter().cloned().collect();
+            if let Some(image) = images.get(usize::from(n) % images.len().max(1)) {
+                facts.images.remove(image);
+            }
+        }
+        Mishap::ObjectGoes(_)
+        | Mishap::ObjectChanges(_)
+        | Mishap::NodeIsNotReady
+        | Mishap::LabelOfNodeGoes
+        | Mishap::CopyOfStateGoes
+        | Mishap::KubeconfigGoes
+        | Mishap::ApiGoes
+        | Mishap::Reboot => unreachable!("these do not happen on a host"),
+    }
+}
