@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Explain, with_causes},
-    plan::{Stage, Step, Target},
+    plan::{self, Stage, Step, Target},
 };
 
 /// A stage's steps by target, in the order in which the targets appear.
@@ -122,7 +122,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepFinished {
                 id,
                 target: step.target.clone(),
-                title: title(step),
+                title: plan::title(step),
                 outcome: StepOutcome::Skipped,
                 took: std::time::Duration::ZERO,
                 detail: None,
@@ -135,7 +135,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepStarted {
                 id,
                 target: step.target.clone(),
-                title: title(step),
+                title: plan::title(step),
                 why: step.why.clone().into_owned(),
             })
             .await;
@@ -184,7 +184,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepFinished {
                 id,
                 target: step.target.clone(),
-                title: title(step),
+                title: plan::title(step),
                 outcome,
                 took,
                 detail,
@@ -203,12 +203,12 @@ impl<'a, A: Act> Scene<'a, A> {
         match tokio::time::timeout(bound, effect).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(StepError::Failed(Box::new(Panicked {
-                title: title(step),
+                title: plan::title(step),
                 target: step.target.clone(),
                 what: panic_text(&*panic),
             }))),
             Err(_elapsed) => Err(StepError::Failed(Box::new(Overdue {
-                title: title(step),
+                title: plan::title(step),
                 target: step.target.clone(),
                 bound,
                 waited_for: reporter.waited_for(),
@@ -242,13 +242,4 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".to_owned())
-}
-
-/// One line for a step.
-fn title(step: &Step) -> String {
-    let action = serde_json::to_value(&step.action).unwrap_or_default();
-    let name = action
-        .as_str()
-        .or_else(|| action.as_object()?.keys().next().map(String::as_str));
-    name.unwrap_or_default().to_owned()
 }
