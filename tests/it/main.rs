@@ -4,10 +4,10 @@
 mod cli_config;
 mod cli_support;
 mod cli_usage;
+mod config_golden;
 mod real;
 mod sim;
 
-mod config_golden;
 mod lab_remove;
 mod lab_up;
 mod plan_properties;
