@@ -24,6 +24,7 @@
 mod cursor;
 mod intent;
 mod judge;
+mod keys;
 mod problem;
 mod resolve;
 mod rke;
@@ -34,6 +35,7 @@ mod sources;
 mod tree;
 
 pub use intent::*;
+pub use keys::{KeyRow, Support, keys};
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Resolved;
 pub use rke::RkeConfig;

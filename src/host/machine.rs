@@ -69,12 +69,9 @@ impl Host {
         self.session.lost().is_none()
     }
 
-    /// The error for a connection that was lost.
-    pub fn lost(&self) -> HostError {
-        self.session.lost().unwrap_or_else(|| HostError::Lost {
-            at: self.session.place(),
-            why: "closed".to_owned(),
-        })
+    /// Why the SSH connection is gone, once it is.
+    pub fn lost(&self) -> Option<HostError> {
+        self.session.lost()
     }
 
     /// The error for the output of a command that is not what the command was to write.

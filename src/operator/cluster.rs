@@ -90,7 +90,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    async fn forward(mut self) -> Result<Action, ReconcileError> {
+    async fn forward(self) -> Result<Action, ReconcileError> {
         let spec = self.view.spec().map_err(SpecError::Unreadable);
         let intent = match spec {
             Ok(spec) => world::intent(self.ctx, &spec).await,

@@ -19,7 +19,7 @@ use crate::{
     converge::{KeyRing, World},
     desired::{ClusterId, label},
     error::{Blame, Explain},
-    host::KnownHosts,
+    host::{KnownHosts, Policy},
     secret::Secret,
     state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
 };
@@ -39,9 +39,9 @@ pub(super) async fn world(
     Ok(World {
         dial: Arc::clone(&ctx.parts.dial),
         host_keys: Arc::new(KnownHosts::from_text(
-            "spec.ssh.knownHosts",
+            "`spec.ssh.knownHosts`",
             view.known_hosts(),
-            crate::host::Policy::Strict,
+            Policy::Strict,
         )),
         store: Arc::new(SecretStore::new(client.clone(), namespace, &name)),
         kubeconfig: Arc::new(SecretKubeconfig::new(

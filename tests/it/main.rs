@@ -5,9 +5,15 @@ mod cli_config;
 mod cli_support;
 mod cli_usage;
 mod config_golden;
+mod fake_api;
+mod operator_rig;
 mod real;
 mod sim;
 
 mod lab_remove;
 mod lab_up;
+mod operator_invariants;
+mod operator_lifecycle;
 mod plan_properties;
+mod plan_remove;
+mod plan_up;
