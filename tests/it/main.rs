@@ -4,12 +4,12 @@
 mod cli_config;
 mod cli_support;
 mod cli_usage;
+mod config_golden;
 mod fake_api;
 mod operator_rig;
 mod real;
 mod sim;
 
-mod config_golden;
 mod lab_remove;
 mod lab_up;
 mod operator_invariants;
