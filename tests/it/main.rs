@@ -14,6 +14,7 @@ mod lab_remove;
 mod lab_up;
 mod operator_invariants;
 mod operator_lifecycle;
+mod plan_invariants;
 mod plan_properties;
 mod plan_remove;
 mod plan_up;
