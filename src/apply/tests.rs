@@ -1,6 +1,6 @@
 //! The scheduler against a closure-backed [`Act`] on a paused clock.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Mutex, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Write, sync::Mutex, time::Duration};
 
 use futures::future::BoxFuture;
 use tokio::time::sleep;
