@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Explain, with_causes},
-    plan::{self, Stage, Step, Target},
+    plan::{Stage, Step, Target, title},
 };
 
 /// A stage's steps by target, in the order in which the targets appear.
@@ -122,7 +122,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepFinished {
                 id,
                 target: step.target.clone(),
-                title: plan::title(step),
+                title: title(step),
                 outcome: StepOutcome::Skipped,
                 took: std::time::Duration::ZERO,
                 detail: None,
@@ -135,7 +135,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepStarted {
                 id,
                 target: step.target.clone(),
-                title: plan::title(step),
+                title: title(step),
                 why: step.why.clone().into_owned(),
             })
             .await;
@@ -184,7 +184,7 @@ impl<'a, A: Act> Scene<'a, A> {
             .emit(Event::StepFinished {
                 id,
                 target: step.target.clone(),
-                title: plan::title(step),
+                title: title(step),
                 outcome,
                 took,
                 detail,
@@ -203,12 +203,12 @@ impl<'a, A: Act> Scene<'a, A> {
         match tokio::time::timeout(bound, effect).await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(StepError::Failed(Box::new(Panicked {
-                title: plan::title(step),
+                title: title(step),
                 target: step.target.clone(),
                 what: panic_text(&*panic),
             }))),
             Err(_elapsed) => Err(StepError::Failed(Box::new(Overdue {
-                title: plan::title(step),
+                title: title(step),
                 target: step.target.clone(),
                 bound,
                 waited_for: reporter.waited_for(),
