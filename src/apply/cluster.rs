@@ -6,6 +6,7 @@ use futures::FutureExt;
 
 use super::{
     act::{ActError, Effects, bug, failed},
+    limit::ADDON_PATIENCE,
     run::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
@@ -146,7 +147,7 @@ pub(super) async fn await_addon(
 /// A wait that the stop signal ended is no failure.
 fn ended(error: WorkloadError) -> StepError {
     match error {
-        WorkloadError::Stopped => StepError::Stopped,
+        WorkloadError::Stopped(_) => StepError::Stopped,
         error => failed(error),
     }
 }

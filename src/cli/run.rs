@@ -20,7 +20,7 @@ pub async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;
     let options = OperatorOptions::new(&args.namespace);
-    operator::run(client, options, session.stop.clone()).await?;
+    operator::run(options, client, session.stop.clone()).await?;
     Ok(0)
 }
 

@@ -19,7 +19,7 @@ use crate::{
     converge::{KeyRing, World},
     host::{KnownHosts, Policy, TcpDial},
     secret::Secret,
-    state::{FileKubeconfig, FileStore},
+    state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
