@@ -7,13 +7,13 @@ use std::{
 
 use bollard::{
     models::{
-        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum,
-        ContainerSummary, ContainerSummaryStateEnum, HostConfig,
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
+        ContainerSummaryStateEnum, HostConfig,
     },
     query_parameters::{
         CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
-        LogsOptionsBuilder,
-        RemoveContainerOptionsBuilder, StartContainerOptions, StopContainerOptionsBuilder,
+        LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+        StopContainerOptionsBuilder,
     },
 };
 use futures::StreamExt;
@@ -26,9 +26,6 @@ use crate::{
 
 /// How much of a log is kept, from its end.
 const LOG_LIMIT: usize = 256 << 10;
-
-/// How many seconds a container has to end.
-const STOP: i32 = 10;
 
 /// How long a removal that someone else began may take.
 const GONE: Duration = Duration::from_secs(60);
@@ -85,7 +82,7 @@ impl Host {
         }))
     }
 
-    /// A container's state and how often Docker restarted it.
+    /// A container's state and how often Docker restarted it; `None` when it is gone.
     pub async fn restarts(&self, name: &str) -> Result<Option<(ContainerState, i64)>, HostError> {
         Ok(self.inspected(name).await?.map(|details| {
             let restarts = details.restart_count.unwrap_or_default();
@@ -94,7 +91,7 @@ impl Host {
     }
 
     /// The last lines of a container's log.
-    pub async fn logs(&self, name: &str, lines: u32) -> Result<String, HostError> {
+    pub async fn log_tail(&self, name: &str, lines: u32) -> Result<String, HostError> {
         let options = LogsOptionsBuilder::new()
             .stdout(true)
             .stderr(true)
@@ -174,22 +171,21 @@ impl Host {
             .await
     }
 
-    /// Removes a container and its anonymous volumes; gone is success. It is asked to end first
-    /// and killed after ten seconds.
-    pub async fn remove(&self, name: &str) -> Result<(), HostError> {
-        let options = StopContainerOptionsBuilder::new().t(STOP).build();
-        let stopped = self.docker().stop_container(name, Some(options)).await;
-        let stopped = self.done(format!("stop container `{name}`"), stopped).await;
-        match stopped {
-            Err(error) if error.docker_status() == Some(404) => Ok(()),
-            // A container that cannot be stopped can still be removed by force.
-            Ok(()) | Err(HostError::Docker { .. }) => self.kill(name).await,
-            Err(error) => Err(error),
+    /// Removes a container and its anonymous volumes; gone is success. With `grace` it is asked
+    /// to end first and killed after that time; without, it is killed at once.
+    pub async fn remove(&self, name: &str, grace: Option<Duration>) -> Result<(), HostError> {
+        if let Some(grace) = grace {
+            let seconds = i32::try_from(grace.as_secs().min(60)).unwrap_or(60);
+            let options = StopContainerOptionsBuilder::new().t(seconds).build();
+            let stopped = self.docker().stop_container(name, Some(options)).await;
+            let stopped = self.done(format!("stop container `{name}`"), stopped).await;
+            match stopped {
+                Err(error) if error.docker_status() == Some(404) => return Ok(()),
+                // A container that cannot be stopped can still be removed by force.
+                Ok(()) | Err(HostError::Docker { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-    }
-
-    /// Removes a container at once.
-    pub(super) async fn kill(&self, name: &str) -> Result<(), HostError> {
         let options = RemoveContainerOptionsBuilder::new()
             .force(true)
             .v(true)

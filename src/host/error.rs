@@ -25,7 +25,11 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node `{}`", self.node)?;
         if self.endpoint.port != 22 {
-            write!(f, " ({}, port {})", self.endpoint.address, self.endpoint.port)
+            write!(
+                f,
+                " ({}, port {})",
+                self.endpoint.address, self.endpoint.port
+            )
         } else if self.node.0 == self.endpoint.address {
             Ok(())
         } else {
@@ -504,9 +508,7 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
                 .into(),
         ]
     } else if kind == io::ErrorKind::TimedOut {
-        vec![
-            format!("is the node up, and does a firewall let port {port} through?").into(),
-        ]
+        vec![format!("is the node up, and does a firewall let port {port} through?").into()]
     } else {
         vec![format!("is `{}` the right address?", at.endpoint.address).into()]
     }

@@ -5,11 +5,7 @@ use std::time::Duration;
 use russh::{Channel, ChannelMsg, client::Msg};
 use tokio::time::timeout;
 
-use super::{
-    error::HostError,
-    machine::Host,
-    ssh::Session,
-};
+use super::{error::HostError, machine::Host, ssh::Session};
 
 /// How much a command may write.
 const OUTPUT_LIMIT: usize = 16 << 20;

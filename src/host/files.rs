@@ -44,13 +44,18 @@ pub(super) fn claim_binds() -> Vec<String> {
         .collect()
 }
 
-/// A file to be written: its permission bits and its bytes.
-pub type NewFile<'a> = (u32, &'a Secret<Vec<u8>>);
+/// A file to be written.
+#[derive(Clone, Copy)]
+pub struct NewFile<'a> {
+    /// Permission bits.
+    pub mode: u32,
+    /// The bytes.
+    pub content: &'a Secret<Vec<u8>>,
+}
 
 impl Host {
-    /// Reads the files and directories at and below some paths (of `/etc`, `/opt`, `/var/lib`,
-    /// `/var/log`), through the claim. A path that is not there has no entry; links and devices
-    /// have none either.
+    /// Reads the files and directories at and below some paths of `/etc`, through the claim. A
+    /// path that is not there has no entry; links and devices have none either.
     pub async fn read_files(
         &self,
         roots: &[&str],
@@ -79,23 +84,26 @@ impl Host {
     pub async fn write_files(
         &self,
         dirs: &BTreeMap<String, u32>,
-        files: &BTreeMap<String, NewFile<'_>>,
+        files: &BTreeMap<&str, NewFile<'_>>,
     ) -> Result<(), HostError> {
-        self.put(dirs, files).await?;
+        self.put(CLAIM, ROOT, dirs, files).await?;
         self.check(files).await
     }
 
-    async fn put(
+    /// Puts directories and files below `prefix` into a container.
+    pub(super) async fn put(
         &self,
+        container: &str,
+        prefix: &str,
         dirs: &BTreeMap<String, u32>,
-        files: &BTreeMap<String, NewFile<'_>>,
+        files: &BTreeMap<&str, NewFile<'_>>,
     ) -> Result<(), HostError> {
-        let archive = pack(ROOT, dirs, files).map_err(|source| self.archive(source))?;
+        let archive = pack(prefix, dirs, files).map_err(|source| self.archive(source))?;
         let options = UploadToContainerOptionsBuilder::new().path("/").build();
         let body = Either::Left(Full::new(Bytes::copy_from_slice(&archive)));
         let put = self
             .docker()
-            .upload_to_container(CLAIM, Some(options), body)
+            .upload_to_container(container, Some(options), body)
             .await;
         let Err(error) = self.done("write files", put).await else {
             return Ok(());
@@ -106,7 +114,7 @@ impl Host {
         let paths: BTreeSet<&str> = dirs
             .keys()
             .map(String::as_str)
-            .chain(files.keys().map(String::as_str))
+            .chain(files.keys().copied())
             .collect();
         match self.full(&paths).await {
             Some(path) => Err(HostError::DiskFull {
@@ -119,20 +127,19 @@ impl Host {
     }
 
     /// Compares what is on the node with what was written.
-    async fn check(&self, wanted: &BTreeMap<String, NewFile<'_>>) -> Result<(), HostError> {
-        let places = places(wanted.keys().map(String::as_str));
-        let found = self.read_files(&places).await?;
-        for (path, (mode, content)) in wanted {
-            let what = match found.get(path) {
+    async fn check(&self, wanted: &BTreeMap<&str, NewFile<'_>>) -> Result<(), HostError> {
+        let found = self.read_files(&places(wanted.keys().copied())).await?;
+        for (path, new) in wanted {
+            let what = match found.get(*path) {
                 None => "it is not there",
-                Some(fact) if fact.content != **content => "the content differs",
-                Some(fact) if fact.mode != *mode => "the mode differs",
+                Some(fact) if fact.content != *new.content => "the content differs",
+                Some(fact) if fact.mode != new.mode => "the mode differs",
                 Some(fact) if (fact.uid, fact.gid) != (0, 0) => "the owner is not root",
                 Some(_) => continue,
             };
             return Err(HostError::ReadBack {
                 at: self.session.place(),
-                path: path.clone(),
+                path: (*path).to_owned(),
                 what,
             });
         }
@@ -186,9 +193,11 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         places.insert(if small { folder } else { path });
     }
     let inside = |place: &str| {
-        places
-            .iter()
-            .any(|other| place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
+        places.iter().any(|other| {
+            place
+                .strip_prefix(other)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
     };
     places
         .iter()
@@ -200,12 +209,12 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 fn pack(
     prefix: &str,
     dirs: &BTreeMap<String, u32>,
-    files: &BTreeMap<String, NewFile<'_>>,
+    files: &BTreeMap<&str, NewFile<'_>>,
 ) -> io::Result<Zeroizing<Vec<u8>>> {
     // Room for everything at once: growing would leave copies of keys behind.
     let size: usize = files
         .iter()
-        .map(|(path, (_, content))| content.expose().len() + path.len() + 2048)
+        .map(|(path, file)| file.content.expose().len() + path.len() + 2048)
         .sum();
     let mut archive = Zeroizing::new(Vec::with_capacity(size + dirs.len() * 2048 + 2048));
     let mut builder = Builder::new(&mut *archive);
@@ -214,9 +223,9 @@ fn pack(
         let mut header = header(EntryType::Directory, *mode, 0);
         builder.append_data(&mut header, inside(path) + "/", io::empty())?;
     }
-    for (path, (mode, content)) in files {
-        let content = content.expose();
-        let mut header = header(EntryType::Regular, *mode, content.len() as u64);
+    for (path, file) in files {
+        let content = file.content.expose();
+        let mut header = header(EntryType::Regular, file.mode, content.len() as u64);
         builder.append_data(&mut header, inside(path), content.as_slice())?;
     }
     builder.finish()?;
@@ -250,7 +259,11 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             .trim_end_matches('/')
             .to_owned();
         let path = format!("{parent}/{name}");
-        if path != root && !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
+        if path != root
+            && !path
+                .strip_prefix(root)
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();
@@ -278,12 +291,12 @@ mod tests {
     #[test]
     fn an_archive_comes_back_as_it_was() {
         let content = Secret::new(b"secret".to_vec());
-        let new = (0o600, &content);
+        let new = NewFile {
+            mode: 0o600,
+            content: &content,
+        };
         let long = format!("/etc/kubernetes/{}/x", "d".repeat(120));
-        let files = BTreeMap::from([
-            ("/etc/kubernetes/ssl/key.pem".to_owned(), new),
-            (long.clone(), new),
-        ]);
+        let files = BTreeMap::from([("/etc/kubernetes/ssl/key.pem", new), (&long, new)]);
         let dirs = BTreeMap::from([("/etc/kubernetes/ssl".to_owned(), 0o700)]);
         // As dockerd answers for `/host/etc`: names from `etc` on.
         let archive = pack("", &dirs, &files).unwrap();
@@ -291,7 +304,11 @@ mod tests {
         let paths: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(
             paths,
-            [long.as_str(), "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
+            [
+                long.as_str(),
+                "/etc/kubernetes/ssl",
+                "/etc/kubernetes/ssl/key.pem"
+            ]
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
@@ -304,7 +321,8 @@ mod tests {
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
         let new = (0o644, &content);
-        let files = BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
+        let files =
+            BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

@@ -8,9 +8,7 @@ use std::{
 use bollard::{
     errors::Error as DockerError,
     models::CreateImageInfo,
-    query_parameters::{
-        CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder,
-    },
+    query_parameters::{CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder},
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -56,7 +54,10 @@ impl Host {
             Err(DockerError::DockerStreamError { error: message }) => {
                 Err(self.pull_failed(image, None, message).await)
             }
-            Err(error) => match self.done::<()>(format!("pull image `{image}`"), Err(error)).await {
+            Err(error) => match self
+                .done::<()>(format!("pull image `{image}`"), Err(error))
+                .await
+            {
                 Err(HostError::Docker {
                     status, message, ..
                 }) => Err(self.pull_failed(image, Some(status), message).await),

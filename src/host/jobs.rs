@@ -1,4 +1,4 @@
-//! One-off work as root on the node.
+//! One-off work as root on the node, in a container.
 
 use std::time::Duration;
 
@@ -14,23 +14,18 @@ use tokio::time::{Instant, timeout};
 use super::{create_body, error::HostError, machine::Host};
 use crate::desired::{ClusterId, FILES_IMAGE, JOB, label};
 
-/// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
-const POLL: Duration = Duration::from_secs(3);
-
 /// How much of a job's log is read.
 const LOG_LINES: u32 = 1000;
 
-/// Enters the node. The image holds only links to the node's programs below `/host`; from
-/// there `nsenter` leads into the node's own mounts, or `chroot` into a bind of them that passes
-/// mounts on in both directions.
-const ENTER: &str = "if command -v nsenter >/dev/null; then \
-exec nsenter -t 1 -m -u -i -n -- /bin/sh -c \"$1\"; fi; exec chroot /host /bin/sh -c \"$1\"";
+/// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
+const POLL: Duration = Duration::from_secs(3);
 
-/// A script to run as root on a node, with the node's own programs in the node's own
-/// namespaces.
+/// A script to run as root on a node: the node's own `/bin/sh` in the node's own namespaces. The
+/// container that carries it is made from our empty image, whose links lead to the node's own
+/// `nsenter`, so no registry and no shell in an image is asked for.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// For `sh -c`. Visible in `docker inspect` while it runs: no secrets.
+    /// For `/bin/sh -c`. Visible in `docker inspect`: no secrets.
     pub script: String,
     /// It is killed after this.
     pub limit: Duration,
@@ -49,16 +44,12 @@ impl Host {
     /// Runs a job to its end and removes its container. A status other than 0 is not an error. A
     /// container that an interrupted run of the same cluster left is removed first; one of
     /// somebody else is [`HostError::NameTaken`].
-    pub async fn run_job(
-        &self,
-        job: &Job,
-        cluster_id: &ClusterId,
-    ) -> Result<JobOutput, HostError> {
+    pub async fn run_job(&self, job: &Job, cluster_id: &ClusterId) -> Result<JobOutput, HostError> {
         match self.create(JOB, body(job, cluster_id)).await {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
             {
-                self.kill(JOB).await?;
+                self.remove(JOB, None).await?;
                 self.create(JOB, body(job, cluster_id)).await?;
             }
             Err(HostError::ImageMissing { .. }) => {
@@ -68,7 +59,7 @@ impl Host {
             created => created?,
         }
         let result = self.carry_out(job).await;
-        let removed = self.kill(JOB).await;
+        let removed = self.remove(JOB, None).await;
         let output = result?;
         removed?;
         Ok(output)
@@ -77,7 +68,7 @@ impl Host {
     async fn carry_out(&self, job: &Job) -> Result<JobOutput, HostError> {
         self.start(JOB).await?;
         let ended = self.ended(job.limit).await?;
-        let log = self.logs(JOB, LOG_LINES).await?;
+        let log = self.log_tail(JOB, LOG_LINES).await?;
         match ended {
             Some(status) => Ok(JobOutput { status, log }),
             None => Err(HostError::JobTimeout {
@@ -100,12 +91,12 @@ impl Host {
             drop(waiting);
             match self.inspected(JOB).await {
                 Ok(Some(details)) => {
-                    let state = details.state.unwrap_or_default();
-                    let status = state.status.unwrap_or(ContainerStateStatusEnum::EMPTY);
-                    if matches!(
-                        status,
-                        ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD
-                    ) {
+                    if let Some(state) = details.state
+                        && matches!(
+                            state.status,
+                            Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD)
+                        )
+                    {
                         return Ok(Some(state.exit_code.unwrap_or_default()));
                     }
                 }
@@ -117,14 +108,17 @@ impl Host {
                         message: format!("container `{JOB}` was removed by someone else"),
                     });
                 }
-                Err(error) if !self.is_alive() || Instant::now() >= deadline => return Err(error),
-                Err(_) => {}
+                Err(error) => {
+                    if self.session.lost().is_some() || Instant::now() >= deadline {
+                        return Err(error);
+                    }
+                }
             }
             if Instant::now() >= deadline {
                 return Ok(None);
             }
+            // A wait that ends at once without an end of the job (Docker is away) must not spin.
             if waited.is_ok() {
-                // A wait that ends at once while the job goes on (Docker is away) must not spin.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }
@@ -132,15 +126,26 @@ impl Host {
 }
 
 fn body(job: &Job, cluster_id: &ClusterId) -> ContainerCreateBody {
-    let command = ["-c", ENTER, "job", job.script.as_str()];
+    // No `--pid`: it would fork, and the job could outlive its container.
+    let command = [
+        "-t",
+        "1",
+        "-m",
+        "-u",
+        "-i",
+        "-n",
+        "/bin/sh",
+        "-c",
+        &job.script,
+    ];
     ContainerCreateBody {
         image: Some(FILES_IMAGE.to_owned()),
-        entrypoint: Some(vec!["/bin/sh".to_owned()]),
+        entrypoint: Some(vec!["nsenter".to_owned()]),
         cmd: Some(command.map(str::to_owned).to_vec()),
         user: Some("0:0".to_owned()),
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
-            binds: Some(vec!["/:/host:rshared".to_owned()]),
+            binds: Some(vec!["/:/host:ro,rslave".to_owned()]),
             network_mode: Some("host".to_owned()),
             pid_mode: Some("host".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::HOST),

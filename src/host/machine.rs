@@ -69,12 +69,9 @@ impl Host {
         self.session.lost().is_none()
     }
 
-    /// The error for a connection that was lost.
-    pub fn lost(&self) -> HostError {
-        self.session.lost().unwrap_or_else(|| HostError::Lost {
-            at: self.session.place(),
-            why: "closed".to_owned(),
-        })
+    /// Why the SSH connection is gone, once it is.
+    pub fn lost(&self) -> Option<HostError> {
+        self.session.lost()
     }
 
     /// The error for the output of a command that is not what the command was to write.
@@ -155,9 +152,7 @@ exit 0";
             .unwrap_or((output.stdout.as_str(), ""));
         let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
         Ok(file.log_opts.contains_key("max-size")
-            || flags
-                .lines()
-                .any(|flag| flag.contains("max-size=")))
+            || flags.lines().any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.

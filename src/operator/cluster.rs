@@ -185,16 +185,7 @@ impl Pass<'_> {
         };
         let base = self.starting(base).await?;
         let goal = Goal::Up(intent);
-        let ended = run::run(
-            ctx,
-            self.view,
-            &goal,
-            world,
-            &mut self.status,
-            &base,
-            None,
-        )
-        .await;
+        let ended = run::run(ctx, self.view, &goal, world, &mut self.status, &base, None).await;
         let cluster_id = self.status.identity(&*world.store).await;
         self.status
             .write(&base, |status| status.cluster_id = cluster_id)

@@ -9,7 +9,10 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{context::{Context, labels}, view::View};
+use super::{
+    context::{Context, labels},
+    view::View,
+};
 use crate::{
     api::{ClusterSpec, KeySecretRef},
     config::{Intent, RkeConfig, SecretSources},
@@ -68,17 +71,20 @@ async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<Clus
             let id = object.data.pointer("/status/clusterId")?.as_str()?;
             Some(ClusterId(id.to_owned()))
         });
-    let secrets: Api<KubeSecret> =
-        Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
     let kept = secrets
         .list_metadata(&ListParams::default().labels(label::CLUSTER_ID))
         .await?
         .items
         .into_iter()
-        .filter(|secret| {
-            secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name)
-        })
-        .filter_map(|secret| secret.labels().get(label::CLUSTER_ID).cloned().map(ClusterId));
+        .filter(|secret| secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name))
+        .filter_map(|secret| {
+            secret
+                .labels()
+                .get(label::CLUSTER_ID)
+                .cloned()
+                .map(ClusterId)
+        });
     Ok(told.chain(kept).collect())
 }
 

@@ -14,12 +14,7 @@ const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
 /// Folders that a node without a claim must not have, unless they are empty (a disk that is
 /// mounted there for etcd).
-pub(super) const FOLDERS: [&str; 4] = [
-    path::KUBERNETES,
-    NET_D,
-    path::ETCD,
-    path::KUBELET,
-];
+pub(super) const FOLDERS: [&str; 4] = [path::KUBERNETES, NET_D, path::ETCD, path::KUBELET];
 
 const NET_D: &str = "/etc/cni/net.d";
 

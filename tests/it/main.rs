@@ -9,8 +9,11 @@ mod operator_rig;
 mod real;
 mod sim;
 
+mod config_golden;
 mod lab_remove;
 mod lab_up;
 mod operator_invariants;
 mod operator_lifecycle;
 mod plan_properties;
+mod plan_remove;
+mod plan_up;

@@ -65,10 +65,17 @@ pub(super) fn put(
     full: bool,
 ) -> Result<(), Refusal> {
     state.mount(name);
-    let missing = || Refusal::Missing(format!("Could not find the file {path} in container {name}"));
+    let missing = || {
+        Refusal::Missing(format!(
+            "Could not find the file {path} in container {name}"
+        ))
+    };
     if path != "/" {
         let (files, root) = files(state, name, path).ok_or_else(missing)?;
-        files.get(&root).filter(|file| file.is_dir).ok_or_else(missing)?;
+        files
+            .get(&root)
+            .filter(|file| file.is_dir)
+            .ok_or_else(missing)?;
     }
     let bad = |error: io::Error| Refusal::Bad(error.to_string());
     for (count, entry) in Archive::new(archive).entries().map_err(bad)?.enumerate() {

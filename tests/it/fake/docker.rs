@@ -29,11 +29,7 @@ const API: (u16, u16) = (1, 45);
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-pub(super) async fn serve(
-    host: FakeHost,
-    io: TokioIo<ChannelStream<Msg>>,
-    cut: CancellationToken,
-) {
+pub(super) async fn serve(host: FakeHost, io: TokioIo<ChannelStream<Msg>>, cut: CancellationToken) {
     let service = service_fn(move |request| answer(host.clone(), request, cut.clone()));
     let _ = http1::Builder::new().serve_connection(io, service).await;
 }
@@ -77,7 +73,10 @@ async fn answer(
         Err(_) => std::future::pending().await,
     };
     if !supported {
-        return Ok(refuse(400, "client version is too new. Maximum supported API version is 1.45"));
+        return Ok(refuse(
+            400,
+            "client version is too new. Maximum supported API version is 1.45",
+        ));
     }
     if faults.internal_errors {
         return Ok(refuse(500, "something is broken"));
@@ -139,7 +138,11 @@ fn full(status: u16, content_type: &str, body: impl Into<Bytes>) -> Response<Bod
     Response::builder()
         .status(StatusCode::from_u16(status).unwrap())
         .header(CONTENT_TYPE, content_type)
-        .body(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync())
+        .body(
+            Full::new(body.into())
+                .map_err(|never| match never {})
+                .boxed_unsync(),
+        )
         .unwrap()
 }
 
@@ -228,7 +231,10 @@ fn list(state: &DockerState) -> Value {
 
 fn create(state: &mut DockerState, call: &Call) -> Response<Body> {
     if call.content_type != "application/json" {
-        return refuse(400, "unsupported Content-Type header: must be 'application/json'");
+        return refuse(
+            400,
+            "unsupported Content-Type header: must be 'application/json'",
+        );
     }
     let Ok(mut body) = serde_json::from_slice::<Value>(&call.body) else {
         return refuse(400, "invalid JSON");
@@ -422,7 +428,10 @@ fn remove(state: &mut DockerState, key: &str, call: &Call) -> Response<Body> {
     };
     let force = call.query.get("force").is_some_and(|force| force == "true");
     if state.containers[&name].state == "running" && !force {
-        return refuse(409, "You cannot remove a running container. Stop the container before attempting removal or force remove");
+        return refuse(
+            409,
+            "You cannot remove a running container. Stop the container before attempting removal or force remove",
+        );
     }
     state.containers.remove(&name);
     empty(204)
@@ -444,7 +453,10 @@ fn images(state: &DockerState) -> Value {
 
 fn import(state: &mut DockerState, call: &Call) -> Response<Body> {
     if call.content_type != "application/x-tar" {
-        return refuse(400, "unsupported Content-Type header: must be 'application/x-tar'");
+        return refuse(
+            400,
+            "unsupported Content-Type header: must be 'application/x-tar'",
+        );
     }
     if tar::Archive::new(&call.body[..]).entries().is_err() {
         return refuse(500, "invalid tar header");
@@ -453,22 +465,18 @@ fn import(state: &mut DockerState, call: &Call) -> Response<Body> {
     state
         .images
         .insert(format!("{}:{}", part("repo"), part("tag")), 0);
-    full(
-        200,
-        "application/json",
-        "{\"status\":\"sha256:0000\"}\n",
-    )
+    full(200, "application/json", "{\"status\":\"sha256:0000\"}\n")
 }
 
-fn pull(
-    host: &FakeHost,
-    call: &Call,
-    faults: &Faults,
-    cut: &CancellationToken,
-) -> Response<Body> {
+fn pull(host: &FakeHost, call: &Call, faults: &Faults, cut: &CancellationToken) -> Response<Body> {
     let image = call.query.get("fromImage").cloned().unwrap_or_default();
     let Some(layers) = host.docker().registry.get(&image).cloned() else {
-        return refuse(404, &format!("pull access denied for {image}, repository does not exist or may require 'docker login'"));
+        return refuse(
+            404,
+            &format!(
+                "pull access denied for {image}, repository does not exist or may require 'docker login'"
+            ),
+        );
     };
     let size: u64 = layers.iter().sum();
     let mut lines = Vec::new();
@@ -486,7 +494,9 @@ fn pull(
     let broken = faults.pull_error.clone();
     match &broken {
         Some(words) => end.push(json!({ "errorDetail": { "message": words }, "error": words })),
-        None => end.push(json!({ "status": format!("Status: Downloaded newer image for {image}") })),
+        None => {
+            end.push(json!({ "status": format!("Status: Downloaded newer image for {image}") }))
+        }
     }
     let (host, cut) = (host.clone(), faults.cut_in_pull.then(|| cut.clone()));
     let frames = stream::iter(lines).map(frame).chain(
@@ -530,7 +540,13 @@ fn remove_image(state: &mut DockerState, name: &str) -> Response<Body> {
         .values()
         .find(|container| container.image() == name)
     {
-        return refuse(409, &format!("conflict: unable to remove repository reference \"{name}\" (must force) - container {} is using its referenced image", &container.id[..12]));
+        return refuse(
+            409,
+            &format!(
+                "conflict: unable to remove repository reference \"{name}\" (must force) - container {} is using its referenced image",
+                &container.id[..12]
+            ),
+        );
     }
     state.images.remove(name);
     ok(200, &json!([{ "Untagged": name }]))

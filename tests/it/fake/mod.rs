@@ -5,10 +5,7 @@
 //! Faults are set with [`FakeHost::faults`], everything that was asked is in
 //! [`FakeHost::requests`].
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a server has tasks of its own"
-)]
+#![expect(clippy::disallowed_methods, reason = "a server has tasks of its own")]
 
 mod archive;
 mod docker;

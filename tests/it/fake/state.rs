@@ -96,7 +96,13 @@ impl FakeContainer {
                 let source = source.trim_end_matches('/');
                 format!("{source}{rest}")
             })
-            .map(|path| if path.is_empty() { "/".to_owned() } else { path })
+            .map(|path| {
+                if path.is_empty() {
+                    "/".to_owned()
+                } else {
+                    path
+                }
+            })
     }
 }
 
@@ -127,7 +133,9 @@ pub(crate) struct DockerState {
 
 impl Default for DockerState {
     fn default() -> Self {
-        let dirs = ["/etc", "/opt", "/var", "/var/lib", "/var/log", "/usr", "/run"];
+        let dirs = [
+            "/etc", "/opt", "/var", "/var/lib", "/var/log", "/usr", "/run",
+        ];
         Self {
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
