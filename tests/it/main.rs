@@ -4,6 +4,10 @@
 mod cli_config;
 mod cli_support;
 mod cli_usage;
+mod contract;
+mod fake;
+mod host_docker;
+mod host_errors;
 mod real;
 mod sim;
 
