@@ -92,6 +92,10 @@ impl Sources for FileSources {
         self.read(path)
     }
 
+    fn default_key_path(&self) -> &'static str {
+        "ssh_key_path"
+    }
+
     fn default_key(&self) -> Result<SshKey, Refusal> {
         self.read(DEFAULT_KEY).map_err(|refusal| Refusal {
             message: format!(

@@ -22,6 +22,7 @@
 //! [`Problem`]'s `message`.
 
 mod intent;
+mod keys;
 mod problem;
 mod resolve;
 mod rke;
@@ -32,6 +33,7 @@ mod sources;
 mod tree;
 
 pub use intent::*;
+pub use keys::{KeyRow, Support, keys};
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Resolved;
 pub use rke::RkeConfig;

@@ -426,10 +426,10 @@ fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
         place: entry.key_place.clone(),
         ..at.get(&entry.key).problem("unknown key")
     };
-    match nearest(&entry.key, keys.iter().map(|key| key.name)) {
-        Some(name) => problem.hint(format!("did you mean `{name}`?")),
-        None => match owner(&entry.key) {
-            Some(place) => problem.hint(format!("`{}` belongs under {place}", entry.key)),
+    match owner(&entry.key) {
+        Some(place) => problem.hint(format!("`{}` belongs {place}", entry.key)),
+        None => match nearest(&entry.key, keys.iter().map(|key| key.name)) {
+            Some(name) => problem.hint(format!("did you mean `{name}`?")),
             None => problem,
         },
     }
@@ -450,16 +450,100 @@ pub(super) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -
 fn owner(name: &str) -> Option<&'static str> {
     let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
     [
-        ("the top level", ROOT),
-        ("a node", NODE),
-        ("`services`", SERVICES),
-        ("`services.kube-api`", KUBE_API),
-        ("`services.kube-controller`", KUBE_CONTROLLER),
-        ("`services.kubelet`", KUBELET),
-        ("`services.etcd`", ETCD),
-        ("`network`", NETWORK),
+        ("at the top level", ROOT),
+        ("to a node", NODE),
+        ("under `services`", SERVICES),
+        ("under `services.kube-api`", KUBE_API),
+        ("under `services.kube-controller`", KUBE_CONTROLLER),
+        ("under `services.kubelet`", KUBELET),
+        ("under `services.etcd`", ETCD),
+        ("under `network`", NETWORK),
     ]
     .into_iter()
     .find(|(_, keys)| has(keys))
     .map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tree::Node;
+
+    /// Every key of the schema, with where it stands.
+    fn all(keys: &'static [Key], around: &str, out: &mut Vec<(String, &'static Shape)>) {
+        for key in keys {
+            let path = if around.is_empty() {
+                key.name.to_owned()
+            } else {
+                format!("{around}.{}", key.name)
+            };
+            match &key.shape {
+                Shape::Map(inner) | Shape::LaterMap(inner) => all(inner, &path, out),
+                Shape::Each(inner) => all(inner, &format!("{path}[]"), out),
+                Shape::Read | Shape::Later(_) | Shape::Never => {}
+            }
+            out.push((path, &key.shape));
+        }
+    }
+
+    /// What the walk says about a document with one value in it.
+    fn judge_one(path: &str, value: &serde_json::Value) -> Vec<String> {
+        let document =
+            path.split('.')
+                .rev()
+                .fold(value.clone(), |inner, key| match key.strip_suffix("[]") {
+                    Some(list) => serde_json::json!({ list: [inner] }),
+                    None => serde_json::json!({ key: inner }),
+                });
+        let mut found = Vec::new();
+        walk(&Cursor::root(&Node::from_json(&document)), &mut found);
+        found.into_iter().map(|problem| problem.message).collect()
+    }
+
+    #[test]
+    fn every_key_may_be_empty_or_at_its_default_and_nothing_else() {
+        let mut keys = Vec::new();
+        all(ROOT, "", &mut keys);
+        assert!(keys.len() > 350, "{} keys", keys.len());
+        for (path, shape) in keys {
+            let empty = judge_one(&path, &serde_json::Value::Null);
+            assert_eq!(empty, [""; 0], "{path}: null");
+            let other = serde_json::json!("something else");
+            match shape {
+                Shape::Later(passes) => {
+                    for value in *passes {
+                        let said = judge_one(&path, &serde_json::json!(value));
+                        assert_eq!(said, [""; 0], "{path}: {value}");
+                    }
+                    for value in [serde_json::json!([]), serde_json::json!({})] {
+                        assert_eq!(judge_one(&path, &value), [""; 0], "{path}: {value}");
+                    }
+                    assert_eq!(judge_one(&path, &other), [NOT_SUPPORTED], "{path}");
+                }
+                Shape::Never => {
+                    assert_eq!(judge_one(&path, &serde_json::json!({})), [NOT_SUPPORTED]);
+                }
+                Shape::Read => assert_eq!(judge_one(&path, &other), [""; 0], "{path}"),
+                Shape::Map(_) | Shape::LaterMap(_) | Shape::Each(_) => {
+                    assert_eq!(judge_one(&path, &other).len(), 1, "{path}");
+                    let inner = serde_json::json!({"no such key": 1});
+                    let said = if matches!(shape, Shape::Each(_)) {
+                        judge_one(&format!("{path}[]"), &inner)
+                    } else {
+                        judge_one(&path, &inner)
+                    };
+                    assert_eq!(said, ["unknown key"], "{path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_close() {
+        let names = || ["kube-api", "kube-controller", "role", "user"].into_iter();
+        assert_eq!(nearest("kubeApi", names()), Some("kube-api"));
+        assert_eq!(nearest("kube_controler", names()), Some("kube-controller"));
+        assert_eq!(nearest("rol", names()), Some("role"));
+        assert_eq!(nearest("gateway", names()), None);
+    }
 }

@@ -42,6 +42,11 @@ impl Problem {
         match &self.place {
             Some(place) => {
                 let span = pointed_at(source, &place.span);
+                // What stands above the carets need not stand beside them.
+                let written = source.get(span.clone()).unwrap_or_default();
+                let label = Some(label)
+                    .filter(|label| written.trim_matches(['\'', '"']) != label)
+                    .unwrap_or_default();
                 group = group.element(
                     Snippet::source(source)
                         .path(name)

@@ -29,6 +29,9 @@ pub trait Sources {
     /// The key that `ssh_key_path` names.
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal>;
 
+    /// Where the default key is set, for messages: a path of the config or of the object.
+    fn default_key_path(&self) -> &'static str;
+
     /// The key for nodes that name none.
     fn default_key(&self) -> Result<SshKey, Refusal>;
 
@@ -63,6 +66,10 @@ impl Sources for SecretSources {
                 "leave `ssh_key_path` out and name a Secret in `spec.ssh.keySecretRef`".to_owned(),
             ),
         })
+    }
+
+    fn default_key_path(&self) -> &'static str {
+        "spec.ssh.keySecretRef"
     }
 
     fn default_key(&self) -> Result<SshKey, Refusal> {

@@ -70,14 +70,7 @@ impl Node {
             Spanned::<Raw>::deserialize(yaml)
         })
         .map(|raw| Self::from_raw(raw, source))
-        .map_err(|error| Problem {
-            place: error
-                .location()
-                .and_then(|location| Place::of(&location, source)),
-            // The library's words may quote the document.
-            detail: Some(error.without_snippet().to_string()),
-            ..Problem::new("", "the document is not valid YAML")
-        })
+        .map_err(|error| not_yaml(&error, source))
     }
 
     /// The same tree from JSON, without places.
@@ -142,6 +135,27 @@ impl Node {
             Value::List(items) => items.is_empty(),
             Value::Map(entries) => entries.iter().all(|entry| entry.node.is_empty()),
         }
+    }
+}
+
+fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
+    let location = error.location();
+    let problem = match error.without_snippet() {
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            Problem::new("", "the file holds more than one document").hint("remove the `---`")
+        }
+        // The library's words may quote the document; the place is told by ours.
+        other => Problem::new("", "the document is not valid YAML").detail(
+            other
+                .to_string()
+                .split(" at line ")
+                .next()
+                .unwrap_or_default(),
+        ),
+    };
+    Problem {
+        place: location.and_then(|location| Place::of(&location, source)),
+        ..problem
     }
 }
 
@@ -304,10 +318,13 @@ impl<'a> Cursor<'a> {
             Some(Value::Map(entries)) => entries.iter().rfind(|entry| entry.key == key),
             Some(Value::Null | Value::Scalar(_) | Value::List(_)) | None => None,
         };
-        let path = if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
+        let plain = key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+        let path = match (self.path.as_str(), plain) {
+            ("", _) => key.to_owned(),
+            (path, true) => format!("{path}.{key}"),
+            (path, false) => format!("{path}[\"{key}\"]"),
         };
         match entry {
             Some(entry) => Self {
@@ -366,6 +383,11 @@ impl<'a> Cursor<'a> {
             || self
                 .scalar()
                 .is_some_and(|text| values.iter().any(|value| text.eq_ignore_ascii_case(value)))
+    }
+
+    /// True for a mapping and for what may be read as an empty one.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.value(), Some(Value::Map(_))) || self.passes(&[])
     }
 
     /// A problem with this value.

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::draw::DrawError;
+pub use self::{containerd::containerd_config, draw::DrawError};
 use crate::{
     config::{NodeName, Taint},
     secret::Secret,

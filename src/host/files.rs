@@ -1,8 +1,8 @@
 //! Files on the node, as root, without a process: archives into and out of the claim.
 //!
 //! The claim is created and never started. It binds the node's folders at neutral paths below
-//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call,
-//! and makes the folders that are missing when the claim is created.
+//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call.
+//! Bound are folders that every node has: dockerd would make a missing one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -304,7 +304,11 @@ mod tests {
         let paths: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(
             paths,
-            [&long, "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
+            [
+                long.as_str(),
+                "/etc/kubernetes/ssl",
+                "/etc/kubernetes/ssl/key.pem"
+            ]
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
@@ -316,11 +320,9 @@ mod tests {
     #[test]
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
-        let new = NewFile {
-            mode: 0o644,
-            content: &content,
-        };
-        let files = BTreeMap::from([("/cni/a", new), ("/cnixx/b", new), ("/other", new)]);
+        let new = (0o644, &content);
+        let files =
+            BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

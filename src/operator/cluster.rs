@@ -90,7 +90,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    async fn forward(mut self) -> Result<Action, ReconcileError> {
+    async fn forward(self) -> Result<Action, ReconcileError> {
         let spec = self.view.spec().map_err(SpecError::Unreadable);
         let intent = match spec {
             Ok(spec) => world::intent(self.ctx, &spec).await,
@@ -185,16 +185,7 @@ impl Pass<'_> {
         };
         let base = self.starting(base).await?;
         let goal = Goal::Up(intent);
-        let ended = run::run(
-            ctx,
-            self.view,
-            &goal,
-            world,
-            &mut self.status,
-            &base,
-            None,
-        )
-        .await;
+        let ended = run::run(ctx, self.view, &goal, world, &mut self.status, &base, None).await;
         let cluster_id = self.status.identity(&*world.store).await;
         self.status
             .write(&base, |status| status.cluster_id = cluster_id)

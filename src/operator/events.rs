@@ -116,8 +116,7 @@ impl Notices {
         }
         match outcome {
             StepOutcome::Done | StepOutcome::Skipped => None,
-            StepOutcome::Warned { message, hints }
-            | StepOutcome::Failed { message, hints, .. } => {
+            StepOutcome::Warned { message, hints } | StepOutcome::Failed { message, hints, .. } => {
                 let mut note = message.clone();
                 for hint in hints {
                     note.push_str("; hint: ");

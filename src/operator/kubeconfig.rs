@@ -43,8 +43,11 @@ impl Explain for Taken {
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
         match self.blame {
             Blame::User => vec![
-                format!("delete it or give it another name: `kubectl delete rkek {}`", self.name)
-                    .into(),
+                format!(
+                    "delete it or give it another name: `kubectl delete rkek {}`",
+                    self.name
+                )
+                .into(),
             ],
             Blame::Host | Blame::Transient | Blame::Bug => Vec::new(),
         }
@@ -181,9 +184,10 @@ fn status(object: &Kubeconfig, there: bool, ctx: &Context) -> KubeconfigStatus {
         .as_ref()
         .and_then(|status| status.conditions.first());
     let word = if there { "True" } else { "False" };
-    let since = old
-        .filter(|old| old.status == word)
-        .map_or_else(|| Time(ctx.parts.clock.now()), |old| old.last_transition_time.clone());
+    let since = old.filter(|old| old.status == word).map_or_else(
+        || Time(ctx.parts.clock.now()),
+        |old| old.last_transition_time.clone(),
+    );
     let cluster = &object.spec.cluster_name;
     let (reason, message) = if there {
         ("Available", "the Secret has the kubeconfig".to_owned())

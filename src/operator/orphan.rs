@@ -85,7 +85,11 @@ pub(super) async fn record(
         .collect();
     let note = format!(
         "not everything was given back in time; left as they are: {}; the ConfigMap `{}/{name}-orphaned` has the details",
-        if nodes.is_empty() { "nodes that are not known".to_owned() } else { nodes.join(", ") },
+        if nodes.is_empty() {
+            "nodes that are not known".to_owned()
+        } else {
+            nodes.join(", ")
+        },
         ctx.options.namespace,
     );
     let notice = Notice::warning("Orphaned", "Orphan", &note);
@@ -111,8 +115,7 @@ async fn write(ctx: &Context, cluster: &str, record: &Record) -> Result<(), Reco
     match maps.patch(&name, &params, &Patch::Merge(&body)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            let map: ConfigMap =
-                serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
+            let map: ConfigMap = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
             maps.create(&PostParams::default(), &map).await?;
             Ok(())
         }

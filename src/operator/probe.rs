@@ -56,7 +56,10 @@ fn facts(intent: &Intent, actual: &Actual) -> Facts {
         .next()
         .map(|(_, node)| format!("https://{}", bracketed(&node.endpoint.address)));
     Facts {
-        cluster_id: actual.saved.as_ref().map(|saved| saved.cluster_id.0.clone()),
+        cluster_id: actual
+            .saved
+            .as_ref()
+            .map(|saved| saved.cluster_id.0.clone()),
         version: api.map(|api| api.version.clone()),
         nodes: Some(format!("{}/{}", ready.count(), intent.nodes.len())),
         endpoint,
@@ -162,7 +165,9 @@ fn components(
                 Some(ContainerState::Running) => continue,
                 Some(ContainerState::Created) => format!("{name} was never started"),
                 Some(ContainerState::Restarting(code)) => {
-                    format!("{name} keeps ending with code {code}: `docker logs {name}` on the node tells why")
+                    format!(
+                        "{name} keeps ending with code {code}: `docker logs {name}` on the node tells why"
+                    )
                 }
                 Some(ContainerState::Exited(code)) => format!("{name} ended with code {code}"),
                 Some(ContainerState::Other) => format!("{name} is paused or being removed"),
@@ -193,7 +198,11 @@ fn etcd(intent: &Intent, actual: &Actual, findings: &mut Findings) {
         ApiView::Up(_) => {
             let cases = stopped
                 .into_iter()
-                .chain(unknown.into_iter().map(|n| (n, "does not answer".to_owned())))
+                .chain(
+                    unknown
+                        .into_iter()
+                        .map(|n| (n, "does not answer".to_owned())),
+                )
                 .collect();
             let message = format!("has quorum, without:\n{}", worst(&cases));
             findings.set(kind, true, "Degraded", message);
@@ -207,7 +216,11 @@ fn etcd(intent: &Intent, actual: &Actual, findings: &mut Findings) {
 
 fn control_plane(intent: &Intent, actual: &Actual, findings: &mut Findings) {
     let kind = ConditionType::ControlPlaneHealthy;
-    let names = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let names = [
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+    ];
     let (stopped, _) = components(intent, actual, Role::ControlPlane, &names);
     match &actual.api {
         ApiView::Up(_) if stopped.is_empty() => {

@@ -228,11 +228,7 @@ impl Removal<'_> {
     /// There was a state and there is none. After a removal that was cut off between its last
     /// act and ours that is as it should be; otherwise the state was lost. A look at the nodes
     /// tells, where the config still names them.
-    async fn prove(
-        &self,
-        world: &World,
-        intent: Option<&Intent>,
-    ) -> Result<Came, ReconcileError> {
+    async fn prove(&self, world: &World, intent: Option<&Intent>) -> Result<Came, ReconcileError> {
         let unproven = |text: &str| {
             Came::Hindered(Obstacle {
                 blame: Blame::User,
@@ -308,7 +304,10 @@ impl Removal<'_> {
             Blame::User | Blame::Host | Blame::Bug => Blame::Host,
             Blame::Transient => Blame::Transient,
         };
-        let wait = self.ctx.backoff.failed(&self.view.uid(), pace, rand::random());
+        let wait = self
+            .ctx
+            .backoff
+            .failed(&self.view.uid(), pace, rand::random());
         Ok(Action::requeue(
             self.time_left().map_or(wait, |left| wait.min(left)),
         ))

@@ -7,17 +7,16 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams, PartialObjectMeta},
     runtime::{
-        Controller, WatchStreamExt,
+        Controller, PredicateConfig, WatchStreamExt,
         controller::{self, Action},
-        metadata_watcher, predicates,
+        predicates,
         reflector::{self, ObjectRef, Store},
-        PredicateConfig,
         watcher,
     },
 };
@@ -153,7 +152,10 @@ fn own_secrets(ctx: &Context) -> Api<KubeSecret> {
 fn secrets(
     ctx: &Context,
 ) -> impl Stream<Item = Result<PartialObjectMeta<KubeSecret>, watcher::Error>> + Send + 'static {
-    metadata_watcher(own_secrets(ctx), watcher::Config::default())
+    let namespace = &ctx.options.namespace;
+    let secrets: Api<PartialObjectMeta<KubeSecret>> =
+        Api::namespaced(ctx.client.clone(), namespace);
+    watcher(secrets, watcher::Config::default())
         .default_backoff()
         .touched_objects()
         .predicate_filter(predicates::resource_version, PredicateConfig::default())

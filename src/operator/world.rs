@@ -9,14 +9,17 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{context::{Context, labels}, view::View};
+use super::{
+    context::{Context, labels},
+    view::View,
+};
 use crate::{
     api::{ClusterSpec, KeySecretRef},
     config::{Intent, RkeConfig, SecretSources},
     converge::{KeyRing, World},
     desired::{ClusterId, label},
     error::{Blame, Explain},
-    host::KnownHosts,
+    host::{KnownHosts, Policy},
     secret::Secret,
     state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
 };
@@ -35,7 +38,11 @@ pub(super) async fn world(
     let client = ctx.client.clone();
     Ok(World {
         dial: Arc::clone(&ctx.parts.dial),
-        host_keys: Arc::new(KnownHosts::from_text("spec.ssh.knownHosts", view.known_hosts(), crate::host::Policy::Strict)),
+        host_keys: Arc::new(KnownHosts::from_text(
+            "`spec.ssh.knownHosts`",
+            view.known_hosts(),
+            Policy::Strict,
+        )),
         store: Arc::new(SecretStore::new(client.clone(), namespace, &name)),
         kubeconfig: Arc::new(SecretKubeconfig::new(
             client.clone(),
@@ -64,17 +71,20 @@ async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<Clus
             let id = object.data.pointer("/status/clusterId")?.as_str()?;
             Some(ClusterId(id.to_owned()))
         });
-    let secrets: Api<KubeSecret> =
-        Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
     let kept = secrets
         .list_metadata(&ListParams::default().labels(label::CLUSTER_ID))
         .await?
         .items
         .into_iter()
-        .filter(|secret| {
-            secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name)
-        })
-        .filter_map(|secret| secret.labels().get(label::CLUSTER_ID).cloned().map(ClusterId));
+        .filter(|secret| secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name))
+        .filter_map(|secret| {
+            secret
+                .labels()
+                .get(label::CLUSTER_ID)
+                .cloned()
+                .map(ClusterId)
+        });
     Ok(told.chain(kept).collect())
 }
 

@@ -70,7 +70,7 @@ impl FileStore {
         blocking(move || atomic::read(&path)).await
     }
 
-    async fn load(&self) -> Result<Loaded, StateError> {
+    async fn read(&self) -> Result<Loaded, StateError> {
         let content = match self.content().await {
             Ok(Some(content)) => content,
             Ok(None) => return Ok(Loaded::Absent),
@@ -88,7 +88,7 @@ impl FileStore {
         })
     }
 
-    async fn save(&self, saved: &Saved, expected: Option<&str>) -> Result<(), StateError> {
+    async fn write(&self, saved: &Saved, expected: Option<&str>) -> Result<(), StateError> {
         let lock = self.lock().await.map_err(|error| self.io(error))?;
         let path = self.path.clone();
         let content = codec::encode(saved);
@@ -119,7 +119,7 @@ impl FileStore {
         }
     }
 
-    async fn delete(&self) -> Result<(), StateError> {
+    async fn erase(&self) -> Result<(), StateError> {
         let absent = self.content().await.is_ok_and(|content| content.is_none());
         if absent {
             return Ok(());
@@ -159,7 +159,7 @@ fn revision(content: &Secret<Vec<u8>>) -> String {
 
 impl Store for FileStore {
     fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>> {
-        self.load().boxed()
+        self.read().boxed()
     }
 
     fn save<'a>(
@@ -167,11 +167,11 @@ impl Store for FileStore {
         saved: &'a Saved,
         revision: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), StateError>> {
-        self.save(saved, revision).boxed()
+        self.write(saved, revision).boxed()
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
-        self.delete().boxed()
+        self.erase().boxed()
     }
 
     fn place(&self) -> String {

@@ -94,14 +94,14 @@ impl SecretKubeconfig {
         }
     }
 
-    async fn load(&self) -> io::Result<Option<Secret<String>>> {
+    async fn read(&self) -> io::Result<Option<Secret<String>>> {
         let secret = self.secrets.get_opt(&self.name).await.map_err(plain)?;
         Ok(secret
             .and_then(|secret| secret.data?.remove(KEY))
             .map(|content| text(&content.0)))
     }
 
-    async fn save(&self, kubeconfig: &Secret<String>) -> io::Result<()> {
+    async fn write(&self, kubeconfig: &Secret<String>) -> io::Result<()> {
         let content = kubeconfig.expose().clone().into_bytes();
         let secret = v1::Secret {
             metadata: ObjectMeta {
@@ -122,7 +122,7 @@ impl SecretKubeconfig {
             .map_err(plain)
     }
 
-    async fn remove(&self) -> io::Result<()> {
+    async fn erase(&self) -> io::Result<()> {
         match self
             .secrets
             .delete(&self.name, &DeleteParams::default())
@@ -137,15 +137,15 @@ impl SecretKubeconfig {
 
 impl KubeconfigStore for SecretKubeconfig {
     fn load(&self) -> BoxFuture<'_, io::Result<Option<Secret<String>>>> {
-        self.load().boxed()
+        self.read().boxed()
     }
 
     fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, io::Result<()>> {
-        self.save(kubeconfig).boxed()
+        self.write(kubeconfig).boxed()
     }
 
     fn remove(&self) -> BoxFuture<'_, io::Result<()>> {
-        self.remove().boxed()
+        self.erase().boxed()
     }
 
     fn place(&self) -> String {

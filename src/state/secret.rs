@@ -40,7 +40,7 @@ impl SecretStore {
         }
     }
 
-    async fn load(&self) -> Result<Loaded, StateError> {
+    async fn read(&self) -> Result<Loaded, StateError> {
         let secret = self
             .secrets
             .get_opt(&self.name)
@@ -68,7 +68,7 @@ impl SecretStore {
         })
     }
 
-    async fn save(&self, saved: &Saved, revision: Option<&str>) -> Result<(), StateError> {
+    async fn write(&self, saved: &Saved, revision: Option<&str>) -> Result<(), StateError> {
         let secret = self.secret(saved, revision);
         let params = PostParams::default();
         let result = match revision {
@@ -109,7 +109,7 @@ impl SecretStore {
         }
     }
 
-    async fn delete(&self) -> Result<(), StateError> {
+    async fn erase(&self) -> Result<(), StateError> {
         match self
             .secrets
             .delete(&self.name, &DeleteParams::default())
@@ -138,7 +138,7 @@ impl SecretStore {
 
 impl Store for SecretStore {
     fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>> {
-        self.load().boxed()
+        self.read().boxed()
     }
 
     fn save<'a>(
@@ -146,11 +146,11 @@ impl Store for SecretStore {
         saved: &'a Saved,
         revision: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), StateError>> {
-        self.save(saved, revision).boxed()
+        self.write(saved, revision).boxed()
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
-        self.delete().boxed()
+        self.erase().boxed()
     }
 
     fn place(&self) -> String {

@@ -13,8 +13,10 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
-    CaPair, InventoryEntry, Loaded, Saved, StateError, Store, atomic, file::FileStore,
-    kubeconfig::FileKubeconfig,
+    CaPair, InventoryEntry, Loaded, Saved, StateError, Store, atomic,
+    file::FileStore,
+    kubeconfig::{FileKubeconfig, SecretKubeconfig},
+    secret::SecretStore,
 };
 use crate::{
     config::{Endpoint, Role},

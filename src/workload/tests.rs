@@ -27,7 +27,7 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use serde_json::{Value, json};
-use tokio::io::DuplexStream;
+use tokio::{io::DuplexStream, sync::mpsc::Receiver};
 use tokio_rustls::TlsAcceptor;
 
 use super::{fake::FakeApi, *};
@@ -496,7 +496,7 @@ async fn a_kind_that_is_not_read_back_is_not_applied() {
 
 struct Ear {
     reporter: Reporter,
-    heard: tokio::sync::mpsc::Receiver<Event>,
+    heard: Receiver<Event>,
     stopper: Stopper,
     stop: Stop,
 }
@@ -512,16 +512,17 @@ impl Ear {
             stop,
         }
     }
+}
 
-    fn last(&mut self) -> Option<String> {
-        let mut last = None;
-        while let Ok(event) = self.heard.try_recv() {
-            if let Event::StepProgress { waiting_for, .. } = event {
-                last = waiting_for;
-            }
+/// What it said last that it waits for.
+fn last(heard: &mut Receiver<Event>) -> Option<String> {
+    let mut last = None;
+    while let Ok(event) = heard.try_recv() {
+        if let Event::StepProgress { waiting_for, .. } = event {
+            last = waiting_for;
         }
-        last
     }
+    last
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -548,7 +549,7 @@ async fn a_node_is_watched_until_it_is_ready() {
     assert!(later(None).await.is_err());
     assert!(later(Some(node("False"))).await.is_err());
     assert!(matches!(later(Some(node("True"))).await, Ok(Ok(()))));
-    let last = ear.last().unwrap();
+    let last = last(&mut ear.heard).unwrap();
     assert_eq!(last, "node `n1`: container runtime is down");
     // Watched: no request each second.
     assert!(api.log().len() <= 3);
@@ -624,7 +625,7 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
         }
         let wait = tokio::time::timeout(Duration::from_secs(2), wait.as_mut());
         assert!(wait.await.is_err());
-        said.extend(ear.last());
+        said.extend(last(&mut ear.heard));
     }
     insta::assert_snapshot!(said.join("\n"), @"");
     api.put(DAEMON_SET, daemon_set(1));

@@ -4,13 +4,20 @@
 mod cli_config;
 mod cli_support;
 mod cli_usage;
-mod contract;
 mod fake;
-mod host_docker;
-mod host_errors;
+mod fake_api;
+mod operator_rig;
 mod real;
 mod sim;
 
+mod config_golden;
+mod contract;
+mod host_docker;
+mod host_errors;
 mod lab_remove;
 mod lab_up;
+mod operator_invariants;
+mod operator_lifecycle;
 mod plan_properties;
+mod plan_remove;
+mod plan_up;

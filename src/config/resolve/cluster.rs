@@ -21,14 +21,10 @@ pub(super) fn read(
     let version = version::read(&root.get("kubernetes_version"), catalogue, found);
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
-    let network = network(&root.get("network").get("plugin"), found);
+    let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
-    only_none(&root.get("ingress").get("provider"), "nginx", found);
-    only_none(
-        &root.get("monitoring").get("provider"),
-        "metrics-server",
-        found,
-    );
+    only_none(&root.get("ingress"), "nginx", found);
+    only_none(&root.get("monitoring"), "metrics-server", found);
     let nodes = nodes::read(root, sources, found);
     let services = services?;
     nodes::outside_of_ranges(&nodes, &services, found);
@@ -58,13 +54,14 @@ fn cluster_name(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     (found.problems.len() == before).then(|| name.to_owned())
 }
 
-fn network(at: &Cursor<'_>, found: &mut Found) -> Option<Network> {
+fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
     const INSTEAD: &str = "write `network: {plugin: flannel}`, or `none` to bring your own";
+    let at = &section.get("plugin");
     match values::text(at, found) {
         Some("flannel") => Some(Network::Flannel),
         Some("none") => Some(Network::None),
         None => {
-            if at.value().is_none() || at.passes(&[]) {
+            if section.is_open() && at.passes(&[]) {
                 found.problem(
                     at.problem("not set, and RKE's default `canal` is not supported yet")
                         .hint(INSTEAD),
@@ -111,13 +108,13 @@ fn dns(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
 }
 
 /// A provider of which only `none` works so far.
-fn only_none(at: &Cursor<'_>, default: &str, found: &mut Found) {
-    let key = at.path().split('.').next().unwrap_or_default().to_owned();
-    let instead = format!("write `{key}: {{provider: none}}`");
+fn only_none(section: &Cursor<'_>, default: &str, found: &mut Found) {
+    let instead = format!("write `{}: {{provider: none}}`", section.path());
+    let at = &section.get("provider");
     match values::text(at, found) {
         Some("none") => {}
         None => {
-            if at.passes(&[]) {
+            if section.is_open() && at.passes(&[]) {
                 found.problem(
                     at.problem(format!(
                         "not set, and RKE's default `{default}` is not supported yet"

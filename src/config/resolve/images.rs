@@ -4,7 +4,8 @@
 //! - RKE's own published images (a file of `rke config` lists them all) stand for "the default",
 //!   and the default is now the catalogue's: hyperkube ended at 1.32, rke-tools is not needed.
 //!   Said in a warning. An image of any other repository is the user's choice and is taken.
-//! - A name of a component that this release does not deploy has no effect: said in a warning.
+//! - A name of a component that this release does not deploy has no effect: RKE's own image may
+//!   stand there, any other is said in a warning.
 //! - Any other name is an error.
 
 use super::{Found, values};
@@ -90,7 +91,7 @@ pub(super) fn read(
                 *slot(images, name)? = image.to_owned();
             }
         } else if UNUSED.contains(&name) {
-            if !image.is_empty() {
+            if !image.is_empty() && !is_published_by_rke(image) {
                 unused.push(name);
             }
         } else {
@@ -129,6 +130,14 @@ fn slot<'a>(images: &'a mut Images, name: &str) -> Option<&'a mut String> {
 fn repository_of(image: &str) -> &str {
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     image.split([':', '@']).next().unwrap_or(image)
+}
+
+/// What `rke config` writes for a component that we do not deploy: a default, which may stand.
+fn is_published_by_rke(image: &str) -> bool {
+    let image = image.strip_prefix("docker.io/").unwrap_or(image);
+    ["rancher/", "noiro/", "weaveworks/"]
+        .iter()
+        .any(|publisher| image.starts_with(publisher))
 }
 
 fn unknown(at: &Cursor<'_>, name: &str) -> crate::config::Problem {

@@ -47,6 +47,7 @@ impl<'a> Keys<'a> {
         if let Some(known) = &self.default {
             return known.clone();
         }
+        let before = found.problems.len();
         let key = match self.sources.default_key() {
             Ok(key) => judged(key, &path, found),
             Err(refusal) => {
@@ -54,6 +55,11 @@ impl<'a> Keys<'a> {
                 None
             }
         };
+        for problem in found.problems.iter_mut().skip(before) {
+            self.sources
+                .default_key_path()
+                .clone_into(&mut problem.path);
+        }
         self.default = Some(key.clone());
         key
     }
@@ -125,8 +131,10 @@ fn judged(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
             "a private key begins with `-----BEGIN … PRIVATE KEY-----`",
         ),
     };
+    // The key itself is no detail: only where it came from, when that is elsewhere.
+    let detail = Some(key.source).filter(|source| !at.path().ends_with(source.as_str()));
     found.problem(Problem {
-        detail: Some(key.source),
+        detail,
         ..at.problem(message).hint(hint)
     });
     None

@@ -67,3 +67,6 @@ impl Intent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,13 +41,7 @@ pub(super) fn read<'a>(
         .iter()
         .filter_map(|item| node(item, &mut keys, found))
         .collect();
-    unique(&items, "address", "another node has this address", found);
-    unique(
-        &items,
-        "hostname_override",
-        "another node has this name",
-        found,
-    );
+    unique(&items, found);
     every_role(&at, &items, found);
     if items.len() > 1 {
         found.problem(
@@ -315,15 +309,21 @@ fn is_role_taint(key: &str, effect: &str) -> bool {
 }
 
 /// Two nodes of one address or name would be one machine with two minds.
-fn unique(items: &[Cursor<'_>], key: &str, message: &str, found: &mut Found) {
-    let mut seen = BTreeSet::new();
+fn unique(items: &[Cursor<'_>], found: &mut Found) {
+    let mut addresses = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for item in items {
-        let at = item.get(key);
-        let Some(text) = at.scalar().filter(|text| !text.is_empty()) else {
+        let at = item.get("address");
+        let address = at.scalar().unwrap_or_default().to_lowercase();
+        if !address.is_empty() && !addresses.insert(address.clone()) {
+            found.problem(at.problem("another node has this address").detail(address));
             continue;
-        };
-        if !seen.insert(text.to_lowercase()) {
-            found.problem(at.problem(message).detail(text));
+        }
+        let at = item.get("hostname_override");
+        let written = at.scalar().unwrap_or_default().to_lowercase();
+        let name = if written.is_empty() { address } else { written };
+        if !name.is_empty() && !names.insert(name.clone()) {
+            found.problem(at.problem("another node has this name").detail(name));
         }
     }
 }

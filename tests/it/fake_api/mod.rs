@@ -65,6 +65,11 @@ impl FakeApi {
         kube::Client::new(service, "default")
     }
 
+    /// Its time.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.0.now)()
+    }
+
     /// From now on, requests may be refused with a code: method and path are told.
     pub(crate) fn fault(&self, fault: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static) {
         self.0.faults.lock().unwrap().push(Box::new(fault));

@@ -142,7 +142,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> Saved {
 }
 
 fn file(text: String, mode: u32) -> DesiredFile {
-    let digest = Digest(format!("digest of {text}"));
+    let digest = Digest(format!("digest of {}", text.trim()));
     DesiredFile {
         content: Secret::new(text.into_bytes()),
         mode,
@@ -537,7 +537,9 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
                 .get_or_insert_default()
                 .remove(path::CONTAINERD_DROP_IN);
         }
-        Mishap::PackageConfigChanges => facts.system.containerd.dump.push_str("root = \"/r\"\n"),
+        Mishap::PackageConfigChanges => {
+            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
+        }
         Mishap::ClaimGoes => {
             facts.containers.remove(CLAIM);
         }
@@ -560,7 +562,9 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
         }
         Mishap::ImageGoes(n) => {
             let images: Vec<String> = facts.images.iter().cloned().collect();
-            facts.images.remove(&images[usize::from(n) % images.len()]);
+            if let Some(image) = images.get(usize::from(n) % images.len().max(1)) {
+                facts.images.remove(image);
+            }
         }
         Mishap::ObjectGoes(_)
         | Mishap::ObjectChanges(_)

@@ -176,10 +176,11 @@ impl World {
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
+        let answers = self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
         self.truth.saved = shell.saved.take().map(Box::new);
         self.truth.kubeconfig = shell.kubeconfig.take();
         // Where nothing answers, nothing can be written.
-        let etcd = (!self.answering).then(|| {
+        let etcd = (!answers).then(|| {
             let down = ApiView::Down("connection refused".to_owned());
             std::mem::replace(&mut self.truth.api, down)
         });
@@ -278,7 +279,7 @@ pub(crate) fn converge_up(world: &mut World, want: &Desired, shell: &mut Shell) 
     panic!("something keeps changing:\n{}", plan::render(&plan));
 }
 
-/// The same for a removal.
+/// The same for a removal; the plan that deletes the state is the last.
 pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
     for round in 0..5 {
         let plan = plan_remove(&world.observe(shell)).unwrap();
@@ -292,6 +293,9 @@ pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
             "round {round}:\n{}",
             plan::render(&plan)
         );
+        if plan.deletes_state() {
+            return round + 1;
+        }
     }
     let plan = plan_remove(&world.observe(shell)).unwrap();
     panic!("something keeps changing:\n{}", plan::render(&plan));
