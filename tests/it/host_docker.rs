@@ -1,11 +1,7 @@
 //! What a host can do, against a fake one: names, counts, edges. What must be the same on a real
 //! dockerd is in `contract.rs`.
 
-use std::{
-    collections::BTreeMap,
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use rke_operator::{
     actual::{Before, ContainerState},
@@ -80,12 +76,17 @@ async fn docker_facts() {
     assert_eq!(facts.version, "26.1.5");
     assert_eq!(facts.api_version, "1.45");
     assert_eq!(facts.root_dir, "/var/lib/docker");
-    assert_eq!((facts.cgroup_driver.as_str(), facts.cgroup_version), ("systemd", 2));
+    assert_eq!(
+        (facts.cgroup_driver.as_str(), facts.cgroup_version),
+        ("systemd", 2)
+    );
     assert!(facts.logs_bounded);
     let proxy = ("http://proxy:3128".to_owned(), String::new(), String::new());
     assert_eq!(facts.proxy, Some(proxy));
 
-    fake.on_exec("daemon.json", |_| Said::out("\n\u{1e}\ndockerd\n-H\nfd://\n"));
+    fake.on_exec("daemon.json", |_| {
+        Said::out("\n\u{1e}\ndockerd\n-H\nfd://\n")
+    });
     assert!(!host.docker_facts().await.unwrap().logs_bounded);
     fake.on_exec("daemon.json", |_| {
         Said::out("\n\u{1e}\ndockerd\n--log-opt\nmax-size=5m\n")
@@ -107,7 +108,11 @@ async fn commands() {
         .await
         .unwrap();
     assert_eq!(
-        (output.status, output.stdout.as_str(), output.stderr.as_str()),
+        (
+            output.status,
+            output.stdout.as_str(),
+            output.stderr.as_str()
+        ),
         (3, "6.1\n", "oh\n")
     );
     assert_eq!(
@@ -173,7 +178,9 @@ async fn containers_of_ours_and_of_others() {
     }
     let host = fake.connect().await.unwrap();
     let spec = spec("etcd:1");
-    host.run_container("etcd", &spec, &id(), "local").await.unwrap();
+    host.run_container("etcd", &spec, &id(), "local")
+        .await
+        .unwrap();
     let found = host.containers().await.unwrap();
     assert_eq!(found["etcd"].runs.as_ref(), Some(&spec));
     assert_eq!(found["etcd"].state, ContainerState::Running);
@@ -209,11 +216,18 @@ async fn a_name_that_is_taken_and_an_image_that_is_missing() {
         .containers
         .insert("etcd".to_owned(), FakeContainer::foreign("quay.io/etcd:3"));
     let host = fake.connect().await.unwrap();
-    let missing = host.run_container("x", &spec("etcd:1"), &id(), "local").await;
+    let missing = host
+        .run_container("x", &spec("etcd:1"), &id(), "local")
+        .await;
     assert!(matches!(missing, Err(HostError::ImageMissing { .. })));
     fake.docker().images.insert("etcd:1".to_owned(), 1);
-    let taken = host.run_container("etcd", &spec("etcd:1"), &id(), "local").await;
-    assert!(matches!(taken, Err(HostError::NameTaken { .. })), "{taken:?}");
+    let taken = host
+        .run_container("etcd", &spec("etcd:1"), &id(), "local")
+        .await;
+    assert!(
+        matches!(taken, Err(HostError::NameTaken { .. })),
+        "{taken:?}"
+    );
     assert_eq!(fake.docker().containers["etcd"].image(), "quay.io/etcd:3");
 }
 
@@ -223,10 +237,16 @@ async fn removing_what_is_gone_is_success() {
     fake.docker().images.insert("etcd:1".to_owned(), 1);
     let host = fake.connect().await.unwrap();
     host.remove("etcd", None).await.unwrap();
-    host.remove("etcd", Some(Duration::from_secs(10))).await.unwrap();
-    host.run_container("etcd", &spec("etcd:1"), &id(), "local").await.unwrap();
+    host.remove("etcd", Some(Duration::from_secs(10)))
+        .await
+        .unwrap();
+    host.run_container("etcd", &spec("etcd:1"), &id(), "local")
+        .await
+        .unwrap();
     assert!(!host.remove_image("etcd:1").await.unwrap(), "it is in use");
-    host.remove("etcd", Some(Duration::from_secs(10))).await.unwrap();
+    host.remove("etcd", Some(Duration::from_secs(10)))
+        .await
+        .unwrap();
     assert!(fake.docker().containers.is_empty());
     assert!(host.remove_image("etcd:1").await.unwrap());
     assert!(host.remove_image("etcd:1").await.unwrap());
@@ -241,7 +261,9 @@ async fn pulls_report_bytes() {
     let host = fake.connect().await.unwrap();
     let seen = Mutex::new(Vec::new());
     let loaded = host
-        .pull("etcd:1", &|done, total| seen.lock().unwrap().push((done, total)))
+        .pull("etcd:1", &|done, total| {
+            seen.lock().unwrap().push((done, total))
+        })
         .await
         .unwrap();
     assert_eq!(loaded, 1500);
@@ -250,7 +272,10 @@ async fn pulls_report_bytes() {
         [(500, 1000), (1000, 1000), (1250, 1500), (1500, 1500)]
     );
     assert!(host.images().await.unwrap().contains("etcd:1"));
-    assert_eq!(host.export_image("etcd:1").await.unwrap(), b"the layers of etcd:1");
+    assert_eq!(
+        host.export_image("etcd:1").await.unwrap(),
+        b"the layers of etcd:1"
+    );
 }
 
 async fn claimed(fake: &FakeHost) -> Host {
@@ -314,7 +339,12 @@ async fn files_are_written_with_few_requests_and_read_back() {
 async fn no_claim_is_not_the_same_as_no_files() {
     let fake = FakeHost::new();
     let host = claimed(&fake).await;
-    assert!(host.read_files(&["/etc/kubernetes"]).await.unwrap().is_empty());
+    assert!(
+        host.read_files(&["/etc/kubernetes"])
+            .await
+            .unwrap()
+            .is_empty()
+    );
     host.remove(CLAIM, None).await.unwrap();
     assert!(host.read_files(&["/etc/kubernetes"]).await.is_err());
 }
@@ -350,11 +380,18 @@ async fn a_leftover_job_of_ours_makes_room_and_another_ones_does_not() {
         container.body["Labels"] = serde_json::json!({ label::CLUSTER_ID: id });
         container
     };
-    fake.docker().containers.insert(JOB.to_owned(), leftover("c1"));
+    fake.docker()
+        .containers
+        .insert(JOB.to_owned(), leftover("c1"));
     host.run_job(&job("true"), &id()).await.unwrap();
-    fake.docker().containers.insert(JOB.to_owned(), leftover("c2"));
+    fake.docker()
+        .containers
+        .insert(JOB.to_owned(), leftover("c2"));
     let refused = host.run_job(&job("true"), &id()).await;
-    assert!(matches!(refused, Err(HostError::NameTaken { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(HostError::NameTaken { .. })),
+        "{refused:?}"
+    );
     assert!(fake.docker().containers.contains_key(JOB));
 }
 

@@ -117,7 +117,10 @@ async fn a_server_that_is_not_sshd() {
     let http = Mute(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let error = connect(&host, &host.login(), &known(&host), &http).await;
     assert!(matches!(error, HostError::Handshake { .. }), "{error:?}");
-    assert_eq!(error.to_string(), "no SSH session with node `n1` (10.0.0.2)");
+    assert_eq!(
+        error.to_string(),
+        "no SSH session with node `n1` (10.0.0.2)"
+    );
     assert_eq!(error.hints(), ["is it sshd that listens on port 22?"]);
 }
 
@@ -362,12 +365,23 @@ async fn pulls_that_fail() {
         .registry
         .insert("rancher/pause:3.6".to_owned(), vec![1000]);
     let host = fake.connect().await.unwrap();
-    let absent = host.pull("rancher/nowhere:1", &|_, _| ()).await.unwrap_err();
+    let absent = host
+        .pull("rancher/nowhere:1", &|_, _| ())
+        .await
+        .unwrap_err();
     fake.faults(|faults| faults.pull_error = Some("unexpected EOF".to_owned()));
-    let broken = host.pull("rancher/pause:3.6", &|_, _| ()).await.unwrap_err();
+    let broken = host
+        .pull("rancher/pause:3.6", &|_, _| ())
+        .await
+        .unwrap_err();
     fake.faults(|faults| faults.disk_full = true);
-    let full = host.pull("rancher/pause:3.6", &|_, _| ()).await.unwrap_err();
-    let texts = [absent, broken, full].map(|error| shown(&error)).join("\n\n");
+    let full = host
+        .pull("rancher/pause:3.6", &|_, _| ())
+        .await
+        .unwrap_err();
+    let texts = [absent, broken, full]
+        .map(|error| shown(&error))
+        .join("\n\n");
     insta::assert_snapshot!(texts, @r"
     cannot pull image `rancher/nowhere:1` on node `n1` (10.0.0.2): pull access denied for rancher/nowhere:1, repository does not exist or may require 'docker login'
     hint: is the name right, and may the node's Docker pull it without a login?
@@ -391,7 +405,10 @@ async fn a_connection_that_is_cut_in_a_pull_is_no_end_of_the_pull() {
         .insert("rancher/pause:3.6".to_owned(), vec![1000]);
     fake.faults(|faults| faults.cut_in_pull = true);
     let host = fake.connect().await.unwrap();
-    let error = host.pull("rancher/pause:3.6", &|_, _| ()).await.unwrap_err();
+    let error = host
+        .pull("rancher/pause:3.6", &|_, _| ())
+        .await
+        .unwrap_err();
     assert!(matches!(error, HostError::Lost { .. }), "{error:?}");
     assert_eq!(error.blame(), rke_operator::error::Blame::Transient);
     assert!(!host.is_alive());
