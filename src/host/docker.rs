@@ -87,7 +87,9 @@ async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, Docke
     if !response.status.is_success() {
         return Err(DockerError::DockerResponseServerError {
             status_code: response.status.as_u16(),
-            message: String::from_utf8_lossy(&body).into_owned(),
+            message: serde_json::from_slice::<Refusal>(&body)
+                .map(|refusal| refusal.message)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned()),
         });
     }
     let theirs = response
@@ -96,6 +98,12 @@ async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, Docke
         .and_then(|value| value.to_str().ok())
         .and_then(parse_version);
     Ok(theirs.map_or(NEWEST, |theirs| theirs.min(NEWEST)))
+}
+
+/// How Docker says no.
+#[derive(serde::Deserialize)]
+struct Refusal {
+    message: String,
 }
 
 fn parse_version(text: &str) -> Option<ApiVersion> {

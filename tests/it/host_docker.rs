@@ -1,7 +1,11 @@
 //! What a host can do, against a fake one: names, counts, edges. What must be the same on a real
 //! dockerd is in `contract.rs`.
 
-use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use rke_operator::{
     actual::{Before, ContainerState},
@@ -9,7 +13,10 @@ use rke_operator::{
     host::{ClaimOutcome, Host, HostError, Job, NewFile},
     secret::Secret,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
+};
 
 use crate::fake::{FakeContainer, FakeHost, NodeFile, Said};
 
@@ -468,30 +475,47 @@ async fn a_writer_that_waits_for_the_window_hears_of_the_end() {
 #[tokio::test]
 async fn a_stream_that_nobody_reads_stops_nothing_else() {
     let fake = FakeHost::new();
-    fake.on_port(1, |mut stream| {
+    let sent = Arc::new(Notify::new());
+    let done = Arc::clone(&sent);
+    fake.on_port(1, move |mut stream| {
+        let done = Arc::clone(&done);
         Box::pin(async move {
             let chunk = vec![0; 1 << 20];
             for _ in 0..100 {
-                if stream.write_all(&chunk).await.is_err() {
-                    return;
-                }
+                stream.write_all(&chunk).await.unwrap();
             }
+            done.notify_one();
             std::future::pending::<()>().await;
         })
     });
     let host = fake.connect().await.unwrap();
     let mut unread = host.local_port(1).await.unwrap();
-    for _ in 0..20 {
-        tokio::time::timeout(Duration::from_secs(10), host.images())
-            .await
-            .expect("the other channels go on")
-            .unwrap();
-    }
-    // It was given up, not the connection.
-    let mut rest = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), unread.read_to_end(&mut rest));
-    assert!(read.await.expect("it ends").is_err());
+    sent.notified().await;
+    host.images().await.unwrap();
+    // It was given up, not the connection, and not a part of it passes for the whole.
+    let error = unread.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
     assert!(host.is_alive());
+}
+
+#[tokio::test]
+async fn a_stream_that_is_read_later_is_whole() {
+    let fake = FakeHost::new();
+    fake.on_port(1, |mut stream| {
+        Box::pin(async move {
+            for byte in 0..32 {
+                stream.write_all(&vec![byte; 1 << 20]).await.unwrap();
+            }
+            stream.shutdown().await.unwrap();
+        })
+    });
+    let host = fake.connect().await.unwrap();
+    let mut stream = host.local_port(1).await.unwrap();
+    host.images().await.unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).await.unwrap();
+    assert_eq!(all.len(), 32 << 20);
+    assert!(all.is_sorted());
 }
 
 #[tokio::test]

@@ -441,8 +441,8 @@ async fn a_daemon_that_is_broken() {
     let host = fake.connect().await.unwrap();
     let error = host.start("etcd").await.unwrap_err();
     insta::assert_snapshot!(shown(&error), @r"
-    cannot start container `etcd` on node `n1` (10.0.0.2): Docker answered 400: client version is too new. Maximum supported API version is 1.45
-    blame: Host
+    cannot start container `etcd` on node `n1` (10.0.0.2): Docker answered 500: something is broken
+    blame: Transient
     ");
 }
 
