@@ -1,15 +1,19 @@
 //! The one integration binary. Modules `lab_*` want real nodes (root, Docker): nextest's
 //! profile `lab` runs them.
 
-mod cli_config;
 mod cli_support;
-mod cli_usage;
-mod config_golden;
+mod fake;
 mod fake_api;
 mod operator_rig;
 mod real;
 mod sim;
 
+mod cli_config;
+mod cli_usage;
+mod config_golden;
+mod contract;
+mod host_docker;
+mod host_errors;
 mod lab_remove;
 mod lab_up;
 mod operator_invariants;
