@@ -2,8 +2,10 @@
 //! profile `lab` runs them.
 
 mod cli_config;
+mod cli_node;
 mod cli_support;
 mod cli_usage;
+mod fake;
 mod fake_api;
 mod operator_rig;
 mod real;
