@@ -14,9 +14,9 @@ pub(super) async fn probe(
     component: Component,
 ) -> Result<Result<(), String>, StepError> {
     let credentials = credentials(run.engine()?);
-    if !host.is_alive() {
+    if let Some(lost) = host.lost() {
         // The next step dials again; this wait cannot.
-        return Err(failed(host.lost()));
+        return Err(failed(lost));
     }
     match host.local_port(component.health_port()).await {
         Ok(stream) => Ok(workload::probe(component, stream, &credentials).await),

@@ -20,7 +20,7 @@ use crate::{
         path,
     },
     error::Blame,
-    host::{ClaimOutcome, Host, Job, JobOutput},
+    host::{ClaimOutcome, Host, Job, JobOutput, NewFile},
     plan::{Component, FileRef},
     secret::Secret,
     state::Saved,
@@ -30,6 +30,8 @@ const KERNEL: &str = include_str!("node/kernel.sh");
 const CLEAN: &str = include_str!("node/clean.sh");
 const CONTAINERD: &str = include_str!("node/containerd.sh");
 
+/// How long a component may take to end by itself.
+const GRACE: Duration = Duration::from_secs(10);
 /// Where the containerd transaction leaves its verdict, readable for everyone.
 const VERDICT: &str = "/run/rke-operator-containerd.result";
 /// The script of the containerd transaction while it runs.
@@ -98,7 +100,8 @@ pub(super) async fn write_files(
             .get(file)
             .filter(|found| found.digest == *digest)
             .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
-        files.insert(file.clone(), (*mode, &found.content));
+        let content = &found.content;
+        files.insert(file.as_str(), NewFile { mode: *mode, content });
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
     Ok(Done {
@@ -267,7 +270,7 @@ pub(super) async fn start_container(host: &Host, name: &str) -> Result<Done, Ste
 }
 
 pub(super) async fn remove_container(host: &Host, name: &str) -> Result<Done, StepError> {
-    host.remove(name).await.map_err(failed)?;
+    host.remove(name, Some(GRACE)).await.map_err(failed)?;
     Ok(Done::default())
 }
 
@@ -318,7 +321,7 @@ async fn keeps_exiting(host: &Host, name: &str) -> Result<Option<i64>, StepError
 }
 
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
-    let log = host.logs(name, 4).await.unwrap_or_default();
+    let log = host.log_tail(name, 4).await.unwrap_or_default();
     let message = format!(
         "`{name}` keeps exiting with {code}; its last words: {}",
         log.trim()
@@ -367,8 +370,8 @@ pub(super) async fn remove_images(
 }
 
 pub(super) async fn release_claim(host: &Host) -> Result<Done, StepError> {
-    host.remove(desired::JOB).await.map_err(failed)?;
-    host.remove(desired::CLAIM).await.map_err(failed)?;
+    host.remove(desired::JOB, None).await.map_err(failed)?;
+    host.remove(desired::CLAIM, None).await.map_err(failed)?;
     host.remove_image(desired::FILES_IMAGE)
         .await
         .map_err(failed)?;
@@ -383,7 +386,7 @@ async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
         .collect();
     let files = contents
         .iter()
-        .map(|(path, content)| ((*path).to_owned(), (0o600, content)))
+        .map(|(path, content)| (*path, NewFile { mode: 0o600, content }))
         .collect();
     let dirs = BTreeMap::from([("/etc/containerd".to_owned(), 0o755)]);
     host.write_files(&dirs, &files).await.map_err(failed)
