@@ -12,6 +12,9 @@ mod real;
 mod sim;
 
 mod config_golden;
+mod contract;
+mod host_docker;
+mod host_errors;
 mod lab_remove;
 mod lab_up;
 mod operator_invariants;
