@@ -9,6 +9,7 @@ mod real;
 mod sim;
 
 mod cli_config;
+mod cli_node;
 mod cli_usage;
 mod config_golden;
 mod contract;
