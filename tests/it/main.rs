@@ -5,5 +5,6 @@ mod real;
 mod sim;
 
 mod lab_remove;
+mod lab_self;
 mod lab_up;
 mod plan_properties;

@@ -444,22 +444,21 @@ impl Recipe {
         })
     }
 
-    /// Takes the image from a registry instead, by the machine's Docker, under all its names.
+    /// Takes the image from a registry instead, by the machine's Docker. What that has under the
+    /// published names stays as it is.
     fn pull(&self, host: &str, key: &str, work: &Path) -> Result<(), LabError> {
-        for name in &self.names {
-            let there = format!("{host}/{name}");
-            Run::docker(format!("cannot pull {there} (LAB_REGISTRY is {host})"))
-                .args(["pull", "--quiet", &there])
-                .done()?;
-            Run::docker("cannot name the image")
-                .args(["tag", &there, name])
-                .done()?;
-        }
         let (archive, image) = (work.join("archive.tar"), work.join("image"));
+        let there = format!("{host}/{}", self.names[0]);
+        Run::docker(format!("cannot pull {there} (LAB_REGISTRY is {host})"))
+            .args(["pull", "--quiet", &there])
+            .done()?;
         Run::docker("cannot save the image")
             .args(["save", "--output"])
             .arg(&archive)
-            .args(&self.names)
+            .arg(&there)
+            .done()?;
+        Run::docker("cannot forget the image")
+            .args(["rmi", &there])
             .done()?;
         Run::new("cannot unpack the image", "tar")
             .arg("-xf")
@@ -467,25 +466,23 @@ impl Recipe {
             .arg("-C")
             .arg(&image)
             .done()?;
-        for name in &self.names {
-            Run::docker("cannot forget the image")
-                .args(["rmi", name, &format!("{host}/{name}")])
-                .done()?;
-        }
         let unfinished = Image {
-            program: self.program.clone(),
             dir: image.clone(),
             ..self.described(key)
         };
-        let entry = unfinished.archive()?;
-        let pulled = Self {
-            version: unfinished.config()?["Labels"][format!("{LABEL}.version")]
-                .as_str()
-                .unwrap_or("as published")
-                .to_owned(),
-            ..self.clone()
+        let entry = Archive {
+            repo_tags: self.names.clone(),
+            ..unfinished.archive()?
         };
-        pulled.finish(key, &entry, &image)
+        let version = unfinished.config()?["Labels"][format!("{LABEL}.version")]
+            .as_str()
+            .unwrap_or("as published")
+            .to_owned();
+        Self {
+            version,
+            ..self.clone()
+        }
+        .finish(key, &entry, &image)
     }
 
     fn described(&self, key: &str) -> Image {
