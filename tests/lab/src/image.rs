@@ -100,6 +100,41 @@ impl Images {
         &self.0
     }
 
+    /// Removes every other image from the folder that these are kept in, and what no node uses of
+    /// the lab's own images from the machine's Docker; gives the folders' names.
+    pub fn prune(&self) -> Result<Vec<String>, LabError> {
+        let mut gone = Vec::new();
+        let Some(store) = self.0.first().and_then(|image| image.dir.parent()) else {
+            return Ok(gone);
+        };
+        for entry in fs::read_dir(store).map_err(LabError::file("cannot list", store))? {
+            let path = entry.map_err(LabError::file("cannot list", store))?.path();
+            let is_one = path.join("image.json").exists();
+            if is_one && self.0.iter().all(|image| image.dir != path) {
+                cache::remove_dir(&path)?;
+                gone.push(
+                    path.file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned(),
+                );
+            }
+        }
+        for image in self.0.iter().filter(|image| image.names.is_empty()) {
+            let loaded = Run::docker("cannot list images")
+                .args(["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"])
+                .arg(format!("rke-lab-{}", image.program))
+                .text()?;
+            for name in loaded.lines().filter(|name| *name != image.own_name()) {
+                // One that a node of another checkout uses stays.
+                Run::docker("cannot remove an image")
+                    .args(["image", "rm", name])
+                    .output()?;
+            }
+        }
+        Ok(gone)
+    }
+
     /// The image of that program.
     pub fn program(&self, program: &str) -> Result<&Image, LabError> {
         self.0

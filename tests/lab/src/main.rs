@@ -64,7 +64,11 @@ enum Command {
         all: bool,
     },
     /// Build the images that the cache lacks, and list all with their true versions.
-    Images,
+    Images {
+        /// Remove from the cache what earlier recipes made.
+        #[arg(long)]
+        prune: bool,
+    },
     /// List the Debian packages that the lab would install on this machine.
     Missing,
     /// Print the path of a kubectl that runs on this machine.
@@ -134,9 +138,15 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             }
         }
         Command::Down { name, all: false } => Lab::destroy_named(&name)?,
-        Command::Images => {
+        Command::Images { prune } => {
             Host::prepare(log)?;
-            list_images(&lab::images(log)?);
+            let images = lab::images(log)?;
+            list_images(&images);
+            if prune {
+                for gone in images.prune()? {
+                    println!("removed {gone}");
+                }
+            }
         }
         Command::Missing => {
             for package in Host::missing()? {

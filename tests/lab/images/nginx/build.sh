@@ -6,7 +6,6 @@ rootfs=$1
 . ../debian.sh
 
 debian "$rootfs" essential nginx-light,libnginx-mod-stream
-rm -f "$rootfs/etc/hosts" # Docker's business
 found=$(chroot "$rootfs" dpkg-query --show --showformat '${Version}' nginx)
 case $found in
 "$VERSION"*) ;;
