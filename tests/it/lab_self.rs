@@ -309,6 +309,7 @@ fn nodes_are_servers_set_up_as_their_profiles_say() {
     );
 
     pulls_are_pulls(&lab, plain);
+    images_can_be_put_onto_a_node(plain);
 }
 
 /// Docker and containerd take images from the lab's registry, under the published names.
@@ -337,6 +338,37 @@ fn pulls_are_pulls(lab: &Lab, node: &Node) {
         asked("containerd/") >= 2,
         "containerd asked for neither manifest nor layer"
     );
+}
+
+/// For the benchmark: no pull is left to do.
+fn images_can_be_put_onto_a_node(node: &Node) {
+    let images = lab::images(&mut std::io::sink()).unwrap();
+    node.load_images(&images).unwrap();
+    let docker = node
+        .sh("docker image ls --format '{{.Repository}}:{{.Tag}}'")
+        .unwrap();
+    let containerd = node.sh("ctr --namespace k8s.io images ls --quiet").unwrap();
+    for image in images.published() {
+        for name in &image.names {
+            // Docker shows its own library's images without it.
+            let short = name.trim_start_matches("library/");
+            assert!(
+                docker.lines().any(|line| line == short),
+                "{name} is not in Docker: {docker}"
+            );
+        }
+    }
+    for pod in [
+        "mirrored-pause",
+        "hardened-coredns",
+        "hardened-flannel",
+        "hardened-cni-plugins",
+    ] {
+        assert!(
+            containerd.contains(&format!("docker.io/rancher/{pod}:")),
+            "{containerd}"
+        );
+    }
 }
 
 #[test]
