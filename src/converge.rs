@@ -176,7 +176,7 @@ pub async fn converge(
                 return Err(Error::Step {
                     title: plan::title(&step),
                     step: Box::new(step),
-                    error,
+                    error: StepFailure(error),
                 });
             }
             (RunOutcome::Stopped, None) => {

@@ -11,6 +11,7 @@ use super::{
     system,
 };
 use crate::{
+    apply::cluster,
     config::{NodeName, Role},
     desired::{label, path, pki::EngineClient},
     error::{Blame, Explain},
@@ -26,8 +27,6 @@ const WIDTH: usize = 32;
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
 /// All the questions to one node together.
 const HOST_LIMIT: Duration = Duration::from_secs(60);
-/// All the questions to the API together.
-const API_LIMIT: Duration = Duration::from_secs(10);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
 const ROOTS: [&str; 5] = [
@@ -57,7 +56,12 @@ pub async fn read(
         (Some(saved), Some(engine)) => api_view(hosts, saved, engine, &views).await,
         (_, _) => ApiView::Unknown,
     };
-    Actual { hosts: views, api, kubeconfig, saved: saved.map(Box::new) }
+    Actual {
+        hosts: views,
+        api,
+        kubeconfig,
+        saved: saved.map(Box::new),
+    }
 }
 
 async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
@@ -70,7 +74,10 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
         Ok(Err(down)) => HostView::Down(down),
         Err(_) => HostView::Down(Down {
             blame: Blame::Transient,
-            why: format!("node `{name}` did not answer within {} s", HOST_LIMIT.as_secs()),
+            why: format!(
+                "node `{name}` did not answer within {} s",
+                HOST_LIMIT.as_secs()
+            ),
             hints: vec![],
         }),
     }
@@ -90,7 +97,11 @@ pub fn down(error: &(dyn Explain + Send + Sync)) -> Down {
     Down {
         blame: error.blame(),
         why,
-        hints: error.hints().into_iter().map(std::borrow::Cow::into_owned).collect(),
+        hints: error
+            .hints()
+            .into_iter()
+            .map(std::borrow::Cow::into_owned)
+            .collect(),
     }
 }
 
@@ -102,14 +113,23 @@ async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
         host.images(),
         host.exec(&script, SCRIPT_LIMIT),
     )?;
-    let system = system::parse(&output.stdout).ok_or_else(|| {
-        host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr))
-    })?;
+    let system = system::parse(&output.stdout)
+        .ok_or_else(|| host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr)))?;
     let ours = containers
         .get(crate::desired::CLAIM)
         .is_some_and(|claim| claim.labels.contains_key(label::CLUSTER_ID));
-    let files = if ours { Some(host.read_files(&ROOTS).await?) } else { None };
-    Ok(HostFacts { docker, containers, images, files, system })
+    let files = if ours {
+        Some(host.read_files(&ROOTS).await?)
+    } else {
+        None
+    };
+    Ok(HostFacts {
+        docker,
+        containers,
+        images,
+        files,
+        system,
+    })
 }
 
 /// Asks the first control plane that answered and runs an API server of this cluster.
@@ -121,24 +141,31 @@ async fn api_view(
 ) -> ApiView {
     let mut why = None;
     for (name, entry) in &saved.inventory {
-        let Some(HostView::Up(facts)) = views.get(name) else { continue };
-        let ours = facts.containers.get("kube-apiserver").is_some_and(|container| {
-            container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
-        });
+        let Some(HostView::Up(facts)) = views.get(name) else {
+            continue;
+        };
+        let ours = facts
+            .containers
+            .get("kube-apiserver")
+            .is_some_and(|container| {
+                container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
+            });
         if !entry.roles.contains(&Role::ControlPlane) || !ours {
             continue;
         }
-        let Ok(host) = hosts.get(name).await else { continue };
-        let read = workload::read(&workload::Access::new(&host, saved, engine), saved);
-        match timeout(API_LIMIT, read).await {
-            Ok(ApiView::Down(text)) => why = Some(text),
-            Ok(view) => return view,
-            Err(_) => {
-                why = Some(format!(
-                    "the API server on `{name}` did not answer within {} s",
-                    API_LIMIT.as_secs()
-                ));
+        let Ok(host) = hosts.get(name).await else {
+            continue;
+        };
+        let client = match cluster::through(host, engine) {
+            Ok(client) => client,
+            Err(error) => {
+                why = Some(error.to_string());
+                continue;
             }
+        };
+        match workload::read(&client, Some(saved)).await {
+            ApiView::Down(text) => why = Some(format!("node `{name}`: {text}")),
+            view @ (ApiView::Up(_) | ApiView::Unknown) => return view,
         }
     }
     why.map_or(ApiView::Unknown, ApiView::Down)

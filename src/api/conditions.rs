@@ -167,7 +167,8 @@ pub enum Truth {
 }
 
 impl Truth {
-    const fn name(self) -> &'static str {
+    /// The word in the API.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::True => "True",
             Self::False => "False",

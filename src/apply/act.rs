@@ -66,17 +66,17 @@ impl Effects<'_> {
         let on = || host.ok_or_else(|| bug("this step needs a host"));
         match action {
             Action::SaveState => local::save_state(self).await,
-            Action::Claim { cluster_id, cluster_name, before } => {
-                node::claim(on()?, cluster_id, cluster_name, before).await
-            }
+            Action::Claim {
+                cluster_id,
+                cluster_name,
+                before,
+            } => node::claim(on()?, cluster_id, cluster_name, before).await,
             Action::PullImage { image } => node::pull(on()?, image, reporter, stop).await,
             Action::WriteFiles { dirs, files } => {
                 node::write_files(on()?, self.desired()?, dirs, files).await
             }
             Action::RemoveFiles { paths } => node::remove_files(on()?, self.id()?, paths).await,
-            Action::PrepareKernel { wants } => {
-                node::prepare_kernel(on()?, self.id()?, wants).await
-            }
+            Action::PrepareKernel { wants } => node::prepare_kernel(on()?, self.id()?, wants).await,
             Action::ConfigureContainerd { wants, digest: _ } => {
                 let dump = &self.facts(on()?)?.system.containerd.dump;
                 node::configure_containerd(on()?, self.id()?, dump, wants, reporter, stop).await
@@ -99,14 +99,12 @@ impl Effects<'_> {
             }
             Action::PruneObjects { objects } => cluster::prune(self, objects).await,
             Action::SetNodeMeta { meta } => {
-                cluster::set_node_meta(self, &on()?.name, meta).await
+                cluster::set_node_meta(self, &on()?.name, meta, reporter, stop).await
             }
             Action::AwaitNodeReady { node } => {
                 cluster::await_node_ready(self, node, reporter, stop).await
             }
-            Action::AwaitAddon { addon } => {
-                cluster::await_addon(self, addon, reporter, stop).await
-            }
+            Action::AwaitAddon { addon } => cluster::await_addon(self, addon, reporter, stop).await,
             Action::SaveStateCopy => cluster::save_state_copy(self).await,
             Action::WriteKubeconfig => local::write_kubeconfig(self).await,
             Action::CleanHost { before } => node::clean(on()?, self.id()?, before).await,
@@ -122,7 +120,10 @@ impl Effects<'_> {
 
     /// The connection to a node.
     pub(super) async fn host(&self, name: &NodeName) -> Result<Arc<Host>, StepError> {
-        self.hosts.get(name).await.map_err(|down| failed(ActError::Down(down)))
+        self.hosts
+            .get(name)
+            .await
+            .map_err(|down| failed(ActError::Down(down)))
     }
 
     async fn check(&self, wanted: Option<&Guard>, host: &Host) -> Result<(), StepError> {
@@ -133,7 +134,8 @@ impl Effects<'_> {
 
     /// What must be.
     pub(super) fn desired(&self) -> Result<&Desired, StepError> {
-        self.desired.ok_or_else(|| bug("this step needs a desired world"))
+        self.desired
+            .ok_or_else(|| bug("this step needs a desired world"))
     }
 
     /// The state that steps act under.
@@ -141,12 +143,20 @@ impl Effects<'_> {
         self.saved.ok_or_else(|| bug("this step needs a state"))
     }
 
+    /// The engine's own certificate.
+    pub(super) fn engine(&self) -> Result<&EngineClient, StepError> {
+        self.engine
+            .ok_or_else(|| bug("this step needs the engine's certificate"))
+    }
+
     fn id(&self) -> Result<&ClusterId, StepError> {
         self.saved().map(|saved| &saved.cluster_id)
     }
 
     fn facts(&self, host: &Host) -> Result<&crate::actual::HostFacts, StepError> {
-        self.actual.up(&host.name).ok_or_else(|| bug("this step needs the host's facts"))
+        self.actual
+            .up(&host.name)
+            .ok_or_else(|| bug("this step needs the host's facts"))
     }
 }
 

@@ -2,7 +2,7 @@
 //! `Action`, the only place with effects; [`event`] is the one stream of progress.
 
 pub mod act;
-mod cluster;
+pub(crate) mod cluster;
 pub mod event;
 mod health;
 pub mod limit;

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     actual::{Before, ContainerState},
-    desired::{self, CLAIM_DIRS, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants, label, path},
+    desired::{
+        self, CLAIM_DIRS, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants, label,
+        path,
+    },
     error::Blame,
     host::{ClaimOutcome, Host, Job, JobOutput, NewFile},
     plan::{Component, FileRef},
@@ -45,14 +48,22 @@ pub(super) async fn claim(
     host.import_empty_image().await.map_err(failed)?;
     match host.create_claim(id, name, before).await.map_err(failed)? {
         ClaimOutcome::Created => {
-            let dirs = CLAIM_DIRS.iter().map(|(dir, mode)| ((*dir).to_owned(), *mode)).collect();
-            host.write_files(&dirs, &BTreeMap::new()).await.map_err(failed)?;
+            let dirs = CLAIM_DIRS
+                .iter()
+                .map(|(dir, mode)| ((*dir).to_owned(), *mode))
+                .collect();
+            host.write_files(&dirs, &BTreeMap::new())
+                .await
+                .map_err(failed)?;
             Ok(Done::default())
         }
-        ClaimOutcome::Held { by } if by.get(label::CLUSTER_ID) == Some(&id.0) => Ok(Done::default()),
-        ClaimOutcome::Held { .. } => {
-            Err(StepError::Guard(format!("node `{}` was claimed by another cluster", host.name)))
+        ClaimOutcome::Held { by } if by.get(label::CLUSTER_ID) == Some(&id.0) => {
+            Ok(Done::default())
         }
+        ClaimOutcome::Held { .. } => Err(StepError::Guard(format!(
+            "node `{}` was claimed by another cluster",
+            host.name
+        ))),
     }
 }
 
@@ -89,10 +100,14 @@ pub(super) async fn write_files(
             .get(file)
             .filter(|found| found.digest == *digest)
             .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
-        files.insert(file.as_str(), NewFile { mode: *mode, content: &found.content });
+        let content = &found.content;
+        files.insert(file.as_str(), NewFile { mode: *mode, content });
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
-    Ok(Done { detail: Some(format!("{} files", files.len())), warning: None })
+    Ok(Done {
+        detail: Some(format!("{} files", files.len())),
+        warning: None,
+    })
 }
 
 pub(super) async fn remove_files(
@@ -100,8 +115,18 @@ pub(super) async fn remove_files(
     id: &ClusterId,
     paths: &BTreeSet<String>,
 ) -> Result<Done, StepError> {
-    let words = paths.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(" ");
-    job(host, id, &format!("rm -f -- {words}"), Duration::from_secs(60)).await?;
+    let words = paths
+        .iter()
+        .map(|path| quoted(path))
+        .collect::<Vec<_>>()
+        .join(" ");
+    job(
+        host,
+        id,
+        &format!("rm -f -- {words}"),
+        Duration::from_secs(60),
+    )
+    .await?;
     Ok(Done::default())
 }
 
@@ -112,14 +137,21 @@ pub(super) async fn prepare_kernel(
 ) -> Result<Done, StepError> {
     let KernelWants { modules, sysctls } = wants;
     let modules = modules.iter().cloned().collect::<Vec<_>>().join(" ");
-    let script = with_lists(KERNEL, &[("MODULES", &modules), ("SYSCTLS", &settings(sysctls))]);
+    let script = with_lists(
+        KERNEL,
+        &[("MODULES", &modules), ("SYSCTLS", &settings(sysctls))],
+    );
     let output = run_job(host, id, &script, Duration::from_secs(60)).await?;
     if output.status == 0 {
         return Ok(Done::default());
     }
-    Err(node_error(host, &format!("the kernel cannot be prepared: {}", output.log.trim()), &[
-        "load the module on the node once (`modprobe br_netfilter`) or install the kernel's module package",
-    ]))
+    Err(node_error(
+        host,
+        &format!("the kernel cannot be prepared: {}", output.log.trim()),
+        &[
+            "load the module on the node once (`modprobe br_netfilter`) or install the kernel's module package",
+        ],
+    ))
 }
 
 pub(super) async fn configure_containerd(
@@ -132,7 +164,14 @@ pub(super) async fn configure_containerd(
 ) -> Result<Done, StepError> {
     let config = desired::containerd::containerd_config(dump, wants).map_err(failed)?;
     let new = format!("{}.new", path::CONTAINERD_CONFIG);
-    put(host, &[(&new, config.into_bytes()), (SWITCH, CONTAINERD.as_bytes().to_vec())]).await?;
+    put(
+        host,
+        &[
+            (&new, config.into_bytes()),
+            (SWITCH, CONTAINERD.as_bytes().to_vec()),
+        ],
+    )
+    .await?;
     switch_containerd(host, id, "configure", reporter, stop).await
 }
 
@@ -163,19 +202,35 @@ async fn switch_containerd(
     );
     job(host, id, &start, Duration::from_secs(60)).await?;
     let every = Duration::from_millis(250);
-    let verdict = until("containerd's restart", every, reporter, stop, |_| async move {
-        let read = host.exec(&format!("cat {VERDICT}"), Duration::from_secs(10)).await;
-        let output = read.map_err(failed)?;
-        let verdict = output.stdout.trim().to_owned();
-        let there = output.status == 0 && !verdict.is_empty();
-        Ok(if there { Ok(verdict) } else { Err("no verdict yet".to_owned()) })
-    })
+    let verdict = until(
+        "containerd's restart",
+        every,
+        reporter,
+        stop,
+        |_| async move {
+            let read = host
+                .exec(&format!("cat {VERDICT}"), Duration::from_secs(10))
+                .await;
+            let output = read.map_err(failed)?;
+            let verdict = output.stdout.trim().to_owned();
+            let there = output.status == 0 && !verdict.is_empty();
+            Ok(if there {
+                Ok(verdict)
+            } else {
+                Err("no verdict yet".to_owned())
+            })
+        },
+    )
     .await?;
     match verdict.strip_prefix("failed: ") {
         None => Ok(Done::default()),
-        Some(why) => Err(node_error(host, why, &[
-            "look at it on the node: `journalctl -u containerd`; the file that was tried was derived from `containerd config dump`",
-        ])),
+        Some(why) => Err(node_error(
+            host,
+            why,
+            &[
+                "look at it on the node: `journalctl -u containerd`; the file that was tried was derived from `containerd config dump`",
+            ],
+        )),
     }
 }
 
@@ -203,7 +258,9 @@ pub(super) async fn run_container(
     spec: &ContainerSpec,
     saved: &Saved,
 ) -> Result<Done, StepError> {
-    host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name).await.map_err(failed)?;
+    host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
@@ -228,15 +285,23 @@ pub(super) async fn await_healthy(
 ) -> Result<Done, StepError> {
     const LOOK_AT_DOCKER: u64 = 150;
     let name = component.container();
-    until(name, Duration::from_millis(100), reporter, stop, |tries| async move {
-        let Err(why) = health::probe(run, host, component).await? else { return Ok(Ok(())) };
-        if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
-            if let Some(code) = keeps_exiting(host, name).await? {
-                return Err(exits(host, name, code).await);
+    until(
+        name,
+        Duration::from_millis(100),
+        reporter,
+        stop,
+        |tries| async move {
+            let Err(why) = health::probe(run, host, component).await? else {
+                return Ok(Ok(()));
+            };
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
+                if let Some(code) = keeps_exiting(host, name).await? {
+                    return Err(exits(host, name, code).await);
+                }
             }
-        }
-        Ok(Err(why))
-    })
+            Ok(Err(why))
+        },
+    )
     .await?;
     Ok(Done::default())
 }
@@ -257,16 +322,24 @@ async fn keeps_exiting(host: &Host, name: &str) -> Result<Option<i64>, StepError
 
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
     let log = host.log_tail(name, 4).await.unwrap_or_default();
-    let message = format!("`{name}` keeps exiting with {code}; its last words: {}", log.trim());
-    node_error(host, &message, &["a flag in `extra_args` may be unknown to this version"])
+    let message = format!(
+        "`{name}` keeps exiting with {code}; its last words: {}",
+        log.trim()
+    );
+    node_error(
+        host,
+        &message,
+        &["a flag in `extra_args` may be unknown to this version"],
+    )
 }
 
-pub(super) async fn clean(
-    host: &Host,
-    id: &ClusterId,
-    before: &Before,
-) -> Result<Done, StepError> {
-    let Before { paths, sysctls, modules: _, images: _ } = before;
+pub(super) async fn clean(host: &Host, id: &ClusterId, before: &Before) -> Result<Done, StepError> {
+    let Before {
+        paths,
+        sysctls,
+        modules: _,
+        images: _,
+    } = before;
     let paths = paths.iter().cloned().collect::<Vec<_>>().join(" ");
     let script = with_lists(CLEAN, &[("SYSCTLS", &settings(sysctls))])
         .replace("' BEFORE '", &quoted(&format!(" {paths} ")));
@@ -274,9 +347,13 @@ pub(super) async fn clean(
     if output.status == 0 {
         return Ok(Done::default());
     }
-    Err(node_error(host, &format!("the node is not clean yet: {}", output.log.trim()), &[
-        "run `remove` again; a file system that is still in use by somebody else's process keeps its folder",
-    ]))
+    Err(node_error(
+        host,
+        &format!("the node is not clean yet: {}", output.log.trim()),
+        &[
+            "run `remove` again; a file system that is still in use by somebody else's process keeps its folder",
+        ],
+    ))
 }
 
 pub(super) async fn remove_images(
@@ -286,20 +363,27 @@ pub(super) async fn remove_images(
     for image in images {
         host.remove_image(image).await.map_err(failed)?;
     }
-    Ok(Done { detail: Some(format!("{} images", images.len())), warning: None })
+    Ok(Done {
+        detail: Some(format!("{} images", images.len())),
+        warning: None,
+    })
 }
 
 pub(super) async fn release_claim(host: &Host) -> Result<Done, StepError> {
     host.remove(desired::JOB, None).await.map_err(failed)?;
     host.remove(desired::CLAIM, None).await.map_err(failed)?;
-    host.remove_image(desired::FILES_IMAGE).await.map_err(failed)?;
+    host.remove_image(desired::FILES_IMAGE)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
 /// Puts files for a job beside containerd's own, root's alone.
 async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
-    let contents: Vec<(&str, Secret<Vec<u8>>)> =
-        files.iter().map(|(path, bytes)| (*path, bytes.clone().into())).collect();
+    let contents: Vec<(&str, Secret<Vec<u8>>)> = files
+        .iter()
+        .map(|(path, bytes)| (*path, bytes.clone().into()))
+        .collect();
     let files = contents
         .iter()
         .map(|(path, content)| (*path, NewFile { mode: 0o600, content }))
@@ -309,12 +393,7 @@ async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
 }
 
 /// Runs a script as root on the node; a status other than 0 is an error with its output.
-async fn job(
-    host: &Host,
-    id: &ClusterId,
-    script: &str,
-    limit: Duration,
-) -> Result<(), StepError> {
+async fn job(host: &Host, id: &ClusterId, script: &str, limit: Duration) -> Result<(), StepError> {
     let output = run_job(host, id, script, limit).await?;
     if output.status == 0 {
         return Ok(());
@@ -329,7 +408,15 @@ async fn run_job(
     script: &str,
     limit: Duration,
 ) -> Result<JobOutput, StepError> {
-    host.run_job(&Job { script: script.to_owned(), limit }, id).await.map_err(failed)
+    host.run_job(
+        &Job {
+            script: script.to_owned(),
+            limit,
+        },
+        id,
+    )
+    .await
+    .map_err(failed)
 }
 
 fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
@@ -342,15 +429,19 @@ fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
 
 /// Fills the lists in capitals of a script in. Their words are ours, or quoted.
 fn with_lists(script: &str, lists: &[(&str, &str)]) -> String {
-    lists.iter().fold(script.to_owned(), |script, (name, words)| {
-        script.replace(&format!("in {name};"), &format!("in {words};"))
-    })
+    lists
+        .iter()
+        .fold(script.to_owned(), |script, (name, words)| {
+            script.replace(&format!("in {name};"), &format!("in {words};"))
+        })
 }
 
 fn settings(sysctls: &BTreeMap<String, String>) -> String {
     sysctls
         .iter()
-        .filter(|(name, value)| !name.contains(char::is_whitespace) && !value.contains(char::is_whitespace))
+        .filter(|(name, value)| {
+            !name.contains(char::is_whitespace) && !value.contains(char::is_whitespace)
+        })
         .map(|(name, value)| quoted(&format!("{name}={value}")))
         .collect::<Vec<_>>()
         .join(" ")

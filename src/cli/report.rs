@@ -109,6 +109,12 @@ pub enum Failure {
         #[source]
         source: std::io::Error,
     },
+    /// No kubeconfig leads to a management cluster.
+    #[error("cannot find the way to the management cluster: {why}")]
+    NoManagementCluster {
+        /// Why.
+        why: String,
+    },
     /// A removal wants an answer, and there is nobody to give it.
     #[error("`remove` asks before it takes a cluster down, and there is no terminal to ask at")]
     NobodyToAsk,
@@ -175,6 +181,7 @@ impl Explain for Failure {
         match self {
             Self::Config { .. }
             | Self::KnownHosts { .. }
+            | Self::NoManagementCluster { .. }
             | Self::NobodyToAsk
             | Self::Declined
             | Self::ConsentNeeded { .. }
@@ -188,6 +195,9 @@ impl Explain for Failure {
             Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 vec!["name the config with `--config FILE` or `RKE_CONFIG`".into()]
             }
+            Self::NoManagementCluster { .. } => {
+                vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
+            }
             Self::NobodyToAsk => vec!["`--force` asks nothing".into()],
             Self::ConsentNeeded { .. } => vec![
                 "look at it with `rke-operator plan`".into(),
@@ -199,10 +209,9 @@ impl Explain for Failure {
                 .map(Cow::Owned)
                 .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
                 .collect(),
-            Self::Config { .. }
-            | Self::KnownHosts { .. }
-            | Self::Declined
-            | Self::Write { .. } => Vec::new(),
+            Self::Config { .. } | Self::KnownHosts { .. } | Self::Declined | Self::Write { .. } => {
+                Vec::new()
+            }
         }
     }
 }

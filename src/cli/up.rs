@@ -35,7 +35,9 @@ pub async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
         Outcome::Converged { changed, .. } => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let took = span(begun.elapsed());
-            session.screen.say(&tip(&intent, changed, &took, &kubeconfig));
+            session
+                .screen
+                .say(&tip(&intent, changed, &took, &kubeconfig));
             Ok(Ended::Converged {
                 changed,
                 kubeconfig: Some(kubeconfig),
@@ -60,7 +62,11 @@ pub async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
 
 fn tip(intent: &Intent, changed: bool, took: &str, kubeconfig: &str) -> String {
     let nodes = count(intent.nodes.len(), "node");
-    let state = if changed { "is up" } else { "is up to date, nothing to do" };
+    let state = if changed {
+        "is up"
+    } else {
+        "is up to date, nothing to do"
+    };
     format!(
         "\ncluster `{}` {state}: {nodes}, Kubernetes {}, {took}\n\n  \
          kubectl --kubeconfig {kubeconfig} get nodes",

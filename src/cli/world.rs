@@ -19,7 +19,7 @@ use crate::{
     converge::{KeyRing, World},
     host::{KnownHosts, Policy, TcpDial},
     secret::Secret,
-    state::{FileKubeconfig, FileStore},
+    state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
@@ -30,9 +30,8 @@ pub fn open(
     session: &Session,
 ) -> Result<World, Trouble> {
     let files = known_hosts_files();
-    let host_keys = KnownHosts::from_files(&files, policy(trust, session)).map_err(|source| {
-        Failure::KnownHosts { source }
-    })?;
+    let host_keys = KnownHosts::from_files(&files, policy(trust, session))
+        .map_err(|source| Failure::KnownHosts { source })?;
     Ok(World {
         dial: Arc::new(TcpDial),
         host_keys: Arc::new(host_keys),

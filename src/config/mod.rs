@@ -1,5 +1,40 @@
 //! What the user wrote: `cluster.yml` → [`Intent`]. Pure.
+//!
+//! A document is parsed into a tree that remembers lines ([`RkeConfig`]), judged against RKE's
+//! whole schema, and resolved once into an [`Intent`] that cannot be wrong. Whatever else it needs
+//! comes through [`Sources`]. All problems are reported together, each with its path and line.
+//!
+//! ```
+//! use rke_operator::config::{Intent, RkeConfig, SecretSources, SshKey};
+//!
+//! let config = RkeConfig::parse("nodes: [{address: 192.0.2.10, user: ubuntu, rol: [etcd]}]")?;
+//! let sources = SecretSources::new("ssh-key", String::new().into());
+//! let problems = Intent::from_config(&config, &sources).unwrap_err();
+//! let first = problems.iter().find(|problem| problem.path == "nodes[0].rol");
+//! assert_eq!(
+//!     first.map(ToString::to_string).as_deref(),
+//!     Some("`nodes[0].rol` (line 1): unknown key"),
+//! );
+//! # Ok::<(), rke_operator::config::Problems>(())
+//! ```
+//!
+//! Must not: read files, environment, clock or network, or put a value of the document into a
+//! [`Problem`]'s `message`.
 
 mod intent;
+mod keys;
+mod problem;
+mod resolve;
+mod rke;
+mod schema;
+mod schema_later;
+mod snippet;
+mod sources;
+mod tree;
 
 pub use intent::*;
+pub use keys::{KeyRow, Support, keys};
+pub use problem::{Place, Problem, Problems};
+pub use resolve::Resolved;
+pub use rke::RkeConfig;
+pub use sources::{Refusal, SecretSources, Sources, SshKey};

@@ -114,9 +114,14 @@ fn certificates(site: &Site<'_>, flags: &mut Flags, files: &mut Files) -> Result
         flags.set(cert_flag, cert);
         flags.set(key_flag, key);
     }
-    let service_account = site.service_account_key(files);
-    flags.set("service-account-key-file", service_account.as_str());
-    flags.set("service-account-signing-key-file", service_account);
+    flags.set(
+        "service-account-key-file",
+        site.service_account_public(files),
+    );
+    flags.set(
+        "service-account-signing-key-file",
+        site.service_account_key(files),
+    );
     Ok(())
 }
 
@@ -124,7 +129,10 @@ fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
     files.insert(policy.clone(), site.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
-    flags.set("audit-log-path", format!("{}/audit-log.json", path::AUDIT_LOG));
+    flags.set(
+        "audit-log-path",
+        format!("{}/audit-log.json", path::AUDIT_LOG),
+    );
     flags.set("audit-log-format", "json");
     flags.set("audit-log-maxage", "30");
     flags.set("audit-log-maxbackup", "10");

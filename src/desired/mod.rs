@@ -9,6 +9,7 @@ pub mod containerd;
 mod controller_manager;
 mod draw;
 mod etcd;
+pub mod images;
 mod kube_proxy;
 mod kubelet;
 mod node;
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::draw::DrawError;
+pub use self::{containerd::containerd_config, draw::DrawError};
 use crate::{
     config::{NodeName, Taint},
     secret::Secret,

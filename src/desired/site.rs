@@ -108,6 +108,14 @@ impl Site<'_> {
         path
     }
 
+    /// The path of the public half, added to `files`.
+    pub(super) fn service_account_public(&self, files: &mut Files) -> String {
+        let path = ssl("kube-service-account-token.pem");
+        let key = self.keys.service_account_public.as_bytes();
+        files.insert(path.clone(), self.file(key, PUBLIC));
+        path
+    }
+
     fn ca(&self, name: &str, cert: &str, files: &mut Files) -> String {
         let path = ssl(name);
         files.insert(path.clone(), self.file(cert, PUBLIC));

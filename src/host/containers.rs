@@ -7,20 +7,25 @@ use std::{
 
 use bollard::{
     models::{
-        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum,
-        ContainerSummary, ContainerSummaryStateEnum, HostConfig,
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
+        ContainerSummaryStateEnum, HostConfig,
     },
     query_parameters::{
         CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
-        RemoveContainerOptionsBuilder, StartContainerOptions, StopContainerOptionsBuilder,
+        LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+        StopContainerOptionsBuilder,
     },
 };
+use futures::StreamExt;
 
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
     actual::{Before, ContainerFact, ContainerState},
     desired::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label},
 };
+
+/// How much of a log is kept, from its end.
+const LOG_LIMIT: usize = 256 << 10;
 
 /// How long a removal that someone else began may take.
 const GONE: Duration = Duration::from_secs(60);
@@ -79,10 +84,38 @@ impl Host {
 
     /// A container's state and how often Docker restarted it; `None` when it is gone.
     pub async fn restarts(&self, name: &str) -> Result<Option<(ContainerState, i64)>, HostError> {
-        let Some(details) = self.inspected(name).await? else { return Ok(None) };
-        let restarts = details.restart_count.unwrap_or_default();
-        let state = self.container(name).await?.map_or(ContainerState::Other, |fact| fact.state);
-        Ok(Some((state, restarts)))
+        Ok(self.inspected(name).await?.map(|details| {
+            let restarts = details.restart_count.unwrap_or_default();
+            (state(&details).unwrap_or(ContainerState::Other), restarts)
+        }))
+    }
+
+    /// The last lines of a container's log.
+    pub async fn log_tail(&self, name: &str, lines: u32) -> Result<String, HostError> {
+        let options = LogsOptionsBuilder::new()
+            .stdout(true)
+            .stderr(true)
+            .tail(&lines.to_string())
+            .build();
+        let mut stream = Box::pin(self.docker().logs(name, Some(options)));
+        let mut bytes = Vec::new();
+        let mut failure = None;
+        while let Some(line) = stream.next().await {
+            match line {
+                Ok(output) => bytes.extend_from_slice(&output.into_bytes()),
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+            if bytes.len() > 2 * LOG_LIMIT {
+                bytes.drain(..bytes.len() - LOG_LIMIT);
+            }
+        }
+        let result = failure.map_or(Ok(()), Err);
+        self.done(format!("read the log of container `{name}`"), result)
+            .await?;
+        let start = bytes.len().saturating_sub(LOG_LIMIT);
+        Ok(String::from_utf8_lossy(&bytes[start..]).into_owned())
     }
 
     /// Claims the node: creates the container whose fixed name is the lock. Its image must be
@@ -148,7 +181,9 @@ impl Host {
             let stopped = self.done(format!("stop container `{name}`"), stopped).await;
             match stopped {
                 Err(error) if error.docker_status() == Some(404) => return Ok(()),
-                stopped => stopped?,
+                // A container that cannot be stopped can still be removed by force.
+                Ok(()) | Err(HostError::Docker { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         let options = RemoveContainerOptionsBuilder::new()
@@ -258,21 +293,24 @@ fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
     Some((name.trim_start_matches('/').to_owned(), fact))
 }
 
+fn state(details: &ContainerInspectResponse) -> Option<ContainerState> {
+    let state = details.state.as_ref()?;
+    let code = state.exit_code.unwrap_or_default();
+    Some(match state.status? {
+        ContainerStateStatusEnum::CREATED => ContainerState::Created,
+        ContainerStateStatusEnum::RUNNING => ContainerState::Running,
+        ContainerStateStatusEnum::RESTARTING => ContainerState::Restarting(code),
+        ContainerStateStatusEnum::EXITED => ContainerState::Exited(code),
+        ContainerStateStatusEnum::EMPTY
+        | ContainerStateStatusEnum::PAUSED
+        | ContainerStateStatusEnum::REMOVING
+        | ContainerStateStatusEnum::DEAD
+        | ContainerStateStatusEnum::STOPPING => ContainerState::Other,
+    })
+}
+
 fn learn(fact: &mut ContainerFact, details: &ContainerInspectResponse) {
-    if let Some(state) = &details.state {
-        let code = state.exit_code.unwrap_or_default();
-        fact.state = match state.status.unwrap_or(ContainerStateStatusEnum::EMPTY) {
-            ContainerStateStatusEnum::CREATED => ContainerState::Created,
-            ContainerStateStatusEnum::RUNNING => ContainerState::Running,
-            ContainerStateStatusEnum::RESTARTING => ContainerState::Restarting(code),
-            ContainerStateStatusEnum::EXITED => ContainerState::Exited(code),
-            ContainerStateStatusEnum::EMPTY
-            | ContainerStateStatusEnum::PAUSED
-            | ContainerStateStatusEnum::REMOVING
-            | ContainerStateStatusEnum::DEAD
-            | ContainerStateStatusEnum::STOPPING => ContainerState::Other,
-        };
-    }
+    fact.state = state(details).unwrap_or(ContainerState::Other);
     if let Some(config) = &details.config {
         let labels: HashMap<_, _> = config.labels.clone().unwrap_or_default();
         fact.labels = labels.into_iter().collect();

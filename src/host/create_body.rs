@@ -108,7 +108,10 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
     let host_pid = host.pid_mode.as_deref() == Some("host");
     Some(ContainerSpec {
         image: config.image.clone().unwrap_or_default(),
-        entrypoint: told(&config.entrypoint, label.as_ref().map(|spec| &spec.entrypoint)),
+        entrypoint: told(
+            &config.entrypoint,
+            label.as_ref().map(|spec| &spec.entrypoint),
+        ),
         command: told(&config.cmd, label.as_ref().map(|spec| &spec.command)),
         env: env(config, label.as_ref()),
         binds: binds(host)?,
@@ -184,7 +187,10 @@ mod tests {
             command: vec!["--v=2".to_owned()],
             env: vec!["A=1".to_owned(), "B=2".to_owned()],
             binds: vec![
-                "/etc/kubernetes:/etc/kubernetes:ro".to_owned().try_into().unwrap(),
+                "/etc/kubernetes:/etc/kubernetes:ro"
+                    .to_owned()
+                    .try_into()
+                    .unwrap(),
                 "/lib/modules:/lib/modules".to_owned().try_into().unwrap(),
             ],
             privileged: true,

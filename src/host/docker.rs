@@ -15,11 +15,7 @@ use std::{
 use bollard::{BollardRequest, Docker, errors::Error as DockerError};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, future::BoxFuture};
-use http::{
-    HeaderValue, Method, Request, Uri,
-    header::CONTENT_TYPE,
-    uri::PathAndQuery,
-};
+use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::{
@@ -60,8 +56,7 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
         session,
         socket: Arc::from(socket),
     };
-    let client: Client<Connector, Body> =
-        Client::builder(TokioExecutor::new()).build(connector);
+    let client: Client<Connector, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let api = Arc::new(OnceCell::new());
     Docker::connect_with_custom_transport(
         move |request: BollardRequest| {
@@ -104,7 +99,10 @@ fn parse_version(text: &str) -> Option<ApiVersion> {
 /// Puts right what bollard leaves out: the API version in the path (0.21.1 drops it, later ones
 /// do not), and one content type: bollard adds `application/json` to every request, and dockerd
 /// swallows an archive of another type without a word.
-fn address(mut request: BollardRequest, version: ApiVersion) -> Result<BollardRequest, DockerError> {
+fn address(
+    mut request: BollardRequest,
+    version: ApiVersion,
+) -> Result<BollardRequest, DockerError> {
     let path = request
         .uri()
         .path_and_query()

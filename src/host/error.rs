@@ -25,7 +25,11 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node `{}`", self.node)?;
         if self.endpoint.port != 22 {
-            write!(f, " ({}, port {})", self.endpoint.address, self.endpoint.port)
+            write!(
+                f,
+                " ({}, port {})",
+                self.endpoint.address, self.endpoint.port
+            )
         } else if self.node.0 == self.endpoint.address {
             Ok(())
         } else {
@@ -163,6 +167,14 @@ pub enum HostError {
         at: Box<Place>,
         /// How much we take.
         limit: usize,
+    },
+    /// A command did not write what it was to write.
+    #[error("half an answer from a command on {at}, it ends with: {output}")]
+    HalfAnAnswer {
+        /// Where.
+        at: Box<Place>,
+        /// The end of its output.
+        output: String,
     },
     /// sshd does not forward TCP.
     #[error("sshd on {at} forbids connections to its port {port}")]
@@ -335,6 +347,7 @@ impl HostError {
             | Self::Exec { at, .. }
             | Self::ExecEnded { at, .. }
             | Self::ExecOutput { at, .. }
+            | Self::HalfAnAnswer { at, .. }
             | Self::PortForbidden { at, .. }
             | Self::PortClosed { at, .. }
             | Self::ForwardingForbidden { at, .. }
@@ -376,6 +389,7 @@ impl Explain for HostError {
             | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
             | Self::PortForbidden { .. }
             | Self::ForwardingForbidden { .. }
             | Self::NoDocker { .. }
@@ -474,6 +488,7 @@ impl Explain for HostError {
             | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
             | Self::PortClosed { .. }
             | Self::Docker { .. }
             | Self::DockerIo { .. }
@@ -493,9 +508,7 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
                 .into(),
         ]
     } else if kind == io::ErrorKind::TimedOut {
-        vec![
-            format!("is the node up, and does a firewall let port {port} through?").into(),
-        ]
+        vec![format!("is the node up, and does a firewall let port {port} through?").into()]
     } else {
         vec![format!("is `{}` the right address?", at.endpoint.address).into()]
     }

@@ -5,11 +5,7 @@ use std::time::Duration;
 use russh::{Channel, ChannelMsg, client::Msg};
 use tokio::time::timeout;
 
-use super::{
-    error::HostError,
-    machine::Host,
-    ssh::Session,
-};
+use super::{error::HostError, machine::Host, ssh::Session};
 
 /// How much a command may write.
 const OUTPUT_LIMIT: usize = 16 << 20;
@@ -83,7 +79,7 @@ async fn talk(
             source: Box::new(source),
         })
     };
-    channel.exec(false, command).await.map_err(failed)?;
+    channel.exec(true, command).await.map_err(failed)?;
     channel
         .data_bytes(script.into_bytes())
         .await
@@ -99,6 +95,8 @@ async fn talk(
             stderr.extend_from_slice(&data);
         } else if let ChannelMsg::ExitStatus { exit_status } = message {
             status = Some(exit_status);
+        } else if let ChannelMsg::Failure = message {
+            return Err(failed(russh::Error::RequestDenied));
         } else if let ChannelMsg::ExitSignal { signal_name, .. } = message {
             why = format!("it was ended by signal {signal_name:?}");
         }

@@ -1,8 +1,8 @@
 //! Files on the node, as root, without a process: archives into and out of the claim.
 //!
 //! The claim is created and never started. It binds the node's folders at neutral paths below
-//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call,
-//! and makes the folders that are missing when the claim is created.
+//! [`ROOT`], where Docker puts nothing of its own; dockerd mounts the binds for an archive call.
+//! Bound are folders that every node has: dockerd would make a missing one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,6 @@ use crate::{
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-
 /// Nothing of ours is larger; a folder that is, is not one of ours.
 const ARCHIVE_LIMIT: usize = 64 << 20;
 
@@ -39,7 +38,10 @@ const MTIME: u64 = 0;
 /// of `/var/lib`: dockerd would bind every container's file system along with it, each time.
 pub(super) fn claim_binds() -> Vec<String> {
     let folders = CLAIM_DIRS.iter().map(|(folder, _)| *folder);
-    folders.chain(["/etc"]).map(|folder| format!("{folder}:{ROOT}{folder}")).collect()
+    folders
+        .chain(["/etc"])
+        .map(|folder| format!("{folder}:{ROOT}{folder}"))
+        .collect()
 }
 
 /// A file to be written.
@@ -52,8 +54,8 @@ pub struct NewFile<'a> {
 }
 
 impl Host {
-    /// Reads the files and directories at and below some paths of `/etc`, through the claim. A path that is not there has no entry; links and devices
-    /// have none either.
+    /// Reads the files and directories at and below some paths of `/etc`, through the claim. A
+    /// path that is not there has no entry; links and devices have none either.
     pub async fn read_files(
         &self,
         roots: &[&str],
@@ -191,9 +193,11 @@ fn places<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         places.insert(if small { folder } else { path });
     }
     let inside = |place: &str| {
-        places
-            .iter()
-            .any(|other| place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/')))
+        places.iter().any(|other| {
+            place
+                .strip_prefix(other)
+                .is_some_and(|rest| rest.starts_with('/'))
+        })
     };
     places
         .iter()
@@ -255,7 +259,11 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             .trim_end_matches('/')
             .to_owned();
         let path = format!("{parent}/{name}");
-        if path != root && !path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/')) {
+        if path != root
+            && !path
+                .strip_prefix(root)
+                .is_some_and(|rest| rest.starts_with('/'))
+        {
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();
@@ -296,7 +304,11 @@ mod tests {
         let paths: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(
             paths,
-            [&long, "/etc/kubernetes/ssl", "/etc/kubernetes/ssl/key.pem"]
+            [
+                long.as_str(),
+                "/etc/kubernetes/ssl",
+                "/etc/kubernetes/ssl/key.pem"
+            ]
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
@@ -308,11 +320,9 @@ mod tests {
     #[test]
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
-        let new = NewFile {
-            mode: 0o644,
-            content: &content,
-        };
-        let files = BTreeMap::from([("/cni/a", new), ("/cnixx/b", new), ("/other", new)]);
+        let new = (0o644, &content);
+        let files =
+            BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

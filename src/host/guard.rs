@@ -119,9 +119,7 @@ impl Guarded {
         result: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         match result {
-            Poll::Ready(Err(_)) if self.link.why().is_some() => {
-                Poll::Ready(Err(self.link.error()))
-            }
+            Poll::Ready(Err(_)) if self.link.why().is_some() => Poll::Ready(Err(self.link.error())),
             Poll::Ready(done) => Poll::Ready(done),
             Poll::Pending => {
                 ready!(self.dead.as_mut().poll(cx));

@@ -1,23 +1,28 @@
 //! Images of the node's Docker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use bollard::{
     errors::Error as DockerError,
     models::CreateImageInfo,
-    query_parameters::{
-        CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder,
-    },
+    query_parameters::{CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder},
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use http_body_util::{Either, Full};
+use tar::{Builder, EntryType, Header};
 
 use super::{error::HostError, machine::Host};
 use crate::desired::FILES_IMAGE;
 
-/// The smallest archive: two blocks of zeros.
-const EMPTY_TAR: [u8; 1024] = [0; 1024];
+/// Larger images are not exported through memory.
+const EXPORT_LIMIT: usize = 64 << 20;
+
+/// Where a program, its loader and its libraries lie on every Linux.
+const LINKS: [&str; 6] = ["bin", "lib", "lib32", "lib64", "sbin", "usr"];
 
 impl Host {
     /// The image references that the node's Docker has, by tag and by digest.
@@ -49,7 +54,10 @@ impl Host {
             Err(DockerError::DockerStreamError { error: message }) => {
                 Err(self.pull_failed(image, None, message).await)
             }
-            Err(error) => match self.done::<()>(format!("pull image `{image}`"), Err(error)).await {
+            Err(error) => match self
+                .done::<()>(format!("pull image `{image}`"), Err(error))
+                .await
+            {
                 Err(HostError::Docker {
                     status, message, ..
                 }) => Err(self.pull_failed(image, Some(status), message).await),
@@ -78,22 +86,6 @@ impl Host {
         }
     }
 
-    /// Imports the empty image that the claim is created from: no registry is needed.
-    pub async fn import_empty_image(&self) -> Result<(), HostError> {
-        let (repo, tag) = FILES_IMAGE.rsplit_once(':').unwrap_or((FILES_IMAGE, "1"));
-        let options = CreateImageOptionsBuilder::new()
-            .from_src("-")
-            .repo(repo)
-            .tag(tag)
-            .build();
-        let body = Either::Left(Full::new(Bytes::from_static(&EMPTY_TAR)));
-        let mut stream = Box::pin(self.docker().create_image(Some(options), Some(body), None));
-        let imported = drain(&mut stream, &|_, _| ()).await;
-        self.done(format!("import image `{FILES_IMAGE}`"), imported)
-            .await?;
-        Ok(())
-    }
-
     /// An image as `docker save` writes it. For small ones: it is held in memory.
     pub async fn export_image(&self, image: &str) -> Result<Vec<u8>, HostError> {
         let mut stream = Box::pin(self.docker().export_image(image));
@@ -101,6 +93,15 @@ impl Host {
         let mut failure = None;
         while let Some(chunk) = stream.next().await {
             match chunk {
+                Ok(chunk) if archive.len() + chunk.len() > EXPORT_LIMIT => {
+                    return Err(HostError::Archive {
+                        at: self.session.place(),
+                        source: io::Error::new(
+                            io::ErrorKind::FileTooLarge,
+                            format!("image `{image}` is larger than {EXPORT_LIMIT} bytes"),
+                        ),
+                    });
+                }
                 Ok(chunk) => archive.extend_from_slice(&chunk),
                 Err(error) => {
                     failure.get_or_insert(error);
@@ -110,6 +111,27 @@ impl Host {
         let result = failure.map_or(Ok(()), Err);
         self.done(format!("export image `{image}`"), result).await?;
         Ok(archive)
+    }
+
+    /// Imports the image that the claim and the jobs are created from: no registry is needed. It
+    /// holds no file, only links that lead to the node's own programs once `/host` is there.
+    pub async fn import_empty_image(&self) -> Result<(), HostError> {
+        let (repo, tag) = FILES_IMAGE.rsplit_once(':').unwrap_or((FILES_IMAGE, "1"));
+        let options = CreateImageOptionsBuilder::new()
+            .from_src("-")
+            .repo(repo)
+            .tag(tag)
+            .build();
+        let archive = links().map_err(|source| HostError::Archive {
+            at: self.session.place(),
+            source,
+        })?;
+        let body = Either::Left(Full::new(Bytes::from(archive)));
+        let mut stream = Box::pin(self.docker().create_image(Some(options), Some(body), None));
+        let imported = drain(&mut stream, &|_, _| ()).await;
+        self.done(format!("import image `{FILES_IMAGE}`"), imported)
+            .await?;
+        Ok(())
     }
 
     /// Removes an image reference. Gone is success; `false`: something else uses it, so it stays.
@@ -124,6 +146,22 @@ impl Host {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The image's only layer.
+fn links() -> io::Result<Vec<u8>> {
+    let mut builder = Builder::new(Vec::new());
+    for name in LINKS {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Symlink);
+        header.set_mode(0o777);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        header.set_size(0);
+        builder.append_link(&mut header, name, format!("host/{name}"))?;
+    }
+    builder.into_inner()
 }
 
 /// Without a tag Docker would pull every tag that there is.

@@ -64,12 +64,7 @@ impl Host {
         &self.docker
     }
 
-    /// Says goodbye to sshd. Dropping the host closes the connection as well.
-    pub async fn close(&self) {
-        self.session.close().await;
-    }
-
-    /// True while the SSH connection stands.
+    /// False once the connection was lost; this host is of no use then.
     pub fn is_alive(&self) -> bool {
         self.session.lost().is_none()
     }
@@ -79,10 +74,18 @@ impl Host {
         self.session.lost()
     }
 
-    /// The error for an answer of a command that makes no sense.
-    pub fn half_an_answer(&self, answer: &str) -> HostError {
-        let why = format!("it answered `{}`", answer.trim().chars().take(200).collect::<String>());
-        HostError::ExecEnded { at: self.session.place(), why }
+    /// The error for the output of a command that is not what the command was to write.
+    pub fn half_an_answer(&self, output: &str) -> HostError {
+        let end: String = output.trim().chars().rev().take(500).collect();
+        HostError::HalfAnAnswer {
+            at: self.session.place(),
+            output: end.chars().rev().collect(),
+        }
+    }
+
+    /// Says goodbye to sshd. Dropping the host closes the connection as well.
+    pub async fn close(&self) {
+        self.session.close().await;
     }
 
     /// A stream to a port on the node's loopback address.
@@ -149,9 +152,7 @@ exit 0";
             .unwrap_or((output.stdout.as_str(), ""));
         let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
         Ok(file.log_opts.contains_key("max-size")
-            || flags
-                .lines()
-                .any(|flag| flag.contains("max-size=")))
+            || flags.lines().any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.

@@ -31,7 +31,15 @@ impl<'w> Hosts<'w> {
     pub fn new(dial: &'w dyn Dial, keys: &'w dyn HostKeys, aims: BTreeMap<NodeName, Aim>) -> Self {
         let slots = aims
             .into_iter()
-            .map(|(name, aim)| (name, Slot { aim, open: Mutex::new(None) }))
+            .map(|(name, aim)| {
+                (
+                    name,
+                    Slot {
+                        aim,
+                        open: Mutex::new(None),
+                    },
+                )
+            })
             .collect();
         Self { dial, keys, slots }
     }
@@ -44,7 +52,11 @@ impl<'w> Hosts<'w> {
     /// Takes what another pool has open, where both aim at the same place.
     pub fn adopt(&mut self, other: Self) {
         for (name, slot) in other.slots {
-            if let Some(mine) = self.slots.get_mut(&name).filter(|mine| mine.aim == slot.aim) {
+            if let Some(mine) = self
+                .slots
+                .get_mut(&name)
+                .filter(|mine| mine.aim == slot.aim)
+            {
                 mine.open = slot.open;
             }
         }

@@ -10,9 +10,10 @@ use rand::Rng;
 use russh::{
     Channel, ChannelOpenFailure, Disconnect, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
-    keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey},
+    keys::{
+        Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate,
+    },
 };
-use russh::cert::PublicKeyOrCertificate;
 use tokio::{
     sync::{Semaphore, SemaphorePermit, oneshot},
     time::timeout,
@@ -379,14 +380,12 @@ fn host_key_order(known: &[String]) -> Vec<Algorithm> {
     ];
     // Keys are recorded as `ssh-rsa`, whatever hash their signatures use.
     order.sort_by_key(|algorithm| {
-        let on_record = known.iter().any(|name| {
-            if algorithm.is_rsa() {
-                name == "ssh-rsa"
-            } else {
-                name == algorithm.as_str()
-            }
-        });
-        !on_record
+        let recorded = if matches!(algorithm, Algorithm::Rsa { .. }) {
+            "ssh-rsa"
+        } else {
+            algorithm.as_str()
+        };
+        !known.iter().any(|name| name == recorded)
     });
     order
 }

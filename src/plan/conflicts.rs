@@ -14,12 +14,9 @@ const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
 /// Folders that a node without a claim must not have, unless they are empty (a disk that is
 /// mounted there for etcd).
-pub(super) const FOLDERS: [&str; 4] = [
-    path::KUBERNETES,
-    "/etc/cni/net.d",
-    path::ETCD,
-    path::KUBELET,
-];
+pub(super) const FOLDERS: [&str; 4] = [path::KUBERNETES, NET_D, path::ETCD, path::KUBELET];
+
+const NET_D: &str = "/etc/cni/net.d";
 
 /// Free space that a fresh node needs at each place where much is written.
 const FLOOR: u64 = 2 << 30;
@@ -183,7 +180,14 @@ fn folders(name: &NodeName, facts: &HostFacts) -> Vec<Refusal> {
     FOLDERS
         .into_iter()
         .filter(|folder| {
-            facts.system.paths.contains(*folder) && !facts.system.empty.contains(*folder)
+            let inside = format!("{folder}/");
+            let paths = &facts.system.paths;
+            // containerd makes an empty `net.d` that only root may look into: a file in it counts.
+            let there = match *folder {
+                NET_D => paths.iter().any(|path| path.starts_with(&inside)),
+                _ => paths.contains(*folder),
+            };
+            there && !facts.system.empty.contains(*folder)
         })
         .map(|folder| {
             Refusal::host(

@@ -81,17 +81,18 @@ pub(super) fn difference(
         // What cannot be compared is left alone.
         return Ok(None);
     }
-    let content = desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
-        .map_err(|why| {
-            Box::new(Refusal::host(
-                name,
-                format!("cannot work out containerd's configuration on node `{name}`: {why}"),
-                [
-                    "`containerd config dump` on the node must print a valid configuration"
-                        .to_owned(),
-                ],
-            ))
-        })?;
+    let content =
+        desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
+            .map_err(|why| {
+                Box::new(Refusal::host(
+                    name,
+                    format!("cannot work out containerd's configuration on node `{name}`: {why}"),
+                    [
+                        "`containerd config dump` on the node must print a valid configuration"
+                            .to_owned(),
+                    ],
+                ))
+            })?;
     let same = file.is_some_and(|fact| fact.content.expose() == content.as_bytes());
     let mut changes = Vec::new();
     if !same {

@@ -2,12 +2,13 @@
 //! cluster that does not answer. Pure.
 
 use super::{
-    Action, Component, Stage, Step,
+    Action, Component, Stage, Step, containerd,
     containers::{self, Need},
     hosts,
 };
 use crate::{
     actual::{Actual, ApiView, ContainerState, HostFacts},
+    config::NodeName,
     desired::{Desired, DesiredHost},
 };
 
@@ -38,7 +39,8 @@ fn waits(stage: &'static str, want: &Desired, have: &Actual, components: &[Compo
         components
             .iter()
             .filter_map(|component| {
-                let why = why(*component, host, facts, answers)?;
+                let why = why(*component, host, facts, answers)
+                    .or_else(|| with_others(*component, name, host, facts))?;
                 let action = Action::AwaitHealthy {
                     component: *component,
                 };
@@ -69,6 +71,24 @@ fn why(
         | ContainerState::Exited(_)
         | ContainerState::Other => (!answers).then_some("the API does not answer yet"),
     }
+}
+
+/// What goes away for a moment because something below it does.
+fn with_others(
+    component: Component,
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Option<&'static str> {
+    host.containers.get(component.container())?;
+    let bound = facts.system.containerd.docker_bound;
+    if bound && matches!(containerd::difference(name, host, facts), Ok(Some(_))) {
+        return Some("Docker is restarted with containerd");
+    }
+    let etcd = host.containers.get("etcd")?;
+    let lost = component == Component::ApiServer
+        && containers::need("etcd", etcd, facts) != Need::Nothing;
+    lost.then_some("its etcd was just restarted")
 }
 
 /// True when the API answered the survey.

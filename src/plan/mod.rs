@@ -82,6 +82,13 @@ impl Plan {
         self.steps().all(|step| step.action.is_wait())
     }
 
+    /// True for the plan that ends a removal: the survey before it saw that nothing of the
+    /// cluster is left, so there is nothing to look at again once it is done (and nothing to
+    /// tell our nodes by).
+    pub fn deletes_state(&self) -> bool {
+        self.steps().any(|step| step.action == Action::DeleteState)
+    }
+
     /// The steps that disturb what runs, and what they disturb: these want consent.
     pub fn disruptions(&self) -> impl Iterator<Item = (&Step, &str)> {
         self.steps()

@@ -4,7 +4,7 @@
 //! remembers what was there before and keeps others away. The state goes last of all, in a plan of
 //! its own: after a survey has shown that nothing of ours is left on any node.
 
-use super::{Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, hosts, up::plan};
+use super::{Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan};
 use crate::{
     actual::{Actual, Before, HostFacts, HostView},
     config::NodeName,
@@ -61,7 +61,10 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> 
             }
             Standing::Ours(facts) => ours.push((host, facts)),
             Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts)),
-            Standing::Image => images.push(remove_empty_image(host)),
+            Standing::Image => {
+                notes.extend(nobodys(host, facts));
+                images.push(remove_empty_image(host));
+            }
         }
     }
     let again = !claims.is_empty() || !images.is_empty();
@@ -129,6 +132,22 @@ fn remove_empty_image(host: &NodeName) -> Step {
     let images = [FILES_IMAGE.to_owned()].into();
     let why = "the empty image that claims are made from was left";
     Step::on(host, why, Action::RemoveImages { images })
+}
+
+/// A claim that someone removed by hand, with every container: the folders that are left may be
+/// another's by now.
+fn nobodys(host: &NodeName, facts: &HostFacts) -> Option<Note> {
+    let left: Vec<&str> = conflicts::FOLDERS
+        .into_iter()
+        .filter(|folder| facts.system.paths.contains(*folder))
+        .collect();
+    (!left.is_empty()).then(|| {
+        let text = format!(
+            "bears no claim any more, so nothing proves whose {} is: left alone",
+            left.join(", ")
+        );
+        note(host, text)
+    })
 }
 
 /// kubelet first, so that nothing is restarted; etcd last.

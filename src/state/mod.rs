@@ -3,15 +3,23 @@
 //! [`Saved`] is all the state there is. Stores: a file beside `cluster.yml` (CLI) or a Secret
 //! (operator). A store that cannot be read is an error, never "absent" (invariant 2).
 
+mod atomic;
 pub mod codec;
+pub mod file;
+pub mod kubeconfig;
+pub mod secret;
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::{borrow::Cow, collections::BTreeMap, io};
 
 use futures::future::BoxFuture;
 
 use crate::{
     config::{Endpoint, NodeName, Role},
     desired::ClusterId,
+    error::{Blame, Explain},
     secret::Secret,
 };
 
@@ -116,4 +124,54 @@ pub enum StateError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl StateError {
+    /// The refusal in an I/O error that only a person can lift.
+    fn refused(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+        let file = source.downcast_ref::<io::Error>().is_some_and(|error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::ReadOnlyFilesystem
+                    | io::ErrorKind::StorageFull
+                    | io::ErrorKind::InvalidInput
+            )
+        });
+        let api = source.downcast_ref::<kube::Error>().is_some_and(
+            |error| matches!(error, kube::Error::Api(status) if status.is_forbidden()),
+        );
+        file || api
+    }
+}
+
+impl Explain for StateError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Unreadable { .. } => Blame::User,
+            Self::Io { source, .. } if Self::refused(&**source) => Blame::User,
+            Self::Conflict { .. } | Self::Io { .. } => Blame::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Unreadable { place, .. } => vec![
+                format!("put a good copy back in {place}").into(),
+                "or move it away and ask for recovery: the keys are then read back from the \
+                 control planes"
+                    .into(),
+            ],
+            Self::Conflict { .. } => {
+                vec!["is another run for this cluster going on? let it end, then run again".into()]
+            }
+            Self::Io { place, source } if Self::refused(&**source) => {
+                vec![format!("make {place} readable and writable for this user").into()]
+            }
+            Self::Io { .. } => Vec::new(),
+        }
+    }
 }

@@ -6,11 +6,27 @@ use crate::real::{Site, snapshot};
 
 /// Everything that may differ, at most ten entries.
 pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
-    ("images", "rancher/", "system images stay unless asked: the next `up` needs no pull"),
-    ("files", "/run/xtables.lock", "the lock file of iptables itself, empty"),
+    (
+        "images",
+        "rancher/",
+        "system images stay unless asked: the next `up` needs no pull",
+    ),
+    (
+        "files",
+        "/run/xtables.lock",
+        "the lock file of iptables itself, empty",
+    ),
     ("files", "/run/netns", "the folder of `ip netns`, empty"),
-    ("mounts", "/run/netns", "that folder, as `ip netns` mounts it"),
-    ("nft", "table ip", "tables that iptables-nft makes on first use, empty"),
+    (
+        "mounts",
+        "/run/netns",
+        "that folder, as `ip netns` mounts it",
+    ),
+    (
+        "nft",
+        "table ip",
+        "tables that iptables-nft makes on first use, empty",
+    ),
 ];
 
 #[test]
@@ -19,9 +35,11 @@ fn remove_gives_the_node_back_and_harms_nobody() {
     assert!(ALLOWED.len() <= 10);
     // Someone else's container, image, network and volume.
     site.node()
-        .sh("docker network create theirs && docker volume create theirs && \
+        .sh(
+            "docker network create theirs && docker volume create theirs && \
              docker pull -q library/nginx:1.26.3 && docker tag library/nginx:1.26.3 theirs:1 && \
-             docker run -d --name theirs --network theirs -v theirs:/data theirs:1")
+             docker run -d --name theirs --network theirs -v theirs:/data theirs:1",
+        )
         .expect("someone else's container");
     let before = snapshot::take(site.node());
 
@@ -33,7 +51,10 @@ fn remove_gives_the_node_back_and_harms_nobody() {
 
     site.run(&["remove", "--force"]).well();
     let after = snapshot::take(site.node());
-    assert_eq!(snapshot::difference(&before, &after, ALLOWED), Vec::<String>::new());
+    assert_eq!(
+        snapshot::difference(&before, &after, ALLOWED),
+        Vec::<String>::new()
+    );
     assert!(!site.path("kube_config_cluster.yml").exists());
 
     // Again: nothing there is success; and the node takes a new cluster.

@@ -31,10 +31,21 @@ fn plan_only_reads(site: &Site) {
     assert!(plan.stdout.contains("kube-apiserver"), "{}", plan.stdout);
     let json = site.run(&["plan", "-o", "json"]).well();
     let parsed: serde_json::Value = serde_json::from_str(&json.stdout).expect("one document");
-    assert!(parsed["stages"].as_array().is_some_and(|stages| !stages.is_empty()));
+    assert!(
+        parsed["stages"]
+            .as_array()
+            .is_some_and(|stages| !stages.is_empty())
+    );
     let after = snapshot::take(site.node());
-    assert_eq!(snapshot::difference(&before, &after, &[]), Vec::<String>::new());
-    assert_eq!(fs::read_dir(site.folder()).expect("the folder").count(), 2, "cluster.yml, home");
+    assert_eq!(
+        snapshot::difference(&before, &after, &[]),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        fs::read_dir(site.folder()).expect("the folder").count(),
+        2,
+        "cluster.yml, home"
+    );
 }
 
 #[test]
@@ -43,20 +54,37 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
     plan_only_reads(&site);
 
     site.run(&["up", "--yes"]).well();
-    assert!(site.is_ready(), "{:?}", site.kubectl(&["get", "nodes", "-o", "wide"]));
-    let mode = fs::metadata(site.path("kube_config_cluster.yml")).expect("it").permissions();
+    assert!(
+        site.is_ready(),
+        "{:?}",
+        site.kubectl(&["get", "nodes", "-o", "wide"])
+    );
+    let mode = fs::metadata(site.path("kube_config_cluster.yml"))
+        .expect("it")
+        .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 
     let containers = site.containers();
     let before = snapshot::take(site.node());
     let files = files(&site);
     let second = site.run(&["up", "-o", "json"]).well();
-    assert_eq!(steps(&second), Vec::<String>::new(), "a second up has nothing to do");
+    assert_eq!(
+        steps(&second),
+        Vec::<String>::new(),
+        "a second up has nothing to do"
+    );
     assert_eq!(site.containers(), containers);
-    assert_eq!(files, self::files(&site), "neither state nor kubeconfig is written");
+    assert_eq!(
+        files,
+        self::files(&site),
+        "neither state nor kubeconfig is written"
+    );
     let after = snapshot::take(site.node());
     let moving = [("pods", "", "kubelet collects what it no longer needs")];
-    assert_eq!(snapshot::difference(&before, &after, &moving), Vec::<String>::new());
+    assert_eq!(
+        snapshot::difference(&before, &after, &moving),
+        Vec::<String>::new()
+    );
     assert!(site.run(&["plan"]).well().stdout.contains("Nothing to do"));
 
     workloads_serve(&site);
@@ -77,7 +105,10 @@ fn files(site: &Site) -> Vec<(String, std::time::SystemTime)> {
         .map(|entry| entry.expect("an entry"))
         .filter(|entry| entry.file_name() != "home")
         .map(|entry| {
-            let modified = entry.metadata().and_then(|it| it.modified()).expect("a time");
+            let modified = entry
+                .metadata()
+                .and_then(|it| it.modified())
+                .expect("a time");
             (entry.file_name().to_string_lossy().into_owned(), modified)
         })
         .collect();
@@ -93,14 +124,19 @@ fn workloads_serve(site: &Site) {
         site.kubectl(&["get", "serviceaccount", "default"]).status == 0
     });
     site.kubectl(&["apply", "-f", &pod]).well();
-    site.kubectl(&["wait", "--for=condition=Ready", "pod/web", "--timeout=120s"]).well();
+    site.kubectl(&["wait", "--for=condition=Ready", "pod/web", "--timeout=120s"])
+        .well();
     let page = "exec 3<>/dev/tcp/web.default.svc.cluster.local/80; \
                 printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
     site.eventually("a pod reaches a service by its name", MINUTES, || {
-        site.kubectl(&["exec", "web", "--", "bash", "-c", page]).stdout.contains("200 OK")
+        site.kubectl(&["exec", "web", "--", "bash", "-c", page])
+            .stdout
+            .contains("200 OK")
     });
     site.eventually("logs", MINUTES, || {
-        site.kubectl(&["logs", "web"]).stdout.contains("GET / HTTP/1.0")
+        site.kubectl(&["logs", "web"])
+            .stdout
+            .contains("GET / HTTP/1.0")
             || site.kubectl(&["exec", "web", "--", "true"]).status == 0
     });
     site.kubectl(&["logs", "web"]).well();
@@ -121,7 +157,9 @@ fn port_forward(site: &Site) {
         .spawn()
         .expect("kubectl starts");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("a line");
     let port: u16 = line
         .split("127.0.0.1:")
         .nth(1)
@@ -129,7 +167,9 @@ fn port_forward(site: &Site) {
         .unwrap_or_else(|| panic!("no port in `{line}`"));
     let mut answer = String::new();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port");
-    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("a request");
+    stream
+        .write_all(b"GET / HTTP/1.0\r\n\r\n")
+        .expect("a request");
     stream.read_to_string(&mut answer).expect("an answer");
     child.kill().expect("it ends");
     child.wait().expect("it ended");
@@ -139,13 +179,31 @@ fn port_forward(site: &Site) {
 fn comes_back_after_a_reboot(site: &Site) {
     site.node().reboot().expect("a reboot");
     let boots = "jsonpath={.items[0].status.nodeInfo.bootID}";
-    site.eventually("the node is Ready again without us", MINUTES, || site.is_ready());
+    site.eventually("the node is Ready again without us", MINUTES, || {
+        site.is_ready()
+    });
     site.eventually("pods run again", MINUTES, || {
-        site.kubectl(&["get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].ready}"])
-            .stdout
+        site.kubectl(&[
+            "get",
+            "pod",
+            "web",
+            "-o",
+            "jsonpath={.status.containerStatuses[0].ready}",
+        ])
+        .stdout
             == "true"
     });
-    assert!(!site.kubectl(&["get", "nodes", "-o", boots]).well().stdout.is_empty());
+    assert!(
+        !site
+            .kubectl(&["get", "nodes", "-o", boots])
+            .well()
+            .stdout
+            .is_empty()
+    );
     let after = site.run(&["up", "--yes", "-o", "json"]).well();
-    assert_eq!(steps(&after), Vec::<String>::new(), "a reboot leaves nothing to do");
+    assert_eq!(
+        steps(&after),
+        Vec::<String>::new(),
+        "a reboot leaves nothing to do"
+    );
 }

@@ -60,10 +60,11 @@ for tool in iptables-nft iptables-legacy iptables ip6tables-nft ip6tables-legacy
 done 2>/dev/null
 
 # 4. Folders that were not there before us; in those that were, only what we added.
-for folder in /opt/cni/bin /etc/cni/net.d; do
-  was_there "$folder" || continue
-  for file in "$folder"/*; do was_there "$file" || rm -rf "$file"; done
-done
+if was_there /opt/cni/bin; then
+  for file in /opt/cni/bin/*; do was_there "$file" || rm -f "$file"; done
+fi
+# Who recorded what was there may not have been allowed to look into this one.
+was_there /etc/cni/net.d/10-flannel.conflist || rm -f /etc/cni/net.d/10-flannel.conflist
 for path in /etc/cni/net.d /etc/cni /opt/cni/bin /opt/cni /run/flannel /var/lib/calico /var/lib/cni \
   /var/log/containers /var/log/kube-audit /var/log/pods /usr/libexec/kubernetes; do
   was_there "$path" || rm -rf --one-file-system "$path"

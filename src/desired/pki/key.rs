@@ -7,7 +7,7 @@ use hmac::{Hmac, Mac};
 use p256::{
     SecretKey,
     ecdsa::{Signature, SigningKey, signature::Signer},
-    pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding},
+    pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, LineEnding},
 };
 use rcgen::{PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm};
 use sha2::Sha256;
@@ -82,6 +82,15 @@ impl Key {
         SecretKey::from(&self.signing)
             .to_pkcs8_pem(LineEnding::LF)
             .map(|pem| Secret::new(pem.as_str().to_owned()))
+            .map_err(|error| PkiError::internal(slot, error))
+    }
+
+    /// The public half, PKIX PEM: what verifies tokens must not hold what signs them, and the
+    /// API server reads no PKCS#8 key for a public one.
+    pub(super) fn public_pem(&self, slot: &str) -> Result<String, PkiError> {
+        SecretKey::from(&self.signing)
+            .public_key()
+            .to_public_key_pem(LineEnding::LF)
             .map_err(|error| PkiError::internal(slot, error))
     }
 

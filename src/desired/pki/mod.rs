@@ -50,6 +50,8 @@ pub struct Keys {
     /// The administrator's kubeconfig.
     pub kubeconfig: Secret<String>,
     pub(super) leaves: BTreeMap<(NodeName, Leaf), Pair>,
+    /// What verifies service-account tokens, PEM.
+    pub(super) service_account_public: String,
     engine: EngineClient,
     digest_key: Secret<[u8; 32]>,
 }

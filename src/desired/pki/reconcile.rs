@@ -56,12 +56,20 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         kubeconfig: administrator(intent, have, ctx, &authorities.cluster)?,
         leaves,
         engine: engine(&authorities.cluster, ctx.now, &ctx.seed)?,
+        service_account_public: service_account_public(&saved)?,
         digest_key: Secret::new(*prf(
             saved.cluster_ca.key.expose().as_bytes(),
             b"rke-operator: digests of contents",
         )),
         saved,
     })
+}
+
+fn service_account_public(saved: &Saved) -> Result<String, PkiError> {
+    let what = "the service-account key";
+    Key::from_pem(saved.service_account_key.expose())
+        .ok_or_else(|| PkiError::internal(what, "it cannot be read"))?
+        .public_pem(what)
 }
 
 /// How this program reaches the API of a cluster, out of its saved state alone.

@@ -31,13 +31,20 @@ impl Run {
     /// Fails the test with everything that was said unless the run ended well.
     #[track_caller]
     pub(crate) fn well(self) -> Self {
-        assert_eq!(self.status, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.status, 0,
+            "stdout:\n{}\nstderr:\n{}",
+            self.stdout, self.stderr
+        );
         self
     }
 
     /// The events of an `-o json` run.
     pub(crate) fn events(&self) -> Vec<Value> {
-        self.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.stdout
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 }
 
@@ -52,8 +59,14 @@ impl Site {
     pub(crate) fn new(name: &str, profile: Profile) -> Self {
         let spec = LabSpec::new(name).node("n1", profile);
         let lab = Lab::up(&spec, &mut std::io::stderr()).expect("a lab");
-        let site = Self { lab, folder: tempfile::tempdir().expect("a folder") };
-        site.write_config("cluster.yml", &site.node().cluster_yml("lab").expect("a config"));
+        let site = Self {
+            lab,
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        site.write_config(
+            "cluster.yml",
+            &site.node().cluster_yml("lab").expect("a config"),
+        );
         site
     }
 
@@ -111,7 +124,9 @@ impl Site {
         let mut child = self.spawn(&args);
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         for line in lines.map_while(Result::ok) {
-            let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+            let Ok(event) = serde_json::from_str::<Value>(&line) else {
+                continue;
+            };
             let now = when(&event);
             events.push(event);
             if now {
@@ -153,7 +168,11 @@ impl Site {
     pub(crate) fn eventually(&self, what: &str, limit: Duration, mut probe: impl FnMut() -> bool) {
         let end = Instant::now() + limit;
         while !probe() {
-            assert!(Instant::now() < end, "not within {} s: {what}", limit.as_secs());
+            assert!(
+                Instant::now() < end,
+                "not within {} s: {what}",
+                limit.as_secs()
+            );
             std::thread::sleep(Duration::from_millis(250));
         }
     }

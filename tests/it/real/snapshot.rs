@@ -50,7 +50,10 @@ pub(crate) fn take(node: &Node) -> Snapshot {
         }
     }
     for wanted in ["containers", "files", "mounts", "units", "cgroups"] {
-        assert!(snapshot.contains_key(wanted), "no section {wanted} in:\n{text}");
+        assert!(
+            snapshot.contains_key(wanted),
+            "no section {wanted} in:\n{text}"
+        );
     }
     snapshot
 }

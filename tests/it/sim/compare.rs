@@ -21,16 +21,36 @@ pub(crate) fn differences(expected: &Actual, seen: &Actual) -> Vec<String> {
         }
     }
     same("state", &expected.saved, &seen.saved, &mut found);
-    same("kubeconfig", &expected.kubeconfig, &seen.kubeconfig, &mut found);
+    same(
+        "kubeconfig",
+        &expected.kubeconfig,
+        &seen.kubeconfig,
+        &mut found,
+    );
     if let (ApiView::Up(expected), ApiView::Up(seen)) = (&expected.api, &seen.api) {
-        same("state copy", &expected.state_copy, &seen.state_copy, &mut found);
+        same(
+            "state copy",
+            &expected.state_copy,
+            &seen.state_copy,
+            &mut found,
+        );
         let objects: BTreeSet<_> = expected.objects.keys().collect();
-        same("objects", &objects, &seen.objects.keys().collect(), &mut found);
+        same(
+            "objects",
+            &objects,
+            &seen.objects.keys().collect(),
+            &mut found,
+        );
         for (name, node) in &expected.nodes {
             let labels = seen.nodes.get(name).map(|node| &node.labels);
             for (key, value) in &node.labels {
                 let there = labels.and_then(|labels| labels.get(key));
-                same(&format!("{name} label {key}"), &Some(value), &there, &mut found);
+                same(
+                    &format!("{name} label {key}"),
+                    &Some(value),
+                    &there,
+                    &mut found,
+                );
             }
         }
     }
@@ -44,11 +64,18 @@ fn same<T: PartialEq + std::fmt::Debug>(
     found: &mut Vec<String>,
 ) {
     if expected != seen {
-        found.push(format!("{what}: the model says {expected:?}, the world {seen:?}"));
+        found.push(format!(
+            "{what}: the model says {expected:?}, the world {seen:?}"
+        ));
     }
 }
 
-type Container<'a> = (bool, Option<&'a String>, Option<&'a String>, Option<&'a ContainerSpec>);
+type Container<'a> = (
+    bool,
+    Option<&'a String>,
+    Option<&'a String>,
+    Option<&'a ContainerSpec>,
+);
 
 fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<String>) {
     let containers = |facts: &'_ HostFacts| -> BTreeMap<String, String> {
@@ -67,8 +94,18 @@ fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<Stri
             })
             .collect()
     };
-    same(&format!("{name}: containers"), &containers(expected), &containers(seen), found);
-    same(&format!("{name}: images"), &expected.images, &seen.images, found);
+    same(
+        &format!("{name}: containers"),
+        &containers(expected),
+        &containers(seen),
+        found,
+    );
+    same(
+        &format!("{name}: images"),
+        &expected.images,
+        &seen.images,
+        found,
+    );
     let files = |facts: &HostFacts| -> Option<BTreeMap<String, (Vec<u8>, u32)>> {
         let files = facts.files.as_ref()?.iter();
         let files = files.filter(|(_, fact)| !fact.is_dir);
@@ -82,12 +119,26 @@ fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<Stri
     let (expected_files, seen_files) = (files(expected), files(seen));
     if expected_files != seen_files {
         // Contents are secret: only the paths are said.
-        let (a, b) = (expected_files.unwrap_or_default(), seen_files.unwrap_or_default());
-        let paths: BTreeSet<_> = a.keys().chain(b.keys()).filter(|path| a.get(*path) != b.get(*path)).collect();
-        found.push(format!("{name}: these files are not what the model says: {paths:?}"));
+        let (a, b) = (
+            expected_files.unwrap_or_default(),
+            seen_files.unwrap_or_default(),
+        );
+        let paths: BTreeSet<_> = a
+            .keys()
+            .chain(b.keys())
+            .filter(|path| a.get(*path) != b.get(*path))
+            .collect();
+        found.push(format!(
+            "{name}: these files are not what the model says: {paths:?}"
+        ));
     }
     for (key, value) in &expected.system.sysctls {
         let there = seen.system.sysctls.get(key);
-        same(&format!("{name}: sysctl {key}"), &Some(value), &there, found);
+        same(
+            &format!("{name}: sysctl {key}"),
+            &Some(value),
+            &there,
+            found,
+        );
     }
 }

@@ -23,9 +23,11 @@ pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> 
     let want = || want.ok_or("this step needs a desired world");
     match &step.action {
         Action::SaveState => save_state(want()?, world),
-        Action::Claim { cluster_id, cluster_name, before } => {
-            claim(host(step, world)?, cluster_id, cluster_name, before)
-        }
+        Action::Claim {
+            cluster_id,
+            cluster_name,
+            before,
+        } => claim(host(step, world)?, cluster_id, cluster_name, before),
         Action::PullImage { image } => {
             host(step, world)?.images.insert(image.clone());
             Ok(())
@@ -48,9 +50,13 @@ pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> 
         Action::ConfigureContainerd { wants, digest: _ } => {
             let facts = host(step, world)?;
             let dump = &facts.system.containerd.dump;
-            let config = desired::containerd::containerd_config(dump, wants).map_err(|why| why.to_string())?;
+            let config = desired::containerd::containerd_config(dump, wants)
+                .map_err(|why| why.to_string())?;
             let files = files(facts)?;
-            files.insert(path::CONTAINERD_CONFIG.to_owned(), file(config.as_bytes(), 0o600));
+            files.insert(
+                path::CONTAINERD_CONFIG.to_owned(),
+                file(config.as_bytes(), 0o600),
+            );
             files.insert(path::CONTAINERD_DROP_IN.to_owned(), file(b"drop-in", 0o644));
             facts.system.containerd.started += 1;
             Ok(())
@@ -176,15 +182,27 @@ pub(crate) fn files(facts: &mut HostFacts) -> Result<&mut BTreeMap<String, FileF
     if !facts.containers.contains_key(CLAIM) {
         return Err("files need the claim".to_owned());
     }
-    facts.files.as_mut().ok_or_else(|| "files are unknown".to_owned())
+    facts
+        .files
+        .as_mut()
+        .ok_or_else(|| "files are unknown".to_owned())
 }
 
 pub(crate) fn file(content: &[u8], mode: u32) -> FileFact {
-    FileFact { content: Secret::new(content.to_vec()), mode, uid: 0, gid: 0, is_dir: false }
+    FileFact {
+        content: Secret::new(content.to_vec()),
+        mode,
+        uid: 0,
+        gid: 0,
+        is_dir: false,
+    }
 }
 
 fn directory(mode: u32) -> FileFact {
-    FileFact { is_dir: true, ..file(b"", mode) }
+    FileFact {
+        is_dir: true,
+        ..file(b"", mode)
+    }
 }
 
 /// Create-only, or compare-and-swap: never over another cluster's state.
@@ -203,12 +221,7 @@ pub(crate) fn save_state(want: &Desired, world: &mut Actual) -> Result<(), Strin
     Ok(())
 }
 
-fn claim(
-    facts: &mut HostFacts,
-    id: &ClusterId,
-    name: &str,
-    before: &Before,
-) -> Result<(), String> {
+fn claim(facts: &mut HostFacts, id: &ClusterId, name: &str, before: &Before) -> Result<(), String> {
     facts.images.insert(FILES_IMAGE.to_owned());
     if let Some(held) = facts.containers.get(CLAIM) {
         return match held.labels.get(label::CLUSTER_ID) {
@@ -241,7 +254,10 @@ fn write(
     want: &Desired,
     facts: &mut HostFacts,
 ) -> Result<(), String> {
-    let wanted = want.hosts.get(name).ok_or("files for a host that is not desired")?;
+    let wanted = want
+        .hosts
+        .get(name)
+        .ok_or("files for a host that is not desired")?;
     let watched: Vec<String> = dirs
         .keys()
         .filter(|path| Before::PATHS.contains(&path.as_str()))
@@ -291,7 +307,10 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
         id: format!("{name}-{}", want.cluster_id),
         labels: BTreeMap::from([
             (label::CLUSTER_ID.to_owned(), want.cluster_id.0.clone()),
-            (label::CLUSTER_NAME.to_owned(), want.saved.cluster_name.clone()),
+            (
+                label::CLUSTER_NAME.to_owned(),
+                want.saved.cluster_name.clone(),
+            ),
             (label::SPEC.to_owned(), spec_label),
         ]),
         state: ContainerState::Created,
@@ -311,11 +330,19 @@ fn run(
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
     }
-    let wanted = want.hosts.get(node).ok_or("a container for a host that is not desired")?;
+    let wanted = want
+        .hosts
+        .get(node)
+        .ok_or("a container for a host that is not desired")?;
     let there = files(facts)?;
     for (path, digest) in &spec.files {
-        let file = wanted.files.get(path).ok_or_else(|| format!("{path} is not desired"))?;
-        let right = there.get(path).is_some_and(|fact| fact.content == file.content);
+        let file = wanted
+            .files
+            .get(path)
+            .ok_or_else(|| format!("{path} is not desired"))?;
+        let right = there
+            .get(path)
+            .is_some_and(|fact| fact.content == file.content);
         if !right || file.digest != *digest {
             return Err(format!("`{name}` starts before {path} is as it must be"));
         }
@@ -361,8 +388,14 @@ fn find<'a>(want: &'a Desired, name: &str) -> Result<&'a Addon, String> {
 
 fn apply_objects(addon: &Addon, objects: &[ObjectRef], api: &mut ApiFacts) -> Result<(), String> {
     for object in objects {
-        let wanted = addon.objects.get(object).ok_or("an object that is not desired")?;
-        let live = api.objects.entry(object.clone()).or_insert_with(|| json!({}));
+        let wanted = addon
+            .objects
+            .get(object)
+            .ok_or("an object that is not desired")?;
+        let live = api
+            .objects
+            .entry(object.clone())
+            .or_insert_with(|| json!({}));
         merge(live, wanted);
         live["metadata"]["uid"] = json!(object.to_string());
         live["metadata"]["labels"][label::ADDON] = json!(addon.name);
@@ -397,7 +430,9 @@ fn network_is_there(world: &mut Actual) -> Result<(), String> {
 
 /// The Node object, which kubelet makes when it reaches the API.
 fn joined<'a>(node: &NodeName, world: &'a mut Actual) -> Result<&'a mut NodeFact, String> {
-    let kubelet = world.up(node).is_some_and(|facts| running(facts, Component::Kubelet));
+    let kubelet = world
+        .up(node)
+        .is_some_and(|facts| running(facts, Component::Kubelet));
     if !kubelet {
         return Err("no kubelet runs there".to_owned());
     }
@@ -406,7 +441,10 @@ fn joined<'a>(node: &NodeName, world: &'a mut Actual) -> Result<&'a mut NodeFact
 
 fn become_available(addon: &Addon, api: &mut ApiFacts) -> Result<(), String> {
     for workload in &addon.workloads {
-        let live = api.objects.get_mut(workload).ok_or("a workload that is not there")?;
+        let live = api
+            .objects
+            .get_mut(workload)
+            .ok_or("a workload that is not there")?;
         live["status"] = match workload.kind.as_str() {
             "DaemonSet" => json!({"desiredNumberScheduled": 1, "numberAvailable": 1}),
             _ => json!({"availableReplicas": 1}),
@@ -419,10 +457,20 @@ fn become_available(addon: &Addon, api: &mut ApiFacts) -> Result<(), String> {
 pub(crate) fn clean(facts: &mut HostFacts, before: &Before) -> Result<(), String> {
     let files = files(facts)?;
     files.retain(|path, _| !read_through_claim(path));
-    let made: BTreeSet<String> = Before::PATHS.iter().map(|path| (*path).to_owned()).collect();
+    let made: BTreeSet<String> = Before::PATHS
+        .iter()
+        .map(|path| (*path).to_owned())
+        .collect();
     let system = &mut facts.system;
-    system.paths.retain(|path| before.paths.contains(path) || !made.contains(path));
-    let emptied = [path::KUBERNETES, "/etc/cni/net.d", path::ETCD, path::KUBELET];
+    system
+        .paths
+        .retain(|path| before.paths.contains(path) || !made.contains(path));
+    let emptied = [
+        path::KUBERNETES,
+        "/etc/cni/net.d",
+        path::ETCD,
+        path::KUBELET,
+    ];
     for path in emptied {
         if system.paths.contains(path) {
             system.empty.insert(path.to_owned());

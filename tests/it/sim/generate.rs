@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, HostView, SystemFacts},
+    actual::{
+        ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, HostView,
+        SystemFacts,
+    },
     config::{Endpoint, NodeName, Role, Taint},
     desired::{
         Addon, CLAIM, ClusterId, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost,
@@ -48,32 +51,53 @@ impl Default for Knobs {
 }
 
 pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
-    (0..2u8, 2..4u8, 0..2u8, 0..2u8, any::<[bool; 2]>(), any::<[bool; 2]>(), 1..3u8).prop_map(
-        |(tag, verbosity, certificate, pause, [labelled, tainted], [no_scheduler, no_coredns], replicas)| {
-            Knobs {
+    (
+        0..2u8,
+        2..4u8,
+        0..2u8,
+        0..2u8,
+        any::<[bool; 2]>(),
+        any::<[bool; 2]>(),
+        1..3u8,
+    )
+        .prop_map(
+            |(
                 tag,
                 verbosity,
                 certificate,
                 pause,
-                labelled,
-                tainted,
-                scheduler: !no_scheduler,
-                coredns: !no_coredns,
+                [labelled, tainted],
+                [no_scheduler, no_coredns],
                 replicas,
-            }
-        },
-    )
+            )| {
+                Knobs {
+                    tag,
+                    verbosity,
+                    certificate,
+                    pause,
+                    labelled,
+                    tainted,
+                    scheduler: !no_scheduler,
+                    coredns: !no_coredns,
+                    replicas,
+                }
+            },
+        )
 }
 
 /// The names of `count` nodes.
 pub(crate) fn names(count: usize) -> Vec<NodeName> {
-    (1..=count).map(|number| NodeName(format!("n{number}"))).collect()
+    (1..=count)
+        .map(|number| NodeName(format!("n{number}")))
+        .collect()
 }
 
 /// What the cluster `id` wants of its hosts.
 pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
     let saved = saved(id, hosts);
-    let hosts = hosts.iter().map(|name| (name.clone(), host(id, name, knobs)));
+    let hosts = hosts
+        .iter()
+        .map(|name| (name.clone(), host(id, name, knobs)));
     let mut addons = vec![flannel()];
     if knobs.coredns {
         addons.push(coredns(knobs));
@@ -94,7 +118,10 @@ fn saved(id: &str, hosts: &[NodeName]) -> Saved {
         key: Secret::new(format!("{name} key of {id}")),
     };
     let entry = |name: &NodeName| InventoryEntry {
-        endpoint: Endpoint { address: format!("{name}.example"), port: 22 },
+        endpoint: Endpoint {
+            address: format!("{name}.example"),
+            port: 22,
+        },
         user: "core".to_owned(),
         key_source: "~/.ssh/id_ed25519".to_owned(),
         docker_socket: "/var/run/docker.sock".to_owned(),
@@ -107,13 +134,20 @@ fn saved(id: &str, hosts: &[NodeName]) -> Saved {
         etcd_ca: ca("etcd"),
         front_proxy_ca: ca("front proxy"),
         service_account_key: Secret::new(format!("service account key of {id}")),
-        inventory: hosts.iter().map(|name| (name.clone(), entry(name))).collect(),
+        inventory: hosts
+            .iter()
+            .map(|name| (name.clone(), entry(name)))
+            .collect(),
     }
 }
 
 fn file(text: String, mode: u32) -> DesiredFile {
-    let digest = Digest(format!("digest of {text}"));
-    DesiredFile { content: Secret::new(text.into_bytes()), mode, digest }
+    let digest = Digest(format!("digest of {}", text.trim()));
+    DesiredFile {
+        content: Secret::new(text.into_bytes()),
+        mode,
+        digest,
+    }
 }
 
 fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
@@ -121,9 +155,18 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
     let certificate = knobs.certificate;
     let files = BTreeMap::from([
         (in_ssl("kube-ca.pem"), file(format!("ca of {id}"), 0o644)),
-        (in_ssl("kube-apiserver.pem"), file(format!("api {certificate} of {name}"), 0o644)),
-        (in_ssl("kube-node-key.pem"), file(format!("key of {name}"), 0o600)),
-        (path::MODULES_LOAD.to_owned(), file("br_netfilter\n".to_owned(), 0o644)),
+        (
+            in_ssl("kube-apiserver.pem"),
+            file(format!("api {certificate} of {name}"), 0o644),
+        ),
+        (
+            in_ssl("kube-node-key.pem"),
+            file(format!("key of {name}"), 0o600),
+        ),
+        (
+            path::MODULES_LOAD.to_owned(),
+            file("br_netfilter\n".to_owned(), 0o644),
+        ),
     ]);
     let images = |component: &str| match component {
         "etcd" => "rancher/hardened-etcd:v3.6".to_owned(),
@@ -138,7 +181,9 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
                 "kubelet" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-node-key.pem")],
                 _ => vec![in_ssl("kube-ca.pem")],
             };
-            let digests = reads.into_iter().map(|path| (path.clone(), files[&path].digest.clone()));
+            let digests = reads
+                .into_iter()
+                .map(|path| (path.clone(), files[&path].digest.clone()));
             let mut command = vec![format!("--v={}", knobs.verbosity)];
             if component == "kube-apiserver" {
                 command.push("--service-cluster-ip-range=10.43.0.0/16".to_owned());
@@ -163,8 +208,11 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
         })
         .collect();
     let pause = format!("rancher/mirrored-pause:3.{}", knobs.pause);
-    let images: BTreeSet<String> =
-        containers.values().map(|spec| spec.image.clone()).chain([pause.clone()]).collect();
+    let images: BTreeSet<String> = containers
+        .values()
+        .map(|spec| spec.image.clone())
+        .chain([pause.clone()])
+        .collect();
     DesiredHost {
         dirs: BTreeMap::from([
             (path::KUBERNETES.to_owned(), 0o755),
@@ -190,9 +238,16 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
                 .labelled
                 .then(|| ("zone".to_owned(), "a".to_owned()))
                 .into_iter()
-                .chain([("node-role.kubernetes.io/worker".to_owned(), "true".to_owned())])
+                .chain([(
+                    "node-role.kubernetes.io/worker".to_owned(),
+                    "true".to_owned(),
+                )])
                 .collect(),
-            annotations: [("rke.cattle.io/internal-ip".to_owned(), "10.0.0.1".to_owned())].into(),
+            annotations: [(
+                "rke.cattle.io/internal-ip".to_owned(),
+                "10.0.0.1".to_owned(),
+            )]
+            .into(),
             taints: knobs
                 .tainted
                 .then(|| Taint {
@@ -226,7 +281,10 @@ fn flannel() -> Addon {
         name: "flannel".to_owned(),
         objects: BTreeMap::from([
             (account, manifest("flannel", json!({}))),
-            (daemons.clone(), manifest("flannel", json!({"template": {"hostNetwork": true}}))),
+            (
+                daemons.clone(),
+                manifest("flannel", json!({"template": {"hostNetwork": true}})),
+            ),
         ]),
         workloads: vec![daemons],
     }
@@ -239,7 +297,10 @@ fn coredns(knobs: &Knobs) -> Addon {
         name: "coredns".to_owned(),
         objects: BTreeMap::from([
             (config, manifest("coredns", json!({}))),
-            (deployment.clone(), manifest("coredns", json!({"replicas": 1, "v": knobs.replicas}))),
+            (
+                deployment.clone(),
+                manifest("coredns", json!({"replicas": 1, "v": knobs.replicas})),
+            ),
         ]),
         workloads: vec![deployment],
     }
@@ -286,9 +347,14 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             },
             resolv_conf: "/etc/resolv.conf".to_owned(),
             listening: [22, 80].into(),
-            paths: ["/etc/containerd", "/etc/modules-load.d", "/etc/sysctl.d", "/opt/cni"]
-                .map(str::to_owned)
-                .into(),
+            paths: [
+                "/etc/containerd",
+                "/etc/modules-load.d",
+                "/etc/sysctl.d",
+                "/opt/cni",
+            ]
+            .map(str::to_owned)
+            .into(),
             empty: BTreeSet::new(),
             modules: ["overlay".to_owned()].into(),
             sysctls: [("net.ipv4.ip_forward".to_owned(), "0".to_owned())].into(),
@@ -355,8 +421,13 @@ pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
 }
 
 fn nth<K: Ord + Clone, V>(map: &BTreeMap<K, V>, n: u8, keep: impl Fn(&K, &V) -> bool) -> Option<K> {
-    let keys: Vec<&K> = map.iter().filter(|(k, v)| keep(k, v)).map(|(k, _)| k).collect();
-    keys.get(usize::from(n) % keys.len().max(1)).map(|key| (*key).clone())
+    let keys: Vec<&K> = map
+        .iter()
+        .filter(|(k, v)| keep(k, v))
+        .map(|(k, _)| k)
+        .collect();
+    keys.get(usize::from(n) % keys.len().max(1))
+        .map(|key| (*key).clone())
 }
 
 /// It happens, on the first host.
@@ -389,11 +460,18 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
         Mishap::ApiGoes => world.answering = false,
         Mishap::Reboot => {
             world.answering = false;
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else { return };
-            facts.system.sysctls.insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
+            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+                return;
+            };
+            facts
+                .system
+                .sysctls
+                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
         }
         on_host => {
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else { return };
+            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+                return;
+            };
             on_first_host(on_host, facts);
         }
     }
@@ -429,7 +507,12 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
         }
         Mishap::LabelIsLost(n) => {
             if let Some(name) = container(facts, n) {
-                facts.containers.get_mut(&name).unwrap().labels.remove(label::SPEC);
+                facts
+                    .containers
+                    .get_mut(&name)
+                    .unwrap()
+                    .labels
+                    .remove(label::SPEC);
             }
         }
         Mishap::FileGoes(n) => {
@@ -449,14 +532,21 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
             }
         }
         Mishap::DropInGoes => {
-            facts.files.get_or_insert_default().remove(path::CONTAINERD_DROP_IN);
+            facts
+                .files
+                .get_or_insert_default()
+                .remove(path::CONTAINERD_DROP_IN);
         }
-        Mishap::PackageConfigChanges => facts.system.containerd.dump.push_str("root = \"/r\"\n"),
+        Mishap::PackageConfigChanges => {
+            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
+        }
         Mishap::ClaimGoes => {
             facts.containers.remove(CLAIM);
         }
         Mishap::JobIsLeft => {
-            let Some(claim) = facts.containers.get(CLAIM) else { return };
+            let Some(claim) = facts.containers.get(CLAIM) else {
+                return;
+            };
             let job = ContainerFact {
                 labels: claim.labels.clone(),
                 state: ContainerState::Exited(137),
@@ -465,11 +555,16 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
             facts.containers.insert(JOB.to_owned(), job);
         }
         Mishap::SysctlChanges => {
-            facts.system.sysctls.insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
+            facts
+                .system
+                .sysctls
+                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
         }
         Mishap::ImageGoes(n) => {
             let images: Vec<String> = facts.images.iter().cloned().collect();
-            facts.images.remove(&images[usize::from(n) % images.len()]);
+            if let Some(image) = images.get(usize::from(n) % images.len().max(1)) {
+                facts.images.remove(image);
+            }
         }
         Mishap::ObjectGoes(_)
         | Mishap::ObjectChanges(_)

@@ -63,9 +63,10 @@ fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
         }),
         Action::ConfigureContainerd { wants, .. } => on(step, world, |facts| {
             let dump = facts.system.containerd.dump.clone();
-            if let (Ok(config), Ok(files)) =
-                (desired::containerd::containerd_config(&dump, wants), effect::files(facts))
-            {
+            if let (Ok(config), Ok(files)) = (
+                desired::containerd::containerd_config(&dump, wants),
+                effect::files(facts),
+            ) {
                 let file = effect::file(config.as_bytes(), 0o600);
                 files.insert(path::CONTAINERD_CONFIG.to_owned(), file);
             }
@@ -92,28 +93,52 @@ fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
                 addon: addon.clone(),
                 objects: objects.iter().take(usize::from(how) % 3).cloned().collect(),
             };
-            drop(effect::apply(&Step { action: some, ..step.clone() }, want, world));
+            drop(effect::apply(
+                &Step {
+                    action: some,
+                    ..step.clone()
+                },
+                want,
+                world,
+            ));
         }
         Action::PruneObjects { objects } => {
-            let some = Action::PruneObjects { objects: objects.iter().take(1).cloned().collect() };
-            drop(effect::apply(&Step { action: some, ..step.clone() }, want, world));
+            let some = Action::PruneObjects {
+                objects: objects.iter().take(1).cloned().collect(),
+            };
+            drop(effect::apply(
+                &Step {
+                    action: some,
+                    ..step.clone()
+                },
+                want,
+                world,
+            ));
         }
         Action::SetNodeMeta { meta } => {
             let mut meta = meta.clone();
             meta.annotations.clear();
             meta.taints.clear();
             let some = Action::SetNodeMeta { meta };
-            drop(effect::apply(&Step { action: some, ..step.clone() }, want, world));
+            drop(effect::apply(
+                &Step {
+                    action: some,
+                    ..step.clone()
+                },
+                want,
+                world,
+            ));
         }
         Action::CleanHost { before } => on(step, world, |facts| {
             if let Ok(files) = effect::files(facts) {
                 let half = files.len() / 2;
                 let keep: Vec<String> = files.keys().take(half).cloned().collect();
-                files.retain(|path, _| {
-                    keep.contains(path) || !effect::read_through_claim(path)
-                });
+                files.retain(|path, _| keep.contains(path) || !effect::read_through_claim(path));
             }
-            facts.system.paths.retain(|path| before.paths.contains(path) || path < &"/run".to_owned());
+            facts
+                .system
+                .paths
+                .retain(|path| before.paths.contains(path) || path < &"/run".to_owned());
         }),
         Action::RestoreContainerd => on(step, world, |facts| {
             if let Ok(files) = effect::files(facts) {
@@ -148,5 +173,8 @@ fn stopped(step: &Step, name: &str, world: &mut Actual) {
 
 fn some<T: Clone>(all: &BTreeMap<String, T>, how: u8) -> BTreeMap<String, T> {
     let count = usize::from(how) % (all.len() + 1);
-    all.iter().take(count).map(|(key, value)| (key.clone(), value.clone())).collect()
+    all.iter()
+        .take(count)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }

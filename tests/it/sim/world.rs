@@ -53,7 +53,9 @@ pub(crate) enum Ended {
 }
 
 impl World {
-    pub(crate) fn new(hosts: impl IntoIterator<Item = (NodeName, rke_operator::actual::HostFacts)>) -> Self {
+    pub(crate) fn new(
+        hosts: impl IntoIterator<Item = (NodeName, rke_operator::actual::HostFacts)>,
+    ) -> Self {
         let hosts = hosts.into_iter().map(|(name, mut facts)| {
             facts.files.get_or_insert_default();
             (name, HostView::Up(Box::new(facts)))
@@ -95,12 +97,17 @@ impl World {
 
     fn serves(&self, saved: &Saved) -> bool {
         self.truth.hosts.iter().any(|(name, view)| {
-            let HostView::Up(facts) = view else { return false };
+            let HostView::Up(facts) = view else {
+                return false;
+            };
             let runs = |component: Component| {
-                facts.containers.get(component.container()).is_some_and(|fact| {
-                    fact.state == ContainerState::Running
-                        && fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
-                })
+                facts
+                    .containers
+                    .get(component.container())
+                    .is_some_and(|fact| {
+                        fact.state == ContainerState::Running
+                            && fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
+                    })
             };
             let etcd = runs(Component::Etcd);
             !self.down.contains_key(name) && etcd && runs(Component::ApiServer)
@@ -120,7 +127,8 @@ impl World {
         shell: &mut Shell,
     ) -> Result<(), Ended> {
         self.guard(step)?;
-        self.as_shell(shell, |truth| effect::apply(step, want, truth)).map_err(Ended::Failed)?;
+        self.as_shell(shell, |truth| effect::apply(step, want, truth))
+            .map_err(Ended::Failed)?;
         self.after(step);
         Ok(())
     }
@@ -131,10 +139,17 @@ impl World {
         {
             return Err(Ended::Failed(down.why.clone()));
         }
-        let Some(guard) = &step.guard else { return Ok(()) };
+        let Some(guard) = &step.guard else {
+            return Ok(());
+        };
         let Guard::ClaimIs(_) = guard;
-        let Target::Host(name) = &step.target else { return Ok(()) };
-        let claim = self.truth.up(name).and_then(|facts| facts.containers.get(CLAIM));
+        let Target::Host(name) = &step.target else {
+            return Ok(());
+        };
+        let claim = self
+            .truth
+            .up(name)
+            .and_then(|facts| facts.containers.get(CLAIM));
         plan::holds(guard, claim).map_err(Ended::PlanAgain)
     }
 
@@ -148,7 +163,9 @@ impl World {
         }
         let api_server = |name: &str| ["etcd", "kube-apiserver"].contains(&name);
         match &step.action {
-            Action::AwaitHealthy { component: Component::ApiServer } => self.answering = true,
+            Action::AwaitHealthy {
+                component: Component::ApiServer,
+            } => self.answering = true,
             Action::ReplaceContainer { name, .. }
             | Action::RemoveContainer { name }
             | Action::RunContainer { name, .. }
@@ -159,10 +176,11 @@ impl World {
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
+        let answers = self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
         self.truth.saved = shell.saved.take().map(Box::new);
         self.truth.kubeconfig = shell.kubeconfig.take();
         // Where nothing answers, nothing can be written.
-        let etcd = (!self.answering).then(|| {
+        let etcd = (!answers).then(|| {
             let down = ApiView::Down("connection refused".to_owned());
             std::mem::replace(&mut self.truth.api, down)
         });
@@ -213,8 +231,17 @@ impl World {
 /// Plans `up`, and holds the plan against the invariants.
 pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> {
     let plan = plan::up(want, have)?;
-    assert_eq!(plan::check(&plan, have, &want.cluster_id), [], "{}", plan::render(&plan));
-    assert_eq!(Ok(&plan), plan::up(want, have).as_ref(), "the same facts give the same plan");
+    assert_eq!(
+        plan::check(&plan, have, &want.cluster_id),
+        [],
+        "{}",
+        plan::render(&plan)
+    );
+    assert_eq!(
+        Ok(&plan),
+        plan::up(want, have).as_ref(),
+        "the same facts give the same plan"
+    );
     Ok(plan)
 }
 
@@ -225,7 +252,11 @@ pub(crate) fn plan_remove(have: &Actual) -> Result<Plan, PlanError> {
     if let Some(id) = &id {
         assert_eq!(plan::check(&plan, have, id), [], "{}", plan::render(&plan));
     }
-    assert_eq!(Ok(&plan), plan::remove(id.as_ref(), have).as_ref(), "the same facts, the same plan");
+    assert_eq!(
+        Ok(&plan),
+        plan::remove(id.as_ref(), have).as_ref(),
+        "the same facts, the same plan"
+    );
     Ok(plan)
 }
 
@@ -237,13 +268,18 @@ pub(crate) fn converge_up(world: &mut World, want: &Desired, shell: &mut Shell) 
             return round;
         }
         let ended = world.run(&plan, Some(want), shell, None);
-        assert_eq!(ended, Ended::Completed, "round {round}:\n{}", plan::render(&plan));
+        assert_eq!(
+            ended,
+            Ended::Completed,
+            "round {round}:\n{}",
+            plan::render(&plan)
+        );
     }
     let plan = plan_up(want, &world.observe(shell)).unwrap();
     panic!("something keeps changing:\n{}", plan::render(&plan));
 }
 
-/// The same for a removal.
+/// The same for a removal; the plan that deletes the state is the last.
 pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
     for round in 0..5 {
         let plan = plan_remove(&world.observe(shell)).unwrap();
@@ -251,7 +287,15 @@ pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
             return round;
         }
         let ended = world.run(&plan, None, shell, None);
-        assert_eq!(ended, Ended::Completed, "round {round}:\n{}", plan::render(&plan));
+        assert_eq!(
+            ended,
+            Ended::Completed,
+            "round {round}:\n{}",
+            plan::render(&plan)
+        );
+        if plan.deletes_state() {
+            return round + 1;
+        }
     }
     let plan = plan_remove(&world.observe(shell)).unwrap();
     panic!("something keeps changing:\n{}", plan::render(&plan));

@@ -1,0 +1,39 @@
+//! `run`: the operator, until Ctrl-C or SIGTERM.
+
+use std::path::Path;
+
+use kube::{
+    Client,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use super::{
+    args::Run,
+    report::{Failure, Trouble},
+    session::Session,
+};
+use crate::operator::{self, OperatorOptions};
+
+/// Runs it. An orderly stop is success: that is how an operator ends.
+pub async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
+    let client = client(args.kubeconfig.as_deref())
+        .await
+        .map_err(|why| Failure::NoManagementCluster { why })?;
+    let options = OperatorOptions::new(&args.namespace);
+    operator::run(options, client, session.stop.clone()).await?;
+    Ok(0)
+}
+
+async fn client(kubeconfig: Option<&Path>) -> Result<Client, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let config = match kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| text(&error))?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .map_err(|error| text(&error))?
+        }
+        None => kube::Config::infer().await.map_err(|error| text(&error))?,
+    };
+    Client::try_from(config).map_err(|error| text(&error))
+}

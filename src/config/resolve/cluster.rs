@@ -1,0 +1,136 @@
+//! The top level: names, the version, and which add-ons.
+
+use super::{Found, images, nodes, services, values, version};
+use crate::{
+    config::{
+        intent::{Dns, Intent, Network},
+        sources::Sources,
+        tree::Cursor,
+    },
+    desired::images::Catalogue,
+};
+
+/// Reads everything. `None` only when a problem was found.
+pub(super) fn read(
+    root: &Cursor<'_>,
+    sources: &dyn Sources,
+    catalogue: &Catalogue,
+    found: &mut Found,
+) -> Option<Intent> {
+    let cluster_name = cluster_name(&root.get("cluster_name"), found);
+    let version = version::read(&root.get("kubernetes_version"), catalogue, found);
+    let images = images::read(&root.get("system_images"), version, catalogue, found);
+    let services = services::read(&root.get("services"), found);
+    let network = network(&root.get("network"), found);
+    let dns = dns(&root.get("dns").get("provider"), found);
+    only_none(&root.get("ingress"), "nginx", found);
+    only_none(&root.get("monitoring"), "metrics-server", found);
+    let nodes = nodes::read(root, sources, found);
+    let services = services?;
+    nodes::outside_of_ranges(&nodes, &services, found);
+    Some(Intent {
+        cluster_name: cluster_name?,
+        version: version?,
+        nodes: nodes
+            .into_iter()
+            .map(|named| (named.name, named.node))
+            .collect(),
+        images: images?,
+        services,
+        network: network?,
+        dns: dns?,
+    })
+}
+
+fn cluster_name(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
+    let before = found.problems.len();
+    let name = values::text(at, found).unwrap_or("local");
+    if name.len() > 253 || name.trim() != name || name.chars().any(char::is_control) {
+        found.problem(
+            at.problem("must be one line of at most 253 characters without spaces at its ends")
+                .detail(name),
+        );
+    }
+    (found.problems.len() == before).then(|| name.to_owned())
+}
+
+fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
+    const INSTEAD: &str = "write `network: {plugin: flannel}`, or `none` to bring your own";
+    let at = &section.get("plugin");
+    match values::text(at, found) {
+        Some("flannel") => Some(Network::Flannel),
+        Some("none") => Some(Network::None),
+        None => {
+            if section.is_open() && at.passes(&[]) {
+                found.problem(
+                    at.problem("not set, and RKE's default `canal` is not supported yet")
+                        .hint(INSTEAD),
+                );
+            }
+            None
+        }
+        Some("canal" | "calico" | "weave" | "aci") => {
+            found.problem(
+                at.problem("this network plugin is not supported yet")
+                    .hint(INSTEAD),
+            );
+            None
+        }
+        Some(other) => {
+            found.problem(
+                at.problem("unknown network plugin")
+                    .detail(other)
+                    .hint(INSTEAD),
+            );
+            None
+        }
+    }
+}
+
+fn dns(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
+    const INSTEAD: &str = "write `dns: {provider: coredns}`, or `none` to bring your own";
+    match values::text(at, found) {
+        Some("coredns") | None => Some(Dns::CoreDns),
+        Some("none") => Some(Dns::None),
+        Some("kube-dns") => {
+            found.problem(at.problem("kube-dns is not supported yet").hint(INSTEAD));
+            None
+        }
+        Some(other) => {
+            found.problem(
+                at.problem("unknown DNS provider")
+                    .detail(other)
+                    .hint(INSTEAD),
+            );
+            None
+        }
+    }
+}
+
+/// A provider of which only `none` works so far.
+fn only_none(section: &Cursor<'_>, default: &str, found: &mut Found) {
+    let instead = format!("write `{}: {{provider: none}}`", section.path());
+    let at = &section.get("provider");
+    match values::text(at, found) {
+        Some("none") => {}
+        None => {
+            if section.is_open() && at.passes(&[]) {
+                found.problem(
+                    at.problem(format!(
+                        "not set, and RKE's default `{default}` is not supported yet"
+                    ))
+                    .hint(instead),
+                );
+            }
+        }
+        Some(text) if text == default => {
+            found.problem(
+                at.problem(format!("`{default}` is not supported yet"))
+                    .hint(instead),
+            );
+        }
+        Some(other) => {
+            found.problem(at.problem("unknown provider").detail(other).hint(instead));
+        }
+    }
+}

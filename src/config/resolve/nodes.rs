@@ -1,0 +1,387 @@
+//! `nodes`: where they are, how to log in, what they are for.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use super::{Found, keys::Keys, values};
+use crate::config::{
+    intent::{Endpoint, Login, NodeIntent, NodeName, Role, Services, Taint},
+    sources::Sources,
+    tree::Cursor,
+};
+
+/// A node, its name, and where it stands in the document.
+pub(super) struct Named<'a> {
+    pub(super) name: NodeName,
+    pub(super) node: NodeIntent,
+    pub(super) at: Cursor<'a>,
+}
+
+/// Every node that is whole. When one is missing here, a problem says why.
+pub(super) fn read<'a>(
+    root: &Cursor<'a>,
+    sources: &'a dyn Sources,
+    found: &mut Found,
+) -> Vec<Named<'a>> {
+    let at = root.get("nodes");
+    let items = at.items();
+    if items.is_empty() {
+        if at.passes(&[]) {
+            found.problem(
+                at.problem("there is no node")
+                    .hint("each node needs an `address`, a `user` and a `role`"),
+            );
+        }
+        return Vec::new();
+    }
+    let mut keys = Keys::new(sources, root);
+    let nodes = items
+        .iter()
+        .filter_map(|item| node(item, &mut keys, found))
+        .collect();
+    unique(&items, found);
+    every_role(&at, &items, found);
+    if items.len() > 1 {
+        found.problem(
+            at.problem(format!(
+                "{} nodes: more than one is not supported yet",
+                items.len()
+            ))
+            .hint("this release builds one node that has all three roles"),
+        );
+    }
+    nodes
+}
+
+fn node<'a>(at: &Cursor<'a>, keys: &mut Keys<'_>, found: &mut Found) -> Option<Named<'a>> {
+    let before = found.problems.len();
+    let address = required(&at.get("address"), "a node needs an address", found);
+    if let Some(address) = address {
+        check_address(&at.get("address"), address, found);
+    }
+    let internal = values::text(&at.get("internal_address"), found);
+    if let Some(internal) = internal {
+        check_internal(&at.get("internal_address"), internal, found);
+    }
+    let port = port(&at.get("port"), found);
+    let user = required(&at.get("user"), "a node needs a user to log in as", found);
+    if let Some(user) = user.filter(|user| user.chars().any(char::is_whitespace)) {
+        found.problem(
+            at.get("user")
+                .problem("a user has no spaces in its name")
+                .detail(user),
+        );
+    }
+    let docker_socket = docker_socket(&at.get("docker_socket"), found);
+    let roles = roles(&at.get("role"), found);
+    let name = name(&at.get("hostname_override"), address, found);
+    let labels = labels(&at.get("labels"), found);
+    let taints = taints(&at.get("taints"), found);
+    let key = keys.of_node(at, found);
+    if found.problems.len() > before {
+        return None;
+    }
+    let (address, key) = (address?.to_owned(), key?);
+    Some(Named {
+        name: name?,
+        at: at.clone(),
+        node: NodeIntent {
+            login: Login {
+                user: user?.to_owned(),
+                key: key.pem,
+                key_source: key.source,
+                docker_socket,
+            },
+            has_internal_address: internal.is_some_and(|internal| internal != address),
+            internal_address: internal.unwrap_or(&address).to_owned(),
+            endpoint: Endpoint { address, port },
+            roles,
+            labels,
+            taints,
+        },
+    })
+}
+
+fn required<'a>(at: &Cursor<'a>, message: &str, found: &mut Found) -> Option<&'a str> {
+    let before = found.problems.len();
+    let text = values::text(at, found);
+    if text.is_none() && found.problems.len() == before {
+        found.problem(at.problem(message));
+    }
+    text
+}
+
+fn check_address(at: &Cursor<'_>, address: &str, found: &mut Found) {
+    if values::is_host(address) {
+        return;
+    }
+    let problem = at
+        .problem("is neither a host name nor an IPv4 address")
+        .detail(address);
+    found.problem(if address.parse::<IpAddr>().is_ok() {
+        at.problem("IPv6 is not supported yet").detail(address)
+    } else if address.contains('@') {
+        problem.hint("write the user in `user`")
+    } else if address.contains(':') {
+        problem.hint("write the port in `port`")
+    } else {
+        problem
+    });
+}
+
+fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found) {
+    match internal.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => {}
+        Ok(IpAddr::V6(_)) => {
+            found.problem(at.problem("IPv6 is not supported yet").detail(internal));
+        }
+        Err(_) => found.problem(
+            at.problem("must be an IPv4 address")
+                .detail(internal)
+                .hint("kubelet, etcd and the API server announce it; a name will not do"),
+        ),
+    }
+}
+
+fn port(at: &Cursor<'_>, found: &mut Found) -> u16 {
+    let Some(text) = values::text(at, found) else {
+        return 22;
+    };
+    match text.parse::<u16>() {
+        Ok(port) if port > 0 => port,
+        Ok(_) | Err(_) => {
+            found.problem(at.problem("must be a port, 1 to 65535").detail(text));
+            22
+        }
+    }
+}
+
+fn docker_socket(at: &Cursor<'_>, found: &mut Found) -> String {
+    let socket = values::text(at, found).unwrap_or("/var/run/docker.sock");
+    if !socket.starts_with('/') {
+        let problem = at
+            .problem("must be an absolute path on the node")
+            .detail(socket);
+        found.problem(if socket.starts_with("unix:") {
+            problem.hint("leave the `unix://` out")
+        } else {
+            problem
+        });
+    }
+    socket.to_owned()
+}
+
+fn roles(at: &Cursor<'_>, found: &mut Found) -> BTreeSet<Role> {
+    let before = found.problems.len();
+    let written = values::texts(at, found);
+    if written.is_empty() && found.problems.len() == before {
+        found.problem(
+            at.problem("a node needs a role")
+                .hint("write `role: [controlplane, etcd, worker]`"),
+        );
+    }
+    let mut roles = BTreeSet::new();
+    for (item, text) in written {
+        match role(text) {
+            Some(role) => {
+                roles.insert(role);
+            }
+            None => found.problem(
+                item.problem("unknown role")
+                    .detail(text)
+                    .hint("the roles are `controlplane`, `etcd` and `worker`"),
+            ),
+        }
+    }
+    roles
+}
+
+fn role(text: &str) -> Option<Role> {
+    match text {
+        "controlplane" => Some(Role::ControlPlane),
+        "etcd" => Some(Role::Etcd),
+        "worker" => Some(Role::Worker),
+        _ => None,
+    }
+}
+
+fn name(at: &Cursor<'_>, address: Option<&str>, found: &mut Found) -> Option<NodeName> {
+    let Some(text) = values::text(at, found) else {
+        return address.map(|address| NodeName(address.to_lowercase()));
+    };
+    let name = text.to_lowercase();
+    if !values::is_dns_name(&name) {
+        found.problem(
+            at.problem("is not a name that Kubernetes takes for a node")
+                .detail(text)
+                .hint("letters, digits, `-` and `.` only, beginning and ending with a letter or digit"),
+        );
+    }
+    Some(NodeName(name))
+}
+
+fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for (key, (value, text)) in values::map(at, found) {
+        if !values::is_label_key(key) {
+            found.problem(value.problem("is not the key of a label").hint(LABEL_KEY));
+        }
+        if !values::is_label_value(text) {
+            found.problem(
+                value
+                    .problem("is not the value of a label")
+                    .detail(text)
+                    .hint(LABEL_VALUE),
+            );
+        }
+        if key
+            .strip_prefix(ROLE_PREFIX)
+            .is_some_and(|name| role(name).is_some())
+            && text != "true"
+        {
+            found.problem(
+                value
+                    .problem("this label is set by `role`")
+                    .hint("remove it"),
+            );
+        }
+        labels.insert(key.to_owned(), text.to_owned());
+    }
+    labels
+}
+
+const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
+const LABEL_KEY: &str =
+    "`name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`";
+const LABEL_VALUE: &str =
+    "at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit";
+const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+fn taints(at: &Cursor<'_>, found: &mut Found) -> Vec<Taint> {
+    let mut taints: Vec<Taint> = Vec::new();
+    for item in at.items() {
+        let before = found.problems.len();
+        let key = required(&item.get("key"), "a taint needs a key", found).unwrap_or_default();
+        let value = values::text(&item.get("value"), found).unwrap_or_default();
+        let effect =
+            required(&item.get("effect"), "a taint needs an effect", found).unwrap_or_default();
+        if !key.is_empty() && !values::is_label_key(key) {
+            let problem = item.get("key").problem("is not the key of a taint");
+            found.problem(problem.detail(key).hint(LABEL_KEY));
+        }
+        if !values::is_label_value(value) {
+            let problem = item.get("value").problem("is not the value of a taint");
+            found.problem(problem.detail(value).hint(LABEL_VALUE));
+        }
+        if !effect.is_empty() && !EFFECTS.contains(&effect) {
+            found.problem(
+                item.get("effect")
+                    .problem("unknown effect")
+                    .detail(effect)
+                    .hint(format!("the effects are `{}`", EFFECTS.join("`, `"))),
+            );
+        }
+        if found.problems.len() > before {
+            continue;
+        }
+        if is_role_taint(key, effect) {
+            found.warning(item.problem("left out: this taint is set by `role`"));
+        } else if taints
+            .iter()
+            .any(|taint| taint.key == key && taint.effect == effect)
+        {
+            found.warning(item.problem("left out: a taint with this key and effect stands above"));
+        } else {
+            let (key, value, effect) = (key.to_owned(), value.to_owned(), effect.to_owned());
+            taints.push(Taint { key, value, effect });
+        }
+    }
+    taints
+}
+
+fn is_role_taint(key: &str, effect: &str) -> bool {
+    matches!(
+        (key.strip_prefix(ROLE_PREFIX), effect),
+        (Some("etcd"), "NoExecute") | (Some("controlplane"), "NoSchedule")
+    )
+}
+
+/// Two nodes of one address or name would be one machine with two minds.
+fn unique(items: &[Cursor<'_>], found: &mut Found) {
+    let mut addresses = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    for item in items {
+        let at = item.get("address");
+        let address = at.scalar().unwrap_or_default().to_lowercase();
+        if !address.is_empty() && !addresses.insert(address.clone()) {
+            found.problem(at.problem("another node has this address").detail(address));
+            continue;
+        }
+        let at = item.get("hostname_override");
+        let written = at.scalar().unwrap_or_default().to_lowercase();
+        let name = if written.is_empty() { address } else { written };
+        if !name.is_empty() && !names.insert(name.clone()) {
+            found.problem(at.problem("another node has this name").detail(name));
+        }
+    }
+}
+
+/// A cluster needs each role somewhere. Judged on what is written, so that a node that is
+/// wrong in another way does not add "no etcd" to its own problem.
+fn every_role(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
+    let written: BTreeSet<&str> = items
+        .iter()
+        .flat_map(|item| item.get("role").items())
+        .filter_map(|role| role.scalar())
+        .collect();
+    if written.is_empty() {
+        return;
+    }
+    for role in ["etcd", "controlplane", "worker"] {
+        if !written.contains(role) {
+            found.problem(
+                at.problem(format!("no node has the role `{role}`"))
+                    .hint(format!("add `{role}` to the `role` of a node")),
+            );
+        }
+    }
+}
+
+/// A node whose address lies among those of pods or services could not be reached from either.
+pub(super) fn outside_of_ranges(nodes: &[Named<'_>], services: &Services, found: &mut Found) {
+    for Named { node, at, name: _ } in nodes {
+        let addresses = [
+            ("address", &node.endpoint.address),
+            ("internal_address", &node.internal_address),
+        ];
+        for (key, text) in addresses {
+            let Ok(address) = text.parse::<IpAddr>() else {
+                continue;
+            };
+            if key == "internal_address" && !node.has_internal_address {
+                continue;
+            }
+            for (range, owner) in [
+                (
+                    services.cluster_cidr,
+                    "services.kube-controller.cluster_cidr",
+                ),
+                (
+                    services.service_cluster_ip_range,
+                    "service_cluster_ip_range",
+                ),
+            ] {
+                if range.contains(&address) {
+                    found.problem(
+                        at.get(key)
+                            .problem(format!("lies inside of `{owner}`"))
+                            .detail(format!("{text} in {range}"))
+                            .hint("pods, services and nodes need ranges of their own"),
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! `services`: images, flags, mounts and environment of each component, and the address ranges.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{Found, values};
+use crate::config::{
+    intent::{ServiceExtras, Services},
+    tree::Cursor,
+};
+
+/// `None` only when a problem was found.
+pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
+    let before = found.problems.len();
+    let etcd = extras(&at.get("etcd"), found);
+    let kube_api = extras(&at.get("kube-api"), found);
+    let kube_controller = extras(&at.get("kube-controller"), found);
+    let scheduler = extras(&at.get("scheduler"), found);
+    let kubelet = extras(&at.get("kubelet"), found);
+    let kubeproxy = extras(&at.get("kubeproxy"), found);
+    snapshot(&at.get("etcd").get("snapshot"), found);
+    let cluster_cidr = range(
+        &at.get("kube-controller").get("cluster_cidr"),
+        "10.42.0.0/16",
+        (8, 23),
+        found,
+    );
+    let service_range = service_range(at, found);
+    if let (Some(pods), Some(services)) = (cluster_cidr, service_range) {
+        disjoint(at, pods, services, found);
+    }
+    let cluster_dns_server = service_range.and_then(|range| dns_server(at, range, found));
+    let service_node_port_range =
+        node_ports(&at.get("kube-api").get("service_node_port_range"), found);
+    let cluster_domain = domain(&at.get("kubelet").get("cluster_domain"), found);
+    let fail_swap_on = values::flag(&at.get("kubelet").get("fail_swap_on"), found).unwrap_or(false);
+    if found.problems.len() > before {
+        return None;
+    }
+    Some(Services {
+        etcd,
+        kube_api,
+        kube_controller,
+        scheduler,
+        kubelet,
+        kubeproxy,
+        cluster_cidr: cluster_cidr?.into(),
+        service_cluster_ip_range: service_range?.into(),
+        service_node_port_range,
+        cluster_domain,
+        cluster_dns_server: cluster_dns_server?,
+        fail_swap_on,
+    })
+}
+
+/// RKE takes recurring snapshots of etcd by default. Until we do, whoever asks for them is told.
+fn snapshot(at: &Cursor<'_>, found: &mut Found) {
+    if values::flag(at, found) == Some(true) {
+        found.warning(
+            at.problem("recurring snapshots of etcd are not taken yet")
+                .hint("write `snapshot: false` to say that you know"),
+        );
+    }
+}
+
+fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
+    let image = values::text(&at.get("image"), found);
+    if let Some(image) = image.filter(|image| !values::is_image(image)) {
+        found.problem(
+            at.get("image")
+                .problem("is not an image reference")
+                .detail(image),
+        );
+    }
+    let mut extras = ServiceExtras {
+        image: image.map(str::to_owned),
+        ..ServiceExtras::default()
+    };
+    for (name, (value, text)) in values::map(&at.get("extra_args"), found) {
+        if values::is_flag_name(name) {
+            extras.extra_args.insert(name.to_owned(), text.to_owned());
+        } else {
+            let problem = value.problem("is not the name of a flag");
+            found.problem(if name.starts_with('-') {
+                problem.hint("write it without the dashes")
+            } else {
+                problem
+            });
+        }
+    }
+    let mut targets = BTreeSet::new();
+    for (item, text) in values::texts(&at.get("extra_binds"), found) {
+        match bind_target(text) {
+            None => found.problem(item.problem("is not a bind mount").detail(text).hint(
+                "`source:target` or `source:target:options`, both absolute paths, e.g. \
+                     `/etc/ssl:/etc/ssl:ro`",
+            )),
+            Some(target) if !targets.insert(target) => {
+                found.problem(item.problem("another bind has this target").detail(text));
+            }
+            Some(_) => extras.extra_binds.push(text.to_owned()),
+        }
+    }
+    for (item, text) in values::texts(&at.get("extra_env"), found) {
+        match text.split_once('=') {
+            Some((name, _)) if is_variable(name) => extras.extra_env.push(text.to_owned()),
+            Some(_) | None => {
+                found.problem(item.problem("is not `NAME=value`").detail(text));
+            }
+        }
+    }
+    extras
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control())
+}
+
+const BIND_OPTIONS: &[&str] = &[
+    "ro",
+    "rw",
+    "z",
+    "Z",
+    "shared",
+    "rshared",
+    "slave",
+    "rslave",
+    "private",
+    "rprivate",
+    "cached",
+    "consistent",
+    "delegated",
+];
+
+fn bind_target(text: &str) -> Option<&str> {
+    let mut parts = text.split(':');
+    let (source, target, options) = (parts.next()?, parts.next()?, parts.next());
+    let valid = parts.next().is_none()
+        && source.starts_with('/')
+        && target.starts_with('/')
+        && target.trim_end_matches('/').len() > 1
+        && options.is_none_or(|options| options.split(',').all(|o| BIND_OPTIONS.contains(&o)));
+    valid.then(|| target.trim_end_matches('/'))
+}
+
+/// A range whose prefix is within bounds; the default when absent.
+fn range(
+    at: &Cursor<'_>,
+    default: &str,
+    (widest, narrowest): (u8, u8),
+    found: &mut Found,
+) -> Option<Ipv4Net> {
+    let text = values::text(at, found).unwrap_or(default);
+    let problem = |message: String| at.problem(message).detail(text);
+    let (problem, range) = if text.contains(',') {
+        (
+            problem("two address families are not supported yet".to_owned()),
+            None,
+        )
+    } else {
+        match text.parse::<IpNet>() {
+            Err(_) => (
+                problem("is not an address range".to_owned())
+                    .hint(format!("write one like `{default}`")),
+                None,
+            ),
+            Ok(IpNet::V6(_)) => (problem("IPv6 is not supported yet".to_owned()), None),
+            Ok(IpNet::V4(range)) if (widest..=narrowest).contains(&range.prefix_len()) => {
+                return Some(range.trunc());
+            }
+            Ok(IpNet::V4(range)) => (
+                problem(format!("must be between /{widest} and /{narrowest} wide")),
+                Some(range.trunc()),
+            ),
+        }
+    };
+    found.problem(problem);
+    range
+}
+
+/// RKE has the service range in two places; they must agree, and one is enough.
+fn service_range(at: &Cursor<'_>, found: &mut Found) -> Option<Ipv4Net> {
+    let api = at.get("kube-api").get("service_cluster_ip_range");
+    let controller = at.get("kube-controller").get("service_cluster_ip_range");
+    let read = |at: &Cursor<'_>, found: &mut Found| range(at, "10.43.0.0/16", (12, 28), found);
+    match (api.passes(&[]), controller.passes(&[])) {
+        (_, true) => read(&api, found),
+        (true, false) => read(&controller, found),
+        (false, false) => {
+            let (one, other) = (read(&api, found)?, read(&controller, found)?);
+            if one != other {
+                found.problem(
+                    controller
+                        .problem("differs from `services.kube-api.service_cluster_ip_range`")
+                        .detail(format!("{other}, and there {one}"))
+                        .hint("write the same range in both places, or in one"),
+                );
+            }
+            Some(one)
+        }
+    }
+}
+
+fn disjoint(at: &Cursor<'_>, pods: Ipv4Net, services: Ipv4Net, found: &mut Found) {
+    if pods.contains(&services) || services.contains(&pods) {
+        let place = [
+            at.get("kube-controller").get("cluster_cidr"),
+            at.get("kube-api").get("service_cluster_ip_range"),
+            at.get("kube-controller").get("service_cluster_ip_range"),
+        ];
+        let written = place.iter().find(|at| !at.passes(&[])).unwrap_or(at);
+        found.problem(
+            written
+                .problem("the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap")
+                .detail(format!("{pods} and {services}"))
+                .hint("pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`"),
+        );
+    }
+}
+
+fn dns_server(at: &Cursor<'_>, range: Ipv4Net, found: &mut Found) -> Option<IpAddr> {
+    let at = at.get("kubelet").get("cluster_dns_server");
+    let written = values::text(&at, found);
+    let text = written.unwrap_or("10.43.0.10");
+    let tenth = range
+        .hosts()
+        .nth(9)
+        .map_or_else(String::new, |ip| ip.to_string());
+    let Ok(address) = text.parse::<IpAddr>() else {
+        found.problem(
+            at.problem("is not an address")
+                .detail(text)
+                .hint("write one out of the service range"),
+        );
+        return None;
+    };
+    let inside = IpNet::from(range).contains(&address);
+    let first = range.hosts().next().map(IpAddr::from);
+    let edge =
+        address == IpAddr::from(range.network()) || address == IpAddr::from(range.broadcast());
+    if !inside || edge {
+        let problem = match written {
+            Some(_) => at.problem("lies outside of `service_cluster_ip_range`").detail(text),
+            None => at.problem(
+                "not set, and RKE's default `10.43.0.10` lies outside of `service_cluster_ip_range`",
+            ),
+        };
+        // The range is the config's value: the proposal is for terminals.
+        let problem = match written {
+            Some(text) => {
+                problem.detail(format!("{text}; the range is {range}: write e.g. {tenth}"))
+            }
+            None => problem.detail(format!("the range is {range}: write e.g. {tenth}")),
+        };
+        found.problem(problem.hint("write an address out of that range, by custom the tenth"));
+        return None;
+    }
+    if Some(address) == first {
+        found.problem(
+            at.problem("the first address of the service range is the API server's own")
+                .detail(format!("{text}; write e.g. {tenth}"))
+                .hint("write another one, by custom the tenth"),
+        );
+        return None;
+    }
+    Some(address)
+}
+
+fn node_ports(at: &Cursor<'_>, found: &mut Found) -> (u16, u16) {
+    const DEFAULT: (u16, u16) = (30000, 32767);
+    let Some(text) = values::text(at, found) else {
+        return DEFAULT;
+    };
+    let parsed = text
+        .split_once('-')
+        .and_then(|(low, high)| Some((low.parse::<u16>().ok()?, high.parse::<u16>().ok()?)));
+    match parsed {
+        Some((low, high)) if low > 0 && low < high => (low, high),
+        Some(_) | None => {
+            found.problem(
+                at.problem("is not a range of ports")
+                    .detail(text)
+                    .hint("write one like `30000-32767`"),
+            );
+            DEFAULT
+        }
+    }
+}
+
+fn domain(at: &Cursor<'_>, found: &mut Found) -> String {
+    let domain = values::text(at, found).unwrap_or("cluster.local");
+    if !values::is_dns_name(domain) {
+        found.problem(
+            at.problem("is not a DNS domain")
+                .detail(domain)
+                .hint("write one like `cluster.local`"),
+        );
+    }
+    domain.to_owned()
+}

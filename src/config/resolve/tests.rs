@@ -1,0 +1,829 @@
+//! Each bad input with the exact words a person gets for it.
+
+use std::cell::RefCell;
+
+use insta::assert_snapshot;
+
+use crate::config::{
+    Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey,
+};
+
+/// A private key made for this run.
+fn pem() -> String {
+    rcgen::KeyPair::generate()
+        .expect("a key pair")
+        .serialize_pem()
+}
+
+/// Files by path, as the command line would give them.
+struct Files {
+    pem: String,
+    asked: RefCell<Vec<String>>,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self {
+            pem: pem(),
+            asked: RefCell::default(),
+        }
+    }
+}
+
+impl Sources for Files {
+    fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
+        self.asked.borrow_mut().push(path.to_owned());
+        let pem = match path {
+            "key.pub" => "ssh-ed25519 AAAAC3Nza me@here".to_owned(),
+            "missing" => {
+                return Err(Refusal {
+                    message: "the private key file does not exist".to_owned(),
+                    detail: Some("missing: No such file or directory".to_owned()),
+                    hint: None,
+                });
+            }
+            _ => self.pem.clone(),
+        };
+        Ok(SshKey {
+            pem: pem.into(),
+            source: path.to_owned(),
+        })
+    }
+
+    fn default_key_path(&self) -> &'static str {
+        "ssh_key_path"
+    }
+
+    fn default_key(&self) -> Result<SshKey, Refusal> {
+        self.key_at("~/.ssh/id_rsa")
+    }
+
+    fn allows_inline_key(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// A config that is right, to be spoiled.
+const GOOD: &str = "\
+nodes:
+  - address: 192.0.2.10
+    user: ubuntu
+    role: [controlplane, etcd, worker]
+network: {plugin: flannel}
+ingress: {provider: none}
+monitoring: {provider: none}
+";
+
+fn resolve(yaml: &str) -> Result<Resolved, Problems> {
+    RkeConfig::parse(yaml).and_then(|config| Intent::from_config(&config, &Files::new()))
+}
+
+fn good(yaml: &str) -> Resolved {
+    match resolve(yaml) {
+        Ok(resolved) => resolved,
+        Err(problems) => panic!("{}", problems.render("cluster.yml", yaml, false)),
+    }
+}
+
+/// One line a problem: what may go into a status, then what only a terminal shows.
+fn bad(yaml: &str) -> String {
+    let problems = resolve(yaml).expect_err("a problem");
+    let lines = problems.iter().map(|problem| {
+        let detail = problem.detail.as_ref().map(|text| format!(" | {text}"));
+        let hint = problem.hint.as_ref().map(|text| format!("\n  {text}"));
+        format!(
+            "{problem}{}{}",
+            detail.unwrap_or_default(),
+            hint.unwrap_or_default()
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The good config with one line replaced.
+fn with(line: &str, instead: &str) -> String {
+    assert!(GOOD.contains(line), "{line}");
+    GOOD.replace(line, instead)
+}
+
+/// The good config with more keys for its node.
+fn node(more: &str) -> String {
+    with(
+        "    user: ubuntu\n",
+        &format!("    user: ubuntu\n    {more}\n"),
+    )
+}
+
+/// The good config with more at its end.
+fn and(more: &str) -> String {
+    format!("{GOOD}{more}\n")
+}
+
+#[test]
+fn defaults_are_those_of_rke() {
+    let Resolved { intent, warnings } = good(GOOD);
+    assert_eq!(warnings, []);
+    assert_eq!(intent.cluster_name, "local");
+    assert_eq!(intent.version.to_string(), "v1.34.4");
+    assert_eq!(intent.services.cluster_cidr.to_string(), "10.42.0.0/16");
+    assert_eq!(
+        intent.services.service_cluster_ip_range.to_string(),
+        "10.43.0.0/16"
+    );
+    assert_eq!(intent.services.service_node_port_range, (30000, 32767));
+    assert_eq!(intent.services.cluster_dns_server.to_string(), "10.43.0.10");
+    assert_eq!(intent.services.cluster_domain, "cluster.local");
+    assert!(!intent.services.fail_swap_on);
+    let (name, node) = intent.nodes.first_key_value().expect("a node");
+    assert_eq!(name.0, "192.0.2.10");
+    assert_eq!(node.endpoint.port, 22);
+    assert_eq!(node.internal_address, "192.0.2.10");
+    assert!(!node.has_internal_address);
+    assert_eq!(node.login.docker_socket, "/var/run/docker.sock");
+    assert_eq!(node.login.key_source, "~/.ssh/id_rsa");
+}
+
+#[test]
+fn scalars_are_read_as_they_are_written() {
+    let yaml = node("labels: {a: no, b: 010, c: 1.30, d: ~, e: 'yes'}\n    port: '2222'");
+    let Resolved { intent, .. } = good(&yaml);
+    let node = intent.nodes.values().next().expect("a node");
+    let labels: Vec<_> = node
+        .labels
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    assert_eq!(labels, ["a=no", "b=010", "c=1.30", "d=", "e=yes"]);
+    assert_eq!(node.endpoint.port, 2222);
+}
+
+#[test]
+fn a_document_that_is_none() {
+    assert_snapshot!(bad(""), @"
+    the config is empty
+      it needs at least `nodes`, with an address, a user and roles for each node
+    ");
+    assert_snapshot!(bad("# nothing\n"), @"
+    the config is empty
+      it needs at least `nodes`, with an address, a user and roles for each node
+    ");
+    assert_snapshot!(bad("- a\n- b\n"), @"the config is a list, not a mapping of keys");
+    assert_snapshot!(bad("nodes: [\n"), @"line 1: the document is not valid YAML | unclosed bracket '['");
+    assert_snapshot!(bad("nodes:\n\t- address: a\n"), @"line 2: the document is not valid YAML | tabs disallowed within this context (block indentation)");
+    assert_snapshot!(bad("cluster_name: 'half\n"), @"line 2: the document is not valid YAML | invalid indentation in multiline quoted scalar");
+    assert_snapshot!(bad(&and("---\ncluster_name: two")), @"
+    line 9: the file holds more than one document
+      remove the `---`
+    ");
+    assert_snapshot!(bad(&and("addons: *nowhere")), @"line 8: the document is not valid YAML | alias references unknown anchor");
+}
+
+#[test]
+fn keys_that_are_unknown_or_set_twice() {
+    assert_snapshot!(bad(&node("rol: [etcd]")), @"
+    `nodes[0].rol` (line 4): unknown key
+      did you mean `role`?
+    ");
+    assert_snapshot!(bad(&and("Cluster-Name: x")), @"
+    `Cluster-Name` (line 8): unknown key
+      did you mean `cluster_name`?
+    ");
+    assert_snapshot!(bad(&and("cluster_cidr: 10.0.0.0/16")), @"
+    `cluster_cidr` (line 8): unknown key
+      `cluster_cidr` belongs under `services.kube-controller`
+    ");
+    assert_snapshot!(bad(&and("gateway: x")), @"`gateway` (line 8): unknown key");
+    assert_snapshot!(bad(&and("cluster_name: a\ncluster_name: b")), @"
+    `cluster_name` (line 9): this key is already set in line 8
+      keep one of the two
+    ");
+    assert_snapshot!(bad(&node("labels: {a: b, a: c}")), @"
+    `nodes[0].labels.a` (line 4): this key is already set in line 4
+      keep one of the two
+    ");
+    assert_snapshot!(bad(&and("services: {kubeapi: {}}")), @"
+    `services.kubeapi` (line 8): unknown key
+      did you mean `kube-api`?
+    ");
+}
+
+#[test]
+fn values_of_the_wrong_type() {
+    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "etcd")), @"`nodes[0].role` (line 4): must be a list, is a single value");
+    assert_snapshot!(bad("nodes: {a: b}\nnetwork: []\ningress: none\nmonitoring: {provider: none}"), @"
+    `nodes` (line 1): must be a list, is a mapping
+    `network` (line 2): must be a mapping, is a list
+    `network.plugin` (line 2): not set, and RKE's default `canal` is not supported yet
+      write `network: {plugin: flannel}`, or `none` to bring your own
+    `ingress` (line 3): must be a mapping, is a single value
+    ");
+    assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
+    assert_snapshot!(bad(&node("port: 65536")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | 65536");
+    assert_snapshot!(bad(&node("labels: [a]\n    taints: {a: b}")), @"
+    `nodes[0].labels` (line 4): must be a mapping, is a list
+    `nodes[0].taints` (line 5): must be a list, is a mapping
+    ");
+    assert_snapshot!(bad(&and("services: {kubelet: {fail_swap_on: perhaps}}")), @"`services.kubelet.fail_swap_on` (line 8): must be `true` or `false` | perhaps");
+    assert_snapshot!(bad(&and("cluster_name: {a: b}")), @"`cluster_name` (line 8): must be a single value, is a mapping");
+}
+
+#[test]
+fn nodes_and_roles() {
+    assert_snapshot!(bad(&with("    user: ubuntu\n", "")), @"`nodes[0].user` (line 2): a node needs a user to log in as");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: ''")), @"`nodes[0].address` (line 2): a node needs an address");
+    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[]")), @"
+    `nodes[0].role` (line 4): a node needs a role
+      write `role: [controlplane, etcd, worker]`
+    ");
+    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[controlplane, worker, master]")), @"
+    `nodes` (line 1): no node has the role `etcd`
+      add `etcd` to the `role` of a node
+    `nodes[0].role[2]` (line 4): unknown role | master
+      the roles are `controlplane`, `etcd` and `worker`
+    ");
+    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[etcd]")), @"
+    `nodes` (line 1): no node has the role `controlplane`
+      add `controlplane` to the `role` of a node
+    `nodes` (line 1): no node has the role `worker`
+      add `worker` to the `role` of a node
+    ");
+    assert_snapshot!(bad("nodes: []\nnetwork: {plugin: none}\ningress: {provider: none}\nmonitoring: {provider: none}"), @"
+    `nodes` (line 1): there is no node
+      each node needs an `address`, a `user` and a `role`
+    ");
+    let named =
+        "  - {address: node2, hostname_override: 192.0.2.10, user: root, role: [worker]}\nnetwork:";
+    assert_snapshot!(bad(&with("network:", named)), @"
+    `nodes` (line 1): 2 nodes: more than one is not supported yet
+      this release builds one node that has all three roles
+    `nodes[1].hostname_override` (line 5): another node has this name | 192.0.2.10
+    ");
+    let twice = "  - address: 192.0.2.10\n    user: root\n    role: [worker]\nnetwork:";
+    assert_snapshot!(bad(&with("network:", twice)), @"
+    `nodes` (line 1): 2 nodes: more than one is not supported yet
+      this release builds one node that has all three roles
+    `nodes[1].address` (line 5): another node has this address | 192.0.2.10
+    ");
+}
+
+#[test]
+fn addresses_and_names() {
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.300")), @"`nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.300");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.10:22")), @"
+    `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.10:22
+      write the port in `port`
+    ");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: root@node1")), @"
+    `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | root@node1
+      write the user in `user`
+    ");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: '2001:db8::1'")), @"`nodes[0].address` (line 2): IPv6 is not supported yet | 2001:db8::1");
+    assert_snapshot!(bad(&node("internal_address: node1.internal")), @"
+    `nodes[0].internal_address` (line 4): must be an IPv4 address | node1.internal
+      kubelet, etcd and the API server announce it; a name will not do
+    ");
+    assert_snapshot!(bad(&node("hostname_override: my_node")), @"
+    `nodes[0].hostname_override` (line 4): is not a name that Kubernetes takes for a node | my_node
+      letters, digits, `-` and `.` only, beginning and ending with a letter or digit
+    ");
+    assert_snapshot!(bad(&node("docker_socket: unix:///var/run/docker.sock")), @"
+    `nodes[0].docker_socket` (line 4): must be an absolute path on the node | unix:///var/run/docker.sock
+      leave the `unix://` out
+    ");
+    assert_snapshot!(bad(&with("user: ubuntu", "user: the admin")), @"`nodes[0].user` (line 3): a user has no spaces in its name | the admin");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 10.42.0.7")), @"
+    `nodes[0].address` (line 2): lies inside of `services.kube-controller.cluster_cidr` | 10.42.0.7 in 10.42.0.0/16
+      pods, services and nodes need ranges of their own
+    ");
+    assert_snapshot!(bad(&and("cluster_name: ' a '")), @"`cluster_name` (line 8): must be one line of at most 253 characters without spaces at its ends |  a");
+}
+
+#[test]
+fn labels_and_taints() {
+    assert_snapshot!(bad(&node("labels: {'a b': c, good: 'not good', 'node-role.kubernetes.io/etcd': 'no'}")), @r#"
+    `nodes[0].labels["a b"]` (line 4): is not the key of a label
+      `name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`
+    `nodes[0].labels.good` (line 4): is not the value of a label | not good
+      at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit
+    `nodes[0].labels["node-role.kubernetes.io/etcd"]` (line 4): this label is set by `role`
+      remove it
+    "#);
+    assert_snapshot!(bad(&node("taints: [{key: a, effect: Never}, {value: b}, {key: 'a b', value: 'c d', effect: NoExecute}, {kye: a}]")), @"
+    `nodes[0].taints[0].effect` (line 4): unknown effect | Never
+      the effects are `NoSchedule`, `PreferNoSchedule`, `NoExecute`
+    `nodes[0].taints[1].key` (line 4): a taint needs a key
+    `nodes[0].taints[1].effect` (line 4): a taint needs an effect
+    `nodes[0].taints[2].key` (line 4): is not the key of a taint | a b
+      `name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`
+    `nodes[0].taints[2].value` (line 4): is not the value of a taint | c d
+      at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit
+    `nodes[0].taints[3].key` (line 4): a taint needs a key
+    `nodes[0].taints[3].effect` (line 4): a taint needs an effect
+    `nodes[0].taints[3].kye` (line 4): unknown key
+      did you mean `key`?
+    ");
+}
+
+#[test]
+fn keys_that_log_in() {
+    assert_snapshot!(bad(&node("ssh_key_path: missing")), @"`nodes[0].ssh_key_path` (line 4): the private key file does not exist | missing: No such file or directory");
+    assert_snapshot!(bad(&node("ssh_key_path: key.pub")), @"
+    `nodes[0].ssh_key_path` (line 4): this is a public key | key.pub
+      name the private one: the file without `.pub`
+    ");
+    assert_snapshot!(bad(&node("ssh_key: secret")), @"
+    `nodes[0].ssh_key` (line 4): this is not a private key
+      a private key begins with `-----BEGIN … PRIVATE KEY-----`
+    ");
+    assert_snapshot!(bad(&and("ssh_key_path: missing")), @"`ssh_key_path` (line 8): the private key file does not exist | missing: No such file or directory");
+}
+
+#[test]
+fn the_nearest_key_wins_and_is_read_once() {
+    let files = Files::new();
+    let yaml = and("ssh_key_path: cluster");
+    let config = RkeConfig::parse(&yaml).expect("a config");
+    let resolved = Intent::from_config(&config, &files).expect("an intent");
+    let login = &resolved.intent.nodes.values().next().expect("a node").login;
+    assert_eq!(login.key_source, "cluster");
+    assert_eq!(*files.asked.borrow(), ["cluster"]);
+
+    let yaml = format!("{}ssh_key_path: cluster\n", node("ssh_key_path: node"));
+    let login = good(&yaml)
+        .intent
+        .nodes
+        .into_values()
+        .next()
+        .expect("a node")
+        .login;
+    assert_eq!(login.key_source, "node");
+
+    let inline = pem()
+        .lines()
+        .map(|line| format!("\n      {line}"))
+        .collect::<String>();
+    let yaml = node(&format!("ssh_key_path: node\n    ssh_key: |-{inline}"));
+    let login = good(&yaml)
+        .intent
+        .nodes
+        .into_values()
+        .next()
+        .expect("a node")
+        .login;
+    assert_eq!(login.key_source, "ssh_key");
+}
+
+#[test]
+fn an_object_may_not_name_files_or_hold_keys() {
+    let sources = SecretSources::new("minimal-ssh", pem().into());
+    let judge = |json: serde_json::Value| {
+        RkeConfig::from_json(&json).and_then(|config| Intent::from_config(&config, &sources))
+    };
+    let mut json = serde_json::json!({
+        "nodes": [{"address": "192.0.2.10", "user": "ubuntu", "port": 22,
+                   "role": ["controlplane", "etcd", "worker"]}],
+        "network": {"plugin": "flannel"},
+        "ingress": {"provider": "none"},
+        "monitoring": {"provider": "none"},
+    });
+    let resolved = judge(json.clone()).expect("an intent");
+    let login = &resolved.intent.nodes.values().next().expect("a node").login;
+    assert_eq!(login.key_source, "minimal-ssh");
+
+    json["ssh_key_path"] = "/etc/shadow".into();
+    let error = judge(json.clone()).expect_err("a problem");
+    assert_snapshot!(error, @"the config is not valid: `ssh_key_path`: a `Cluster` object cannot name a file");
+    json["nodes"][0]["ssh_key"] = pem().into();
+    let error = judge(json).expect_err("a problem");
+    assert_snapshot!(error, @"the config is not valid: `nodes[0].ssh_key`: a private key has no place in a `Cluster` object");
+    assert_snapshot!(judge(serde_json::json!([])).expect_err("a problem"), @"the config is not valid: the config is a list, not a mapping of keys");
+
+    let sources = SecretSources::new("minimal-ssh", String::from("oops").into());
+    let config = RkeConfig::parse(GOOD).expect("a config");
+    assert_snapshot!(Intent::from_config(&config, &sources).expect_err("a problem"), @"the config is not valid: `spec.ssh.keySecretRef`: this is not a private key");
+}
+
+#[test]
+fn versions() {
+    for text in ["v1.34.4", "1.34.4", "v1.34.4+rke2r1", "v1.34.4-rancher1-1"] {
+        let resolved = good(&and(&format!("kubernetes_version: {text}")));
+        assert_eq!(resolved.intent.version.to_string(), "v1.34.4");
+        assert_eq!(resolved.warnings, []);
+    }
+    let resolved = good(&and("kubernetes_version: v1.32.5-rancher1-1"));
+    assert!(resolved.intent.images.kubernetes.contains("v1.32.5"));
+    assert_snapshot!(resolved.warnings[0], @"`kubernetes_version` (line 8): v1.32.5 is in the catalogue but not proven by our tests");
+
+    assert_snapshot!(bad(&and("kubernetes_version: 1.34")), @"
+    `kubernetes_version` (line 8): is not a Kubernetes release | 1.34
+      write one like `v1.34.4`, or `v1.34.10`
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: latest")), @"
+    `kubernetes_version` (line 8): is not a Kubernetes release | latest
+      write one like `v1.34.4`
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.34.99")), @"
+    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.34.99
+      the nearest there is `v1.34.10`; the catalogue goes from v1.28.1 to v1.36.3
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.24.17-rancher1-1")), @"
+    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.24.17-rancher1-1
+      the nearest there is `v1.28.1`; the catalogue goes from v1.28.1 to v1.36.3
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.40.0")), @"
+    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.40.0
+      the nearest there is `v1.36.3`; the catalogue goes from v1.28.1 to v1.36.3
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.34.4+rke2r9")), @"
+    `kubernetes_version` (line 8): this build of the release is not in the catalogue | v1.34.4+rke2r9
+      write `v1.34.4+rke2r1`, or `v1.34.4`
+    ");
+}
+
+#[test]
+fn address_ranges() {
+    let api = |text: &str| and(&format!("services: {{kube-api: {{{text}}}}}"));
+    let controller = |text: &str| and(&format!("services: {{kube-controller: {{{text}}}}}"));
+    let kubelet = |text: &str| and(&format!("services: {{kubelet: {{{text}}}}}"));
+    assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0")), @"
+    `services.kube-controller.cluster_cidr` (line 8): is not an address range | 10.42.0.0
+      write one like `10.42.0.0/16`
+    ");
+    assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0/33")), @"
+    `services.kube-controller.cluster_cidr` (line 8): is not an address range | 10.42.0.0/33
+      write one like `10.42.0.0/16`
+    ");
+    assert_snapshot!(bad(&controller("cluster_cidr: 10.42.0.0/28")), @"`services.kube-controller.cluster_cidr` (line 8): must be between /8 and /23 wide | 10.42.0.0/28");
+    assert_snapshot!(bad(&controller("cluster_cidr: 'fd00::/56'")), @"`services.kube-controller.cluster_cidr` (line 8): IPv6 is not supported yet | fd00::/56");
+    assert_snapshot!(bad(&controller("cluster_cidr: '10.42.0.0/16,fd00::/56'")), @"`services.kube-controller.cluster_cidr` (line 8): two address families are not supported yet | 10.42.0.0/16,fd00::/56");
+    assert_snapshot!(bad(&controller("cluster_cidr: 10.43.128.0/17")), @"
+    `services.kube-controller.cluster_cidr` (line 8): the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap | 10.43.128.0/17 and 10.43.0.0/16
+      pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
+    ");
+    assert_snapshot!(bad(&api("service_cluster_ip_range: 10.0.0.0/8")), @"
+    `services.kube-api.service_cluster_ip_range` (line 8): must be between /12 and /28 wide | 10.0.0.0/8
+    `services.kube-api.service_cluster_ip_range` (line 8): the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap | 10.42.0.0/16 and 10.0.0.0/8
+      pods and services need ranges of their own; RKE's are `10.42.0.0/16` and `10.43.0.0/16`
+    ");
+    assert_snapshot!(bad(&api("service_cluster_ip_range: 10.96.0.0/12")), @"
+    `services.kubelet.cluster_dns_server` (line 8): not set, and RKE's default `10.43.0.10` lies outside of `service_cluster_ip_range` | the range is 10.96.0.0/12: write e.g. 10.96.0.10
+      write an address out of that range, by custom the tenth
+    ");
+    assert_snapshot!(bad(&and("services: {kube-api: {service_cluster_ip_range: 10.96.0.0/16}, kube-controller: {service_cluster_ip_range: 10.97.0.0/16}, kubelet: {cluster_dns_server: 10.96.0.10}}")), @"
+    `services.kube-controller.service_cluster_ip_range` (line 8): differs from `services.kube-api.service_cluster_ip_range` | 10.97.0.0/16, and there 10.96.0.0/16
+      write the same range in both places, or in one
+    ");
+    assert_snapshot!(bad(&kubelet("cluster_dns_server: 10.44.0.10")), @"
+    `services.kubelet.cluster_dns_server` (line 8): lies outside of `service_cluster_ip_range` | 10.44.0.10; the range is 10.43.0.0/16: write e.g. 10.43.0.10
+      write an address out of that range, by custom the tenth
+    ");
+    assert_snapshot!(bad(&kubelet("cluster_dns_server: 10.43.0.1")), @"
+    `services.kubelet.cluster_dns_server` (line 8): the first address of the service range is the API server's own | 10.43.0.1; write e.g. 10.43.0.10
+      write another one, by custom the tenth
+    ");
+    assert_snapshot!(bad(&kubelet("cluster_dns_server: dns")), @"
+    `services.kubelet.cluster_dns_server` (line 8): is not an address | dns
+      write one out of the service range
+    ");
+    assert_snapshot!(bad(&kubelet("cluster_domain: Cluster_Local")), @"
+    `services.kubelet.cluster_domain` (line 8): is not a DNS domain | Cluster_Local
+      write one like `cluster.local`
+    ");
+    assert_snapshot!(bad(&api("service_node_port_range: 32767-30000")), @"
+    `services.kube-api.service_node_port_range` (line 8): is not a range of ports | 32767-30000
+      write one like `30000-32767`
+    ");
+
+    let resolved = good(&controller("service_cluster_ip_range: 10.43.7.9/16"));
+    assert_eq!(
+        resolved
+            .intent
+            .services
+            .service_cluster_ip_range
+            .to_string(),
+        "10.43.0.0/16"
+    );
+}
+
+#[test]
+fn flags_mounts_and_environment() {
+    let kubelet = |text: &str| and(&format!("services: {{kubelet: {{{text}}}}}"));
+    assert_snapshot!(bad(&kubelet("extra_args: {--v: 4, 'a b': c, list: [d]}")), @r#"
+    `services.kubelet.extra_args.--v` (line 8): is not the name of a flag
+      write it without the dashes
+    `services.kubelet.extra_args["a b"]` (line 8): is not the name of a flag
+    `services.kubelet.extra_args.list` (line 8): must be a single value, is a list
+    "#);
+    assert_snapshot!(bad(&kubelet("extra_binds: ['/a', 'a:/b', '/a:/b:ro:z', '/a:/b:fast', '/c:/d', '/e:/d/']")), @"
+    `services.kubelet.extra_binds[0]` (line 8): is not a bind mount | /a
+      `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+    `services.kubelet.extra_binds[1]` (line 8): is not a bind mount | a:/b
+      `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+    `services.kubelet.extra_binds[2]` (line 8): is not a bind mount | /a:/b:ro:z
+      `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+    `services.kubelet.extra_binds[3]` (line 8): is not a bind mount | /a:/b:fast
+      `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+    `services.kubelet.extra_binds[5]` (line 8): another bind has this target | /e:/d/
+    ");
+    assert_snapshot!(bad(&kubelet("extra_env: [PASSWORD, '=x', '']")), @"
+    `services.kubelet.extra_env[0]` (line 8): is not `NAME=value` | PASSWORD
+    `services.kubelet.extra_env[1]` (line 8): is not `NAME=value` | =x
+    `services.kubelet.extra_env[2]` (line 8): must not be empty
+    ");
+    assert_snapshot!(bad(&kubelet("image: 'https://registry.example.com/kubelet'")), @"`services.kubelet.image` (line 8): is not an image reference | https://registry.example.com/kubelet");
+}
+
+#[test]
+fn what_is_not_supported_yet() {
+    assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]"), @"
+    `network.plugin`: not set, and RKE's default `canal` is not supported yet
+      write `network: {plugin: flannel}`, or `none` to bring your own
+    `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
+      write `ingress: {provider: none}`
+    `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
+      write `monitoring: {provider: none}`
+    ");
+    assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]
+network: {plugin: canal}
+dns: {provider: kube-dns}
+ingress: {provider: nginx}
+monitoring: {provider: prometheus}"), @"
+    `network.plugin` (line 2): this network plugin is not supported yet
+      write `network: {plugin: flannel}`, or `none` to bring your own
+    `dns.provider` (line 3): kube-dns is not supported yet
+      write `dns: {provider: coredns}`, or `none` to bring your own
+    `ingress.provider` (line 4): `nginx` is not supported yet
+      write `ingress: {provider: none}`
+    `monitoring.provider` (line 5): unknown provider | prometheus
+      write `monitoring: {provider: none}`
+    ");
+    assert_snapshot!(bad(&and("\
+private_registries: [{url: registry.example.com}]
+addons: |
+  kind: Namespace
+bastion_host: {address: 192.0.2.1, user: jump, pasword: x}
+prefix_path: /opt/rke
+ssh_agent_auth: true
+rotate_certificates: {}
+cloud_provider: {name: aws, awsCloudProvider: {global: {zone: a}}}
+upgrade_strategy: {drain: true, max_unavailable_worker: 10%}
+services:
+  etcd:
+    backup_config: {enabled: true, interval_hours: 12}
+  kube-api:
+    pod_security_configuration: restricted
+    audit_log: {enabled: true, configuration: {max_age: 7}}
+  kubelet:
+    extra_args_array: {v: [a]}
+    infra_container_image: pause:1")), @"
+    `private_registries` (line 8): not supported yet
+      remove `private_registries`, or leave it empty
+    `addons` (line 10): not supported yet
+      remove `addons`, or leave it empty
+    `bastion_host` (line 11): not supported yet
+      remove `bastion_host`, or leave it empty
+    `bastion_host.pasword` (line 11): unknown key
+    `prefix_path` (line 12): not supported yet
+      remove `prefix_path`, or write `/`
+    `ssh_agent_auth` (line 13): not supported yet
+      name a private key file in `ssh_key_path`
+    `rotate_certificates` (line 14): not supported yet
+      remove `rotate_certificates`, or leave it empty
+    `cloud_provider.name` (line 15): not supported yet
+      remove `name`, or leave it empty
+    `cloud_provider.awsCloudProvider` (line 15): not supported yet
+      remove `awsCloudProvider`, or leave it empty
+    `upgrade_strategy.drain` (line 16): not supported yet
+      remove `drain`, or write `false`
+    `services.etcd.backup_config.enabled` (line 19): not supported yet
+      remove `enabled`, or write `false`
+    `services.kube-api.pod_security_configuration` (line 21): not supported yet
+      remove `pod_security_configuration`, or write `privileged`
+    `services.kube-api.audit_log.configuration.max_age` (line 22): not supported yet
+      remove `max_age`, or write `30`
+    `services.kubelet.extra_args_array` (line 24): not supported yet
+      write each flag once under `extra_args`
+    `services.kubelet.infra_container_image` (line 25): not supported yet
+      write `pod_infra_container` under `system_images`
+    ");
+}
+
+#[test]
+fn nothing_is_ignored_in_silence() {
+    let resolved = good(&and("\
+services: {etcd: {snapshot: true}}
+system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'rancher/rke-tools:v0.1.103', canal_node: 'registry.example.com/node:1', etcd: 'registry.example.com/etcd:3'}"));
+    let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_snapshot!(warnings.join("\n"), @"
+    `services.etcd.snapshot` (line 8): recurring snapshots of etcd are not taken yet
+    `system_images` (line 9): RKE's own images are replaced by those of the catalogue: `kubernetes`
+    `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `canal_node`
+    ");
+    assert!(
+        resolved
+            .intent
+            .images
+            .kubernetes
+            .starts_with("rancher/hardened-kubernetes:")
+    );
+    assert_eq!(resolved.intent.images.etcd, "registry.example.com/etcd:3");
+
+    let yaml = node(
+        "taints: [{key: node-role.kubernetes.io/etcd, value: 'true', effect: NoExecute}, {key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]",
+    );
+    let resolved = good(&yaml);
+    let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_snapshot!(warnings.join("\n"), @"
+    `nodes[0].taints[0]` (line 4): left out: this taint is set by `role`
+    `nodes[0].taints[2]` (line 4): left out: a taint with this key and effect stands above
+    ");
+    let node = resolved.intent.nodes.values().next().expect("a node");
+    assert_eq!(node.taints.len(), 1);
+
+    assert_snapshot!(bad(&and("system_images: {kubernets: a, wave: b, etcd: 'a b'}")), @"
+    `system_images.kubernets` (line 8): unknown image name
+      did you mean `kubernetes`?
+    `system_images.wave` (line 8): unknown image name
+      the names are those of RKE's `system_images`
+    `system_images.etcd` (line 8): is not an image reference | a b
+    ");
+}
+
+#[test]
+fn anchors_and_merge_keys_work() {
+    let yaml = "\
+nodes:
+  - &node
+    address: 192.0.2.10
+    user: ubuntu
+    role: [controlplane, etcd, worker]
+services:
+  kubelet: &base
+    extra_args: {v: 4}
+  kubeproxy:
+    <<: *base
+    extra_env: [A=b]
+network: {plugin: none}
+ingress: {provider: none}
+monitoring: {provider: none}
+";
+    let services = good(yaml).intent.services;
+    assert_eq!(services.kubeproxy.extra_args["v"], "4");
+    assert_eq!(services.kubeproxy.extra_env, ["A=b"]);
+}
+
+#[test]
+fn a_status_shows_no_value_and_a_terminal_shows_the_line() {
+    let yaml = "\
+nodes:
+  - address: 192.0.2.10
+    user: my hunter2
+    port: hunter2
+    ssh_key: hunter2
+    role: [hunter2]
+    labels: {a: 'hunter2!'}
+    docker_socket: hunter2
+services:
+  kubelet:
+    extra_env: [hunter2]
+    extra_binds: [hunter2]
+    cluster_dns_server: hunter2
+kubernetes_version: hunter2
+network: {plugin: hunter2}
+dns: {provider: hunter2}
+private_registries: [{password: hunter2}]
+";
+    let problems = resolve(yaml).expect_err("problems");
+    let hints = crate::error::Explain::hints(&problems).join("\n");
+    assert!(!problems.to_string().contains("hunter2"), "{problems}");
+    assert!(!hints.contains("hunter2"), "{hints}");
+    assert_snapshot!(problems.render("cluster.yml", yaml, false), @"
+    error: `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
+     |
+     = help: write `ingress: {provider: none}`
+
+    error: `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
+     |
+     = help: write `monitoring: {provider: none}`
+
+    error: `nodes`: no node has the role `etcd`
+     --> cluster.yml:1:1
+      |
+    1 | nodes:
+      | ^^^^^
+      |
+      = help: add `etcd` to the `role` of a node
+
+    error: `nodes`: no node has the role `controlplane`
+     --> cluster.yml:1:1
+      |
+    1 | nodes:
+      | ^^^^^
+      |
+      = help: add `controlplane` to the `role` of a node
+
+    error: `nodes`: no node has the role `worker`
+     --> cluster.yml:1:1
+      |
+    1 | nodes:
+      | ^^^^^
+      |
+      = help: add `worker` to the `role` of a node
+
+    error: `nodes[0].user`: a user has no spaces in its name
+     --> cluster.yml:3:11
+      |
+    3 |     user: my hunter2
+      |           ^^^^^^^^^^
+
+    error: `nodes[0].port`: must be a port, 1 to 65535
+     --> cluster.yml:4:11
+      |
+    4 |     port: hunter2
+      |           ^^^^^^^
+
+    error: `nodes[0].ssh_key`: this is not a private key
+     --> cluster.yml:5:14
+      |
+    5 |     ssh_key: hunter2
+      |              ^^^^^^^
+      |
+      = help: a private key begins with `-----BEGIN … PRIVATE KEY-----`
+
+    error: `nodes[0].role[0]`: unknown role
+     --> cluster.yml:6:12
+      |
+    6 |     role: [hunter2]
+      |            ^^^^^^^
+      |
+      = help: the roles are `controlplane`, `etcd` and `worker`
+
+    error: `nodes[0].labels.a`: is not the value of a label
+     --> cluster.yml:7:17
+      |
+    7 |     labels: {a: 'hunter2!'}
+      |                 ^^^^^^^^^^
+      |
+      = help: at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit
+
+    error: `nodes[0].docker_socket`: must be an absolute path on the node
+     --> cluster.yml:8:20
+      |
+    8 |     docker_socket: hunter2
+      |                    ^^^^^^^
+
+    error: `services.kubelet.extra_env[0]`: is not `NAME=value`
+      --> cluster.yml:11:17
+       |
+    11 |     extra_env: [hunter2]
+       |                 ^^^^^^^
+
+    error: `services.kubelet.extra_binds[0]`: is not a bind mount
+      --> cluster.yml:12:19
+       |
+    12 |     extra_binds: [hunter2]
+       |                   ^^^^^^^
+       |
+       = help: `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+
+    error: `services.kubelet.cluster_dns_server`: is not an address
+      --> cluster.yml:13:25
+       |
+    13 |     cluster_dns_server: hunter2
+       |                         ^^^^^^^
+       |
+       = help: write one out of the service range
+
+    error: `kubernetes_version`: is not a Kubernetes release
+      --> cluster.yml:14:21
+       |
+    14 | kubernetes_version: hunter2
+       |                     ^^^^^^^
+       |
+       = help: write one like `v1.34.4`
+
+    error: `network.plugin`: unknown network plugin
+      --> cluster.yml:15:19
+       |
+    15 | network: {plugin: hunter2}
+       |                   ^^^^^^^
+       |
+       = help: write `network: {plugin: flannel}`, or `none` to bring your own
+
+    error: `dns.provider`: unknown DNS provider
+      --> cluster.yml:16:17
+       |
+    16 | dns: {provider: hunter2}
+       |                 ^^^^^^^
+       |
+       = help: write `dns: {provider: coredns}`, or `none` to bring your own
+
+    error: `private_registries`: not supported yet
+      --> cluster.yml:17:21
+       |
+    17 | private_registries: [{password: hunter2}]
+       |                     ^
+       |
+       = help: remove `private_registries`, or leave it empty
+    ");
+}

@@ -1,0 +1,142 @@
+//! Reading single values: text, flags, lists, and the syntaxes that Kubernetes and Docker set.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use super::Found;
+use crate::config::tree::{Cursor, Value};
+
+/// The text of a scalar; `None` when absent or empty, and with a problem when it is none.
+pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
+    match at.value() {
+        None | Some(Value::Null) => None,
+        Some(Value::Scalar(text)) => Some(text.expose().as_str()).filter(|text| !text.is_empty()),
+        Some(other @ (Value::List(_) | Value::Map(_))) => {
+            found.problem(at.problem(format!("must be a single value, is {}", other.kind())));
+            None
+        }
+    }
+}
+
+/// A YAML 1.1 bool, as Go's YAML reads it.
+pub(super) fn flag(at: &Cursor<'_>, found: &mut Found) -> Option<bool> {
+    let text = text(at, found)?;
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" => Some(true),
+        "false" | "no" | "off" | "n" => Some(false),
+        _ => {
+            found.problem(at.problem("must be `true` or `false`").detail(text));
+            None
+        }
+    }
+}
+
+/// The texts of a list, each with its place. Empty items are problems.
+pub(super) fn texts<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(Cursor<'a>, &'a str)> {
+    match at.value() {
+        None | Some(Value::Null | Value::List(_)) => {}
+        Some(Value::Scalar(text)) if text.expose().is_empty() => {}
+        Some(other @ (Value::Scalar(_) | Value::Map(_))) => {
+            found.problem(at.problem(format!("must be a list, is {}", other.kind())));
+        }
+    }
+    let mut all = Vec::new();
+    for item in at.items() {
+        let before = found.problems.len();
+        match text(&item, found) {
+            Some(text) => all.push((item, text)),
+            None if found.problems.len() == before => {
+                found.problem(item.problem("must not be empty"));
+            }
+            None => {}
+        }
+    }
+    all
+}
+
+/// The texts of a mapping, each with its place. An empty value is an empty text.
+pub(super) fn map<'a>(
+    at: &Cursor<'a>,
+    found: &mut Found,
+) -> BTreeMap<&'a str, (Cursor<'a>, &'a str)> {
+    match at.value() {
+        None | Some(Value::Null | Value::Map(_)) => {}
+        Some(Value::Scalar(text)) if text.expose().is_empty() => {}
+        Some(other @ (Value::Scalar(_) | Value::List(_))) => {
+            found.problem(at.problem(format!("must be a mapping, is {}", other.kind())));
+        }
+    }
+    at.entries()
+        .into_iter()
+        .map(|(key, value)| {
+            let text = text(&value, found).unwrap_or_default();
+            (key, (value, text))
+        })
+        .collect()
+}
+
+/// RFC 1123: letters, digits and `-`, not at the ends, at most 63.
+fn is_dns_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// A DNS-1123 subdomain: what Kubernetes takes as the name of a node.
+pub(super) fn is_dns_name(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_dns_label)
+}
+
+/// A host name or an IPv4 address.
+pub(super) fn is_host(text: &str) -> bool {
+    match text.parse::<IpAddr>() {
+        Ok(address) => address.is_ipv4(),
+        // Digits and dots only are a mistyped address, not a name.
+        Err(_) => {
+            is_dns_name(&text.to_ascii_lowercase())
+                && !text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        }
+    }
+}
+
+/// The part of a label's key after the prefix, and a label's value when not empty.
+fn is_label_name(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// `name` or `prefix/name`, as Kubernetes takes for labels and taints.
+pub(super) fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_dns_name(prefix) && is_label_name(name),
+        None => is_label_name(text),
+    }
+}
+
+/// Empty, or at most 63 letters, digits, `-`, `_` and `.`.
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_label_name(text)
+}
+
+/// What may follow `--` in a flag.
+pub(super) fn is_flag_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// Loosely, an image reference: no spaces, no scheme, a name before the tag.
+pub(super) fn is_image(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !text.contains("://")
+        && text.bytes().all(|b| {
+            b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@')
+        })
+}

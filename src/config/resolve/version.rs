@@ -1,0 +1,167 @@
+//! `kubernetes_version`: a release of the catalogue, in the spellings that people have in files.
+
+use super::{Found, values};
+use crate::{
+    config::{intent::KubernetesVersion, tree::Cursor},
+    desired::images::Catalogue,
+};
+
+/// The release that the config wants; the newest that is proven when it says nothing.
+pub(super) fn read(
+    at: &Cursor<'_>,
+    catalogue: &Catalogue,
+    found: &mut Found,
+) -> Option<KubernetesVersion> {
+    let Some(text) = values::text(at, found) else {
+        return catalogue.default_version();
+    };
+    let Some((version, suffix)) = parse(text) else {
+        found.problem(
+            at.problem("is not a Kubernetes release")
+                .detail(text)
+                .hint(format!(
+                    "write one like `{}`{}",
+                    catalogue
+                        .default_version()
+                        .map_or_else(String::new, |version| version.to_string()),
+                    completion(text, catalogue)
+                        .map_or_else(String::new, |version| format!(", or `{version}`")),
+                )),
+        );
+        return None;
+    };
+    let Some(release) = catalogue.release(version) else {
+        found.problem(unknown(at, version, catalogue).detail(text));
+        return None;
+    };
+    match suffix {
+        Suffix::None | Suffix::Rancher => {}
+        Suffix::Rke2 if text.trim_start_matches('v') == release.trim_start_matches('v') => {}
+        Suffix::Rke2 => {
+            found.problem(
+                at.problem("this build of the release is not in the catalogue")
+                    .detail(text)
+                    .hint(format!("write `{release}`, or `{version}`")),
+            );
+            return None;
+        }
+    }
+    if !catalogue.is_proven(version) {
+        let proven = catalogue
+            .default_version()
+            .map_or_else(String::new, |v| v.to_string());
+        found.warning(
+            at.problem(format!(
+                "{version} is in the catalogue but not proven by our tests"
+            ))
+            .hint(format!("`{proven}` is")),
+        );
+    }
+    Some(version)
+}
+
+/// What may follow the three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffix {
+    None,
+    /// `+rke2r1`
+    Rke2,
+    /// `-rancher1-1`: RKE's packaging of the same release.
+    Rancher,
+}
+
+fn parse(text: &str) -> Option<(KubernetesVersion, Suffix)> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let end = text.find(['+', '-']).unwrap_or(text.len());
+    let (numbers, rest) = text.split_at(end);
+    let mut parts = numbers.split('.').map(number);
+    let version = KubernetesVersion {
+        major: parts.next()??,
+        minor: parts.next()??,
+        patch: parts.next()??,
+    };
+    if parts.next().is_some() {
+        return None;
+    }
+    let suffix = if rest.is_empty() {
+        Suffix::None
+    } else if let Some(build) = rest.strip_prefix("+rke2r") {
+        number(build).map(|_| Suffix::Rke2)?
+    } else {
+        let (rancher, revision) = rest.strip_prefix("-rancher")?.split_once('-')?;
+        number(rancher)
+            .and(number(revision))
+            .map(|_| Suffix::Rancher)?
+    };
+    Some((version, suffix))
+}
+
+fn number(text: &str) -> Option<u16> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// The newest patch for `1.34` or `v1.34`.
+fn completion(text: &str, catalogue: &Catalogue) -> Option<KubernetesVersion> {
+    let (major, minor) = text.strip_prefix('v').unwrap_or(text).split_once('.')?;
+    let (major, minor) = (number(major)?, number(minor)?);
+    catalogue
+        .versions()
+        .filter(|version| (version.major, version.minor) == (major, minor))
+        .max()
+}
+
+fn unknown(
+    at: &Cursor<'_>,
+    version: KubernetesVersion,
+    catalogue: &Catalogue,
+) -> crate::config::Problem {
+    let problem = at.problem("this Kubernetes release is not in the catalogue");
+    let same_minor =
+        |other: &KubernetesVersion| (other.major, other.minor) == (version.major, version.minor);
+    let nearest = catalogue
+        .versions()
+        .filter(same_minor)
+        .min_by_key(|other| other.patch.abs_diff(version.patch))
+        .or_else(|| catalogue.versions().filter(|other| *other < version).max())
+        .or_else(|| catalogue.versions().min());
+    match (
+        nearest,
+        catalogue.versions().min(),
+        catalogue.versions().max(),
+    ) {
+        (Some(nearest), Some(oldest), Some(newest)) => problem.hint(format!(
+            "the nearest there is `{nearest}`; the catalogue goes from {oldest} to {newest}"
+        )),
+        (_, _, _) => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spellings_in_use() {
+        let v = |minor, patch| KubernetesVersion {
+            major: 1,
+            minor,
+            patch,
+        };
+        for (text, want) in [
+            ("v1.34.4", Some((v(34, 4), Suffix::None))),
+            ("1.34.4", Some((v(34, 4), Suffix::None))),
+            ("v1.34.4+rke2r1", Some((v(34, 4), Suffix::Rke2))),
+            ("v1.32.5-rancher1-1", Some((v(32, 5), Suffix::Rancher))),
+            ("v1.34", None),
+            ("1.34.4.1", None),
+            ("1.34.4-rc1", None),
+            ("v1.34.4+k3s1", None),
+            ("1.+3.4", None),
+            ("latest", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text), want, "{text}");
+        }
+    }
+}

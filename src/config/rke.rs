@@ -1,0 +1,51 @@
+//! A `cluster.yml` that is well-formed: what RKE's own file format says, not yet what it means.
+
+use super::{
+    problem::Problems,
+    tree::{Cursor, Node, Value},
+};
+
+/// A well-formed config document. [`super::Intent::from_config`] judges what is in it.
+///
+/// There is no `Debug` that prints it: it may hold keys and passwords.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RkeConfig {
+    root: Node,
+}
+
+impl RkeConfig {
+    /// Reads a `cluster.yml`. Fails only when the text is not YAML or not a mapping; everything
+    /// else is reported together by [`super::Intent::from_config`].
+    pub fn parse(yaml: &str) -> Result<Self, Problems> {
+        Self::of(Node::from_yaml(yaml)?)
+    }
+
+    /// Reads the `config` object of a `Cluster`. Its problems have paths and no lines.
+    pub fn from_json(json: &serde_json::Value) -> Result<Self, Problems> {
+        Self::of(Node::from_json(json))
+    }
+
+    fn of(root: Node) -> Result<Self, Problems> {
+        let problem = match &root.value {
+            Value::Map(_) => return Ok(Self { root }),
+            Value::Null => Cursor::root(&root)
+                .problem("the config is empty")
+                .hint("it needs at least `nodes`, with an address, a user and roles for each node"),
+            other @ (Value::Scalar(_) | Value::List(_)) => Cursor::root(&root).problem(format!(
+                "the config is {}, not a mapping of keys",
+                other.kind()
+            )),
+        };
+        Err(problem.into())
+    }
+
+    pub(super) fn root(&self) -> Cursor<'_> {
+        Cursor::root(&self.root)
+    }
+}
+
+impl std::fmt::Debug for RkeConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RkeConfig(…)")
+    }
+}

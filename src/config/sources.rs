@@ -1,0 +1,88 @@
+//! What a config may read besides itself depends on who runs it (invariant 12): the command line
+//! gives files, the operator gives the Secret that the `Cluster` names and nothing else. Pure:
+//! the implementation that reads files is in `cli`.
+
+use crate::secret::Secret;
+
+/// A private key and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshKey {
+    /// The text, in any format that OpenSSH writes.
+    pub pem: Secret<String>,
+    /// For messages and the inventory: a path as written, `ssh_key`, or a Secret's name.
+    pub source: String,
+}
+
+/// Why a source gives nothing. `message` and `hint` are safe for status, `detail` is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Lower-case fragment without values.
+    pub message: String,
+    /// The path, and what the system said.
+    pub detail: Option<String>,
+    /// The cure.
+    pub hint: Option<String>,
+}
+
+/// What a config may read.
+pub trait Sources {
+    /// The key that `ssh_key_path` names.
+    fn key_at(&self, path: &str) -> Result<SshKey, Refusal>;
+
+    /// Where the default key is set, for messages: a path of the config or of the object.
+    fn default_key_path(&self) -> &'static str;
+
+    /// The key for nodes that name none.
+    fn default_key(&self) -> Result<SshKey, Refusal>;
+
+    /// Whether a key may stand in the config itself (`ssh_key`).
+    fn allows_inline_key(&self) -> Result<(), Refusal>;
+}
+
+/// The operator's: one key out of one Secret for every node, no files, no keys in the object.
+#[derive(Clone, Debug)]
+pub struct SecretSources {
+    key: SshKey,
+}
+
+impl SecretSources {
+    /// With the key that `ssh.keySecretRef` leads to; `secret` is the Secret's name.
+    pub fn new(secret: impl Into<String>, key: Secret<String>) -> Self {
+        Self {
+            key: SshKey {
+                pem: key,
+                source: secret.into(),
+            },
+        }
+    }
+}
+
+impl Sources for SecretSources {
+    fn key_at(&self, _path: &str) -> Result<SshKey, Refusal> {
+        Err(Refusal {
+            message: "a `Cluster` object cannot name a file".to_owned(),
+            detail: None,
+            hint: Some(
+                "leave `ssh_key_path` out and name a Secret in `spec.ssh.keySecretRef`".to_owned(),
+            ),
+        })
+    }
+
+    fn default_key_path(&self) -> &'static str {
+        "spec.ssh.keySecretRef"
+    }
+
+    fn default_key(&self) -> Result<SshKey, Refusal> {
+        Ok(self.key.clone())
+    }
+
+    fn allows_inline_key(&self) -> Result<(), Refusal> {
+        Err(Refusal {
+            message: "a private key has no place in a `Cluster` object".to_owned(),
+            detail: None,
+            hint: Some(
+                "put the key into a Secret and name it in `spec.ssh.keySecretRef`".to_owned(),
+            ),
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! When to try again: by whose turn it is, and how often it failed. The counts are kept per uid
+//! and forgotten on success, so that a new object of an old name starts afresh.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::error::Blame;
+
+/// How often each object failed in a row.
+#[derive(Debug, Default)]
+pub(super) struct Backoff(Mutex<HashMap<String, u32>>);
+
+impl Backoff {
+    /// Counts a failure and says how long to wait; `jitter` is in `0.0..1.0`.
+    pub(super) fn failed(&self, uid: &str, blame: Blame, jitter: f64) -> Duration {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(uid.to_owned()).or_default();
+        let delay = delay(blame, *count, jitter);
+        *count = count.saturating_add(1);
+        delay
+    }
+
+    /// Forgets an object: it is well, or gone.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.remove(uid);
+    }
+}
+
+/// The wait after `count` earlier failures: doubling from a base to a cap, and up to a fifth
+/// more by jitter.
+fn delay(blame: Blame, count: u32, jitter: f64) -> Duration {
+    let (base, cap) = match blame {
+        // The watch wakes us when an object changes; a cure on a node does not, hence the look
+        // every ten minutes.
+        Blame::User => (600, 600),
+        Blame::Host => (60, 600),
+        Blame::Transient => (2, 60),
+        Blame::Bug => (600, 3600),
+    };
+    let seconds = 1_u64
+        .checked_shl(count)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(base)
+        .min(cap);
+    Duration::from_secs(seconds).mul_f64(1.0 + jitter.clamp(0.0, 1.0) / 5.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_cap_and_start_afresh_after_success() {
+        let backoff = Backoff::default();
+        let mut waits = |n: usize| -> Vec<u64> {
+            (0..n)
+                .map(|_| backoff.failed("a", Blame::Host, 0.0).as_secs())
+                .collect()
+        };
+        assert_eq!(waits(6), [60, 120, 240, 480, 600, 600]);
+        backoff.forget("a");
+        assert_eq!(backoff.failed("a", Blame::Host, 0.0).as_secs(), 60);
+        assert_eq!(backoff.failed("b", Blame::Transient, 0.0).as_secs(), 2);
+    }
+
+    #[test]
+    fn jitter_only_adds() {
+        assert_eq!(delay(Blame::Transient, 0, 1.0).as_millis(), 2400);
+        assert_eq!(delay(Blame::Bug, 200, 0.0).as_secs(), 3600);
+    }
+}

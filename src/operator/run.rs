@@ -1,0 +1,126 @@
+//! One run of the engine for one object: stopped when the object changes, told to the status and
+//! to events as it goes. The sinks never hold the run up for longer than one write.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::Recorder;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    context::Context,
+    events::{Notice, Notices, publish},
+    status::{Run, StatusWriter},
+    view::View,
+};
+use crate::{
+    api::conditions::Findings,
+    apply::{
+        event::Event,
+        progress::Progress,
+        run::Events,
+        stop::{Stop, StopCause, Stopper},
+    },
+    converge::{Error, Goal, Outcome, World},
+};
+
+/// How long a run that was told to stop may finish what it is at, before it is dropped: that is
+/// then an interruption like any other.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Events that wait for the sinks.
+const BUFFER: usize = 256;
+
+/// How a run ended.
+pub(super) enum Ended {
+    /// By itself, or by the stop signal.
+    Engine(Result<Outcome, Error>),
+    /// It did not stop in time.
+    Dropped(StopCause),
+}
+
+/// Runs the engine for `view` until it ends, the object changes or `limit` is over.
+pub(super) async fn run(
+    ctx: &Context,
+    view: &View,
+    goal: &Goal<'_>,
+    world: &World,
+    status: &mut StatusWriter,
+    base: &Findings,
+    limit: Option<Duration>,
+) -> Ended {
+    let purpose = match goal {
+        Goal::Up(_) => Run::Apply,
+        Goal::Remove(_) => Run::Remove,
+    };
+    let (events, stream) = Events::channel(BUFFER);
+    let (seen, progress) = watch::channel(Progress::default());
+    let (say, notices) = mpsc::channel(BUFFER);
+    let engine = async {
+        let ended = stoppable(ctx, view, goal, world, &events, limit).await;
+        // The sinks end when nobody can send any more.
+        drop(events);
+        ended
+    };
+    let (ended, (), (), ()) = tokio::join!(
+        engine,
+        pump(stream, seen, say),
+        status.follow(base, purpose, &*world.store, progress),
+        tell(&ctx.recorder, Context::reference(view), notices),
+    );
+    ended
+}
+
+async fn stoppable(
+    ctx: &Context,
+    view: &View,
+    goal: &Goal<'_>,
+    world: &World,
+    events: &Events,
+    limit: Option<Duration>,
+) -> Ended {
+    let (stopper, stop): (Stopper, Stop) = Stopper::new();
+    let over = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let guard = async {
+        let cause = tokio::select! {
+            cause = ctx.outdated(view) => cause,
+            () = over => StopCause::ObjectChanged,
+        };
+        stopper.stop(cause);
+        tokio::time::sleep(GRACE).await;
+        cause
+    };
+    tokio::select! {
+        result = ctx.parts.engine.converge(goal, world, events, &stop) => Ended::Engine(result),
+        cause = guard => Ended::Dropped(cause),
+    }
+}
+
+/// Reduces the stream, and hands on what is worth an event. Events that find no room are
+/// dropped: the run matters more.
+async fn pump(
+    mut stream: mpsc::Receiver<Event>,
+    seen: watch::Sender<Progress>,
+    say: mpsc::Sender<Notice>,
+) {
+    let mut notices = Notices::default();
+    while let Some(event) = stream.recv().await {
+        seen.send_modify(|progress| progress.apply(&event));
+        for notice in notices.take(&event) {
+            if say.try_send(notice).is_err() {
+                tracing::warn!("too many events at once: one is not published");
+            }
+        }
+    }
+}
+
+async fn tell(recorder: &Recorder, about: ObjectReference, mut notices: mpsc::Receiver<Notice>) {
+    while let Some(notice) = notices.recv().await {
+        publish(recorder, &about, &notice).await;
+    }
+}

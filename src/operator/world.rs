@@ -1,0 +1,248 @@
+//! The [`World`] of one `Cluster`: its state, its kubeconfig, its keys, all in the operator's own
+//! namespace. A reference carries a name only, so there is no way to another (invariant 13).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::{
+    api::core::v1::Secret as KubeSecret, apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::{
+    context::{Context, labels},
+    view::View,
+};
+use crate::{
+    api::{ClusterSpec, KeySecretRef},
+    config::{Intent, RkeConfig, SecretSources},
+    converge::{KeyRing, World},
+    desired::{ClusterId, label},
+    error::{Blame, Explain},
+    host::{KnownHosts, Policy},
+    secret::Secret,
+    state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
+};
+
+/// The key of a Secret that a source without one means.
+const DEFAULT_KEY: &str = "ssh-privatekey";
+
+/// Everything outside that one cluster needs. `kubeconfig_owner`: whoever the Secret goes with.
+pub(super) async fn world(
+    ctx: &Context,
+    view: &View,
+    kubeconfig_owner: Option<OwnerReference>,
+) -> kube::Result<World> {
+    let name = view.name();
+    let namespace = &ctx.options.namespace;
+    let client = ctx.client.clone();
+    Ok(World {
+        dial: Arc::clone(&ctx.parts.dial),
+        host_keys: Arc::new(KnownHosts::from_text(
+            "`spec.ssh.knownHosts`",
+            view.known_hosts(),
+            Policy::Strict,
+        )),
+        store: Arc::new(SecretStore::new(client.clone(), namespace, &name)),
+        kubeconfig: Arc::new(SecretKubeconfig::new(
+            client.clone(),
+            namespace,
+            &name,
+            labels(&name),
+            kubeconfig_owner,
+        )),
+        key_ring: Arc::new(SecretKeys::new(client, namespace)),
+        recover: view.wants_recovery(),
+        held_elsewhere: held_elsewhere(ctx, &name).await?,
+        now: ctx.parts.now,
+        entropy: ctx.parts.entropy,
+    })
+}
+
+/// The ids of every other cluster here: of objects that told theirs, and of states that are
+/// kept, those of orphans included.
+async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<ClusterId>> {
+    let told = ctx
+        .seen
+        .state()
+        .into_iter()
+        .filter(|object| object.name_any() != name)
+        .filter_map(|object| {
+            let id = object.data.pointer("/status/clusterId")?.as_str()?;
+            Some(ClusterId(id.to_owned()))
+        });
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let kept = secrets
+        .list_metadata(&ListParams::default().labels(label::CLUSTER_ID))
+        .await?
+        .items
+        .into_iter()
+        .filter(|secret| secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name))
+        .filter_map(|secret| {
+            secret
+                .labels()
+                .get(label::CLUSTER_ID)
+                .cloned()
+                .map(ClusterId)
+        });
+    Ok(told.chain(kept).collect())
+}
+
+/// The config of a `Cluster`, read and judged; `Err` is for its conditions.
+pub(super) async fn intent(ctx: &Context, spec: &ClusterSpec) -> Result<Intent, SpecError> {
+    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    let source = if key == DEFAULT_KEY {
+        name.clone()
+    } else {
+        format!("{name}/{key}")
+    };
+    let pem = SecretKeys::new(ctx.client.clone(), &ctx.options.namespace)
+        .read(&source)
+        .await?;
+    let document = serde_json::Value::Object(spec.config.clone());
+    let config = RkeConfig::from_json(&document)?;
+    let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
+    Ok(resolved.intent)
+}
+
+/// Why there is no intent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SpecError {
+    /// A part of the object cannot be read; only where is said.
+    #[error("`{0}` cannot be understood")]
+    Unreadable(String),
+    /// The config is wrong.
+    #[error(transparent)]
+    Problems(#[from] crate::config::Problems),
+    /// The Secret is not there, or has no such key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl SpecError {
+    /// The reason in `ConfigValid`.
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) | Self::Problems(_) => "InvalidSpec",
+            Self::Key(KeyError::Missing { .. }) => "SecretMissing",
+            Self::Key(KeyError::NoSuchKey { .. } | KeyError::NotText { .. }) => "SecretInvalid",
+            Self::Key(KeyError::Api { .. }) => "Retrying",
+        }
+    }
+}
+
+impl Explain for SpecError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Unreadable(_) => Blame::User,
+            Self::Problems(problems) => problems.blame(),
+            Self::Key(error) => error.blame(),
+        }
+    }
+
+    fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
+        match self {
+            Self::Unreadable(_) => {
+                vec!["`kubectl explain cluster.spec` has the form of every field".into()]
+            }
+            Self::Problems(problems) => problems.hints(),
+            Self::Key(error) => error.hints(),
+        }
+    }
+}
+
+/// SSH keys in Secrets of the operator's namespace. A source is `secret` or `secret/key`.
+pub(super) struct SecretKeys {
+    secrets: Api<KubeSecret>,
+    namespace: String,
+}
+
+impl SecretKeys {
+    fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            secrets: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    async fn read(&self, source: &str) -> Result<Secret<String>, KeyError> {
+        let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
+        let place = || format!("{}/{name}", self.namespace);
+        let secret = self
+            .secrets
+            .get_opt(name)
+            .await
+            .map_err(|source| KeyError::Api {
+                place: place(),
+                source,
+            })?
+            .ok_or_else(|| KeyError::Missing {
+                name: name.to_owned(),
+                namespace: self.namespace.clone(),
+            })?;
+        let value = secret.data.and_then(|mut data| data.remove(key));
+        let value = value.ok_or_else(|| KeyError::NoSuchKey {
+            place: place(),
+            key: key.to_owned(),
+        })?;
+        String::from_utf8(value.0)
+            .map(Secret::new)
+            .map_err(|_| KeyError::NotText {
+                place: place(),
+                key: key.to_owned(),
+            })
+    }
+}
+
+impl KeyRing for SecretKeys {
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        self.read(source)
+            .map(|result| result.map_err(|error| super::context::explained(&error)))
+            .boxed()
+    }
+}
+
+/// Why there is no SSH key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyError {
+    #[error("there is no Secret `{name}` in namespace `{namespace}`")]
+    Missing { name: String, namespace: String },
+    #[error("the Secret `{place}` has no key `{key}`")]
+    NoSuchKey { place: String, key: String },
+    #[error("the key `{key}` of the Secret `{place}` is not text")]
+    NotText { place: String, key: String },
+    #[error("cannot read the Secret `{place}`")]
+    Api {
+        place: String,
+        #[source]
+        source: kube::Error,
+    },
+}
+
+impl Explain for KeyError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Missing { .. } | Self::NoSuchKey { .. } | Self::NotText { .. } => Blame::User,
+            Self::Api { .. } => Blame::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
+        match self {
+            Self::Missing { name, namespace } => vec![
+                format!(
+                    "`kubectl -n {namespace} create secret generic {name} \
+                     --type=kubernetes.io/ssh-auth --from-file=ssh-privatekey=<file>` makes one"
+                )
+                .into(),
+            ],
+            Self::NoSuchKey { .. } => {
+                vec!["`spec.ssh.keySecretRef.key` names another key of the Secret".into()]
+            }
+            Self::NotText { .. } => {
+                vec!["it must be a private key as `ssh-keygen` writes it".into()]
+            }
+            Self::Api { .. } => Vec::new(),
+        }
+    }
+}

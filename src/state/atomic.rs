@@ -1,0 +1,167 @@
+//! Files that are wholly there or not at all. Blocking; for [`super::file`] and
+//! [`super::kubeconfig`] only.
+//!
+//! A file is written beside its place under a temporary name, with mode 0600, synced, and then
+//! renamed: a reader sees the old content or the new one. What a killed writer left is found by
+//! its name ([`sweep`]).
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+use crate::secret::Secret;
+
+/// The end of the temporary files' names.
+const TEMPORARY: &str = ".tmp";
+
+/// Runs blocking file work. A panic in it is an error here.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+/// The content. `None` only when there is definitely nothing of that name in a directory that
+/// is there: a missing directory and a link to nothing are errors.
+pub(super) fn read(path: &Path) -> io::Result<Option<Secret<Vec<u8>>>> {
+    let mut content = Vec::new();
+    match File::open(path).and_then(|mut file| file.read_to_end(&mut content)) {
+        Ok(_) => Ok(Some(Secret::new(content))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if fs::symlink_metadata(path).is_ok() {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is a symbolic link to nothing",
+                ));
+            }
+            fs::metadata(folder(path))?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a file that must not be there yet; else `AlreadyExists`.
+pub(super) fn create(path: &Path, content: &[u8]) -> io::Result<()> {
+    let staged = stage(path, content)?;
+    staged
+        .persist_noclobber(path)
+        .map_err(|error| error.error)?;
+    sync(path)
+}
+
+/// Writes a file in the place of whatever is there. A symbolic link stays, its target changes.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let path = match fs::canonicalize(path) {
+        Ok(path) => path,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) => return Err(error),
+    };
+    let staged = stage(&path, content)?;
+    staged.persist(&path).map_err(|error| error.error)?;
+    sync(&path)
+}
+
+/// Deletes a file; nothing there is success.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The new content under its temporary name, on the disk. Deleted when dropped.
+pub(super) fn stage(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new()
+        .prefix(&hidden(path))
+        .suffix(TEMPORARY)
+        .permissions(fs::Permissions::from_mode(0o600))
+        .tempfile_in(folder(path))?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// Deletes what killed writers of this file left. Only for one who holds its [`Lock`].
+pub(super) fn sweep(path: &Path) -> io::Result<()> {
+    let prefix = hidden(path);
+    for entry in fs::read_dir(folder(path))? {
+        let entry = entry?;
+        let left = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY));
+        if left {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The right to change a file, held by an `flock` that ends with the process at the latest.
+#[derive(Debug)]
+pub(super) struct Lock {
+    /// Open as long as the lock is held.
+    _file: File,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    /// Takes the lock file away while it is still locked: nobody can hold this name's lock in
+    /// the meantime, and who waits for it sees that the file is no longer the one of that name.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Locks, if nobody else holds it.
+pub(super) fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
+    let place = folder(path).join(format!("{}lock", hidden(path)));
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&place)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let ours = file.metadata()?;
+    match fs::metadata(&place) {
+        Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => Ok(Some(Lock {
+            _file: file,
+            path: place,
+        })),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Syncs the directory, so that the change of a name outlives a power cut.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(folder(path))?.sync_all()
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// `.cluster.rke-operator.json.`: what our hidden files beside `path` begin with.
+fn hidden(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!(".{name}.")
+}

@@ -1,0 +1,172 @@
+//! Whether workloads are available, and if not, what they wait for. Pure.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        core::v1::{ContainerStatus, Pod},
+    },
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+
+use crate::desired::ObjectRef;
+
+/// The first workload that is not available and the reason, as far as its pods tell it:
+/// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``. `None` when all
+/// are available.
+pub fn waiting_for(
+    workloads: &[ObjectRef],
+    daemon_sets: &[Arc<DaemonSet>],
+    deployments: &[Arc<Deployment>],
+    pods: &[Arc<Pod>],
+) -> Option<String> {
+    workloads.iter().find_map(|workload| {
+        let is_it = |name: &Option<String>, namespace: &Option<String>| {
+            name.as_deref() == Some(&workload.name)
+                && namespace.as_deref().unwrap_or_default() == workload.namespace
+        };
+        let missing = match workload.kind.as_str() {
+            "DaemonSet" => daemon_sets
+                .iter()
+                .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
+                .map_or_else(not_there, |one| daemon_set(one, pods)),
+            "Deployment" => deployments
+                .iter()
+                .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
+                .map_or_else(not_there, |one| deployment(one, pods)),
+            _ => None,
+        };
+        missing.map(|missing| format!("{workload}: {missing}"))
+    })
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "stands where a workload's own answer would"
+)]
+fn not_there() -> Option<String> {
+    Some("it is not there yet".to_owned())
+}
+
+fn daemon_set(set: &DaemonSet, pods: &[Arc<Pod>]) -> Option<String> {
+    let Some(status) = &set.status else {
+        return Some("its controller has not seen it yet".to_owned());
+    };
+    if status.observed_generation < set.metadata.generation {
+        return Some("its controller has not seen its change yet".to_owned());
+    }
+    let wanted = status.desired_number_scheduled;
+    let updated = status.updated_number_scheduled.unwrap_or(0);
+    let available = status.number_available.unwrap_or(0).min(updated);
+    if available >= wanted {
+        return None;
+    }
+    let why = hangs_on(&set.spec.selector, set.metadata.namespace.as_deref(), pods);
+    Some(format!("{available} of {wanted} available: {why}"))
+}
+
+fn deployment(one: &Deployment, pods: &[Arc<Pod>]) -> Option<String> {
+    let Some(status) = &one.status else {
+        return Some("its controller has not seen it yet".to_owned());
+    };
+    if status.observed_generation < one.metadata.generation {
+        return Some("its controller has not seen its change yet".to_owned());
+    }
+    let wanted = one.spec.replicas.unwrap_or(1);
+    let updated = status.updated_replicas.unwrap_or(0);
+    let available = status.available_replicas.unwrap_or(0).min(updated);
+    if available >= wanted {
+        return None;
+    }
+    let refused = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| {
+            condition.type_.as_deref() == Some("ReplicaFailure")
+                && condition.status.as_deref() == Some("True")
+        })
+        .and_then(|condition| condition.message.clone());
+    let why = refused
+        .unwrap_or_else(|| hangs_on(&one.spec.selector, one.metadata.namespace.as_deref(), pods));
+    Some(format!("{available} of {wanted} available: {why}"))
+}
+
+/// The first of its pods that is not ready, and why.
+fn hangs_on(selector: &LabelSelector, namespace: Option<&str>, pods: &[Arc<Pod>]) -> String {
+    let wanted = selector.match_labels.as_ref();
+    let mut its = pods.iter().filter(|pod| {
+        let labels = pod.metadata.labels.as_ref();
+        pod.metadata.namespace.as_deref() == namespace
+            && wanted.is_some_and(|wanted| {
+                wanted
+                    .iter()
+                    .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+            })
+    });
+    let mut any = false;
+    let stuck = its.find_map(|pod| {
+        any = true;
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        pod_waits_for(pod).map(|why| format!("pod `{name}`: {why}"))
+    });
+    match stuck {
+        Some(stuck) => stuck,
+        None if any => "its pods are just becoming available".to_owned(),
+        None => "no pod was created yet".to_owned(),
+    }
+}
+
+fn pod_waits_for(pod: &Pod) -> Option<String> {
+    let Some(status) = &pod.status else {
+        return Some("not seen yet".to_owned());
+    };
+    let conditions = || status.conditions.iter().flatten();
+    if conditions().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        return None;
+    }
+    let unscheduled = conditions()
+        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    if let Some(condition) = unscheduled {
+        let why = condition.message.as_deref().unwrap_or("no node takes it");
+        return Some(format!("not scheduled: {why}"));
+    }
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten());
+    let stuck = containers
+        .filter(|container| !container.ready)
+        .find_map(container_waits_for);
+    Some(stuck.unwrap_or_else(|| {
+        let message = status.message.clone().or_else(|| status.reason.clone());
+        let phase = status.phase.as_deref().unwrap_or("Pending");
+        message.unwrap_or_else(|| format!("{phase}, not ready yet"))
+    }))
+}
+
+fn container_waits_for(container: &ContainerStatus) -> Option<String> {
+    let state = container.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting.reason.as_deref().unwrap_or("waiting");
+        // What it says by itself while it waits for its init containers or its image.
+        if matches!(reason, "PodInitializing" | "ContainerCreating") && waiting.message.is_none() {
+            return Some(reason.to_owned());
+        }
+        return Some(match &waiting.message {
+            Some(message) => format!("{reason}: {message}"),
+            None => reason.to_owned(),
+        });
+    }
+    let ended = state.terminated.as_ref()?;
+    (ended.exit_code != 0).then(|| {
+        format!(
+            "container `{}` ended with {}: {}",
+            container.name,
+            ended.exit_code,
+            ended.reason.as_deref().unwrap_or("no reason")
+        )
+    })
+}

@@ -1,0 +1,60 @@
+//! The copy of the state in the cluster's own `kube-system`: one of the places from which a lost
+//! store can be recovered.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{ByteString, api::core::v1::Secret as KubeSecret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, Patch, PatchParams},
+};
+
+use super::{WorkloadError, objects};
+use crate::{
+    desired::label,
+    state::{Saved, codec},
+};
+
+/// Where.
+pub(super) const NAMESPACE: &str = "kube-system";
+
+/// The Secret's name.
+pub(super) const NAME: &str = "rke-operator-state";
+
+const KEY: &str = "state.json";
+
+/// Writes the copy, whatever is there.
+pub async fn save_state_copy(client: &Client, saved: &Saved) -> Result<(), WorkloadError> {
+    let content = codec::encode(saved).expose().clone().into_bytes();
+    let secret = KubeSecret {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            labels: Some(BTreeMap::from([(
+                label::CLUSTER_ID.to_owned(),
+                saved.cluster_id.0.clone(),
+            )])),
+            ..ObjectMeta::default()
+        },
+        type_: Some("clusterprovisioner.rke.io/state".to_owned()),
+        data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(content))])),
+        ..KubeSecret::default()
+    };
+    let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), NAMESPACE);
+    let params = PatchParams::apply(super::FIELD_MANAGER).force();
+    let patch = Patch::Apply(&secret);
+    objects::patiently("save the copy of the state", || {
+        secrets.patch(NAME, &params, &patch)
+    })
+    .await
+    .map(|_| ())
+}
+
+/// True when the copy is there and equals the state.
+pub(super) fn equals(secret: Option<&KubeSecret>, saved: &Saved) -> bool {
+    secret
+        .and_then(|secret| secret.data.as_ref()?.get(KEY))
+        .and_then(|content| std::str::from_utf8(&content.0).ok())
+        .and_then(|text| codec::decode(text).ok())
+        .is_some_and(|copy| copy == *saved)
+}

@@ -1,0 +1,323 @@
+//! A small API server for tests: objects by path, resourceVersions, conflicts, server-side apply
+//! as a merge, watches. Strict where our code could cheat: an old resourceVersion is 409, an
+//! unknown path is 404.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// The server.
+#[derive(Clone)]
+pub(crate) struct FakeApi {
+    inner: Arc<Mutex<Inner>>,
+    changes: broadcast::Sender<(String, Value)>,
+}
+
+struct Inner {
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    log: Vec<String>,
+    ready: Result<(), String>,
+    refusals: BTreeMap<String, Vec<u16>>,
+    namespaces: Option<BTreeSet<String>>,
+}
+
+impl FakeApi {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                objects: BTreeMap::new(),
+                version: 1,
+                log: Vec::new(),
+                ready: Ok(()),
+                refusals: BTreeMap::new(),
+                namespaces: None,
+            })),
+            changes: broadcast::channel(64).0,
+        }
+    }
+
+    /// A client without a transport.
+    pub(crate) fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.answer(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Puts an object at a path, as its controller would.
+    pub(crate) fn put(&self, path: &str, mut object: Value) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        object["metadata"]["resourceVersion"] = inner.version.to_string().into();
+        let name = path.rsplit('/').next().unwrap();
+        object["metadata"]["name"] = name.into();
+        if object["metadata"]["uid"].is_null() {
+            object["metadata"]["uid"] = format!("uid-{}", inner.version).into();
+        }
+        if let Some((_, rest)) = path.split_once("/namespaces/")
+            && let Some((namespace, _)) = rest.split_once('/')
+        {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        let known = inner.objects.insert(path.to_owned(), object.clone());
+        let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        let event = json!({ "type": kind, "object": object });
+        let _ = self.changes.send((path.to_owned(), event));
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        self.inner.lock().unwrap().objects.get(path).cloned()
+    }
+
+    /// Takes an object away without telling anybody.
+    pub(crate) fn forget(&self, path: &str) {
+        self.inner.lock().unwrap().objects.remove(path);
+    }
+
+    /// The next answers to requests of this method and path are these codes.
+    pub(crate) fn refuse(&self, request: &str, codes: &[u16]) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.refusals.insert(request.to_owned(), codes.to_vec());
+    }
+
+    pub(crate) fn not_ready(&self, why: &str) {
+        self.inner.lock().unwrap().ready = Err(why.to_owned());
+    }
+
+    /// What was asked: `GET /path`.
+    pub(crate) fn log(&self) -> Vec<String> {
+        std::mem::take(&mut self.inner.lock().unwrap().log)
+    }
+
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body,
+        B::Error: std::fmt::Debug,
+    {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let path = parts.uri.path().to_owned();
+        let query: BTreeMap<String, String> = parts
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| {
+                (
+                    key.to_owned(),
+                    value.replace("%3D", "=").replace("%2F", "/"),
+                )
+            })
+            .collect();
+        let mut inner = self.inner.lock().unwrap();
+        let line = format!("{} {path}", parts.method);
+        inner.log.push(line.clone());
+        if let Some(codes) = inner.refusals.get_mut(&line)
+            && !codes.is_empty()
+        {
+            return status(codes.remove(0), "refused by the test");
+        }
+        match (&parts.method, path.as_str()) {
+            (_, "/readyz") => match &inner.ready {
+                Ok(()) => text(StatusCode::OK, "ok"),
+                Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, why),
+            },
+            (_, "/version") => ok(&json!({
+                "major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "",
+                "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "",
+                "platform": "",
+            })),
+            (&Method::GET, path) if query.contains_key("watch") => self.watch(path, &query),
+            (&Method::GET, path) if is_collection(path) => ok(&inner.list(path, &query)),
+            (&Method::GET, path) => match inner.objects.get(path) {
+                Some(object) => ok(object),
+                None => status(404, "not found"),
+            },
+            (method, path) => {
+                let method = method.clone();
+                let path = path.to_owned();
+                drop(inner);
+                let media = parts.headers.get("content-type");
+                let media = media.map(|media| media.to_str().unwrap().to_owned());
+                self.write(&method, &path, &media.unwrap_or_default(), &body)
+            }
+        }
+    }
+
+    fn write(&self, method: &Method, path: &str, media: &str, body: &[u8]) -> Answer {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let path = if *method == Method::POST {
+            format!("{path}/{}", body["metadata"]["name"].as_str().unwrap())
+        } else {
+            path.to_owned()
+        };
+        let live = self.get(&path);
+        let expected = &body["metadata"]["resourceVersion"];
+        let stale =
+            |live: &Value| !expected.is_null() && *expected != live["metadata"]["resourceVersion"];
+        let next = match (method.as_str(), live) {
+            ("POST", Some(_)) => return status(409, "AlreadyExists"),
+            ("PUT" | "PATCH" | "DELETE", Some(live)) if stale(&live) => {
+                return status(409, "Conflict");
+            }
+            ("PUT", None) => return status(404, "not found"),
+            ("DELETE", None) => return status(404, "not found"),
+            ("DELETE", Some(live)) => {
+                let uid = &body["preconditions"]["uid"];
+                if !uid.is_null() && *uid != live["metadata"]["uid"] {
+                    return status(409, "Conflict");
+                }
+                self.inner.lock().unwrap().objects.remove(&path);
+                let event = json!({ "type": "DELETED", "object": live });
+                let _ = self.changes.send((path, event));
+                return ok(&json!({ "kind": "Status", "status": "Success" }));
+            }
+            ("PATCH", None) if !media.contains("apply-patch") => return status(404, "not found"),
+            ("PATCH", None) if !self.namespace_is_there(&path) => {
+                return status(404, "namespace not found");
+            }
+            ("PATCH", live) => merged(live.unwrap_or(Value::Null), &body),
+            (_, _) => body,
+        };
+        self.put(&path, next);
+        ok(&self.get(&path).unwrap())
+    }
+
+    fn namespace_is_there(&self, path: &str) -> bool {
+        let inner = self.inner.lock().unwrap();
+        let namespace = path
+            .split_once("/namespaces/")
+            .and_then(|(_, rest)| rest.split_once('/'));
+        match (&inner.namespaces, namespace) {
+            (Some(there), Some((namespace, _))) => there.contains(namespace),
+            _ => true,
+        }
+    }
+
+    /// From now on, namespaces must be on this list.
+    pub(crate) fn only_namespaces(&self, namespaces: &[&str]) {
+        let there = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        self.inner.lock().unwrap().namespaces = Some(there);
+    }
+
+    fn watch(&self, path: &str, query: &BTreeMap<String, String>) -> Answer {
+        let prefix = format!("{path}/");
+        let query = query.clone();
+        let changes = stream::unfold(self.changes.subscribe(), |mut changes| async move {
+            let change = changes.recv().await.ok()?;
+            Some((change, changes))
+        });
+        let frames = changes
+            .filter(move |(path, event)| {
+                let wanted = path.starts_with(&prefix) && selected(&event["object"], &query);
+                std::future::ready(wanted)
+            })
+            .map(|(_, event)| Ok(Frame::data(Bytes::from(format!("{event}\n")))));
+        Response::new(StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+impl Inner {
+    fn list(&self, path: &str, query: &BTreeMap<String, String>) -> Value {
+        let collection = path.rsplit('/').next().unwrap_or_default();
+        let items: Vec<&Value> = self
+            .objects
+            .iter()
+            .filter(|(at, _)| {
+                // The cluster-wide list holds the objects of every namespace.
+                let (folder, _) = at.rsplit_once('/').unwrap();
+                let group = path.strip_suffix(collection).unwrap();
+                folder == path || (folder.starts_with(group) && folder.ends_with(collection))
+            })
+            .map(|(_, object)| object)
+            .filter(|object| selected(object, query))
+            .collect();
+        json!({
+            "kind": "List", "apiVersion": "v1", "items": items,
+            "metadata": { "resourceVersion": self.version.to_string() },
+        })
+    }
+}
+
+fn is_collection(path: &str) -> bool {
+    let parts = path.trim_matches('/').split('/').collect::<Vec<_>>();
+    let rest = if parts[0] == "api" {
+        &parts[2..]
+    } else {
+        &parts[3..]
+    };
+    match rest {
+        ["namespaces", _] => false,
+        ["namespaces", _, rest @ ..] => rest.len() == 1,
+        rest => rest.len() == 1,
+    }
+}
+
+fn selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
+    let label = query
+        .get("labelSelector")
+        .is_none_or(|key| object["metadata"]["labels"].get(key).is_some());
+    let name = query.get("fieldSelector").is_none_or(|field| {
+        field.strip_prefix("metadata.name=") == object["metadata"]["name"].as_str()
+    });
+    label && name
+}
+
+fn merged(mut live: Value, patch: &Value) -> Value {
+    let Some(fields) = patch.as_object() else {
+        return patch.clone();
+    };
+    if !live.is_object() {
+        live = json!({});
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            live.as_object_mut().unwrap().remove(key);
+        } else {
+            live[key] = merged(live[key].take(), value);
+        }
+    }
+    live
+}
+
+fn ok(value: &Value) -> Answer {
+    text(StatusCode::OK, &value.to_string())
+}
+
+fn status(code: u16, message: &str) -> Answer {
+    let reason = match (code, message) {
+        (404, _) => "NotFound",
+        (409, "AlreadyExists") => "AlreadyExists",
+        (409, _) => "Conflict",
+        (403, _) => "Forbidden",
+        (_, _) => "InternalError",
+    };
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    text(StatusCode::from_u16(code).unwrap(), &body.to_string())
+}
+
+fn text(status: StatusCode, body: &str) -> Answer {
+    let body = Full::new(Bytes::from(body.to_owned()));
+    let mut answer = Response::new(body.boxed_unsync());
+    *answer.status_mut() = status;
+    answer
+}

@@ -1,0 +1,694 @@
+//! The workload's API against an in-process TLS server and a state-based fake.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the in-process servers run beside the test"
+)]
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use serde_json::{Value, json};
+use tokio::{io::DuplexStream, sync::mpsc::Receiver};
+use tokio_rustls::TlsAcceptor;
+
+use super::{fake::FakeApi, *};
+use crate::{
+    actual::ApiView,
+    apply::{
+        event::{Event, StepId},
+        run::{Events, Reporter},
+        stop::{Stop, StopCause, Stopper},
+    },
+    desired::{NodeMeta, ObjectRef, label},
+    error::{Blame, Explain, with_causes},
+    host::Stream,
+    plan::Component,
+    secret::Secret,
+    state::tests::saved,
+};
+
+// ---- TLS
+
+struct Pki {
+    ca: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Pki {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self {
+            ca: CertifiedIssuer::self_signed(params, key).unwrap(),
+        }
+    }
+
+    fn leaf(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let cert = CertificateParams::new(vec![name.to_owned()])
+            .unwrap()
+            .signed_by(&key, &self.ca)
+            .unwrap();
+        (cert.pem(), key.serialize_pem())
+    }
+
+    fn admin(&self) -> Credentials {
+        let (cert, key) = self.leaf("admin");
+        Credentials {
+            ca: self.ca.pem(),
+            cert,
+            key: Secret::new(key),
+        }
+    }
+
+    /// A server that bears `name` and asks for a certificate of this CA if `mutual`.
+    fn server(&self, name: &str, mutual: bool) -> TlsAcceptor {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let (cert, key) = self.leaf(name);
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = if mutual {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.ca.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .unwrap();
+            builder.with_client_cert_verifier(verifier)
+        } else {
+            builder.with_no_client_auth()
+        };
+        let chain = vec![CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        TlsAcceptor::from(Arc::new(builder.with_single_cert(chain, key).unwrap()))
+    }
+}
+
+async fn serve_api(tls: TlsAcceptor, io: DuplexStream, api: FakeApi) {
+    let Ok(io) = tls.accept(io).await else { return };
+    let service = service_fn(move |request| {
+        let api = api.clone();
+        async move { Ok::<_, std::convert::Infallible>(api.answer(request).await) }
+    });
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(io), service)
+        .await;
+}
+
+/// Opens streams to the fake behind TLS and counts them.
+fn tunnel(tls: TlsAcceptor, api: &FakeApi) -> (OpenStream, Arc<AtomicUsize>) {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    let api = api.clone();
+    let open: OpenStream = Arc::new(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(serve_api(tls.clone(), far, api.clone()));
+        async move { Ok(Box::new(near) as Box<dyn Stream>) }.boxed()
+    });
+    (open, opened)
+}
+
+#[tokio::test]
+async fn the_client_speaks_mutual_tls_through_streams_that_it_keeps() {
+    let pki = Pki::new();
+    let api = FakeApi::new();
+    let (open, opened) = tunnel(pki.server("kubernetes", true), &api);
+    let client = connect(open, &pki.admin()).unwrap();
+    for _ in 0..5 {
+        let version = client.apiserver_version().await.unwrap();
+        assert_eq!(version.git_version, "v1.34.4");
+    }
+    assert_eq!(
+        opened.load(Ordering::Relaxed),
+        1,
+        "one connection is reused"
+    );
+    assert!(matches!(read(&client, None).await, ApiView::Up(_)));
+}
+
+#[tokio::test]
+async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let api = FakeApi::new();
+    let cases = [
+        (pki.server("somebody", true), pki.admin(), "NotValidForName"),
+        (
+            other.server("kubernetes", false),
+            pki.admin(),
+            "UnknownIssuer",
+        ),
+        (
+            pki.server("kubernetes", true),
+            other.admin(),
+            "UnknownIssuer",
+        ),
+    ];
+    for (server, admin, why) in cases {
+        let (open, _) = tunnel(server, &api);
+        let client = connect(open, &admin).unwrap();
+        let error = client.apiserver_version().await.unwrap_err();
+        let message = with_causes(&error);
+        assert!(
+            message.contains("certificate") || message.contains(why),
+            "{message}"
+        );
+        assert!(matches!(read(&client, None).await, ApiView::Down(_)));
+    }
+    assert_eq!(api.log(), [""; 0], "nothing was asked");
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_be_opened_says_why() {
+    let open: OpenStream =
+        Arc::new(|| async { Err(io::Error::other("no port 6443 on node `n1`")) }.boxed());
+    let client = connect(open, &Pki::new().admin()).unwrap();
+    let ApiView::Down(why) = read(&client, None).await else {
+        panic!("it is not up");
+    };
+    assert!(why.contains("no port 6443 on node `n1`"), "{why}");
+}
+
+#[test]
+fn keys_that_are_none_are_an_error_that_does_not_show_them() {
+    let open: OpenStream = Arc::new(|| std::future::pending().boxed());
+    let mut admin = Pki::new().admin();
+    admin.key = Secret::new("not a key".to_owned());
+    let error = connect(open, &admin).err().unwrap();
+    assert_eq!(error.blame(), Blame::Bug);
+    assert!(!format!("{error:?} {error} {admin:?}").contains("not a key"));
+}
+
+// ---- health
+
+/// A component that answers every request like this.
+async fn component(
+    io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    status: u16,
+    body: &'static str,
+) {
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| async move {
+        assert!(matches!(
+            request.uri().path(),
+            "/health" | "/healthz" | "/readyz"
+        ));
+        Response::builder()
+            .status(status)
+            .body(Full::new(Bytes::from_static(body.as_bytes())))
+    });
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(io), service)
+        .await;
+}
+
+#[tokio::test]
+async fn components_are_asked_in_plain_with_tls_and_with_our_certificate() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let admin = pki.admin();
+    for (which, tls) in [
+        (Component::Etcd, None),
+        (Component::Kubelet, None),
+        (Component::KubeProxy, None),
+        (
+            Component::ControllerManager,
+            Some(other.server("localhost", false)),
+        ),
+        (Component::Scheduler, Some(other.server("localhost", false))),
+        (Component::ApiServer, Some(pki.server("kubernetes", true))),
+    ] {
+        let ask = |status, body| {
+            let (near, far) = tokio::io::duplex(64 * 1024);
+            let tls = tls.clone();
+            tokio::spawn(async move {
+                match tls {
+                    None => component(far, status, body).await,
+                    Some(tls) => component(tls.accept(far).await.unwrap(), status, body).await,
+                }
+            });
+            probe(which, Box::new(near), &admin)
+        };
+        assert_eq!(ask(200, "ok").await, Ok(()), "{which:?}");
+        let sick = ask(500, "[+]ping ok\n[-]etcd failed: reason withheld\nfailed").await;
+        assert_eq!(
+            sick,
+            Err("HTTP 500: [-]etcd failed: reason withheld".to_owned()),
+            "{which:?}"
+        );
+        assert_eq!(ask(503, "").await, Err("HTTP 503".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_server_on_the_api_port_is_not_healthy() {
+    let (pki, other) = (Pki::new(), Pki::new());
+    let tls = other.server("kubernetes", false);
+    let (near, far) = tokio::io::duplex(64 * 1024);
+    tokio::spawn(async move {
+        let _ = tls.accept(far).await;
+    });
+    let error = probe(Component::ApiServer, Box::new(near), &pki.admin()).await;
+    assert!(error.unwrap_err().starts_with("TLS: "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_component_that_hangs_or_hangs_up_is_not_healthy() {
+    let admin = Pki::new().admin();
+    let (near, far) = tokio::io::duplex(64);
+    let hung = probe(Component::Kubelet, Box::new(near), &admin).await;
+    assert_eq!(hung, Err("no answer within 10 s".to_owned()));
+    drop(far);
+    let (near, far) = tokio::io::duplex(64);
+    drop(far);
+    assert!(
+        probe(Component::Kubelet, Box::new(near), &admin)
+            .await
+            .is_err()
+    );
+}
+
+// ---- reading
+
+const NODE: &str = "/api/v1/nodes/n1";
+const DAEMON_SET: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/flannel";
+
+fn node(ready: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "a": "b" } },
+        "spec": { "taints": [{ "key": "t", "effect": "NoSchedule" }] },
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": ready, "message": "container runtime is down",
+                "reason": "x", "lastHeartbeatTime": null, "lastTransitionTime": null,
+            }],
+            "nodeInfo": {
+                "kubeletVersion": "v1.34.4", "architecture": "", "bootID": "", "kernelVersion": "",
+                "containerRuntimeVersion": "", "kubeProxyVersion": "", "machineID": "",
+                "operatingSystem": "", "osImage": "", "systemUUID": "",
+            },
+        },
+    })
+}
+
+fn daemon_set(available: i64) -> Value {
+    json!({
+        "metadata": { "generation": 1, "labels": { label::ADDON: "flannel" } },
+        "spec": {
+            "selector": { "matchLabels": { "app": "flannel" } },
+            "template": { "metadata": { "labels": { "app": "flannel" } } },
+        },
+        "status": {
+            "observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 1,
+            "numberMisscheduled": 0, "numberReady": available, "updatedNumberScheduled": 1,
+            "numberAvailable": available,
+        },
+    })
+}
+
+fn flannel() -> ObjectRef {
+    object("apps/v1", "DaemonSet", "kube-system", "flannel")
+}
+
+fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn facts_are_read_in_at_most_twelve_requests() {
+    let api = FakeApi::new();
+    let client = api.client();
+    api.put(NODE, node("True"));
+    api.put("/api/v1/nodes/n2", node("False"));
+    api.put(DAEMON_SET, daemon_set(1));
+    api.put(
+        "/apis/apps/v1/namespaces/default/daemonsets/theirs",
+        json!({ "metadata": {} }),
+    );
+    let before = saved("a");
+    save_state_copy(&client, &before).await.unwrap();
+    api.log();
+
+    let ApiView::Up(facts) = read(&client, Some(&before)).await else {
+        panic!("it is up");
+    };
+    let log = api.log();
+    assert!(log.len() <= 12, "{log:?}");
+    assert_eq!(facts.version, "v1.34.4");
+    assert!(facts.state_copy);
+    let nodes: Vec<_> = facts
+        .nodes
+        .iter()
+        .map(|(name, node)| (name.0.as_str(), node.ready, node.message.as_str()))
+        .collect();
+    assert_eq!(
+        nodes,
+        [("n1", true, ""), ("n2", false, "container runtime is down")]
+    );
+    let objects: Vec<_> = facts.objects.keys().collect();
+    assert_eq!(objects, [&flannel()]);
+    assert_eq!(facts.objects[&flannel()]["kind"], "DaemonSet");
+    assert_eq!(facts.objects[&flannel()]["apiVersion"], "apps/v1");
+
+    let ApiView::Up(facts) = read(&client, Some(&saved("b"))).await else {
+        panic!("it is up");
+    };
+    assert!(!facts.state_copy, "another state");
+}
+
+#[tokio::test(start_paused = true)]
+async fn not_ready_and_half_an_answer_are_down() {
+    let api = FakeApi::new();
+    let client = api.client();
+    for code in [403, 500] {
+        api.refuse("GET /api/v1/configmaps", &[code]);
+        assert!(
+            matches!(read(&client, None).await, ApiView::Down(_)),
+            "{code}"
+        );
+    }
+    api.not_ready("[-]etcd failed");
+    assert!(matches!(read(&client, None).await, ApiView::Down(_)));
+}
+
+// ---- writing
+
+fn labelled() -> Value {
+    json!({ "metadata": { "labels": { label::ADDON: "flannel" } } })
+}
+
+fn flannel_objects() -> BTreeMap<ObjectRef, Value> {
+    let rbac = "rbac.authorization.k8s.io/v1";
+    [
+        flannel(),
+        object("v1", "Namespace", "", "flannel"),
+        object("v1", "ServiceAccount", "kube-system", "flannel"),
+        object(rbac, "ClusterRole", "", "flannel"),
+        object("v1", "ConfigMap", "kube-system", "flannel"),
+    ]
+    .map(|object| (object, labelled()))
+    .into_iter()
+    .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_applied_in_order_and_pruned_backwards() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let objects = flannel_objects();
+    apply_objects(&client, &objects).await.unwrap();
+    let applied = api.log();
+    insta::assert_snapshot!(applied.join("\n"), @r"
+    PATCH /api/v1/namespaces/flannel
+    PATCH /api/v1/namespaces/kube-system/serviceaccounts/flannel
+    PATCH /apis/rbac.authorization.k8s.io/v1/clusterroles/flannel
+    PATCH /api/v1/namespaces/kube-system/configmaps/flannel
+    PATCH /apis/apps/v1/namespaces/kube-system/daemonsets/flannel
+    ");
+    let all: Vec<_> = objects.into_keys().collect();
+    prune(&client, &all).await.unwrap();
+    let deleted: Vec<_> = api
+        .log()
+        .into_iter()
+        .filter_map(|line| line.strip_prefix("DELETE ").map(str::to_owned))
+        .collect();
+    let applied = applied
+        .iter()
+        .rev()
+        .map(|line| line.trim_start_matches("PATCH "));
+    assert!(
+        applied.eq(deleted.iter().map(String::as_str)),
+        "{deleted:?}"
+    );
+    prune(&client, &all).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_bears_our_label_no_more_is_not_pruned() {
+    let api = FakeApi::new();
+    api.put(DAEMON_SET, json!({ "metadata": { "labels": {} } }));
+    prune(&api.client(), &[flannel()]).await.unwrap();
+    assert!(api.get(DAEMON_SET).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_tried_again_and_what_may_not_is_an_error() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let request = format!("PATCH {DAEMON_SET}");
+    let objects = BTreeMap::from([(flannel(), labelled())]);
+    api.refuse(&request, &[500, 503, 429]);
+    apply_objects(&client, &objects).await.unwrap();
+    assert_eq!(api.log().len(), 4);
+
+    api.refuse(&request, &[403]);
+    let error = apply_objects(&client, &objects).await.unwrap_err();
+    assert_eq!(error.blame(), Blame::Bug);
+    assert_eq!(api.log().len(), 1);
+
+    // A namespace that never comes.
+    api.only_namespaces(&["default"]);
+    api.forget(DAEMON_SET);
+    let begun = tokio::time::Instant::now();
+    let error = apply_objects(&client, &objects).await.unwrap_err();
+    assert_eq!(error.blame(), Blame::Transient);
+    assert!((30..40).contains(&begun.elapsed().as_secs()));
+    assert!(
+        error
+            .to_string()
+            .contains("apply DaemonSet `kube-system/flannel`"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_read_back_is_not_applied() {
+    let api = FakeApi::new();
+    let foreign = object("batch/v1", "Job", "default", "x");
+    let error = apply_objects(&api.client(), [(&foreign, &labelled())]).await;
+    assert!(matches!(error, Err(WorkloadError::UnknownKind(_))));
+    assert_eq!(api.log(), [""; 0]);
+}
+
+// ---- waiting
+
+struct Ear {
+    reporter: Reporter,
+    heard: Receiver<Event>,
+    stopper: Stopper,
+    stop: Stop,
+}
+
+impl Ear {
+    fn new() -> Self {
+        let (events, heard) = Events::channel(64);
+        let (stopper, stop) = Stopper::new();
+        Self {
+            reporter: Reporter::new(events, StepId { stage: 0, step: 0 }),
+            heard,
+            stopper,
+            stop,
+        }
+    }
+}
+
+/// What it said last that it waits for.
+fn last(heard: &mut Receiver<Event>) -> Option<String> {
+    let mut last = None;
+    while let Ok(event) = heard.try_recv() {
+        if let Event::StepProgress { waiting_for, .. } = event {
+            last = waiting_for;
+        }
+    }
+    last
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_watched_until_it_is_ready() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let mut ear = Ear::new();
+    let name = "n1".into();
+    let mut wait = std::pin::pin!(await_node_ready(
+        &client,
+        &name,
+        PATIENCE,
+        &ear.reporter,
+        &ear.stop
+    ));
+    let mut later = async |state: Option<Value>| {
+        if let Some(state) = state {
+            api.put(NODE, state);
+        }
+        tokio::time::timeout(Duration::from_secs(2), wait.as_mut()).await
+    };
+    assert!(later(None).await.is_err());
+    assert!(later(Some(node("False"))).await.is_err());
+    assert!(matches!(later(Some(node("True"))).await, Ok(Ok(()))));
+    let last = last(&mut ear.heard).unwrap();
+    assert_eq!(last, "node `n1`: container runtime is down");
+    // Watched: no request each second.
+    assert!(api.log().len() <= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_its_bound_and_on_the_stop_signal() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let ear = Ear::new();
+    let name = "n1".into();
+    let error = await_node_ready(&client, &name, PATIENCE, &ear.reporter, &ear.stop)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "waited 60 s for node `n1`: kubelet has not registered it yet"
+    );
+    ear.stopper.stop(StopCause::Signal);
+    let error = await_node_ready(&client, &name, PATIENCE, &ear.reporter, &ear.stop).await;
+    assert!(matches!(error, Err(WorkloadError::Stopped(_))));
+}
+
+fn pod(state: &Value, conditions: &Value) -> Value {
+    json!({
+        "metadata": { "labels": { "app": "flannel" } },
+        "spec": { "containers": [] },
+        "status": {
+            "phase": "Pending", "conditions": conditions,
+            "containerStatuses": [{
+                "name": "flannel", "ready": false, "image": "", "imageID": "", "restartCount": 0,
+                "state": state,
+            }],
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let mut ear = Ear::new();
+    let path = "/api/v1/namespaces/kube-system/pods/flannel-1";
+    let workloads = [flannel()];
+    let mut wait = std::pin::pin!(await_workloads(
+        &client,
+        &workloads,
+        PATIENCE,
+        &ear.reporter,
+        &ear.stop
+    ));
+    let mut said = Vec::new();
+    let waiting = json!({ "waiting": {
+        "reason": "ImagePullBackOff", "message": "Back-off pulling image \"flannel:9\"",
+    } });
+    let unscheduled =
+        json!([{ "type": "PodScheduled", "status": "False", "message": "0/1 nodes" }]);
+    for (path, state) in [
+        ("", Value::Null),
+        (DAEMON_SET, daemon_set(0)),
+        (path, pod(&json!({}), &unscheduled)),
+        (path, pod(&waiting, &json!([]))),
+        (
+            path,
+            pod(
+                &json!({ "terminated": { "exitCode": 1, "reason": "Error" } }),
+                &json!([]),
+            ),
+        ),
+    ] {
+        if !path.is_empty() {
+            api.put(path, state);
+        }
+        let wait = tokio::time::timeout(Duration::from_secs(2), wait.as_mut());
+        assert!(wait.await.is_err());
+        said.extend(last(&mut ear.heard));
+    }
+    insta::assert_snapshot!(said.join("\n"), @"");
+    api.put(DAEMON_SET, daemon_set(1));
+    assert_eq!(wait.await.unwrap(), Waited::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_that_are_late_are_no_failure() {
+    let api = FakeApi::new();
+    api.put(DAEMON_SET, daemon_set(0));
+    let ear = Ear::new();
+    let waited = await_workloads(
+        &api.client(),
+        &[flannel()],
+        PATIENCE,
+        &ear.reporter,
+        &ear.stop,
+    )
+    .await;
+    assert_eq!(
+        waited.unwrap(),
+        Waited::StillWaiting(
+            "DaemonSet `kube-system/flannel`: 0 of 1 available: no pod was created yet".to_owned()
+        )
+    );
+}
+
+// ---- node metadata
+
+#[tokio::test(start_paused = true)]
+async fn labels_are_set_on_a_node_that_registers_late_and_conflicts_are_tried_again() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let ear = Ear::new();
+    let name = "n1".into();
+    let meta = NodeMeta {
+        labels: BTreeMap::from([("role".to_owned(), "a".to_owned())]),
+        ..NodeMeta::default()
+    };
+    api.refuse(&format!("PATCH {NODE}"), &[409, 409]);
+    let set = set_node_meta(&client, &name, &meta, &ear.reporter, &ear.stop);
+    let register = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        api.put(NODE, node("False"));
+    };
+    let (set, ()) = tokio::join!(set, register);
+    set.unwrap();
+    let live = api.get(NODE).unwrap();
+    assert_eq!(live["metadata"]["labels"], json!({ "a": "b", "role": "a" }));
+    assert!(live["metadata"]["annotations"][NODE_META].is_string());
+
+    // Again: nothing is written.
+    api.log();
+    set_node_meta(&client, &name, &meta, &ear.reporter, &ear.stop)
+        .await
+        .unwrap();
+    assert!(!api.log().iter().any(|line| line.starts_with("PATCH")));
+
+    let nothing = NodeMeta::default();
+    set_node_meta(&client, &name, &nothing, &ear.reporter, &ear.stop)
+        .await
+        .unwrap();
+    let live = api.get(NODE).unwrap();
+    assert_eq!(live["metadata"]["labels"], json!({ "a": "b" }));
+    assert_eq!(live["metadata"]["annotations"], json!({}));
+}

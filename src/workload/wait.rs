@@ -1,0 +1,178 @@
+//! Waiting for the cluster: watched, bounded, and saying what for.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::{Stream, StreamExt, stream::BoxStream};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::{DaemonSet, Deployment},
+        core::v1::{Node, Pod},
+    },
+};
+use kube::{
+    Api, Client, Resource,
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, Store},
+        watcher::{self, watch_object, watcher},
+    },
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::{WorkloadError, available::waiting_for, read::fact};
+use crate::{
+    apply::{run::Reporter, stop::Stop},
+    config::NodeName,
+    desired::ObjectRef,
+    error::with_causes,
+};
+
+/// How a wait ended that does not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// It is as it should be.
+    Ready,
+    /// Time is up, and this is still missing.
+    StillWaiting(String),
+}
+
+/// Waits until the node is Ready in the API.
+pub async fn await_node_ready(
+    client: &Client,
+    name: &NodeName,
+    patience: Duration,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<(), WorkloadError> {
+    node(client, name, patience, reporter, stop, |node| match node {
+        None => Some("kubelet has not registered it yet".to_owned()),
+        Some(node) => {
+            let fact = fact(node);
+            (!fact.ready).then_some(fact.message)
+        }
+    })
+    .await
+}
+
+/// Waits until `missing` finds nothing missing in the Node object.
+pub(super) async fn node(
+    client: &Client,
+    name: &NodeName,
+    patience: Duration,
+    reporter: &Reporter,
+    stop: &Stop,
+    missing: impl Fn(Option<&Node>) -> Option<String> + Send + Sync,
+) -> Result<(), WorkloadError> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let seen = watch_object(nodes, &name.0).default_backoff().map(|seen| {
+        let missing = match seen {
+            Ok(node) => missing(node.as_ref())?,
+            Err(error) => with_causes(&error),
+        };
+        Some(format!("node `{name}`: {missing}"))
+    });
+    match until(seen, format!("node `{name}`"), patience, reporter, stop).await? {
+        Waited::Ready => Ok(()),
+        Waited::StillWaiting(waiting_for) => Err(WorkloadError::Overdue {
+            waiting_for,
+            after: patience,
+        }),
+    }
+}
+
+/// Waits until `DaemonSet`s and `Deployment`s are available. Late is not a failure: the result
+/// says which pod it hangs on, and why.
+pub async fn await_workloads(
+    client: &Client,
+    workloads: &[ObjectRef],
+    patience: Duration,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Waited, WorkloadError> {
+    let namespaces: BTreeSet<&str> = workloads
+        .iter()
+        .map(|workload| workload.namespace.as_str())
+        .collect();
+    let mut changes = Vec::new();
+    let mut stores = Vec::new();
+    for namespace in namespaces {
+        let (daemon_sets, one) = follow::<DaemonSet>(client, namespace);
+        let (deployments, two) = follow::<Deployment>(client, namespace);
+        let (pods, three) = follow::<Pod>(client, namespace);
+        changes.extend([one, two, three]);
+        stores.push((daemon_sets, deployments, pods));
+    }
+    let seen = futures::stream::select_all(changes).map(|change| {
+        if let Err(error) = change {
+            return Some(with_causes(&error));
+        }
+        let mut daemon_sets = Vec::new();
+        let mut deployments = Vec::new();
+        let mut pods = Vec::new();
+        for store in &stores {
+            daemon_sets.extend(store.0.state());
+            deployments.extend(store.1.state());
+            pods.extend(store.2.state());
+        }
+        waiting_for(workloads, &daemon_sets, &deployments, &pods)
+    });
+    let first = workloads.first().map(ObjectRef::to_string);
+    until(seen, first.unwrap_or_default(), patience, reporter, stop).await
+}
+
+/// A local copy of the objects of one kind, and its changes.
+fn follow<K>(
+    client: &Client,
+    namespace: &str,
+) -> (Store<K>, BoxStream<'static, Result<(), watcher::Error>>)
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + serde::de::DeserializeOwned
+        + 'static,
+{
+    let (store, writer) = reflector::store();
+    let changes = watcher(
+        Api::<K>::namespaced(client.clone(), namespace),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .reflect(writer)
+    .map(|change| change.map(|_| ()))
+    .boxed();
+    (store, changes)
+}
+
+/// Follows `seen` until it says that nothing is missing, time is up, or the stop signal.
+async fn until(
+    seen: impl Stream<Item = Option<String>> + Send,
+    subject: String,
+    patience: Duration,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Waited, WorkloadError> {
+    let deadline = Instant::now() + patience;
+    let mut seen = std::pin::pin!(seen);
+    let mut missing = subject;
+    let mut tries = 0;
+    reporter.waiting(missing.clone(), tries);
+    loop {
+        let next = tokio::select! {
+            next = timeout_at(deadline, seen.next()) => next,
+            _cause = stop.stopped() => return Err(WorkloadError::Stopped(missing)),
+        };
+        match next {
+            Ok(Some(None)) => return Ok(Waited::Ready),
+            Ok(Some(Some(now))) => {
+                tries += 1;
+                missing = now;
+                reporter.waiting(missing.clone(), tries);
+            }
+            Ok(None) | Err(_) => return Ok(Waited::StillWaiting(missing)),
+        }
+    }
+}

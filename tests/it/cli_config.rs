@@ -1,0 +1,170 @@
+//! Bad configs, end to end: each is an error that names its line and the cure, exits 1, and
+//! changes nothing: no node is dialled, no file written.
+
+use crate::cli_support::Context;
+
+/// A config that is right, for an address where nobody is.
+const GOOD: &str = "\
+nodes:
+  - address: 127.0.0.1
+    port: 1
+    user: ubuntu
+    role: [controlplane, etcd, worker]
+network: {plugin: flannel}
+ingress: {provider: none}
+monitoring: {provider: none}
+";
+
+/// Name, what is replaced in [`GOOD`], by what, and what the error must say.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+const CASES: &[Case] = &[
+    (
+        "YAML that does not parse",
+        "nodes:",
+        "nodes: [",
+        &["cluster.yml:"],
+    ),
+    ("a tab", "    port: 1", "\tport: 1", &["cluster.yml:3"]),
+    (
+        "an unknown key",
+        "    port: 1",
+        "    prot: 1",
+        &["cluster.yml:3", "`port`"],
+    ),
+    (
+        "a duplicate key",
+        "    port: 1",
+        "    port: 1\n    port: 2",
+        &["cluster.yml:4", "port"],
+    ),
+    (
+        "a wrong type",
+        "port: 1",
+        "port: abc",
+        &["cluster.yml:3", "nodes[0].port"],
+    ),
+    (
+        "a port out of range",
+        "port: 1",
+        "port: 70000",
+        &["cluster.yml:3", "nodes[0].port"],
+    ),
+    (
+        "an unknown role",
+        "[controlplane, etcd, worker]",
+        "[controlplane, etcd, wroker]",
+        &["cluster.yml:5", "nodes[0].role", "worker"],
+    ),
+    (
+        "no etcd",
+        "[controlplane, etcd, worker]",
+        "[controlplane, worker]",
+        &["etcd"],
+    ),
+    ("no nodes", GOOD, "cluster_name: x\n", &["nodes"]),
+    (
+        "an unknown version",
+        "ingress:",
+        "kubernetes_version: v1.99.0\ningress:",
+        &["cluster.yml:7", "kubernetes_version"],
+    ),
+    (
+        "a bad range",
+        "ingress:",
+        "services: {kube-controller: {cluster_cidr: 10.42.0.0/99}}\ningress:",
+        &["cluster.yml:7", "cluster_cidr"],
+    ),
+    (
+        "a DNS address outside the service range",
+        "ingress:",
+        "services: {kubelet: {cluster_dns_server: 192.168.1.1}}\ningress:",
+        &["cluster.yml:7", "cluster_dns_server"],
+    ),
+    (
+        "a key file that is not there",
+        "ingress:",
+        "ssh_key_path: ~/.ssh/nowhere\ningress:",
+        &["nowhere"],
+    ),
+    (
+        "a default that is not there yet",
+        "network: {plugin: flannel}\n",
+        "",
+        &["network.plugin", "flannel"],
+    ),
+    (
+        "a key that is not supported yet",
+        "ingress:",
+        "bastion_host: {address: 192.0.2.1}\ningress:",
+        &["cluster.yml:7", "bastion_host", "not supported yet"],
+    ),
+];
+
+#[test]
+fn a_bad_config_names_line_and_cure_and_changes_nothing() {
+    for (name, from, to, says) in CASES {
+        assert!(
+            GOOD.contains(from),
+            "{name}: the good config has no {from:?}"
+        );
+        let context = Context::with(&GOOD.replacen(from, to, 1));
+        let before = context.files();
+        for command in [&["up", "--yes"][..], &["plan"], &["remove", "--force"]] {
+            let ran = context.run(command);
+            assert_eq!(ran.code, Some(1), "{name}: {ran}");
+            assert_eq!(ran.stdout, "", "{name}");
+            assert!(ran.stderr.contains("error: "), "{name}: {ran}");
+            for word in *says {
+                assert!(
+                    ran.stderr.contains(word),
+                    "{name} does not say {word:?}: {ran}"
+                );
+            }
+        }
+        assert_eq!(context.files(), before, "{name}: a file changed");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_and_counted() {
+    let bad = GOOD
+        .replace("port: 1", "port: abc")
+        .replace("user:", "usr:");
+    let ran = Context::with(&bad).run(&["plan"]);
+    assert!(ran.stderr.contains("nodes[0].port"), "{ran}");
+    assert!(ran.stderr.contains("nodes[0].usr"), "{ran}");
+    assert!(
+        ran.stderr.contains("problems; nothing was changed"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn programs_get_the_error_as_the_last_object() {
+    let ran = Context::with(&GOOD.replace("port: 1", "port: abc")).run(&["up", "-o", "json"]);
+    assert_eq!(ran.code, Some(1));
+    let last: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "ended");
+    assert_eq!(last["result"], "failed");
+    assert_eq!(last["blame"], "User");
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_named_and_worth_another_try() {
+    let ran = Context::with(GOOD).run(&["plan"]);
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("127.0.0.1"), "{ran}");
+    assert!(ran.stderr.contains("hint: "), "{ran}");
+}
+
+#[test]
+fn a_removal_without_a_terminal_wants_force() {
+    let ran = Context::with(GOOD).run(&["remove"]);
+    insta::assert_snapshot!(ran, @r"");
+}

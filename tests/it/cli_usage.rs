@@ -1,0 +1,92 @@
+//! The command line without any node: usage, versions, definitions, the reference pages.
+
+use insta::assert_snapshot;
+
+use crate::cli_support::Context;
+
+#[test]
+fn a_wrong_flag_is_the_users_turn() {
+    assert_snapshot!(Context::new().run(&["up", "--confg", "x.yml"]), @r"");
+}
+
+#[test]
+fn the_version_is_said_as_rke_said_it() {
+    let ran = Context::new().run(&["--version"]);
+    assert_eq!(ran.code, Some(0));
+    let ours = env!("CARGO_PKG_VERSION");
+    assert_eq!(ran.stdout, format!("rke-operator version v{ours}\n"));
+}
+
+#[test]
+fn version_says_ours_without_a_cluster() {
+    let ran = Context::new().run(&["version", "-o", "json"]);
+    assert_eq!(ran.code, Some(0));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let ours = format!("v{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(json, serde_json::json!({ "rkeOperator": ours }));
+}
+
+#[test]
+fn version_does_not_hang_on_a_cluster_that_is_gone() {
+    let context = Context::new();
+    // Nobody listens on port 1: refused at once.
+    context.write("kube_config_cluster.yml", DEAD);
+    let ran = context.run(&["version"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(
+        ran.stderr
+            .starts_with("warning: the cluster of `kube_config_cluster.yml`"),
+        "{ran}"
+    );
+}
+
+const DEAD: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: x}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+";
+
+#[test]
+fn definitions_go_to_stdout_and_nothing_else_does() {
+    let ran = Context::new().run(&["crd"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert_eq!(
+        ran.stdout.matches("kind: CustomResourceDefinition").count(),
+        2
+    );
+}
+
+#[test]
+fn a_config_that_is_not_there_says_how_to_name_one() {
+    assert_snapshot!(Context::new().run(&["plan"]), @r"");
+}
+
+#[test]
+fn the_config_can_be_named_in_the_environment() {
+    let context = Context::new();
+    let output = context
+        .command(&["plan"])
+        .env("RKE_CONFIG", "prod.yml")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.starts_with("error: cannot read the config `prod.yml`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_reference_pages_are_current() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
+    for (name, text) in rke_operator::cli::reference::pages() {
+        let there = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+        assert_eq!(
+            there, text,
+            "docs/reference/{name} is stale: run `make docs`"
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! A server in this process: SSH as sshd speaks it, a small Docker Engine API with a memory, and
+//! a file system of a few maps. Reached through pipes (no ports) or on 127.0.0.1.
+//!
+//! It refuses what sshd and dockerd refuse, with their codes; `contract.rs` keeps it honest.
+//! Faults are set with [`FakeHost::faults`], everything that was asked is in
+//! [`FakeHost::requests`].
+
+#![expect(clippy::disallowed_methods, reason = "a server has tasks of its own")]
+
+mod archive;
+mod docker;
+mod ssh;
+mod state;
+mod wire;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use rke_operator::{
+    config::{Endpoint, Login, NodeName},
+    host::{Dial, Host, HostError, KnownHosts, Policy, Stream},
+};
+use russh::keys::{
+    PrivateKey,
+    ssh_key::{LineEnding, private::Ed25519Keypair},
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use state::{DockerState, FakeContainer, NodeFile};
+
+/// What a command leaves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) status: u32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    /// Status 0 and this output.
+    pub(crate) fn out(text: impl Into<String>) -> Self {
+        Self {
+            stdout: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+type Answer = Arc<dyn Fn(&str) -> Said + Send + Sync>;
+type PortHandler = Arc<dyn Fn(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// How Docker is reached on the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It works.
+    #[default]
+    Open,
+    /// Docker is not installed.
+    NoDocker,
+    /// Docker is installed and not running.
+    NotRunning,
+    /// The user is not in group docker.
+    Denied,
+    /// As `Denied`, with password-less sudo.
+    SudoOnly,
+    /// sshd does not forward, neither to sockets nor to ports.
+    NoForwarding,
+}
+
+/// What goes wrong. Everything off by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// sshd refuses every login.
+    pub(crate) refuse_auth: bool,
+    /// sshd runs no commands.
+    pub(crate) refuse_exec: bool,
+    /// How Docker is reached.
+    pub(crate) access: Access,
+    /// The connection is cut when the request with this number (from 1) arrives.
+    pub(crate) cut_at_request: Option<usize>,
+    /// The connection is cut in the middle of every pull.
+    pub(crate) cut_in_pull: bool,
+    /// Pulls fail half-way with these words.
+    pub(crate) pull_error: Option<String>,
+    /// Every Docker request fails with 500.
+    pub(crate) internal_errors: bool,
+    /// Every Docker answer takes this long.
+    pub(crate) slow: Option<Duration>,
+    /// Nothing can be written to the node's disk.
+    pub(crate) disk_full: bool,
+    /// `/wait` never answers.
+    pub(crate) wait_hangs: bool,
+    /// Containers of these names fail to start with 500.
+    pub(crate) broken: Vec<String>,
+}
+
+/// A Docker request as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    /// Without the version prefix and the query.
+    pub(crate) path: String,
+    /// As it was on the wire.
+    pub(crate) target: String,
+}
+
+struct Inner {
+    user: String,
+    login_key: PrivateKey,
+    host_key: Mutex<PrivateKey>,
+    docker: Mutex<DockerState>,
+    faults: Mutex<Faults>,
+    commands: Mutex<Vec<(String, Answer)>>,
+    ports: Mutex<BTreeMap<u16, PortHandler>>,
+    asked: Mutex<Vec<Asked>>,
+    executed: Mutex<Vec<String>>,
+    connections: Mutex<Vec<CancellationToken>>,
+    frozen: Mutex<CancellationToken>,
+}
+
+/// A fake server; clones are the same server.
+#[derive(Clone)]
+pub(crate) struct FakeHost(Arc<Inner>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]))
+}
+
+impl FakeHost {
+    /// A server with sshd and an empty Docker, user `rke`.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Inner {
+            user: "rke".to_owned(),
+            login_key: key(1),
+            host_key: Mutex::new(key(2)),
+            docker: Mutex::default(),
+            faults: Mutex::default(),
+            commands: Mutex::default(),
+            ports: Mutex::default(),
+            asked: Mutex::default(),
+            executed: Mutex::default(),
+            connections: Mutex::default(),
+            frozen: Mutex::default(),
+        }))
+    }
+
+    /// Changes what goes wrong.
+    pub(crate) fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut lock(&self.0.faults));
+    }
+
+    fn fault(&self) -> Faults {
+        lock(&self.0.faults).clone()
+    }
+
+    /// Docker's memory and the node's files.
+    pub(crate) fn docker(&self) -> MutexGuard<'_, DockerState> {
+        lock(&self.0.docker)
+    }
+
+    /// Answers scripts that contain `needle`; later answers win over earlier ones.
+    pub(crate) fn on_exec(
+        &self,
+        needle: &str,
+        answer: impl Fn(&str) -> Said + Send + Sync + 'static,
+    ) {
+        lock(&self.0.commands).push((needle.to_owned(), Arc::new(answer)));
+    }
+
+    /// Serves a port of the node's loopback address.
+    pub(crate) fn on_port(
+        &self,
+        port: u16,
+        serve: impl Fn(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) {
+        lock(&self.0.ports).insert(port, Arc::new(serve));
+    }
+
+    /// Every Docker request so far.
+    pub(crate) fn requests(&self) -> Vec<Asked> {
+        lock(&self.0.asked).clone()
+    }
+
+    /// Every script that was run.
+    pub(crate) fn executed(&self) -> Vec<String> {
+        lock(&self.0.executed).clone()
+    }
+
+    /// How many SSH connections there were.
+    pub(crate) fn connections(&self) -> usize {
+        lock(&self.0.connections).len()
+    }
+
+    /// Cuts every open connection, as a cable would be.
+    pub(crate) fn cut(&self) {
+        for connection in lock(&self.0.connections).iter() {
+            connection.cancel();
+        }
+    }
+
+    /// From now on nothing passes in either direction, and nothing is closed.
+    pub(crate) fn freeze(&self) {
+        lock(&self.0.frozen).cancel();
+    }
+
+    /// The server was installed anew: it has another host key.
+    pub(crate) fn change_host_key(&self) {
+        *lock(&self.0.host_key) = key(3);
+    }
+
+    /// Its host key as known_hosts has it: type and key.
+    pub(crate) fn host_key(&self) -> String {
+        let mut key = lock(&self.0.host_key).public_key().clone();
+        key.set_comment("");
+        key.to_openssh().unwrap().trim().to_owned()
+    }
+
+    /// Where tests say it is.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            address: "10.0.0.2".to_owned(),
+            port: 22,
+        }
+    }
+
+    /// A login that it takes.
+    pub(crate) fn login(&self) -> Login {
+        Login {
+            user: self.0.user.clone(),
+            key: self.private_key().into(),
+            key_source: "`~/.ssh/id_ed25519`".to_owned(),
+            docker_socket: "/var/run/docker.sock".to_owned(),
+        }
+    }
+
+    /// The private key that it takes, in OpenSSH format.
+    pub(crate) fn private_key(&self) -> String {
+        self.0
+            .login_key
+            .to_openssh(LineEnding::LF)
+            .unwrap()
+            .to_string()
+    }
+
+    /// known_hosts that trust it at an endpoint.
+    pub(crate) fn known_hosts(&self, endpoint: &Endpoint) -> String {
+        let name = if endpoint.port == 22 {
+            endpoint.address.clone()
+        } else {
+            format!("[{}]:{}", endpoint.address, endpoint.port)
+        };
+        format!("{name} {}\n", self.host_key())
+    }
+
+    /// Connects with the production code, over a pipe.
+    pub(crate) async fn connect(&self) -> Result<Host, HostError> {
+        let endpoint = self.endpoint();
+        let keys = KnownHosts::from_text("test", &self.known_hosts(&endpoint), Policy::Strict);
+        Host::connect(
+            &NodeName::from("n1"),
+            &endpoint,
+            &self.login(),
+            &keys,
+            &self.dial(),
+        )
+        .await
+    }
+
+    /// Pipes to this server, whatever the endpoint.
+    pub(crate) fn dial(&self) -> FakeDial {
+        FakeDial(self.clone())
+    }
+
+    /// Serves on 127.0.0.1 until the test ends.
+    pub(crate) async fn listen(&self) -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let this = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = stream.set_nodelay(true);
+                this.serve(stream);
+            }
+        });
+        address
+    }
+
+    fn serve(&self, stream: impl Stream + 'static) {
+        let cut = CancellationToken::new();
+        lock(&self.0.connections).push(cut.clone());
+        let frozen = lock(&self.0.frozen).clone();
+        let (inner, outer) = tokio::io::duplex(64 << 10);
+        tokio::spawn(wire::carry(stream, outer, cut.clone(), frozen));
+        tokio::spawn(ssh::serve(self.clone(), inner, cut));
+    }
+}
+
+/// Opens pipes to one fake server.
+#[derive(Clone)]
+pub(crate) struct FakeDial(FakeHost);
+
+impl Dial for FakeDial {
+    fn dial<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let (ours, theirs) = tokio::io::duplex(64 << 10);
+            self.0.serve(theirs);
+            Ok(Box::new(ours) as Box<dyn Stream>)
+        })
+    }
+}
+
+/// Several fake servers by address; nothing answers anywhere else.
+#[derive(Clone, Default)]
+pub(crate) struct FakeNet(pub(crate) BTreeMap<Endpoint, FakeHost>);
+
+impl Dial for FakeNet {
+    fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            match self.0.get(to) {
+                Some(host) => host.dial().dial(to).await,
+                None => Err(io::ErrorKind::ConnectionRefused.into()),
+            }
+        })
+    }
+}

@@ -1,0 +1,231 @@
+//! sshd, as far as the product uses it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use russh::{
+    Channel, ChannelId, ChannelMsg, ChannelOpenFailure,
+    server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
+};
+use tokio::io::DuplexStream;
+use tokio_util::sync::CancellationToken;
+
+use super::{Access, FakeHost, Said, docker, lock};
+
+/// sshd's default.
+const MAX_SESSIONS: usize = 10;
+
+pub(super) async fn serve(host: FakeHost, stream: DuplexStream, cut: CancellationToken) {
+    let config = server::Config {
+        auth_rejection_time: Duration::ZERO,
+        keys: vec![lock(&host.0.host_key).clone()],
+        nodelay: true,
+        ..server::Config::default()
+    };
+    let handler = Handler {
+        host,
+        cut: cut.clone(),
+        sessions: BTreeMap::new(),
+        open: Arc::default(),
+    };
+    let session = async {
+        if let Ok(running) = server::run_stream(Arc::new(config), stream, handler).await {
+            let _ = running.await;
+        }
+    };
+    tokio::select! {
+        () = session => {}
+        () = cut.cancelled() => {}
+    }
+}
+
+struct Handler {
+    host: FakeHost,
+    cut: CancellationToken,
+    sessions: BTreeMap<ChannelId, Channel<Msg>>,
+    open: Arc<Mutex<usize>>,
+}
+
+impl server::Handler for Handler {
+    type Error = russh::Error;
+
+    async fn auth_publickey(
+        &mut self,
+        user: &str,
+        key: VerifiedPublicKey<'_>,
+    ) -> Result<Auth, Self::Error> {
+        let known = self.host.0.login_key.public_key().key_data();
+        let right = user == self.host.0.user && key.public_key.key_data() == known;
+        if right && !self.host.fault().refuse_auth {
+            Ok(Auth::Accept)
+        } else {
+            Ok(Auth::reject())
+        }
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        channel: Channel<Msg>,
+        reply: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        {
+            let mut open = lock(&self.open);
+            if *open == MAX_SESSIONS {
+                drop(open);
+                reply.reject(ChannelOpenFailure::ConnectFailed).await;
+                return Ok(());
+            }
+            *open += 1;
+        }
+        self.sessions.insert(channel.id(), channel);
+        reply.accept().await;
+        Ok(())
+    }
+
+    async fn exec_request(
+        &mut self,
+        id: ChannelId,
+        command: &[u8],
+        session: &mut Session,
+    ) -> Result<(), Self::Error> {
+        let command = String::from_utf8_lossy(command).into_owned();
+        let Some(channel) = self.sessions.remove(&id) else {
+            return session.channel_failure(id);
+        };
+        if self.host.fault().refuse_exec {
+            *lock(&self.open) -= 1;
+            return session.channel_failure(id);
+        }
+        session.channel_success(id)?;
+        let open = Arc::clone(&self.open);
+        tokio::spawn(execute(self.host.clone(), channel, command, open));
+        Ok(())
+    }
+
+    async fn channel_open_direct_streamlocal(
+        &mut self,
+        channel: Channel<Msg>,
+        path: &str,
+        reply: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        let reachable = self.host.fault().access == Access::Open && path == "/var/run/docker.sock";
+        if !reachable {
+            // sshd gives this one code for every reason.
+            reply.reject(ChannelOpenFailure::ConnectFailed).await;
+            return Ok(());
+        }
+        reply.accept().await;
+        let io = TokioIo::new(channel.into_stream());
+        tokio::spawn(docker::serve(self.host.clone(), io, self.cut.clone()));
+        Ok(())
+    }
+
+    async fn channel_open_direct_tcpip(
+        &mut self,
+        channel: Channel<Msg>,
+        address: &str,
+        port: u32,
+        _: &str,
+        _: u32,
+        reply: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), Self::Error> {
+        if self.host.fault().access == Access::NoForwarding {
+            reply
+                .reject(ChannelOpenFailure::AdministrativelyProhibited)
+                .await;
+            return Ok(());
+        }
+        let handler = u16::try_from(port)
+            .ok()
+            .filter(|_| address == "127.0.0.1")
+            .and_then(|port| lock(&self.host.0.ports).get(&port).cloned());
+        let Some(handler) = handler else {
+            reply.reject(ChannelOpenFailure::ConnectFailed).await;
+            return Ok(());
+        };
+        reply.accept().await;
+        tokio::spawn(handler(Box::new(channel.into_stream())));
+        Ok(())
+    }
+}
+
+/// Reads the script to its end, then answers. The product runs `timeout … sh -s`.
+async fn execute(
+    host: FakeHost,
+    mut channel: Channel<Msg>,
+    command: String,
+    open: Arc<Mutex<usize>>,
+) {
+    let mut script = Vec::new();
+    while let Some(message) = channel.wait().await {
+        if let ChannelMsg::Data { data } = message {
+            script.extend_from_slice(&data);
+        } else if let ChannelMsg::Eof | ChannelMsg::Close = message {
+            break;
+        }
+    }
+    let script = format!("{command}\n{}", String::from_utf8_lossy(&script));
+    lock(&host.0.executed).push(script.clone());
+    let Said {
+        status,
+        stdout,
+        stderr,
+    } = answer(&host, &script);
+    let _ = channel.data_bytes(stdout.into_bytes()).await;
+    let _ = channel.extended_data_bytes(1, stderr.into_bytes()).await;
+    let _ = channel.exit_status(status).await;
+    let _ = channel.eof().await;
+    let _ = channel.close().await;
+    *lock(&open) -= 1;
+}
+
+fn answer(host: &FakeHost, script: &str) -> Said {
+    let told = lock(&host.0.commands)
+        .iter()
+        .rev()
+        .find(|(needle, _)| script.contains(needle.as_str()))
+        .map(|(_, answer)| Arc::clone(answer));
+    if let Some(told) = told {
+        return told(script);
+    }
+    if script.contains("echo socket=yes") {
+        return Said::out(diagnosis(host.fault().access));
+    }
+    if script.contains("stat -f -c") {
+        return Said::out(free(script, host.fault().disk_full));
+    }
+    Said::default()
+}
+
+/// What the product's questions about Docker's socket get on such a node.
+fn diagnosis(access: Access) -> &'static str {
+    match access {
+        Access::Open | Access::NoForwarding => {
+            "user=rke\nsocket=yes\naccess=yes\ndocker=yes\nanswers=yes\n"
+        }
+        Access::NoDocker => "user=rke\n",
+        Access::NotRunning => "user=rke\ndocker=yes\n",
+        Access::Denied => "user=rke\nsocket=yes\ndocker=yes\n",
+        Access::SudoOnly => "user=rke\nsocket=yes\ndocker=yes\nsudo=yes\n",
+    }
+}
+
+/// Free blocks, their size and the path, for each path of `for p in '…' '…'; do`.
+fn free(script: &str, full: bool) -> String {
+    let blocks = if full { 0 } else { 1_000_000 };
+    let list = script
+        .split_once("for p in ")
+        .and_then(|(_, rest)| rest.split_once("; do"))
+        .map_or("", |(list, _)| list);
+    list.split('\'')
+        .filter(|path| path.starts_with('/'))
+        .map(|path| format!("{blocks} 4096 {path}\n"))
+        .collect()
+}

@@ -1,0 +1,492 @@
+//! A Kubernetes API server in memory: a tower service behind a real [`kube::Client`]. It keeps
+//! what a real one keeps: resourceVersions and 409s, a status apart from the rest, generations,
+//! finalizers, field ownership of server-side apply, defaults, rules and unknown fields of our
+//! definitions, garbage collection by owner, and watches that list and stream.
+//!
+//! What it has not: authentication, paging, strategic merge and JSON patches, conversion.
+
+mod kinds;
+mod patch;
+mod schema;
+mod store;
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, stream};
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::Timestamp;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use self::store::{Key, Part, Refused, State, Write, refused};
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type Fault = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
+
+/// The server. Clones are the same server.
+#[derive(Clone)]
+pub(crate) struct FakeApi(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    version: watch::Sender<u64>,
+    faults: Mutex<Vec<Fault>>,
+    writes: Mutex<Vec<String>>,
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl FakeApi {
+    /// An empty one, whose time that function tells.
+    pub(crate) fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Inner {
+            state: Mutex::new(State::new()),
+            version: watch::channel(0).0,
+            faults: Mutex::default(),
+            writes: Mutex::default(),
+            now: Box::new(now),
+        }))
+    }
+
+    /// A client of it.
+    pub(crate) fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.serve(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Its time.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.0.now)()
+    }
+
+    /// From now on, requests may be refused with a code: method and path are told.
+    pub(crate) fn fault(&self, fault: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static) {
+        self.0.faults.lock().unwrap().push(Box::new(fault));
+    }
+
+    /// Every fault is over.
+    pub(crate) fn mend(&self) {
+        self.0.faults.lock().unwrap().clear();
+    }
+
+    /// Every write that was asked for: `PATCH /api/v1/…`.
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.0.writes.lock().unwrap().clone()
+    }
+
+    /// An object, if it is there. The namespace is empty for kinds without.
+    pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let state = self.0.state.lock().unwrap();
+        let key = key(&state, plural, namespace, name);
+        state.objects.get(&key).cloned()
+    }
+
+    /// Every object of a kind.
+    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
+        let state = self.0.state.lock().unwrap();
+        let kind = kind(&state, plural);
+        let of_kind = state.objects.iter().filter(|(key, _)| key.0 == kind);
+        of_kind.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Puts an object there without asking the schema.
+    pub(crate) fn plant(&self, plural: &str, object: &Value) -> Value {
+        self.edit(|state, now| {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let key = key(state, plural, namespace, name);
+            state.plant(key, object.clone(), now)
+        })
+    }
+
+    /// A merge patch of an object, as a user's `kubectl patch`; past the schema.
+    pub(crate) fn patch(&self, plural: &str, namespace: &str, name: &str, patch: &Value) -> Value {
+        self.edit(|state, now| {
+            let key = key(state, plural, namespace, name);
+            let write = Write::Merge(patch.clone());
+            state.write(&key, Part::Main, write, now, false).unwrap()
+        })
+    }
+
+    /// `kubectl delete`.
+    pub(crate) fn delete(&self, plural: &str, namespace: &str, name: &str) {
+        self.edit(|state, now| {
+            let key = key(state, plural, namespace, name);
+            state.delete(&key, now).unwrap();
+        });
+    }
+
+    fn edit<T>(&self, edit: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let mut state = self.0.state.lock().unwrap();
+        let result = edit(&mut state, (self.0.now)());
+        self.0.version.send_replace(state.version);
+        result
+    }
+
+    /// Waits until something holds of an object (`None`: it is gone), an hour at most.
+    pub(crate) async fn until(
+        &self,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        holds: impl Fn(Option<&Value>) -> bool,
+    ) -> Option<Value> {
+        let mut version = self.0.version.subscribe();
+        let wait = async {
+            loop {
+                version.mark_unchanged();
+                let object = self.object(plural, namespace, name);
+                if holds(object.as_ref()) {
+                    return object;
+                }
+                version.changed().await.unwrap();
+            }
+        };
+        match tokio::time::timeout(Duration::from_secs(3600), wait).await {
+            Ok(object) => object,
+            Err(_) => {
+                let object = self.object(plural, namespace, name);
+                let object = serde_json::to_string_pretty(&object).unwrap();
+                panic!("waited for an hour; {plural}/{name} is {object}")
+            }
+        }
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let path = parts.uri.path().to_owned();
+        if parts.method != Method::GET {
+            let line = format!("{} {path}", parts.method);
+            self.0.writes.lock().unwrap().push(line);
+        }
+        let fault = {
+            let mut faults = self.0.faults.lock().unwrap();
+            faults.iter_mut().find_map(|fault| fault(&parts.method, &path))
+        };
+        if let Some(code) = fault {
+            return refusal(&refused(code, "told to refuse"));
+        }
+        self.route(&parts, &body).unwrap_or_else(|error| refusal(&error))
+    }
+
+    fn route(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Answer, Refused> {
+        let query: BTreeMap<String, String> = parts
+            .uri
+            .query()
+            .map(|query| form(query).collect())
+            .unwrap_or_default();
+        let metadata_only = parts
+            .headers
+            .get(header::ACCEPT)
+            .and_then(|accept| accept.to_str().ok())
+            .is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
+        let target = self.target(parts.uri.path())?;
+        let json = || {
+            serde_json::from_slice::<Value>(body).map_err(|error| refused(400, error.to_string()))
+        };
+        let Target {
+            kind,
+            namespace,
+            name,
+            part,
+        } = target;
+        let shape = |object: Value| if metadata_only { partial(&object) } else { object };
+        let Some(name) = name else {
+            return match &parts.method {
+                &Method::GET if query.get("watch").is_some_and(|w| w == "true") => {
+                    Ok(self.watch(kind, namespace, &query, metadata_only))
+                }
+                &Method::GET => Ok(self.list(kind, &namespace, &query, metadata_only)),
+                &Method::POST => {
+                    let object = json()?;
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    let key = (kind, namespace, name.to_owned());
+                    let made = self.edit(|state, now| state.create(key, object, now))?;
+                    Ok(answer(StatusCode::CREATED, &made))
+                }
+                method => Err(refused(405, format!("{method} of a collection"))),
+            };
+        };
+        let key = (kind, namespace, name);
+        let dry_run = query.get("dryRun").is_some_and(|mode| mode == "All");
+        let object = match &parts.method {
+            &Method::GET => shape(self.0.state.lock().unwrap().get(&key)?.clone()),
+            &Method::PUT => {
+                let write = Write::Replace(json()?);
+                self.edit(|state, now| state.write(&key, part, write, now, dry_run))?
+            }
+            &Method::PATCH => {
+                let write = patch_of(parts, &query, json()?)?;
+                self.edit(|state, now| state.write(&key, part, write, now, dry_run))?
+            }
+            &Method::DELETE => self.edit(|state, now| state.delete(&key, now))?,
+            method => return Err(refused(405, format!("{method} of an object"))),
+        };
+        Ok(answer(StatusCode::OK, &object))
+    }
+
+    fn target(&self, path: &str) -> Result<Target, Refused> {
+        let unknown = || refused(404, format!("the server could not find {path}"));
+        let mut segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
+        let root = if segments.is_empty() { "" } else { segments.remove(0) };
+        let prefix = if root == "api" { 1 } else { 2 };
+        if !matches!(root, "api" | "apis") || segments.len() <= prefix {
+            return Err(unknown());
+        }
+        let rest = segments.split_off(prefix);
+        let (group, version) = match segments.as_slice() {
+            [version] => ("", *version),
+            [group, version] => (*group, *version),
+            _ => return Err(unknown()),
+        };
+        let (namespace, rest) = match rest.as_slice() {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && rest[0] != "status" => {
+                (*namespace, rest)
+            }
+            rest => ("", rest),
+        };
+        let (plural, name, sub) = match rest {
+            [plural] => (*plural, None, None),
+            [plural, name] => (*plural, Some((*name).to_owned()), None),
+            [plural, name, sub] => (*plural, Some((*name).to_owned()), Some(*sub)),
+            _ => return Err(unknown()),
+        };
+        let state = self.0.state.lock().unwrap();
+        let index = state
+            .kinds
+            .iter()
+            .position(|k| (k.group, k.version, k.plural) == (group, version, plural))
+            .ok_or_else(unknown)?;
+        let kind = &state.kinds[index];
+        let part = match sub {
+            None => Part::Main,
+            Some("status") if kind.has_status => Part::Status,
+            Some(_) => return Err(unknown()),
+        };
+        if name.is_some() && kind.namespaced == namespace.is_empty() {
+            return Err(unknown());
+        }
+        Ok(Target {
+            kind: index,
+            namespace: namespace.to_owned(),
+            name,
+            part,
+        })
+    }
+
+    fn list(
+        &self,
+        kind: usize,
+        namespace: &str,
+        query: &BTreeMap<String, String>,
+        metadata_only: bool,
+    ) -> Answer {
+        let state = self.0.state.lock().unwrap();
+        let of = &state.kinds[kind];
+        let items: Vec<Value> = state
+            .objects
+            .iter()
+            .filter(|(key, object)| selected(key, object, kind, namespace, query))
+            .map(|(_, object)| {
+                let mut object = if metadata_only { partial(object) } else { object.clone() };
+                // As a real server: items of built-in lists do not say what they are.
+                if of.schema.is_none() && !metadata_only {
+                    let map = object.as_object_mut().unwrap();
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+                object
+            })
+            .collect();
+        let (api_version, list) = if metadata_only {
+            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned())
+        } else {
+            (of.api_version(), format!("{}List", of.kind))
+        };
+        let body = json!({
+            "apiVersion": api_version,
+            "kind": list,
+            "metadata": { "resourceVersion": state.version.to_string() },
+            "items": items,
+        });
+        answer(StatusCode::OK, &body)
+    }
+
+    fn watch(
+        &self,
+        kind: usize,
+        namespace: String,
+        query: &BTreeMap<String, String>,
+        metadata_only: bool,
+    ) -> Answer {
+        let from = query.get("resourceVersion").and_then(|v| v.parse().ok()).unwrap_or(0_u64);
+        let limit = query.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(290);
+        let end = tokio::time::Instant::now() + Duration::from_secs(limit);
+        let query = query.clone();
+        let server = self.clone();
+        let version = self.0.version.subscribe();
+        let lines = stream::unfold((from, version), move |(mut from, mut version)| {
+            let (server, query, namespace) = (server.clone(), query.clone(), namespace.clone());
+            async move {
+                loop {
+                    version.mark_unchanged();
+                    let next = server.next_after(from);
+                    match next {
+                        Some(change) => {
+                            from = change.version;
+                            let (key, object) = (&change.key, &change.object);
+                            if selected(key, object, kind, &namespace, &query) {
+                                let object =
+                                    if metadata_only { partial(object) } else { object.clone() };
+                                let line = json!({"type": change.what, "object": object});
+                                return Some((format!("{line}\n"), (from, version)));
+                            }
+                        }
+                        None => {
+                            let changed = tokio::time::timeout_at(end, version.changed()).await;
+                            if !matches!(changed, Ok(Ok(()))) {
+                                return None;
+                            }
+                        }
+                    }
+                }
+            }
+            .boxed()
+        });
+        let frames = lines.map(|line| Ok(http_body::Frame::data(Bytes::from(line))));
+        Response::builder()
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(UnsyncBoxBody::new(StreamBody::new(frames)))
+            .unwrap()
+    }
+
+    fn next_after(&self, version: u64) -> Option<store::Change> {
+        let state = self.0.state.lock().unwrap();
+        let index = state.log.partition_point(|change| change.version <= version);
+        state.log.get(index).cloned()
+    }
+}
+
+struct Target {
+    kind: usize,
+    namespace: String,
+    name: Option<String>,
+    part: Part,
+}
+
+fn patch_of(
+    parts: &http::request::Parts,
+    query: &BTreeMap<String, String>,
+    body: Value,
+) -> Result<Write, Refused> {
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    match kind {
+        // A strategic merge of maps, which is all that we send, is a merge.
+        Some("application/merge-patch+json" | "application/strategic-merge-patch+json") => {
+            Ok(Write::Merge(body))
+        }
+        Some("application/apply-patch+yaml") => Ok(Write::Apply {
+            body,
+            manager: query
+                .get("fieldManager")
+                .cloned()
+                .ok_or_else(|| refused(400, "fieldManager is required"))?,
+            force: query.get("force").is_some_and(|force| force == "true"),
+        }),
+        other => Err(refused(415, format!("{other:?}"))),
+    }
+}
+
+fn kind(state: &State, plural: &str) -> usize {
+    state.kinds.iter().position(|kind| kind.plural == plural).unwrap()
+}
+
+fn key(state: &State, plural: &str, namespace: &str, name: &str) -> Key {
+    (kind(state, plural), namespace.to_owned(), name.to_owned())
+}
+
+fn selected(
+    key: &Key,
+    object: &Value,
+    kind: usize,
+    namespace: &str,
+    query: &BTreeMap<String, String>,
+) -> bool {
+    let labels = &object["metadata"]["labels"];
+    let by_label = query.get("labelSelector").is_none_or(|selector| {
+        selector.split(',').all(|term| match term.split_once('=') {
+            Some((label, value)) => labels[label] == value.trim_start_matches('='),
+            None => !labels[term].is_null(),
+        })
+    });
+    let by_name = query.get("fieldSelector").is_none_or(|selector| {
+        selector.strip_prefix("metadata.name=").is_some_and(|name| name == key.2)
+    });
+    key.0 == kind && (namespace.is_empty() || key.1 == namespace) && by_label && by_name
+}
+
+fn partial(object: &Value) -> Value {
+    json!({
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata",
+        "metadata": object["metadata"],
+    })
+}
+
+fn form(query: &str) -> impl Iterator<Item = (String, String)> {
+    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key.to_owned(), unescape(value))
+    })
+}
+
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match (bytes[at], hex) {
+            (b'%', Some(byte)) => {
+                out.push(byte);
+                at += 2;
+            }
+            (b'+', _) => out.push(b' '),
+            (byte, _) => out.push(byte),
+        }
+        at += 1;
+    }
+    String::from_utf8(out).unwrap()
+}
+
+fn answer(code: StatusCode, body: &Value) -> Answer {
+    Response::builder()
+        .status(code)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(UnsyncBoxBody::new(Full::new(Bytes::from(body.to_string()))))
+        .unwrap()
+}
+
+fn refusal(refused: &Refused) -> Answer {
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Status",
+        "status": "Failure",
+        "code": refused.code,
+        "reason": refused.reason,
+        "message": refused.message,
+    });
+    answer(StatusCode::from_u16(refused.code).unwrap(), &body)
+}

@@ -1,0 +1,75 @@
+//! What a real API server does with our schemas: defaults, types, unknown fields, rules.
+
+use kube::core::cel;
+use serde_json::Value;
+
+/// Fills in defaults, then judges. The error is the message of a 422.
+pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Result<Value, String> {
+    let object = cel::apply_defaults(schema, &object);
+    let mut problems = Vec::new();
+    for part in ["spec", "status"] {
+        if let Some(value) = object.get(part) {
+            judge(&schema["properties"][part], value, part, &mut problems);
+        }
+    }
+    if object.get("spec").is_none() {
+        problems.push("spec: Required value".to_owned());
+    }
+    for error in cel::validate(schema, &object, old) {
+        problems.push(error.to_string());
+    }
+    if problems.is_empty() {
+        Ok(object)
+    } else {
+        Err(problems.join(", "))
+    }
+}
+
+fn judge(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) {
+    if value.is_null() {
+        if schema["nullable"] != true {
+            problems.push(format!("{path}: must not be null"));
+        }
+        return;
+    }
+    let matches = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("boolean") => value.is_boolean(),
+        _ => true,
+    };
+    if !matches {
+        problems.push(format!("{path}: must be of type {}", schema["type"]));
+        return;
+    }
+    if let Some(allowed) = schema["enum"].as_array()
+        && !allowed.contains(value)
+    {
+        problems.push(format!("{path}: Unsupported value"));
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        let key = required.as_str().unwrap();
+        if value.get(key).is_none() {
+            problems.push(format!("{path}.{key}: Required value"));
+        }
+    }
+    if let Some(map) = value.as_object() {
+        for (key, value) in map {
+            let path = format!("{path}.{key}");
+            let property = &schema["properties"][key];
+            let additional = &schema["additionalProperties"];
+            if !property.is_null() {
+                judge(property, value, &path, problems);
+            } else if additional.is_object() {
+                judge(additional, value, &path, problems);
+            } else if schema["x-kubernetes-preserve-unknown-fields"] != true {
+                problems.push(format!("{path}: unknown field"));
+            }
+        }
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        judge(&schema["items"], item, &format!("{path}[{index}]"), problems);
+    }
+}

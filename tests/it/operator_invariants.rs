@@ -1,0 +1,510 @@
+//! The invariants that the operator keeps, each with a test that fails without it. Every test's
+//! name begins with the invariant's number.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rke_operator::{actual::Down, converge::Error, error::Blame, state::StateError};
+use serde_json::{Value, json};
+
+use crate::{
+    fake_api::FakeApi,
+    operator_rig::{
+        NAMESPACE, PLANTED_KEY, Rig, SimEngine, Turn, clock, cluster, condition, is, message,
+        reason, settled,
+    },
+};
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object["metadata"]["finalizers"].as_array();
+    all.into_iter().flatten().map(|f| f.as_str().unwrap()).collect()
+}
+
+const OURS: &str = "clusterprovisioner.rke.io/cleanup";
+
+fn hiccup() -> Error {
+    Error::State(StateError::Io {
+        place: "the test".to_owned(),
+        source: "hiccup".into(),
+    })
+}
+
+/// Without consent for updates, a new release of ours restarts nothing: it says what it would do.
+#[tokio::test(start_paused = true)]
+async fn invariant_07_another_release_changes_nothing_without_an_edit() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let (api, engine) = rig.stop().await;
+    // As if an older release had applied it, and this one wanted something else.
+    let mut old = api.object("clusters", "", "a").unwrap();
+    old["status"]["appliedBy"] = json!("0.0.1");
+    api.plant("clusters", &old);
+    let runs = engine.ups.load(Ordering::SeqCst);
+    {
+        let mut world = engine.world.lock().unwrap();
+        let Some(rke_operator::actual::HostView::Up(facts)) =
+            world.truth.hosts.get_mut(&"n1".into())
+        else {
+            panic!("n1 is up")
+        };
+        let scheduler = facts.containers.get_mut("kube-scheduler").unwrap();
+        let spec = scheduler.runs.as_mut().unwrap();
+        spec.command.push("--old".to_owned());
+        scheduler.labels.insert(
+            rke_operator::desired::label::SPEC.to_owned(),
+            serde_json::to_string(spec).unwrap(),
+        );
+    }
+    let rig = Rig::with(engine, api, |_| {});
+    let told = rig.until("a", |cluster| is(cluster, "UpToDate", "False")).await;
+    assert_eq!(reason(&told, "UpToDate"), "UpdateAvailable");
+    assert!(is(&told, "Ready", "True"), "it serves all the same");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), runs);
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    rig.until("a", |cluster| settled(cluster) && is(cluster, "UpToDate", "True")).await;
+}
+
+/// An edit stops the run that was started for the object before it.
+#[tokio::test(start_paused = true)]
+async fn invariant_09_an_edit_stops_a_run() {
+    let rig = Rig::start(&["n1"]);
+    let held = Arc::new(AtomicBool::new(true));
+    let hold = Arc::clone(&held);
+    rig.engine.script(move |_, index, _| {
+        if index == 3 && hold.load(Ordering::SeqCst) { Turn::AwaitStop } else { Turn::Go }
+    });
+    rig.create(&cluster("a", "n1")).await;
+    rig.until("a", |cluster| !cluster["status"]["progress"].is_null()).await;
+    held.store(false, Ordering::SeqCst);
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    let built = rig.ready("a").await;
+    assert_eq!(condition(&built, "Provisioned").unwrap()["observedGeneration"], 2);
+    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 2);
+    // What the operator writes itself is not an edit.
+    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 0);
+}
+
+/// A deletion stops a run, and the removal that follows finds what the run left.
+#[tokio::test(start_paused = true)]
+async fn invariant_09_a_deletion_stops_a_run() {
+    let rig = Rig::start(&["n1"]);
+    rig.engine.script(|goal, index, _| {
+        if goal == "up" && index == 7 { Turn::AwaitStop } else { Turn::Go }
+    });
+    rig.create(&cluster("a", "n1")).await;
+    rig.until("a", |cluster| !cluster["status"]["progress"].is_null()).await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None);
+}
+
+/// The finalizer is there before the engine is asked for anything.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_the_finalizer_is_there_before_the_first_effect() {
+    let rig = Rig::start(&["n1"]);
+    let seen = Arc::new(Mutex::new(None));
+    let (note, api) = (Arc::clone(&seen), rig.api.clone());
+    rig.engine.script(move |_, _, _| {
+        let object = api.object("clusters", "", "a").unwrap();
+        let there = finalizers(&object).contains(&OURS);
+        note.lock().unwrap().get_or_insert(there);
+        Turn::Go
+    });
+    let mut with_another = cluster("a", "n1");
+    with_another["metadata"]["finalizers"] = json!(["example.com/theirs"]);
+    rig.create(&with_another).await;
+    let built = rig.ready("a").await;
+    assert_eq!(*seen.lock().unwrap(), Some(true));
+    assert_eq!(finalizers(&built), ["example.com/theirs", OURS]);
+    // Ours goes, theirs stays.
+    rig.api.delete("clusters", "", "a");
+    let freed = rig.until("a", |cluster| !finalizers(cluster).contains(&OURS)).await;
+    assert_eq!(finalizers(&freed), ["example.com/theirs"]);
+    assert_eq!(rig.engine.containers("n1"), 0);
+}
+
+/// A removal that is cut off at any of its steps leaves the finalizer where it is, and the next
+/// pass takes it from there.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_the_finalizer_survives_a_removal_cut_off_at_every_step() {
+    let mut cuts = 0;
+    loop {
+        let rig = Rig::start(&["n1"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        let cut = Arc::new(AtomicBool::new(false));
+        let (hit, api) = (Arc::clone(&cut), rig.api.clone());
+        rig.engine.script(move |goal, index, _| {
+            if goal == "remove" && index == cuts && !hit.swap(true, Ordering::SeqCst) {
+                assert!(finalizers(&api.object("clusters", "", "a").unwrap()).contains(&OURS));
+                return Turn::Fail(hiccup());
+            }
+            Turn::Go
+        });
+        rig.api.delete("clusters", "", "a");
+        if cut_was_told(&rig, &cut).await {
+            let object = rig.cluster("a");
+            assert!(finalizers(&object).contains(&OURS), "cut {cuts}");
+            assert!(is(&object, "Deleting", "True"), "cut {cuts}");
+        }
+        rig.gone("a").await;
+        assert_eq!(rig.engine.containers("n1"), 0, "cut {cuts}");
+        assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None, "cut {cuts}");
+        if !cut.load(Ordering::SeqCst) {
+            break;
+        }
+        cuts += 1;
+    }
+    assert!(cuts > 8, "a removal has more than {cuts} steps");
+}
+
+async fn cut_was_told(rig: &Rig, cut: &AtomicBool) -> bool {
+    rig.api
+        .until("clusters", "", "a", |object| match object {
+            None => true,
+            Some(object) => {
+                cut.load(Ordering::SeqCst) && message(object, "Deleting").contains("hiccup")
+            }
+        })
+        .await
+        .is_some()
+}
+
+/// The same when the process ends at that step, and another one goes on.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_the_finalizer_survives_the_end_of_the_process() {
+    for cut in 0..6 {
+        let rig = Rig::start(&["n1"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        let reached = Arc::new(tokio::sync::Notify::new());
+        let tell = Arc::clone(&reached);
+        rig.engine.script(move |goal, index, _| {
+            if goal == "remove" && index == cut {
+                tell.notify_one();
+                return Turn::AwaitStop;
+            }
+            Turn::Go
+        });
+        rig.api.delete("clusters", "", "a");
+        reached.notified().await;
+        let (api, engine) = rig.stop().await;
+        let left = api.object("clusters", "", "a").unwrap();
+        assert!(finalizers(&left).contains(&OURS));
+        engine.script(|_, _, _| Turn::Go);
+        let rig = Rig::with(engine, api, |_| {});
+        rig.gone("a").await;
+        assert_eq!(rig.engine.containers("n1"), 0);
+    }
+}
+
+/// Between the engine's last act, the deletion of the state, and the finalizer: the next pass
+/// finds no state, looks at the nodes and sees that all is done.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_a_removal_that_lost_only_its_last_word_ends() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let api = rig.api.clone();
+    let refused = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&refused);
+    rig.api.fault(move |method, path| {
+        let release = method == http::Method::PATCH
+            && path.ends_with("/clusters/a")
+            && api.object("secrets", NAMESPACE, "a-state").is_none();
+        (release && count.fetch_add(1, Ordering::SeqCst) < 2).then_some(500)
+    });
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert!(refused.load(Ordering::SeqCst) >= 2);
+    assert_eq!(rig.api.objects("configmaps").len(), 0, "not an orphan");
+}
+
+/// A state that was lost is not a cluster that is gone.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_a_lost_state_is_not_a_removal() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api.delete("secrets", NAMESPACE, "a-state");
+    rig.api.delete("clusters", "", "a");
+    let deleted = tokio::time::Instant::now();
+    let stuck = rig.until("a", |cluster| !reason(cluster, "Deleting").is_empty() && reason(cluster, "Deleting") != "Removing").await;
+    assert!(finalizers(&stuck).contains(&OURS));
+    rig.gone("a").await;
+    assert!(deleted.elapsed() >= Duration::from_secs(30 * 60), "only the deadline ends it");
+    assert!(rig.engine.claimed_by("n1").is_some(), "and it touched nothing");
+    assert!(rig.api.object("configmaps", NAMESPACE, "a-orphaned").is_some());
+}
+
+/// When the record cannot be written, the object stays.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_the_record_is_written_before_the_finalizer_goes() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.engine.kill("n1");
+    rig.api.fault(|method, path| {
+        (method != http::Method::GET && path.contains("/configmaps")).then_some(503)
+    });
+    rig.api.delete("clusters", "", "a");
+    tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
+    assert!(finalizers(&rig.cluster("a")).contains(&OURS));
+    rig.api.mend();
+    rig.gone("a").await;
+    let record = rig.api.object("configmaps", NAMESPACE, "a-orphaned").unwrap();
+    let text = record["data"].as_object().unwrap().values().next().unwrap().as_str().unwrap();
+    let record: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(record["nodes"][0]["name"], "n1");
+    assert_eq!(record["nodes"][0]["address"], "10.0.0.1");
+    assert_eq!(record["clusterId"], json!(rig.engine.claimed_by("n1")));
+    assert!(record["remaining"]["n1"].as_str().unwrap().contains("no route to host"));
+    assert!(record["state"].as_str().unwrap().contains("rke-system/a-state"));
+    let events = rig.api.objects("events");
+    assert!(events.iter().any(|event| event["reason"] == "Orphaned"));
+}
+
+/// A cluster whose spec nobody can read any more is taken down by what was saved.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_a_broken_spec_is_removed_by_the_inventory() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api.patch("clusters", "", "a", &json!({"spec": "gone to the dogs"}));
+    rig.until("a", |cluster| is(cluster, "ConfigValid", "False")).await;
+    rig.api.delete("clusters", "", "a");
+    let deleted = tokio::time::Instant::now();
+    rig.gone("a").await;
+    assert!(deleted.elapsed() < Duration::from_secs(60));
+    assert_eq!(rig.engine.containers("n1"), 0);
+}
+
+/// An object that was broken from the start, and never touched a node, goes at once.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_what_never_was_goes_at_once() {
+    let rig = Rig::start(&["n1"]);
+    let wreck = json!({"metadata": {"name": "a"}, "spec": {"config": 7}});
+    rig.api.plant("clusters", &wreck);
+    rig.until("a", |cluster| is(cluster, "ConfigValid", "False")).await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 0);
+}
+
+/// Everything wrong at once: the spec broken, the Secret gone, the node dead, the state
+/// unreadable. It ends by its deadline, and says what it left.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_a_deletion_ends_whatever_is_broken() {
+    for with_state in [true, false] {
+        let rig = Rig::start(&["n1"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        rig.engine.kill("n1");
+        rig.api.delete("secrets", NAMESPACE, "nodes");
+        if !with_state {
+            let garbage = json!({"data": {"state.json": "Z2FyYmFnZQ=="}});
+            rig.api.patch("secrets", NAMESPACE, "a-state", &garbage);
+        }
+        rig.api.patch("clusters", "", "a", &json!({"spec": {"ssh": 7, "deletion": {"timeout": "10m"}}}));
+        rig.api.delete("clusters", "", "a");
+        let deleted = tokio::time::Instant::now();
+        rig.until("a", |cluster| is(cluster, "Deleting", "True")).await;
+        rig.gone("a").await;
+        let took = deleted.elapsed().as_secs();
+        assert!((600..660).contains(&took), "ended after {took} s of 600");
+        let record = rig.api.object("configmaps", NAMESPACE, "a-orphaned").unwrap();
+        assert!(record["data"].to_string().contains("10.0.0.1"), "{record}");
+    }
+}
+
+/// A lost SSH key alone: the saved inventory is known and cannot be entered.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_a_lost_key_is_told_and_the_deadline_ends_it() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api.delete("secrets", NAMESPACE, "nodes");
+    rig.api.delete("clusters", "", "a");
+    let told = rig
+        .until("a", |cluster| !cluster["status"]["remaining"]["n1"].is_null())
+        .await;
+    let why = told["status"]["remaining"]["n1"].as_str().unwrap();
+    assert!(why.contains("there is no Secret `nodes`"), "{why}");
+    rig.gone("a").await;
+    assert!(rig.engine.claimed_by("n1").is_some());
+    assert!(rig.api.object("configmaps", NAMESPACE, "a-orphaned").is_some());
+}
+
+/// `Keep` opts out of ending: Stalled, tried for ever, and done when the node is back.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_keep_is_stalled_and_retried() {
+    let rig = Rig::start(&["n1"]);
+    let mut keep = cluster("a", "n1");
+    keep["spec"]["deletion"] = json!({"timeout": "5m", "onTimeout": "Keep"});
+    rig.create(&keep).await;
+    rig.ready("a").await;
+    rig.engine.kill("n1");
+    rig.api.delete("clusters", "", "a");
+    let overdue = rig.until("a", |cluster| is(cluster, "Stalled", "True")).await;
+    assert_eq!(reason(&overdue, "Stalled"), "DeletionOverdue");
+    tokio::time::sleep(Duration::from_secs(3000)).await;
+    assert!(finalizers(&rig.cluster("a")).contains(&OURS));
+    assert_eq!(rig.api.objects("configmaps").len(), 0);
+    rig.engine.revive("n1");
+    rig.gone("a").await;
+    assert_eq!(rig.engine.containers("n1"), 0);
+}
+
+/// A run that does not end by itself does not hold the deadline up.
+#[tokio::test(start_paused = true)]
+async fn invariant_11_the_deadline_ends_a_removal_that_hangs() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.engine.script(|_, _, _| Turn::AwaitStop);
+    rig.api.delete("clusters", "", "a");
+    let deleted = tokio::time::Instant::now();
+    rig.gone("a").await;
+    let took = deleted.elapsed().as_secs();
+    assert!((1800..2000).contains(&took), "ended after {took} s of 1800");
+}
+
+/// Files, and keys in the object, are refused: a Cluster reads Secrets and nothing else.
+#[tokio::test(start_paused = true)]
+async fn invariant_12_a_cluster_reads_no_files_and_holds_no_keys() {
+    for (key, value) in [
+        ("ssh_key_path", json!("/etc/shadow")),
+        ("ssh_key", json!(PLANTED_KEY)),
+    ] {
+        let rig = Rig::start(&["n1"]);
+        let mut bad = cluster("a", "n1");
+        bad["spec"]["config"]["nodes"][0][key] = value;
+        rig.create(&bad).await;
+        let told = rig.until("a", |cluster| is(cluster, "ConfigValid", "False")).await;
+        let text = message(&told, "ConfigValid");
+        assert!(text.contains(&format!("nodes[0].{key}")), "{text}");
+        assert!(text.contains("keySecretRef"), "{text}");
+        assert!(!text.contains("shadow") && !text.contains("PLANTED"), "{text}");
+        assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// Every Secret that is read, watched or written is in the operator's own namespace, and a
+/// reference has no way to say otherwise.
+#[tokio::test(start_paused = true)]
+async fn invariant_13_secrets_stay_in_one_namespace() {
+    let rig = Rig::start(&["n1"]);
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&paths);
+    rig.api.fault(move |_, path| {
+        if path.contains("/secrets") {
+            note.lock().unwrap().push(path.to_owned());
+        }
+        None
+    });
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    let paths = paths.lock().unwrap();
+    assert!(paths.len() > 5);
+    for path in paths.iter() {
+        assert!(path.starts_with("/api/v1/namespaces/rke-system/secrets"), "{path}");
+    }
+    // A name that would be a path is not a name.
+    for name in ["../../kube-system/secrets/x", "kube-system/x"] {
+        let mut bad = cluster("b", "n1");
+        bad["spec"]["ssh"]["keySecretRef"]["namespace"] = json!("kube-system");
+        bad["spec"]["ssh"]["keySecretRef"]["name"] = json!(name);
+        rig.api.plant("clusters", &bad);
+        let told = rig.until("b", |cluster| !cluster["status"].is_null()).await;
+        assert!(is(&told, "Ready", "False"));
+        rig.api.delete("clusters", "", "b");
+        rig.gone("b").await;
+    }
+    for path in paths.iter() {
+        assert!(!path.contains("kube-system"), "{path}");
+    }
+}
+
+/// One reconcile at a time for an object; and only a run moves `Provisioned`.
+#[tokio::test(start_paused = true)]
+async fn invariant_14_only_a_run_moves_provisioned() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let held = Arc::new(AtomicBool::new(true));
+    let hold = Arc::clone(&held);
+    rig.engine.script(move |_, index, _| {
+        if index == 1 && hold.load(Ordering::SeqCst) {
+            return Turn::Fail(Error::HostsDown(vec![(
+                "n1".into(),
+                Down {
+                    blame: Blame::Host,
+                    why: "cannot reach node `n1`".to_owned(),
+                    hints: Vec::new(),
+                },
+            )]));
+        }
+        Turn::Go
+    });
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    let under_way = rig
+        .until("a", |cluster| cluster["status"]["observedGeneration"] == 2)
+        .await;
+    let provisioned = condition(&under_way, "Provisioned").unwrap();
+    assert_eq!(provisioned["observedGeneration"], 1, "no run for 2 has ended yet");
+    assert!(is(&under_way, "Ready", "False"), "2 is not applied");
+    let failed = rig.until("a", |cluster| is(cluster, "Provisioned", "False")).await;
+    assert_eq!(condition(&failed, "Provisioned").unwrap()["observedGeneration"], 2);
+    held.store(false, Ordering::SeqCst);
+    rig.ready("a").await;
+    assert_eq!(rig.engine.most.load(Ordering::SeqCst), 1, "never two runs for one object");
+}
+
+/// Two Clusters name one node: the second is refused, and its deletion harms nothing.
+#[tokio::test(start_paused = true)]
+async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let owner = rig.engine.claimed_by("n1");
+    rig.create(&cluster("b", "n1")).await;
+    let refused = rig
+        .until("b", |cluster| is(cluster, "Provisioned", "False"))
+        .await;
+    assert!(is(&refused, "Ready", "False"));
+    assert!(message(&refused, "Ready").contains("cluster"), "{}", message(&refused, "Ready"));
+    rig.api.delete("clusters", "", "b");
+    let deleted = tokio::time::Instant::now();
+    rig.gone("b").await;
+    assert!(deleted.elapsed() < Duration::from_secs(60));
+    assert_eq!(rig.engine.claimed_by("n1"), owner);
+    rig.ready("a").await;
+}
+
+/// Deletes have slots of their own: provisions that hang cannot starve them.
+#[tokio::test(start_paused = true)]
+async fn provisions_do_not_starve_deletes() {
+    let engine = SimEngine::new(&["n1", "n2", "n3"]);
+    let rig = Rig::with(engine, FakeApi::new(clock()), |options| options.limits.changes = 1);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.engine.script(|goal, _, _| if goal == "up" { Turn::AwaitStop } else { Turn::Go });
+    rig.create(&cluster("b", "n2")).await;
+    rig.create(&cluster("c", "n3")).await;
+    rig.until("b", |cluster| is(cluster, "Reconciling", "True")).await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+}

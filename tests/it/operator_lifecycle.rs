@@ -1,0 +1,258 @@
+//! A `Cluster` from its creation to its end, as its user sees it.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::operator_rig::{
+    NAMESPACE, PLANTED_KEY, Rig, Turn, cluster, condition, is, key_secret, message, reason, settled,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_built_and_says_so() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let built = rig.ready("a").await;
+    for kind in [
+        "Ready",
+        "Provisioned",
+        "ConfigValid",
+        "NodesReachable",
+        "EtcdHealthy",
+        "ControlPlaneHealthy",
+        "NodesHealthy",
+        "AddonsApplied",
+        "UpToDate",
+    ] {
+        assert!(is(&built, kind, "True"), "{kind}: {}", built["status"]);
+    }
+    for kind in ["Reconciling", "Stalled", "Paused", "Deleting"] {
+        assert_eq!(condition(&built, kind), None);
+    }
+    let status = &built["status"];
+    assert_eq!(status["nodes"], "1/1");
+    assert_eq!(status["endpoint"], "https://10.0.0.1:6443");
+    assert_eq!(status["kubeconfigRef"]["name"], "a");
+    assert_eq!(status["clusterId"], json!(rig.engine.claimed_by("n1")));
+    assert_eq!(status.get("progress"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_condition_is_there_on_the_first_visit() {
+    let rig = Rig::start(&["n1"]);
+    rig.engine.script(|_, _, _| Turn::AwaitStop);
+    rig.create(&cluster("a", "n1")).await;
+    let first = rig.until("a", |cluster| !cluster["status"].is_null()).await;
+    let kinds: Vec<_> = first["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|condition| condition["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "Ready",
+            "Provisioned",
+            "ConfigValid",
+            "NodesReachable",
+            "EtcdHealthy",
+            "ControlPlaneHealthy",
+            "NodesHealthy",
+            "AddonsApplied",
+            "UpToDate",
+            "Reconciling",
+        ]
+    );
+    assert!(is(&first, "Ready", "False"));
+    assert_eq!(first["status"]["observedGeneration"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_cluster_is_looked_at_and_nothing_is_written() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let built = rig.ready("a").await;
+    // The pass that follows the last write, if one did.
+    tokio::time::sleep(std::time::Duration::from_secs(100)).await;
+    let writes = rig.api.writes();
+    let surveys = rig.engine.surveys.load(Ordering::SeqCst);
+    tokio::time::sleep(std::time::Duration::from_secs(1000)).await;
+    assert_eq!(rig.api.writes()[writes.len()..], [] as [String; 0]);
+    let looked = rig.engine.surveys.load(Ordering::SeqCst) - surveys;
+    assert!((13..=17).contains(&looked), "looked {looked} times in 1000 s");
+    assert_eq!(rig.cluster("a")["metadata"]["resourceVersion"], built["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_node_takes_ready_away_and_gives_it_back() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.engine.kill("n1");
+    let dead = rig.until("a", |cluster| is(cluster, "Ready", "False")).await;
+    assert!(is(&dead, "NodesReachable", "False"));
+    assert_eq!(reason(&dead, "Ready"), "HostUnavailable");
+    assert!(message(&dead, "NodesReachable").contains("is it switched on?"));
+    assert!(is(&dead, "EtcdHealthy", "Unknown"));
+    assert!(is(&dead, "Provisioned", "True"), "what was applied was applied");
+    assert_eq!(dead["status"]["nodes"], "0/1");
+    rig.engine.revive("n1");
+    rig.ready("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_is_healed() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let containers = rig.engine.containers("n1");
+    {
+        let mut world = rig.engine.world.lock().unwrap();
+        let host = world.truth.hosts.get_mut(&"n1".into());
+        let Some(rke_operator::actual::HostView::Up(facts)) = host else {
+            panic!("n1 is up")
+        };
+        facts.containers.remove("kube-scheduler").unwrap();
+    }
+    rig.until("a", |cluster| is(cluster, "UpToDate", "False")).await;
+    rig.until("a", |cluster| settled(cluster) && is(cluster, "UpToDate", "True")).await;
+    assert_eq!(rig.engine.containers("n1"), containers);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_applied() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    let edited = rig
+        .until("a", |cluster| cluster["metadata"]["generation"] == 2 && settled(cluster))
+        .await;
+    assert!(is(&edited, "Ready", "True"));
+    let world = rig.engine.world.lock().unwrap();
+    let kubelet = &world.truth.up(&"n1".into()).unwrap().containers["kubelet"];
+    assert!(format!("{kubelet:?}").contains("--v=4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_config_is_told_and_mended() {
+    let rig = Rig::start(&["n1"]);
+    let mut bad = cluster("a", "n1");
+    bad["spec"]["config"]["nodes"][0]["rol"] = json!(["etcd"]);
+    bad["spec"]["config"]["nodes"][0]["user"] = json!({"hunter2": true});
+    rig.create(&bad).await;
+    let told = rig.until("a", |cluster| is(cluster, "ConfigValid", "False")).await;
+    assert!(is(&told, "Stalled", "True"));
+    assert_eq!(reason(&told, "Ready"), "InvalidSpec");
+    let text = message(&told, "ConfigValid");
+    assert!(text.contains("nodes[0].rol"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    let good = cluster("a", "n1");
+    rig.api.patch("clusters", "", "a", &json!({"spec": {"config": {"nodes": good["spec"]["config"]["nodes"]}}}));
+    let mended = rig.ready("a").await;
+    assert_eq!(condition(&mended, "Stalled"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_secret_is_told_and_its_arrival_wakes() {
+    let rig = Rig::start(&["n1"]);
+    rig.api.delete("secrets", NAMESPACE, "nodes");
+    rig.create(&cluster("a", "n1")).await;
+    let told = rig.until("a", |cluster| is(cluster, "ConfigValid", "False")).await;
+    assert_eq!(reason(&told, "ConfigValid"), "SecretMissing");
+    assert!(message(&told, "ConfigValid").contains("kubectl -n rke-system create secret"));
+    let before = tokio::time::Instant::now();
+    rig.api.plant("secrets", &key_secret());
+    rig.ready("a").await;
+    assert!(before.elapsed().as_secs() < 60, "woken by the Secret, not by the clock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_fails_is_told_and_tried_again() {
+    let rig = Rig::start(&["n1"]);
+    rig.engine.kill("n1");
+    rig.create(&cluster("a", "n1")).await;
+    let told = rig.until("a", |cluster| is(cluster, "NodesReachable", "False")).await;
+    assert!(is(&told, "Provisioned", "False"));
+    assert!(is(&told, "Reconciling", "True"));
+    assert_eq!(condition(&told, "Stalled"), None);
+    rig.engine.revive("n1");
+    rig.ready("a").await;
+    let events = rig.api.objects("events");
+    assert!(events.iter().any(|event| event["type"] == "Warning"
+        && event["reason"] == "HostUnavailable"
+        && event["regarding"]["name"] == "a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_gives_everything_back() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.api.objects("kubeconfigs"), [] as [serde_json::Value; 0]);
+    let names: Vec<_> = rig.api.objects("secrets").iter().map(|s| s["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["nodes"]);
+    assert_eq!(rig.api.objects("configmaps"), [] as [serde_json::Value; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kubeconfig_has_a_secret_and_says_when() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let built = rig.ready("a").await;
+    let kubeconfig = rig
+        .api
+        .until("kubeconfigs", "", "a", |object| {
+            object.is_some_and(|object| is(object, "Ready", "True"))
+        })
+        .await
+        .unwrap();
+    assert_eq!(kubeconfig["status"]["secretRef"]["name"], "a-kubeconfig");
+    let owner = &kubeconfig["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["uid"], built["metadata"]["uid"]);
+    let secret = rig.api.object("secrets", NAMESPACE, "a-kubeconfig").unwrap();
+    assert!(secret["data"]["value"].is_string());
+    assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], kubeconfig["metadata"]["uid"]);
+
+    // Taken away by hand, it comes back.
+    rig.api.delete("kubeconfigs", "", "a");
+    assert_eq!(rig.api.object("secrets", NAMESPACE, "a-kubeconfig"), None);
+    rig.api
+        .until("secrets", NAMESPACE, "a-kubeconfig", |secret| secret.is_some())
+        .await;
+}
+
+/// Everything that the operator says, with keys planted wherever they might leak from.
+#[tokio::test(start_paused = true)]
+async fn nothing_secret_is_said() {
+    let rig = Rig::start(&["n1"]);
+    let mut bad = cluster("bad", "n1");
+    bad["spec"]["config"]["nodes"][0]["ssh_key"] = json!(PLANTED_KEY);
+    rig.create(&bad).await;
+    rig.until("bad", |cluster| is(cluster, "ConfigValid", "False")).await;
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.engine.kill("n1");
+    rig.until("a", |cluster| is(cluster, "Ready", "False")).await;
+    rig.engine.revive("n1");
+    rig.ready("a").await;
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    let mut said: Vec<serde_json::Value> = rig.api.objects("events");
+    said.extend(rig.api.objects("kubeconfigs"));
+    said.extend(rig.api.objects("configmaps"));
+    said.push(rig.cluster("bad")["status"].clone());
+    assert!(rig.api.objects("events").len() > 3);
+    for object in said {
+        let text = object.to_string();
+        for secret in ["PLANTED-IN-THE-SECRET", " key of ", "kubeconfig of "] {
+            assert!(!text.contains(secret), "{secret:?} is in {text}");
+        }
+    }
+}

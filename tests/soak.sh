@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# `make soak N=50 SEED=7`: repeats the fault tests (modules `lab_kill…`, `lab_fault…`), each round with a
+# seed of its own in SOAK_SEED. Goes on after a failure, and ends with a table of every round.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+rounds=${SOAK_ROUNDS:-10} first=${SOAK_SEED:-1}
+table=() failures=0
+for ((round = 0; round < rounds; round++)); do
+  seed=$((first + round))
+  begun=$SECONDS
+  echo "== round $((round + 1)) of $rounds, seed $seed"
+  if SOAK_SEED=$seed cargo nextest run --workspace --locked --profile lab --no-tests fail \
+    --filterset 'test(/(^|::)lab_(kill|fault)/)'; then
+    verdict=passed
+  else
+    verdict=FAILED
+    failures=$((failures + 1))
+  fi
+  table+=("| $((round + 1)) | $seed | $verdict | $((SECONDS - begun)) s |")
+done
+printf '\n| round | seed | verdict | took |\n|---|---|---|---|\n'
+printf '%s\n' "${table[@]}"
+printf '\n%d rounds: %d passed, %d failed, %d s\n' "$rounds" $((rounds - failures)) "$failures" "$SECONDS"
+((failures == 0))
