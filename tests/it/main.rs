@@ -16,6 +16,7 @@ mod contract;
 mod host_docker;
 mod host_errors;
 mod lab_remove;
+mod lab_self;
 mod lab_up;
 mod operator_invariants;
 mod operator_lifecycle;
