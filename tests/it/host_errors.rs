@@ -1,6 +1,8 @@
 //! What can go wrong between us and a node: each with the exact message, the causes, the cures
 //! and the class.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     io,
     time::{Duration, Instant},
@@ -20,32 +22,44 @@ use crate::fake::{Access, FakeHost, FakeNet};
 
 /// The error as a person reads it.
 fn shown(error: &HostError) -> String {
-    let mut text = format!("{error}\n");
+    let mut lines = vec![error.to_string()];
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        text += &format!("  caused by: {error}\n");
+        lines.push(format!("  caused by: {error}"));
         cause = error.source();
     }
-    for hint in error.hints() {
-        text += &format!("hint: {hint}\n");
-    }
-    text + &format!("blame: {:?}", error.blame())
+    lines.extend(error.hints().iter().map(|hint| format!("hint: {hint}")));
+    lines.push(format!("blame: {:?}", error.blame()));
+    lines.join("\n")
 }
 
 async fn connect(host: &FakeHost, login: &Login, known: &str, dial: &dyn Dial) -> HostError {
     let keys = KnownHosts::from_text("`known_hosts`", known, Policy::Strict);
-    Host::connect(&NodeName::from("n1"), &host.endpoint(), login, &keys, dial)
-        .await
-        .unwrap_err()
+    Host::connect(
+        &NodeName::from("n1"),
+        &FakeHost::endpoint(),
+        login,
+        &keys,
+        dial,
+    )
+    .await
+    .unwrap_err()
 }
 
 async fn trusting(host: &FakeHost, keys: &KnownHosts) -> Result<Host, HostError> {
     let name = NodeName::from("n1");
-    Host::connect(&name, &host.endpoint(), &host.login(), keys, &host.dial()).await
+    Host::connect(
+        &name,
+        &FakeHost::endpoint(),
+        &host.login(),
+        keys,
+        &host.dial(),
+    )
+    .await
 }
 
 fn known(host: &FakeHost) -> String {
-    host.known_hosts(&host.endpoint())
+    host.known_hosts(&FakeHost::endpoint())
 }
 
 #[tokio::test]
@@ -244,7 +258,7 @@ async fn keys_that_cannot_be_used() {
 
 #[tokio::test]
 async fn docker_cannot_be_reached() {
-    let mut texts = String::new();
+    let mut texts = Vec::new();
     for access in [
         Access::NoDocker,
         Access::NotRunning,
@@ -256,9 +270,9 @@ async fn docker_cannot_be_reached() {
         fake.faults(|faults| faults.access = access);
         let host = fake.connect().await.unwrap();
         let error = host.docker_facts().await.unwrap_err();
-        texts += &format!("{access:?}\n{}\n\n", shown(&error));
+        texts.push(format!("{access:?}\n{}", shown(&error)));
     }
-    insta::assert_snapshot!(texts, @r"
+    insta::assert_snapshot!(texts.join("\n\n"), @r"
     NoDocker
     cannot reach Docker on node `n1` (10.0.0.2): there is no `/var/run/docker.sock` and no `docker` command
     hint: install Docker on the node
