@@ -69,18 +69,20 @@ pub(super) fn kernel() -> KernelWants {
 
 /// The modules for `/etc/modules-load.d`.
 pub(super) fn modules_file(wants: &KernelWants) -> String {
-    wants
+    let lines: Vec<&str> = wants
         .modules
         .iter()
-        .map(|module| format!("{module}\n"))
-        .collect()
+        .flat_map(|module| [module.as_str(), "\n"])
+        .collect();
+    lines.concat()
 }
 
 /// The sysctls for `/etc/sysctl.d`.
 pub(super) fn sysctl_file(wants: &KernelWants) -> String {
-    wants
+    let lines: Vec<&str> = wants
         .sysctls
         .iter()
-        .map(|(name, value)| format!("{name} = {value}\n"))
-        .collect()
+        .flat_map(|(name, value)| [name.as_str(), " = ", value.as_str(), "\n"])
+        .collect();
+    lines.concat()
 }

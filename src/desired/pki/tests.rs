@@ -67,6 +67,10 @@ fn der(pair: &Pair) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()
 }
 
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "the result is the test's question, not its set-up"
+)]
 fn serves(ca: &str, pair: &Pair, name: &str) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
@@ -85,6 +89,10 @@ fn serves(ca: &str, pair: &Pair, name: &str) -> Result<(), rustls::Error> {
         .map(|_| ())
 }
 
+#[expect(
+    clippy::unwrap_in_result,
+    reason = "the result is the test's question, not its set-up"
+)]
 fn is_client(ca: &str, pair: &Pair) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
