@@ -17,7 +17,7 @@ use crate::desired::{Bind, ClusterId, ContainerSpec, LogLimit, label};
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
 
-/// SELinux would keep a component from the node's files; Docker adds this by itself for
+/// A confined process could not read the node's files. Docker adds this by itself for
 /// privileged containers and those that share process ids.
 const LABEL_DISABLE: &str = "label=disable";
 

@@ -316,7 +316,7 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
     cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
       caused by: cannot run a command on node `n1` (10.0.0.2)
       caused by: The request was rejected by the other party
-    hint: sshd on this node may forbid forwarding to sockets (`AllowStreamLocalForwarding`)
+    hint: sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
     blame: Host
     ");
