@@ -4,7 +4,9 @@
 //! remembers what was there before and keeps others away. The state goes last of all, in a plan of
 //! its own: after a survey has shown that nothing of ours is left on any node.
 
-use super::{Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan};
+use super::{
+    Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan,
+};
 use crate::{
     actual::{Actual, Before, HostFacts, HostView},
     config::NodeName,

@@ -64,7 +64,11 @@ fn lost_state_is_an_error_that_says_how_to_get_it_back() {
 #[test]
 fn a_world_that_was_never_touched_is_not_touched() {
     let world = world_with(|_| {});
-    assert!(plan::remove(None, &world.observe(&Shell::default())).unwrap().is_empty());
+    assert!(
+        plan::remove(None, &world.observe(&Shell::default()))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -90,11 +94,20 @@ fn the_empty_image_of_a_claim_that_never_was_goes() {
 #[test]
 fn what_was_there_before_is_what_the_claim_remembers() {
     let (mut world, shell) = settled();
-    let before = Before { paths: ["/opt/cni".to_owned()].into(), ..Before::default() };
+    let before = Before {
+        paths: ["/opt/cni".to_owned()].into(),
+        ..Before::default()
+    };
     let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
-    claim.labels.insert(label::BEFORE.to_owned(), serde_json::to_string(&before).unwrap());
+    claim.labels.insert(
+        label::BEFORE.to_owned(),
+        serde_json::to_string(&before).unwrap(),
+    );
     let plan = plan_remove(&world.observe(&shell)).unwrap();
-    assert!(plan.steps().any(|step| step.action == Action::CleanHost { before: before.clone() }));
+    assert!(plan.steps().any(|step| step.action
+        == Action::CleanHost {
+            before: before.clone()
+        }));
 }
 
 #[test]
@@ -102,11 +115,18 @@ fn a_node_that_does_not_answer_is_noted_and_keeps_the_state() {
     let (mut world, shell) = settled();
     world.down.insert(
         one(),
-        Down { blame: Blame::Host, why: "connection refused".to_owned(), hints: vec![] },
+        Down {
+            blame: Blame::Host,
+            why: "connection refused".to_owned(),
+            hints: vec![],
+        },
     );
     let plan = plan_remove(&world.observe(&shell)).unwrap();
     assert!(plan.is_empty());
-    assert_eq!(plan.notes[0].text, "does not answer and keeps what it has: connection refused");
+    assert_eq!(
+        plan.notes[0].text,
+        "does not answer and keeps what it has: connection refused"
+    );
 }
 
 #[test]

@@ -70,6 +70,11 @@ fn judge(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) 
         }
     }
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        judge(&schema["items"], item, &format!("{path}[{index}]"), problems);
+        judge(
+            &schema["items"],
+            item,
+            &format!("{path}[{index}]"),
+            problems,
+        );
     }
 }

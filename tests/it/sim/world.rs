@@ -176,7 +176,8 @@ impl World {
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
-        let answers = self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
+        let answers =
+            self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
         self.truth.saved = shell.saved.take().map(Box::new);
         self.truth.kubeconfig = shell.kubeconfig.take();
         // Where nothing answers, nothing can be written.
