@@ -23,7 +23,7 @@ use rke_operator::{
     },
     config::{Endpoint, Intent, NodeName},
     converge::{Error, Goal, Outcome, Survey, World as Outside},
-    desired::{ClusterId, Desired},
+    desired::Desired,
     error::Blame,
     host::{Dial, Stream},
     operator::{Clock, Engine, OperatorOptions, Parts, run_with},
@@ -417,10 +417,10 @@ impl Rig {
     }
 
     /// Stops the operator in an orderly way; what it managed stays.
-    pub(crate) async fn stop(self) -> (FakeApi, Arc<SimEngine>) {
+    pub(crate) async fn stop(mut self) -> (FakeApi, Arc<SimEngine>) {
         self.stopper.stop(StopCause::Signal);
-        self.task.await.unwrap().unwrap();
-        (self.api, self.engine)
+        (&mut self.task).await.unwrap().unwrap();
+        (self.api.clone(), Arc::clone(&self.engine))
     }
 
     /// `kubectl create`.

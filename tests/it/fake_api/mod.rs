@@ -114,7 +114,7 @@ impl FakeApi {
     pub(crate) fn patch(&self, plural: &str, namespace: &str, name: &str, patch: &Value) -> Value {
         self.edit(|state, now| {
             let key = key(state, plural, namespace, name);
-            let write = Write::Merge(patch.clone());
+            let write = Write::Past(patch.clone());
             state.write(&key, Part::Main, write, now, false).unwrap()
         })
     }

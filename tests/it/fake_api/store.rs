@@ -62,6 +62,8 @@ pub(super) enum Write {
     Replace(Value),
     /// A merge patch.
     Merge(Value),
+    /// A merge patch that the schema does not see.
+    Past(Value),
     /// Server-side apply.
     Apply {
         body: Value,
@@ -172,9 +174,10 @@ impl State {
         };
         let mut next = old.clone();
         let mut owns = None;
+        let judged = !matches!(write, Write::Past(_));
         match write {
             Write::Replace(body) => next = body,
-            Write::Merge(body) => patch::merge(&mut next, &body),
+            Write::Merge(body) | Write::Past(body) => patch::merge(&mut next, &body),
             Write::Apply {
                 body,
                 manager,
@@ -185,7 +188,7 @@ impl State {
             }
         }
         self.identity(&old, &next)?;
-        let next = self.settle(key, part, &old, next)?;
+        let next = self.settle(key, part, &old, next, judged)?;
         if dry_run {
             return Ok(next);
         }
@@ -272,6 +275,7 @@ impl State {
         part: Part,
         old: &Value,
         mut next: Value,
+        judged: bool,
     ) -> Result<Value, Refused> {
         let kind = &self.kinds[key.0];
         let mut object = old.clone();
@@ -300,7 +304,7 @@ impl State {
                 object = next;
             }
         }
-        let mut object = self.admit(key, object, Some(old))?;
+        let mut object = if judged { self.admit(key, object, Some(old))? } else { object };
         prune_empty_meta(&mut object);
         if !old["metadata"]["deletionTimestamp"].is_null() {
             let had = old["metadata"]["finalizers"].as_array();

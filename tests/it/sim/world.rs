@@ -238,11 +238,6 @@ pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> 
         "{}",
         plan::render(&plan)
     );
-    assert_eq!(
-        Ok(&plan),
-        plan::up(want, have).as_ref(),
-        "the same facts give the same plan"
-    );
     Ok(plan)
 }
 
@@ -253,11 +248,6 @@ pub(crate) fn plan_remove(have: &Actual) -> Result<Plan, PlanError> {
     if let Some(id) = &id {
         assert_eq!(plan::check(&plan, have, id), [], "{}", plan::render(&plan));
     }
-    assert_eq!(
-        Ok(&plan),
-        plan::remove(id.as_ref(), have).as_ref(),
-        "the same facts, the same plan"
-    );
     Ok(plan)
 }
 
