@@ -69,20 +69,19 @@ pub(super) fn kernel() -> KernelWants {
 
 /// The modules for `/etc/modules-load.d`.
 pub(super) fn modules_file(wants: &KernelWants) -> String {
-    let lines: Vec<&str> = wants
-        .modules
-        .iter()
-        .flat_map(|module| [module.as_str(), "\n"])
-        .collect();
-    lines.concat()
+    lines(wants.modules.iter().cloned())
 }
 
 /// The sysctls for `/etc/sysctl.d`.
 pub(super) fn sysctl_file(wants: &KernelWants) -> String {
-    let lines: Vec<&str> = wants
-        .sysctls
-        .iter()
-        .flat_map(|(name, value)| [name.as_str(), " = ", value.as_str(), "\n"])
-        .collect();
-    lines.concat()
+    lines(
+        wants
+            .sysctls
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}")),
+    )
+}
+
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.fold(String::new(), |text, line| text + &line + "\n")
 }

@@ -44,10 +44,7 @@ fn snapshot(name: &str) -> String {
     readable(&host(&drawn(&intent())).containers[name])
 }
 
-#[expect(
-    clippy::unwrap_in_result,
-    reason = "the result is the test's question, not its set-up"
-)]
+#[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
 fn draw_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DrawError> {
     let mut intent = intent();
     change(&mut intent);

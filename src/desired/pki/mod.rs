@@ -69,7 +69,7 @@ impl Keys {
     /// A keyed digest of some content: see [`Digest`].
     pub fn digest(&self, content: &[u8]) -> Digest {
         let mac = key::prf(self.digest_key.expose(), content);
-        Digest(hex::encode(&mac[..16]))
+        Digest(mac.first_chunk::<16>().map(hex::encode).unwrap_or_default())
     }
 
     /// How this program reaches the API.

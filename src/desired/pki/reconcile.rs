@@ -176,7 +176,13 @@ fn minted(intent: &Intent, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
         |cn: &str| -> Result<CaPair, PkiError> { new_authority(cn, cn, &ctx.seed, ctx.now) };
     let slot = "kube-service-account-token";
     Ok(Saved {
-        cluster_id: ClusterId(hex::encode(&ctx.seed.derive("cluster id")[..16])),
+        cluster_id: ClusterId(
+            ctx.seed
+                .derive("cluster id")
+                .first_chunk::<16>()
+                .map(hex::encode)
+                .unwrap_or_default(),
+        ),
         cluster_name: intent.cluster_name.clone(),
         cluster_ca: authority("kube-ca")?,
         etcd_ca: authority("kube-etcd-ca")?,
