@@ -510,3 +510,64 @@ fn a_component_that_stands_still_is_started() {
             .any(|step| step.action == Action::AwaitHealthy { component })
     );
 }
+
+#[test]
+fn the_refinement_check_sees_what_the_model_did_not_say() {
+    use crate::sim::compare::differences;
+    let (mut world, shell) = settled();
+    let model = world.observe(&shell);
+    assert_eq!(differences(&model, &model), Vec::<String>::new());
+    host(&mut world).containers.remove("kubelet");
+    host(&mut world).files.as_mut().unwrap().clear();
+    let found = differences(&model, &world.observe(&shell));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        !found.join(" ").contains("key of n1"),
+        "contents are secret: {found:?}"
+    );
+}
+
+/// Every source file of this package, once each.
+fn sources(below: &std::path::Path, found: &mut String) {
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push_str(&String::from_utf8(std::fs::read(&path).unwrap()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_document_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read(root.join("docs/invariants.md")).unwrap();
+    let document = String::from_utf8(document).unwrap();
+    let mut code = String::new();
+    sources(&root.join("src"), &mut code);
+    sources(&root.join("tests/it"), &mut code);
+    let lists = document
+        .split("\nTests: ")
+        .skip(1)
+        .map(|rest| rest.split("\n\n").next().unwrap());
+    let named: Vec<&str> = lists
+        .flat_map(|list| list.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(named.len() > 50, "the lists are read: {named:?}");
+    for name in &named {
+        assert!(
+            code.contains(&format!("fn {name}(")),
+            "`{name}` is named and does not exist"
+        );
+    }
+    let prefix = ["fn ", "invariant_"].concat();
+    for found in code.split(&prefix).skip(1) {
+        let name = found.split('(').next().unwrap();
+        let name = format!("invariant_{name}");
+        assert!(
+            named.contains(&name.as_str()),
+            "`{name}` exists and is not named"
+        );
+    }
+}

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 /// Carries a step out. The error says which precondition does not hold; then nothing changed.
 /// Guards are the caller's ([`super::World::step`]): here is only the effect.
+#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
     let want = || want.ok_or("this step needs a desired world");
     match &step.action {
