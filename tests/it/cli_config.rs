@@ -30,12 +30,17 @@ const CASES: &[Case] = &[
         "nodes: [",
         &["cluster.yml:"],
     ),
-    ("a tab", "    port: 1", "\tport: 1", &["cluster.yml:3"]),
+    (
+        "a tab",
+        "    port: 1",
+        "\tport: 1",
+        &["cluster.yml:2", "found a tab"],
+    ),
     (
         "an unknown key",
         "    port: 1",
         "    prot: 1",
-        &["cluster.yml:4", "`port`"],
+        &["cluster.yml:3", "`port`"],
     ),
     (
         "a duplicate key",

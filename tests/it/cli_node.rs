@@ -260,13 +260,13 @@ async fn a_plan_reads_and_writes_nothing_anywhere() {
     let json = site.run(&["plan", "-o", "json"]).await;
     let plan: rke_operator::plan::Plan = serde_json::from_str(&json.stdout).unwrap();
     assert!(!plan.is_empty());
+    assert_eq!(site.state(), before);
     // Not even a host key that it was told to take.
     site.context.write("home/.ssh/known_hosts", "");
     let taken = site.run(&["plan", "--accept-new-host-keys"]).await;
     assert_eq!(taken.code, Some(0), "{taken}");
-    let address = std::fs::read_to_string(site.context.path("home/.ssh/known_hosts")).unwrap();
-    assert_eq!(address, "", "a plan recorded a host key");
-    drop(before);
+    let recorded = std::fs::read_to_string(site.context.path("home/.ssh/known_hosts")).unwrap();
+    assert_eq!(recorded, "", "a plan recorded a host key");
     assert_eq!(site.node.connections(), 3, "one connection a run");
 }
 
