@@ -122,6 +122,16 @@ impl KnownHosts {
         })
     }
 
+    /// Keys that are taken are only remembered for this run: for those who promise to write
+    /// nothing.
+    #[must_use]
+    pub fn unrecorded(self) -> Self {
+        Self {
+            record: None,
+            ..self
+        }
+    }
+
     /// Every entry for a name, with its place.
     fn entries(&self, name: &str) -> Vec<(String, Marker, Key)> {
         let taken = self

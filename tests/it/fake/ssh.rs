@@ -73,15 +73,11 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        {
-            let mut open = lock(&self.open);
-            if *open == MAX_SESSIONS {
-                drop(open);
-                reply.reject(ChannelOpenFailure::ConnectFailed).await;
-                return Ok(());
-            }
-            *open += 1;
+        if *lock(&self.open) == MAX_SESSIONS {
+            reply.reject(ChannelOpenFailure::ConnectFailed).await;
+            return Ok(());
         }
+        *lock(&self.open) += 1;
         self.sessions.insert(channel.id(), channel);
         reply.accept().await;
         Ok(())
