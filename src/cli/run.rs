@@ -15,7 +15,7 @@ use super::{
 use crate::operator::{self, OperatorOptions};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
-pub async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
     let client = client(args.kubeconfig.as_deref())
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;

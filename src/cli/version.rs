@@ -27,7 +27,7 @@ struct Versions {
 }
 
 /// Runs it.
-pub async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
     let file = kubeconfig_beside(&args.config.config);
     let kubernetes = if file.exists() {
         let answer = tokio::select! {

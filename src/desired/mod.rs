@@ -9,6 +9,8 @@ pub mod containerd;
 mod controller_manager;
 mod draw;
 mod etcd;
+#[cfg(test)]
+mod fixture;
 pub mod images;
 mod kube_proxy;
 mod kubelet;

@@ -35,7 +35,7 @@ const CASES: &[Case] = &[
         "an unknown key",
         "    port: 1",
         "    prot: 1",
-        &["cluster.yml:3", "`port`"],
+        &["cluster.yml:4", "`port`"],
     ),
     (
         "a duplicate key",
@@ -166,5 +166,11 @@ fn a_node_that_does_not_answer_is_named_and_worth_another_try() {
 #[test]
 fn a_removal_without_a_terminal_wants_force() {
     let ran = Context::with(GOOD).run(&["remove"]);
-    insta::assert_snapshot!(ran, @r"");
+    insta::assert_snapshot!(ran, @r"
+    exit code 1
+    ----- stderr -----
+    error: `remove` asks before it takes a cluster down, and there is no terminal to ask at
+
+    hint: `--force` asks nothing
+    ");
 }
