@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
         name: "a Docker that does not run",
         breaks: |site| {
             site.node
-                .faults(|faults| faults.access = Access::NotRunning)
+                .faults(|faults| faults.access = Access::NotRunning);
         },
         code: 2,
         says: &["`n1`", "systemctl enable --now docker"],
@@ -164,7 +164,7 @@ const CASES: &[Case] = &[
         name: "forwarding that is forbidden",
         breaks: |site| {
             site.node
-                .faults(|faults| faults.access = Access::NoForwarding)
+                .faults(|faults| faults.access = Access::NoForwarding);
         },
         code: 2,
         says: &["`n1`", "AllowStreamLocalForwarding", "DisableForwarding"],

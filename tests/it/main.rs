@@ -5,8 +5,15 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::unwrap_in_result,
     reason = "a test fails by panicking"
 )]
+#![expect(
+    clippy::too_many_lines,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test's table is read from top to bottom, and is about some variants"
+)]
+#![expect(clippy::disallowed_methods, reason = "tests run tasks and read files")]
 
 mod cli_support;
 mod fake;

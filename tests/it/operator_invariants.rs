@@ -502,7 +502,7 @@ async fn invariant_13_secrets_stay_in_one_namespace() {
     rig.ready("a").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    let paths = paths.lock().unwrap();
+    let paths = paths.lock().unwrap().clone();
     assert!(paths.len() > 5);
     for path in paths.iter() {
         assert!(
@@ -604,7 +604,7 @@ async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
 async fn provisions_do_not_starve_deletes() {
     let engine = SimEngine::new(&["n1", "n2", "n3"]);
     let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
-        options.limits.changes = 1
+        options.limits.changes = 1;
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;

@@ -153,13 +153,12 @@ impl FakeApi {
                 version.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(Duration::from_secs(3600), wait).await {
-            Ok(object) => object,
-            Err(_) => {
-                let object = self.object(plural, namespace, name);
-                let object = serde_json::to_string_pretty(&object).unwrap();
-                panic!("waited for an hour; {plural}/{name} is {object}")
-            }
+        if let Ok(object) = tokio::time::timeout(Duration::from_secs(3600), wait).await {
+            object
+        } else {
+            let object = self.object(plural, namespace, name);
+            let object = serde_json::to_string_pretty(&object).unwrap();
+            panic!("waited for an hour; {plural}/{name} is {object}")
         }
     }
 
@@ -369,25 +368,22 @@ impl FakeApi {
                 loop {
                     version.mark_unchanged();
                     let next = server.next_after(from);
-                    match next {
-                        Some(change) => {
-                            from = change.version;
-                            let (key, object) = (&change.key, &change.object);
-                            if selected(key, object, kind, &namespace, &query) {
-                                let object = if metadata_only {
-                                    partial(object)
-                                } else {
-                                    object.clone()
-                                };
-                                let line = json!({"type": change.what, "object": object});
-                                return Some((format!("{line}\n"), (from, version)));
-                            }
+                    if let Some(change) = next {
+                        from = change.version;
+                        let (key, object) = (&change.key, &change.object);
+                        if selected(key, object, kind, &namespace, &query) {
+                            let object = if metadata_only {
+                                partial(object)
+                            } else {
+                                object.clone()
+                            };
+                            let line = json!({"type": change.what, "object": object});
+                            return Some((format!("{line}\n"), (from, version)));
                         }
-                        None => {
-                            let changed = tokio::time::timeout_at(end, version.changed()).await;
-                            if !matches!(changed, Ok(Ok(()))) {
-                                return None;
-                            }
+                    } else {
+                        let changed = tokio::time::timeout_at(end, version.changed()).await;
+                        if !matches!(changed, Ok(Ok(()))) {
+                            return None;
                         }
                     }
                 }

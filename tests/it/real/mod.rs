@@ -161,7 +161,7 @@ impl Site {
 
     /// Asks until `probe` says yes, at most `limit`; then the test fails with `what`.
     #[track_caller]
-    pub(crate) fn eventually(&self, what: &str, limit: Duration, mut probe: impl FnMut() -> bool) {
+    pub(crate) fn eventually(what: &str, limit: Duration, mut probe: impl FnMut() -> bool) {
         let end = Instant::now() + limit;
         while !probe() {
             assert!(
