@@ -17,14 +17,19 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
-mod cluster;
+pub mod cluster;
 pub mod conditions;
 mod crd;
-mod kubeconfig;
+pub mod kubeconfig;
 
-pub use cluster::*;
-pub use crd::*;
-pub use kubeconfig::*;
+pub use cluster::{
+    Changes, Cluster, ClusterSpec, ClusterStatus, Deletion, KeySecretRef, NameRef, OnTimeout,
+    ProgressStatus, Ssh,
+};
+pub use crd::{crds, definition_yaml, definitions};
+pub use kubeconfig::{
+    KUBECONFIG_KEY, Kubeconfig, KubeconfigSpec, KubeconfigStatus, kubeconfig_secret,
+};
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
 pub const GROUP: &str = "clusterprovisioner.rke.io";

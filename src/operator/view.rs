@@ -100,11 +100,6 @@ impl View {
             .unwrap_or_default()
     }
 
-    /// The name of the Secret with the SSH key, if there is one.
-    pub(super) fn key_secret(&self) -> Option<&str> {
-        key_secret(&self.object)
-    }
-
     /// True when `now` is no longer the object that a run was started for: replaced, gone,
     /// edited, or deleted since (invariant 9). An older copy of the same is not a change.
     pub(super) fn outdated_by(&self, now: Option<&DynamicObject>) -> bool {

@@ -50,7 +50,11 @@ pub(super) fn apply(want: &Desired, have: &Actual) -> Stage {
 
 /// Waits for what was applied and for what is observably not available. Slow is a warning.
 pub(super) fn wait(want: &Desired, have: &Actual) -> Stage {
-    let steps = want.addons.iter().filter_map(|addon| {
+    let awaited = want
+        .addons
+        .iter()
+        .filter(|addon| !addon.workloads.is_empty());
+    let steps = awaited.filter_map(|addon| {
         let applied = !differing(addon, have).0.is_empty();
         let why = if applied {
             "it was just applied"

@@ -6,7 +6,17 @@ use crate::cli_support::Context;
 
 #[test]
 fn a_wrong_flag_is_the_users_turn() {
-    assert_snapshot!(Context::new().run(&["up", "--confg", "x.yml"]), @r"");
+    assert_snapshot!(Context::new().run(&["up", "--confg", "x.yml"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: unexpected argument '--confg' found
+
+      tip: a similar argument exists: '--config'
+
+    Usage: rke-operator up --config <FILE>
+
+    For more information, try '--help'.
+    ");
 }
 
 #[test]
@@ -61,7 +71,14 @@ fn definitions_go_to_stdout_and_nothing_else_does() {
 
 #[test]
 fn a_config_that_is_not_there_says_how_to_name_one() {
-    assert_snapshot!(Context::new().run(&["plan"]), @r"");
+    assert_snapshot!(Context::new().run(&["plan"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: cannot read the config `cluster.yml`
+      caused by: No such file or directory (os error 2)
+
+    hint: name the config with `--config FILE` or `RKE_CONFIG`
+    ");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use rke_operator::{
     },
     config::{Endpoint, Intent, NodeName},
     converge::{Error, Goal, Outcome, Survey, World as Outside},
-    desired::{ClusterId, Desired},
+    desired::Desired,
     error::Blame,
     host::{Dial, Stream},
     operator::{Clock, Engine, OperatorOptions, Parts, run_with},
@@ -108,7 +108,11 @@ impl SimEngine {
     }
 
     pub(crate) fn revive(&self, node: &str) {
-        self.world.lock().unwrap().down.remove(&NodeName::from(node));
+        self.world
+            .lock()
+            .unwrap()
+            .down
+            .remove(&NodeName::from(node));
     }
 
     /// Who holds a node.
@@ -120,7 +124,10 @@ impl SimEngine {
     /// Containers on a node.
     pub(crate) fn containers(&self, node: &str) -> usize {
         let world = self.world.lock().unwrap();
-        world.truth.up(&NodeName::from(node)).map_or(0, |facts| facts.containers.len())
+        world
+            .truth
+            .up(&NodeName::from(node))
+            .map_or(0, |facts| facts.containers.len())
     }
 
     fn want(&self, intent: &Intent, shell: &Shell) -> Desired {
@@ -178,7 +185,11 @@ impl SimEngine {
             Goal::Up(intent) => Some(*intent),
             Goal::Remove(intent) => *intent,
         };
-        known.extend(intent.iter().flat_map(|intent| intent.nodes.keys().cloned()));
+        known.extend(
+            intent
+                .iter()
+                .flat_map(|intent| intent.nodes.keys().cloned()),
+        );
         actual.hosts.retain(|name, _| known.contains(name));
         let (desired, plan) = match goal {
             Goal::Up(intent) => {
@@ -254,7 +265,8 @@ impl SimEngine {
                         Turn::Fail(error) => return Err(error),
                         Turn::AwaitStop => return Ok(Outcome::Stopped(stop.stopped().await)),
                     }
-                    self.step(step, survey.desired.as_ref(), &mut shell, outside).await?;
+                    self.step(step, survey.desired.as_ref(), &mut shell, outside)
+                        .await?;
                     events
                         .emit(Event::StepFinished {
                             id: StepId {
@@ -405,10 +417,10 @@ impl Rig {
     }
 
     /// Stops the operator in an orderly way; what it managed stays.
-    pub(crate) async fn stop(self) -> (FakeApi, Arc<SimEngine>) {
+    pub(crate) async fn stop(mut self) -> (FakeApi, Arc<SimEngine>) {
         self.stopper.stop(StopCause::Signal);
-        self.task.await.unwrap().unwrap();
-        (self.api, self.engine)
+        (&mut self.task).await.unwrap().unwrap();
+        (self.api.clone(), Arc::clone(&self.engine))
     }
 
     /// `kubectl create`.
@@ -418,7 +430,10 @@ impl Rig {
             &kube::api::ApiResource::erase::<api::Cluster>(&()),
         );
         let object = serde_json::from_value(cluster.clone()).unwrap();
-        clusters.create(&kube::api::PostParams::default(), &object).await.unwrap();
+        clusters
+            .create(&kube::api::PostParams::default(), &object)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn until(&self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
@@ -430,11 +445,16 @@ impl Rig {
     }
 
     pub(crate) async fn ready(&self, name: &str) -> Value {
-        self.until(name, |cluster| settled(cluster) && is(cluster, "Ready", "True")).await
+        self.until(name, |cluster| {
+            settled(cluster) && is(cluster, "Ready", "True")
+        })
+        .await
     }
 
     pub(crate) async fn gone(&self, name: &str) {
-        self.api.until("clusters", "", name, |object| object.is_none()).await;
+        self.api
+            .until("clusters", "", name, |object| object.is_none())
+            .await;
     }
 
     pub(crate) fn cluster(&self, name: &str) -> Value {

@@ -1,6 +1,6 @@
 //! What the fake node remembers: containers, images, files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
@@ -185,11 +185,6 @@ impl DockerState {
         for (source, _) in container.binds() {
             make_dirs(&mut self.files, &source);
         }
-    }
-
-    /// The names of the files, for assertions.
-    pub(crate) fn paths(&self) -> BTreeSet<&str> {
-        self.files.keys().map(String::as_str).collect()
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// A kind of object.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "as a manifest names it")]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -40,11 +41,46 @@ const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 17] = [
     ("apps", "v1", "deployments", "Deployment", true, true),
     ("events.k8s.io", "v1", "events", "Event", true, false),
     ("coordination.k8s.io", "v1", "leases", "Lease", true, false),
-    ("rbac.authorization.k8s.io", "v1", "roles", "Role", true, false),
-    ("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true, false),
-    ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false, false),
-    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false, false),
-    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true, true),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "roles",
+        "Role",
+        true,
+        false,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "rolebindings",
+        "RoleBinding",
+        true,
+        false,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterroles",
+        "ClusterRole",
+        false,
+        false,
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterrolebindings",
+        "ClusterRoleBinding",
+        false,
+        false,
+    ),
+    (
+        "policy",
+        "v1",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        true,
+        true,
+    ),
     ("batch", "v1", "jobs", "Job", true, true),
 ];
 

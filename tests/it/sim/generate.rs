@@ -17,6 +17,7 @@ use serde_json::json;
 
 /// What a config may say differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of a config")]
 pub(crate) struct Knobs {
     pub(crate) tag: u8,
     pub(crate) verbosity: u8,

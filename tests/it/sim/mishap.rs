@@ -198,7 +198,7 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
                 .remove(path::CONTAINERD_DROP_IN);
         }
         Mishap::PackageConfigChanges => {
-            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
+            "version = 2\nroot = \"/r\"\n".clone_into(&mut facts.system.containerd.dump);
         }
         Mishap::ClaimGoes => {
             facts.containers.remove(CLAIM);
