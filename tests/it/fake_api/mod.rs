@@ -119,6 +119,15 @@ impl FakeApi {
         })
     }
 
+    /// The same for the status.
+    pub(crate) fn patch_status(&self, plural: &str, namespace: &str, name: &str, patch: &Value) {
+        self.edit(|state, now| {
+            let key = key(state, plural, namespace, name);
+            let write = Write::Past(patch.clone());
+            state.write(&key, Part::Status, write, now, false).unwrap();
+        });
+    }
+
     /// `kubectl delete`.
     pub(crate) fn delete(&self, plural: &str, namespace: &str, name: &str) {
         self.edit(|state, now| {
@@ -173,12 +182,15 @@ impl FakeApi {
         }
         let fault = {
             let mut faults = self.0.faults.lock().unwrap();
-            faults.iter_mut().find_map(|fault| fault(&parts.method, &path))
+            faults
+                .iter_mut()
+                .find_map(|fault| fault(&parts.method, &path))
         };
         if let Some(code) = fault {
             return refusal(&refused(code, "told to refuse"));
         }
-        self.route(&parts, &body).unwrap_or_else(|error| refusal(&error))
+        self.route(&parts, &body)
+            .unwrap_or_else(|error| refusal(&error))
     }
 
     fn route(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Answer, Refused> {
@@ -202,7 +214,13 @@ impl FakeApi {
             name,
             part,
         } = target;
-        let shape = |object: Value| if metadata_only { partial(&object) } else { object };
+        let shape = |object: Value| {
+            if metadata_only {
+                partial(&object)
+            } else {
+                object
+            }
+        };
         let Some(name) = name else {
             return match &parts.method {
                 &Method::GET if query.get("watch").is_some_and(|w| w == "true") => {
@@ -240,7 +258,11 @@ impl FakeApi {
     fn target(&self, path: &str) -> Result<Target, Refused> {
         let unknown = || refused(404, format!("the server could not find {path}"));
         let mut segments: Vec<&str> = path.split('/').filter(|s| !s.is_empty()).collect();
-        let root = if segments.is_empty() { "" } else { segments.remove(0) };
+        let root = if segments.is_empty() {
+            ""
+        } else {
+            segments.remove(0)
+        };
         let prefix = if root == "api" { 1 } else { 2 };
         if !matches!(root, "api" | "apis") || segments.len() <= prefix {
             return Err(unknown());
@@ -300,7 +322,11 @@ impl FakeApi {
             .iter()
             .filter(|(key, object)| selected(key, object, kind, namespace, query))
             .map(|(_, object)| {
-                let mut object = if metadata_only { partial(object) } else { object.clone() };
+                let mut object = if metadata_only {
+                    partial(object)
+                } else {
+                    object.clone()
+                };
                 // As a real server: items of built-in lists do not say what they are.
                 if of.schema.is_none() && !metadata_only {
                     let map = object.as_object_mut().unwrap();
@@ -311,7 +337,10 @@ impl FakeApi {
             })
             .collect();
         let (api_version, list) = if metadata_only {
-            ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned())
+            (
+                "meta.k8s.io/v1".to_owned(),
+                "PartialObjectMetadataList".to_owned(),
+            )
         } else {
             (of.api_version(), format!("{}List", of.kind))
         };
@@ -331,8 +360,14 @@ impl FakeApi {
         query: &BTreeMap<String, String>,
         metadata_only: bool,
     ) -> Answer {
-        let from = query.get("resourceVersion").and_then(|v| v.parse().ok()).unwrap_or(0_u64);
-        let limit = query.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(290);
+        let from = query
+            .get("resourceVersion")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0_u64);
+        let limit = query
+            .get("timeoutSeconds")
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(290);
         let end = tokio::time::Instant::now() + Duration::from_secs(limit);
         let query = query.clone();
         let server = self.clone();
@@ -348,8 +383,11 @@ impl FakeApi {
                             from = change.version;
                             let (key, object) = (&change.key, &change.object);
                             if selected(key, object, kind, &namespace, &query) {
-                                let object =
-                                    if metadata_only { partial(object) } else { object.clone() };
+                                let object = if metadata_only {
+                                    partial(object)
+                                } else {
+                                    object.clone()
+                                };
                                 let line = json!({"type": change.what, "object": object});
                                 return Some((format!("{line}\n"), (from, version)));
                             }
@@ -374,7 +412,9 @@ impl FakeApi {
 
     fn next_after(&self, version: u64) -> Option<store::Change> {
         let state = self.0.state.lock().unwrap();
-        let index = state.log.partition_point(|change| change.version <= version);
+        let index = state
+            .log
+            .partition_point(|change| change.version <= version);
         state.log.get(index).cloned()
     }
 }
@@ -391,7 +431,10 @@ fn patch_of(
     query: &BTreeMap<String, String>,
     body: Value,
 ) -> Result<Write, Refused> {
-    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     match kind {
         // A strategic merge of maps, which is all that we send, is a merge.
         Some("application/merge-patch+json" | "application/strategic-merge-patch+json") => {
@@ -410,7 +453,11 @@ fn patch_of(
 }
 
 fn kind(state: &State, plural: &str) -> usize {
-    state.kinds.iter().position(|kind| kind.plural == plural).unwrap()
+    state
+        .kinds
+        .iter()
+        .position(|kind| kind.plural == plural)
+        .unwrap()
 }
 
 fn key(state: &State, plural: &str, namespace: &str, name: &str) -> Key {
@@ -432,7 +479,9 @@ fn selected(
         })
     });
     let by_name = query.get("fieldSelector").is_none_or(|selector| {
-        selector.strip_prefix("metadata.name=").is_some_and(|name| name == key.2)
+        selector
+            .strip_prefix("metadata.name=")
+            .is_some_and(|name| name == key.2)
     });
     key.0 == kind && (namespace.is_empty() || key.1 == namespace) && by_label && by_name
 }
@@ -446,10 +495,13 @@ fn partial(object: &Value) -> Value {
 }
 
 fn form(query: &str) -> impl Iterator<Item = (String, String)> {
-    query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key.to_owned(), unescape(value))
-    })
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (key.to_owned(), unescape(value))
+        })
 }
 
 fn unescape(text: &str) -> String {
@@ -457,7 +509,9 @@ fn unescape(text: &str) -> String {
     let mut out = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let hex = text
+            .get(at + 1..at + 3)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         match (bytes[at], hex) {
             (b'%', Some(byte)) => {
                 out.push(byte);

@@ -199,7 +199,9 @@ impl State {
             return Ok(old);
         }
         let gone = !next["metadata"]["deletionTimestamp"].is_null()
-            && next["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+            && next["metadata"]["finalizers"]
+                .as_array()
+                .is_none_or(Vec::is_empty);
         if gone {
             self.objects.insert(key.clone(), next);
             return Ok(self.erase(key));
@@ -214,7 +216,8 @@ impl State {
         let mut fields = patch::fields(&body);
         fields.retain(|path| path[0] != "status");
         let made = self.create(key.clone(), body, now)?;
-        self.owned.insert((key.clone(), manager, Part::Main), fields);
+        self.owned
+            .insert((key.clone(), manager, Part::Main), fields);
         Ok(made)
     }
 
@@ -280,7 +283,16 @@ impl State {
             Part::Status => put(&mut object, "status", next.get("status").cloned()),
             Part::Main => {
                 let status = old.get("status").cloned();
-                for field in ["uid", "creationTimestamp", "generation", "name", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
+                for field in [
+                    "uid",
+                    "creationTimestamp",
+                    "generation",
+                    "name",
+                    "namespace",
+                    "deletionTimestamp",
+                    "deletionGracePeriodSeconds",
+                    "resourceVersion",
+                ] {
                     let was = old["metadata"].get(field).cloned();
                     put(&mut next["metadata"], field, was);
                 }
@@ -292,7 +304,11 @@ impl State {
                 object = next;
             }
         }
-        let mut object = if judged { self.admit(key, object, Some(old))? } else { object };
+        let mut object = if judged {
+            self.admit(key, object, Some(old))?
+        } else {
+            object
+        };
         prune_empty_meta(&mut object);
         if !old["metadata"]["deletionTimestamp"].is_null() {
             let had = old["metadata"]["finalizers"].as_array();
@@ -318,12 +334,16 @@ impl State {
     /// DELETE: marks what has finalizers, erases the rest, and what it owns.
     pub(super) fn delete(&mut self, key: &Key, now: Timestamp) -> Result<Value, Refused> {
         let mut object = self.get(key)?.clone();
-        let held = object["metadata"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
+        let held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|f| !f.is_empty());
         if !held {
             return Ok(self.erase(key));
         }
         if object["metadata"]["deletionTimestamp"].is_null() {
-            let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+            let generation = object["metadata"]["generation"]
+                .as_i64()
+                .unwrap_or_default();
             object["metadata"]["deletionTimestamp"] = format!("{now:.0}").into();
             object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
             object["metadata"]["generation"] = (generation + 1).into();
@@ -401,6 +421,7 @@ fn body(object: &Value) -> Map<String, Value> {
 fn prune_empty_meta(object: &mut Value) {
     let meta = object["metadata"].as_object_mut().unwrap();
     meta.retain(|_, value| {
-        !value.as_array().is_some_and(Vec::is_empty) && !value.as_object().is_some_and(Map::is_empty)
+        !value.as_array().is_some_and(Vec::is_empty)
+            && !value.as_object().is_some_and(Map::is_empty)
     });
 }
