@@ -300,10 +300,10 @@ pub(super) async fn await_healthy(
             let Err(why) = health::probe(run, host, component).await? else {
                 return Ok(Ok(()));
             };
-            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
-                if let Some(code) = keeps_exiting(host, name).await? {
-                    return Err(exits(host, name, code).await);
-                }
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
+                && let Some(code) = keeps_exiting(host, name).await?
+            {
+                return Err(exits(host, name, code).await);
             }
             Ok(Err(why))
         },

@@ -44,6 +44,7 @@ fn snapshot(name: &str) -> String {
     readable(&host(&drawn(&intent())).containers[name])
 }
 
+#[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
 fn draw_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DrawError> {
     let mut intent = intent();
     change(&mut intent);

@@ -87,9 +87,10 @@ async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, Docke
     if !response.status.is_success() {
         return Err(DockerError::DockerResponseServerError {
             status_code: response.status.as_u16(),
-            message: serde_json::from_slice::<Refusal>(&body)
-                .map(|refusal| refusal.message)
-                .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned()),
+            message: serde_json::from_slice::<Refusal>(&body).map_or_else(
+                |_| String::from_utf8_lossy(&body).into_owned(),
+                |refusal| refusal.message,
+            ),
         });
     }
     let theirs = response
@@ -255,10 +256,10 @@ pub(super) async fn explain(
 
 /// The refusal of a channel, somewhere down in what hyper wrapped around it.
 fn refusal(error: &DockerError) -> Option<&OpenError> {
-    let mut cause: Option<&(dyn StdError + 'static)> = match error {
-        DockerError::HyperLegacyError { err } => Some(err),
-        _ => None,
+    let DockerError::HyperLegacyError { err } = error else {
+        return None;
     };
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(err);
     while let Some(error) = cause {
         if let Some(refused) = error.downcast_ref::<OpenError>() {
             return Some(refused);
@@ -309,13 +310,14 @@ async fn diagnose(session: &Session, socket: &str) -> HostError {
     let socket = socket_path;
     match (yes("socket"), yes("access"), yes("docker"), yes("answers")) {
         (false, _, false, _) => HostError::NoDocker { at, socket },
-        (false, _, true, _) => HostError::DockerNotRunning { at, socket },
         (true, false, _, _) => HostError::SocketDenied {
             at,
             socket,
             sudo: yes("sudo"),
         },
-        (true, true, true, false) => HostError::DockerNotRunning { at, socket },
+        (false, _, true, _) | (true, true, true, false) => {
+            HostError::DockerNotRunning { at, socket }
+        }
         (true, true, true, true) => HostError::ForwardingForbidden { at, socket },
         (true, true, false, _) => HostError::TunnelRefused {
             at,

@@ -64,7 +64,7 @@ pub fn fingerprint(key: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct KnownHosts {
     sources: Vec<Source>,
-    /// Taken during this run, in known_hosts format.
+    /// Taken during this run, in the format of the file.
     taken: Mutex<String>,
     /// Where keys that are taken are recorded.
     record: Option<PathBuf>,

@@ -1,6 +1,14 @@
 //! What the product expects of sshd and dockerd, as one list: it holds for the fake, always, and
 //! for a real node when there is a lab. So the fake cannot drift from the real thing.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -151,7 +159,7 @@ async fn pull(host: &Host) {
     let seen = Mutex::new(Vec::new());
     let bytes = host
         .pull(IMAGE, &|done, total| {
-            seen.lock().unwrap().push((done, total))
+            seen.lock().unwrap().push((done, total));
         })
         .await
         .unwrap();

@@ -1,6 +1,8 @@
 //! What a host can do, against a fake one: names, counts, edges. What must be the same on a real
 //! dockerd is in `contract.rs`.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -24,7 +26,7 @@ fn id() -> ClusterId {
     ClusterId("c1".to_owned())
 }
 
-pub(crate) fn spec(image: &str) -> ContainerSpec {
+fn spec(image: &str) -> ContainerSpec {
     ContainerSpec {
         image: image.to_owned(),
         entrypoint: vec!["/bin/sleep".to_owned()],
@@ -269,7 +271,7 @@ async fn pulls_report_bytes() {
     let seen = Mutex::new(Vec::new());
     let loaded = host
         .pull("etcd:1", &|done, total| {
-            seen.lock().unwrap().push((done, total))
+            seen.lock().unwrap().push((done, total));
         })
         .await
         .unwrap();

@@ -1,6 +1,8 @@
 //! What can go wrong between us and a node: each with the exact message, the causes, the cures
 //! and the class.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     io,
     time::{Duration, Instant},
@@ -20,38 +22,50 @@ use crate::fake::{Access, FakeHost, FakeNet};
 
 /// The error as a person reads it.
 fn shown(error: &HostError) -> String {
-    let mut text = format!("{error}\n");
+    let mut lines = vec![error.to_string()];
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        text += &format!("  caused by: {error}\n");
+        lines.push(format!("  caused by: {error}"));
         cause = error.source();
     }
-    for hint in error.hints() {
-        text += &format!("hint: {hint}\n");
-    }
-    text + &format!("blame: {:?}", error.blame())
+    lines.extend(error.hints().iter().map(|hint| format!("hint: {hint}")));
+    lines.push(format!("blame: {:?}", error.blame()));
+    lines.join("\n")
 }
 
-async fn connect(host: &FakeHost, login: &Login, known: &str, dial: &dyn Dial) -> HostError {
+async fn connect(login: &Login, known: &str, dial: &dyn Dial) -> HostError {
     let keys = KnownHosts::from_text("`known_hosts`", known, Policy::Strict);
-    Host::connect(&NodeName::from("n1"), &host.endpoint(), login, &keys, dial)
-        .await
-        .unwrap_err()
+    Host::connect(
+        &NodeName::from("n1"),
+        &FakeHost::endpoint(),
+        login,
+        &keys,
+        dial,
+    )
+    .await
+    .unwrap_err()
 }
 
 async fn trusting(host: &FakeHost, keys: &KnownHosts) -> Result<Host, HostError> {
     let name = NodeName::from("n1");
-    Host::connect(&name, &host.endpoint(), &host.login(), keys, &host.dial()).await
+    Host::connect(
+        &name,
+        &FakeHost::endpoint(),
+        &host.login(),
+        keys,
+        &host.dial(),
+    )
+    .await
 }
 
 fn known(host: &FakeHost) -> String {
-    host.known_hosts(&host.endpoint())
+    host.known_hosts(&FakeHost::endpoint())
 }
 
 #[tokio::test]
 async fn nothing_listens() {
     let host = FakeHost::new();
-    let error = connect(&host, &host.login(), &known(&host), &FakeNet::default()).await;
+    let error = connect(&host.login(), &known(&host), &FakeNet::default()).await;
     insta::assert_snapshot!(shown(&error), @r"
     cannot reach node `n1` (10.0.0.2)
       caused by: connection refused
@@ -104,7 +118,7 @@ impl Dial for Mute {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing() {
     let host = FakeHost::new();
-    let error = connect(&host, &host.login(), &known(&host), &Mute(b"")).await;
+    let error = connect(&host.login(), &known(&host), &Mute(b"")).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) did not answer within 20 s: the SSH handshake
     blame: Transient
@@ -115,7 +129,7 @@ async fn a_server_that_says_nothing() {
 async fn a_server_that_is_not_sshd() {
     let host = FakeHost::new();
     let http = Mute(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    let error = connect(&host, &host.login(), &known(&host), &http).await;
+    let error = connect(&host.login(), &known(&host), &http).await;
     assert!(matches!(error, HostError::Handshake { .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -127,7 +141,7 @@ async fn a_server_that_is_not_sshd() {
 #[tokio::test]
 async fn an_unknown_host_key() {
     let host = FakeHost::new();
-    let error = connect(&host, &host.login(), "", &host.dial()).await;
+    let error = connect(&host.login(), "", &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) is not known: ssh-ed25519 SHA256:4A9jyZBOhnKZvcGQ6TRFbf5Gymb41AfYvYaVmWHD+G4
     hint: compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node
@@ -141,7 +155,7 @@ async fn a_changed_host_key() {
     let host = FakeHost::new();
     let known = known(&host);
     host.change_host_key();
-    let error = connect(&host, &host.login(), &known, &host.dial()).await;
+    let error = connect(&host.login(), &known, &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
     hint: the other key is on record in `known_hosts` line 1
@@ -182,7 +196,7 @@ async fn the_wrong_user() {
         user: "root".to_owned(),
         ..host.login()
     };
-    let error = connect(&host, &login, &known(&host), &host.dial()).await;
+    let error = connect(&login, &known(&host), &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from `~/.ssh/id_ed25519`
     hint: the key is SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8: its public half must be in `authorized_keys` of `root` on the node
@@ -195,7 +209,7 @@ async fn the_wrong_user() {
 async fn a_login_that_is_refused() {
     let host = FakeHost::new();
     host.faults(|faults| faults.refuse_auth = true);
-    let error = connect(&host, &host.login(), &known(&host), &host.dial()).await;
+    let error = connect(&host.login(), &known(&host), &host.dial()).await;
     assert!(matches!(error, HostError::LoginRefused { .. }), "{error:?}");
 }
 
@@ -213,7 +227,7 @@ async fn keys_that_cannot_be_used() {
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA me@example",
         "not a key",
     ] {
-        let error = connect(&host, &with(key), "", &host.dial()).await;
+        let error = connect(&with(key), "", &host.dial()).await;
         texts += &shown(&error);
         texts += "\n\n";
     }
@@ -244,7 +258,7 @@ async fn keys_that_cannot_be_used() {
 
 #[tokio::test]
 async fn docker_cannot_be_reached() {
-    let mut texts = String::new();
+    let mut texts = Vec::new();
     for access in [
         Access::NoDocker,
         Access::NotRunning,
@@ -256,9 +270,9 @@ async fn docker_cannot_be_reached() {
         fake.faults(|faults| faults.access = access);
         let host = fake.connect().await.unwrap();
         let error = host.docker_facts().await.unwrap_err();
-        texts += &format!("{access:?}\n{}\n\n", shown(&error));
+        texts.push(format!("{access:?}\n{}", shown(&error)));
     }
-    insta::assert_snapshot!(texts, @r"
+    insta::assert_snapshot!(texts.join("\n\n"), @r"
     NoDocker
     cannot reach Docker on node `n1` (10.0.0.2): there is no `/var/run/docker.sock` and no `docker` command
     hint: install Docker on the node
@@ -302,7 +316,7 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
     cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
       caused by: cannot run a command on node `n1` (10.0.0.2)
       caused by: The request was rejected by the other party
-    hint: sshd on this node may forbid forwarding to sockets (`AllowStreamLocalForwarding`)
+    hint: sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
     blame: Host
     ");

@@ -9,7 +9,7 @@ use crate::real::{Run, Site, snapshot};
 const MINUTES: Duration = Duration::from_secs(240);
 
 /// A pod of the image that the lab has, with a page to fetch.
-const POD: &str = r#"
+const POD: &str = r"
 apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {app: web}}
@@ -23,7 +23,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
-"#;
+";
 
 fn plan_only_reads(site: &Site) {
     let before = snapshot::take(site.node());

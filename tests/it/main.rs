@@ -1,6 +1,13 @@
 //! The one integration binary. Modules `lab_*` want real nodes (root, Docker): nextest's
 //! profile `lab` runs them.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod cli_support;
 mod fake;
 mod fake_api;
@@ -15,6 +22,7 @@ mod config_golden;
 mod contract;
 mod host_docker;
 mod host_errors;
+mod lab_kill;
 mod lab_remove;
 mod lab_self;
 mod lab_up;

@@ -18,7 +18,11 @@ use crate::{
 };
 
 fn down() -> Down {
-    Down { blame: Blame::Host, why: "node `n1` did not answer".to_owned(), hints: vec![] }
+    Down {
+        blame: Blame::Host,
+        why: "node `n1` did not answer".to_owned(),
+        hints: vec![],
+    }
 }
 
 fn step(target: Target, action: Action) -> Step {
@@ -37,8 +41,15 @@ fn on_host(action: Action) -> Step {
 }
 
 fn plan_of(steps: impl IntoIterator<Item = Step>) -> Plan {
-    let stage = Stage { name: "test".into(), width: 1, steps: steps.into_iter().collect() };
-    Plan { stages: vec![stage], notes: vec![] }
+    let stage = Stage {
+        name: "test".into(),
+        width: 1,
+        steps: steps.into_iter().collect(),
+    };
+    Plan {
+        stages: vec![stage],
+        notes: vec![],
+    }
 }
 
 fn id() -> ClusterId {
@@ -46,7 +57,9 @@ fn id() -> ClusterId {
 }
 
 fn remove_container(name: &str) -> Action {
-    Action::RemoveContainer { name: name.to_owned() }
+    Action::RemoveContainer {
+        name: name.to_owned(),
+    }
 }
 
 #[test]
@@ -57,7 +70,10 @@ fn invariant_01_nothing_is_done_on_a_host_that_is_down() {
     plan::up(&want(), &have).expect_err("nothing is planned for half a cluster");
     assert!(plan_remove(&have).unwrap().is_empty());
     let bad = plan_of([on_host(remove_container("kubelet"))]);
-    assert_eq!(check(&bad, &have, &id()), [Violation::ActsOnDownHost(one())]);
+    assert_eq!(
+        check(&bad, &have, &id()),
+        [Violation::ActsOnDownHost(one())]
+    );
 }
 
 #[test]
@@ -72,16 +88,30 @@ fn invariant_01_a_host_that_nobody_looked_at_is_not_touched() {
 #[test]
 fn invariant_01_nothing_is_pruned_while_the_api_is_down() {
     let (mut world, shell) = settled();
-    let without = desired("a", &names(1), &Knobs { coredns: false, ..Knobs::default() });
+    let without = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            coredns: false,
+            ..Knobs::default()
+        },
+    );
     let prunes = |plan: &Plan| {
-        plan.steps().any(|step| matches!(step.action, Action::PruneObjects { .. }))
+        plan.steps()
+            .any(|step| matches!(step.action, Action::PruneObjects { .. }))
     };
-    assert!(prunes(&plan_up(&without, &world.observe(&shell)).unwrap()), "the API answers");
+    assert!(
+        prunes(&plan_up(&without, &world.observe(&shell)).unwrap()),
+        "the API answers"
+    );
     world.answering = false;
     let have = world.observe(&shell);
     assert!(matches!(have.api, ApiView::Down(_)));
     assert!(!prunes(&plan_up(&without, &have).unwrap()));
-    let bad = plan_of([step(Target::Cluster, Action::PruneObjects { objects: vec![] })]);
+    let bad = plan_of([step(
+        Target::Cluster,
+        Action::PruneObjects { objects: vec![] },
+    )]);
     assert_eq!(check(&bad, &have, &id()), [Violation::PrunesBlindly]);
 }
 
@@ -93,7 +123,12 @@ fn invariant_01_a_node_that_left_the_config_is_not_forgotten() {
     let free = crate::sim::World::new([("other".into(), crate::sim::bare_host(&"other".into()))]);
     have.hosts.extend(free.observe(&Shell::default()).hosts);
     let error = plan::up(&want, &have).unwrap_err();
-    assert!(error.to_string().contains("`n1` is no longer in the config"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("`n1` is no longer in the config"),
+        "{error}"
+    );
     // A node that was never ours may go.
     want.cluster_id = ClusterId("c".to_owned());
     want.saved.cluster_id = want.cluster_id.clone();
@@ -116,7 +151,10 @@ fn invariant_02_new_keys_are_saved_before_a_node_is_claimed() {
     assert_eq!(plan.steps().next().unwrap().action, Action::SaveState);
     let without: Vec<Step> = plan.steps().skip(1).cloned().collect();
     let violations = check(&plan_of(without), &have, &id());
-    assert!(violations.contains(&Violation::ClaimsBeforeStateIsSaved(one())), "{violations:?}");
+    assert!(
+        violations.contains(&Violation::ClaimsBeforeStateIsSaved(one())),
+        "{violations:?}"
+    );
 }
 
 #[test]
@@ -124,9 +162,16 @@ fn invariant_03_nothing_is_done_before_the_claim() {
     let have = world_with(|_| {}).observe(&Shell::default());
     let plan = plan_up(&want(), &have).unwrap();
     let is_claim = |step: &&Step| matches!(step.action, Action::Claim { .. });
-    let without: Vec<Step> = plan.steps().filter(|step| !is_claim(step)).cloned().collect();
+    let without: Vec<Step> = plan
+        .steps()
+        .filter(|step| !is_claim(step))
+        .cloned()
+        .collect();
     let violations = check(&plan_of(without), &have, &id());
-    assert!(violations.contains(&Violation::ActsBeforeClaim(one())), "{violations:?}");
+    assert!(
+        violations.contains(&Violation::ActsBeforeClaim(one())),
+        "{violations:?}"
+    );
     let mut claim = plan.steps().find(is_claim).unwrap().clone();
     if let Action::Claim { cluster_id, .. } = &mut claim.action {
         *cluster_id = ClusterId("b".to_owned());
@@ -140,18 +185,30 @@ fn invariant_03_nothing_is_done_before_the_claim() {
 fn invariant_03_nothing_is_done_on_a_node_of_another() {
     let (mut world, shell) = settled();
     let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
-    claim.labels.insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
+    claim
+        .labels
+        .insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
     let have = world.observe(&shell);
     plan::up(&want(), &have).expect_err("the node is another cluster's");
-    assert!(plan_remove(&have).unwrap().is_empty(), "and the state stays: containers of a are there");
-    let bad = plan_of([on_host(Action::StartContainer { name: "etcd".to_owned() })]);
-    assert_eq!(check(&bad, &have, &id()), [Violation::ActsOnForeignHost(one())]);
+    assert!(
+        plan_remove(&have).unwrap().is_empty(),
+        "and the state stays: containers of a are there"
+    );
+    let bad = plan_of([on_host(Action::StartContainer {
+        name: "etcd".to_owned(),
+    })]);
+    assert_eq!(
+        check(&bad, &have, &id()),
+        [Violation::ActsOnForeignHost(one())]
+    );
 }
 
 #[test]
 fn invariant_03_what_was_there_before_is_not_cleaned() {
     let (world, shell) = settled();
-    let clean = on_host(Action::CleanHost { before: Before::default() });
+    let clean = on_host(Action::CleanHost {
+        before: Before::default(),
+    });
     let violations = check(&plan_of([clean]), &world.observe(&shell), &id());
     assert_eq!(violations, [Violation::CleansWhatWasThere(one())]);
 }
@@ -162,7 +219,9 @@ fn invariant_04_a_guard_that_fails_stops_the_step() {
     let plan = plan_remove(&world.observe(&shell)).unwrap();
     // Between survey and step someone else took the node.
     let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
-    claim.labels.insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
+    claim
+        .labels
+        .insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
     let before = world.clone();
     let ended = world.run(&plan, None, &mut shell, None);
     assert!(matches!(ended, Ended::PlanAgain(_)), "{ended:?}");
@@ -187,30 +246,54 @@ fn invariant_04_every_destructive_step_needs_its_guard() {
     let (mut world, shell) = settled();
     let remove = plan_remove(&world.observe(&shell)).unwrap();
     host(&mut world).files.as_mut().unwrap().clear();
-    let knobs = Knobs { tag: 1, scheduler: false, ..Knobs::default() };
+    let knobs = Knobs {
+        tag: 1,
+        scheduler: false,
+        ..Knobs::default()
+    };
     let have = world.observe(&shell);
     let up = plan_up(&desired("a", &names(1), &knobs), &have).unwrap();
     let mut kinds = std::collections::BTreeSet::new();
-    for (plan, index) in [&up, &remove].into_iter().flat_map(|plan| {
-        (0..plan.steps().count()).map(move |index| (plan, index))
-    }) {
+    for (plan, index) in [&up, &remove]
+        .into_iter()
+        .flat_map(|plan| (0..plan.steps().count()).map(move |index| (plan, index)))
+    {
         let mut steps: Vec<Step> = plan.steps().cloned().collect();
         if !steps[index].action.is_destructive() {
             continue;
         }
-        kinds.insert(plan::title(&steps[index]).split(' ').next().unwrap().to_owned());
+        kinds.insert(
+            plan::title(&steps[index])
+                .split(' ')
+                .next()
+                .unwrap()
+                .to_owned(),
+        );
         for guard in [None, Some(Guard::ClaimIs(ClusterId("b".to_owned())))] {
             steps[index].guard = guard;
             let violations = check(&plan_of(steps.clone()), &have, &id());
             assert!(
-                violations.iter().any(|violation| matches!(violation, Violation::Unguarded { .. })),
+                violations
+                    .iter()
+                    .any(|violation| matches!(violation, Violation::Unguarded { .. })),
                 "{} passes without its guard",
                 plan::title(&steps[index])
             );
         }
     }
     let kinds: Vec<_> = kinds.iter().map(String::as_str).collect();
-    assert_eq!(kinds, ["clean", "configure", "release", "remove", "replace", "restore", "write"]);
+    assert_eq!(
+        kinds,
+        [
+            "clean",
+            "configure",
+            "release",
+            "remove",
+            "replace",
+            "restore",
+            "write"
+        ]
+    );
 }
 
 #[test]
@@ -222,13 +305,21 @@ fn invariant_05_everything_starts_before_anything_is_awaited() {
     let have = crate::sim::World::new(hosts).observe(&Shell::default());
     let plan = plan_up(&desired("a", &names(3), &Knobs::default()), &have).unwrap();
     let place = |wanted: &dyn Fn(&Action) -> bool| {
-        plan.steps().enumerate().filter(|(_, step)| wanted(&step.action)).map(|(at, _)| at).collect::<Vec<_>>()
+        plan.steps()
+            .enumerate()
+            .filter(|(_, step)| wanted(&step.action))
+            .map(|(at, _)| at)
+            .collect::<Vec<_>>()
     };
     let starts = place(&|action| matches!(action, Action::RunContainer { .. }));
     let waits = place(&Action::is_wait);
     assert_eq!(starts.len(), 18);
     assert!(starts.last() < waits.first());
-    let start = plan.stages.iter().find(|stage| stage.name == "start").unwrap();
+    let start = plan
+        .stages
+        .iter()
+        .find(|stage| stage.name == "start")
+        .unwrap();
     assert_eq!(start.width, 3, "fresh members start side by side");
 }
 
@@ -241,14 +332,28 @@ fn invariant_05_a_living_cluster_is_rolled_one_at_a_time() {
     let (mut world, mut shell) = (crate::sim::World::new(hosts), Shell::default());
     let old = desired("a", &names(3), &Knobs::default());
     crate::sim::world::converge_up(&mut world, &old, &mut shell);
-    let new = desired("a", &names(3), &Knobs { tag: 1, ..Knobs::default() });
+    let new = desired(
+        "a",
+        &names(3),
+        &Knobs {
+            tag: 1,
+            ..Knobs::default()
+        },
+    );
     let plan = plan_up(&new, &world.observe(&shell)).unwrap();
-    let start = plan.stages.iter().find(|stage| stage.name == "start").unwrap();
+    let start = plan
+        .stages
+        .iter()
+        .find(|stage| stage.name == "start")
+        .unwrap();
     assert_eq!(start.width, 1);
 }
 
 fn why_of(plan: &Plan, title: &str) -> String {
-    let step = plan.steps().find(|step| plan::title(step) == title).unwrap();
+    let step = plan
+        .steps()
+        .find(|step| plan::title(step) == title)
+        .unwrap();
     step.why.clone().into_owned()
 }
 
@@ -259,14 +364,30 @@ fn invariant_07_drift_and_change_are_told_apart() {
         let scheduler = host(world).containers.get_mut("kube-scheduler").unwrap();
         scheduler.runs.as_mut().unwrap().command = vec!["--v=9".to_owned()];
     };
-    let edited = desired("a", &names(1), &Knobs { tag: 1, ..Knobs::default() });
+    let edited = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            tag: 1,
+            ..Knobs::default()
+        },
+    );
     let title = "replace kube-scheduler";
     let change = plan_up(&edited, &world.observe(&shell)).unwrap();
     assert_eq!(why_of(&change, title), "definition changed: image");
     by_hand(&mut world);
     let drift = plan_up(&want(), &world.observe(&shell)).unwrap();
-    assert_eq!(why_of(&drift, title), "was changed on the node: command --v");
-    assert_eq!(drift.steps().filter(|step| step.action.is_destructive()).count(), 1);
+    assert_eq!(
+        why_of(&drift, title),
+        "was changed on the node: command --v"
+    );
+    assert_eq!(
+        drift
+            .steps()
+            .filter(|step| step.action.is_destructive())
+            .count(),
+        1
+    );
     let both = plan_up(&edited, &world.observe(&shell)).unwrap();
     assert_eq!(
         why_of(&both, title),
@@ -277,10 +398,19 @@ fn invariant_07_drift_and_change_are_told_apart() {
 #[test]
 fn invariant_07_a_file_that_a_component_reads_is_a_part_of_it() {
     let (world, shell) = settled();
-    let want = desired("a", &names(1), &Knobs { certificate: 1, ..Knobs::default() });
+    let want = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            certificate: 1,
+            ..Knobs::default()
+        },
+    );
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
-    let replaced: Vec<String> =
-        titles(&plan).into_iter().filter(|title| title.starts_with("replace")).collect();
+    let replaced: Vec<String> = titles(&plan)
+        .into_iter()
+        .filter(|title| title.starts_with("replace"))
+        .collect();
     assert_eq!(replaced, ["replace kube-apiserver"]);
     assert_eq!(
         why_of(&plan, "replace kube-apiserver"),
@@ -297,14 +427,26 @@ fn invariant_10_the_state_outlives_what_it_tells_of() {
     };
     let early = |why| vec![Violation::DeletesStateEarly(why)];
     let alone = plan_of([delete()]);
-    assert_eq!(because(&alone, &world, &shell), early("a node still bears its id"));
+    assert_eq!(
+        because(&alone, &world, &shell),
+        early("a node still bears its id")
+    );
     let local = step(Target::Local, Action::RemoveKubeconfig);
     let not_last = plan_of([delete(), local]);
-    assert_eq!(because(&not_last, &world, &shell), early("something comes after"));
+    assert_eq!(
+        because(&not_last, &world, &shell),
+        early("something comes after")
+    );
     let release = plan_of([on_host(Action::ReleaseClaim), delete()]);
-    assert_eq!(because(&release, &world, &shell), early("a node is still being given back"));
+    assert_eq!(
+        because(&release, &world, &shell),
+        early("a node is still being given back")
+    );
     world.down.insert(one(), down());
-    assert_eq!(because(&alone, &world, &shell), early("a node does not answer"));
+    assert_eq!(
+        because(&alone, &world, &shell),
+        early("a node does not answer")
+    );
 }
 
 #[test]
@@ -321,13 +463,18 @@ fn invariant_11_a_removal_needs_only_the_id_and_the_world() {
 #[test]
 fn a_node_is_brought_up_or_given_back_never_both() {
     let (world, shell) = settled();
-    let start = on_host(Action::StartContainer { name: "etcd".to_owned() });
+    let start = on_host(Action::StartContainer {
+        name: "etcd".to_owned(),
+    });
     let release = on_host(Action::ReleaseClaim);
     let have = world.observe(&shell);
     let violations = check(&plan_of([start.clone(), release.clone()]), &have, &id());
     assert_eq!(violations, [Violation::Mixed(one())]);
     let violations = check(&plan_of([release, start]), &have, &id());
-    assert_eq!(violations, [Violation::ActsAfterRelease(one()), Violation::Mixed(one())]);
+    assert_eq!(
+        violations,
+        [Violation::ActsAfterRelease(one()), Violation::Mixed(one())]
+    );
 }
 
 #[test]
@@ -344,7 +491,10 @@ fn what_disturbs_says_so() {
     });
     configure.disturbs = None;
     let violations = check(&plan_of([configure]), &world.observe(&shell), &id());
-    assert_eq!(violations, [Violation::DisturbsSilently(Target::Host(one()))]);
+    assert_eq!(
+        violations,
+        [Violation::DisturbsSilently(Target::Host(one()))]
+    );
 }
 
 #[test]
@@ -355,5 +505,69 @@ fn a_component_that_stands_still_is_started() {
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     assert_eq!(why_of(&plan, "start kube-proxy"), "exited with code 1");
     let component = Component::KubeProxy;
-    assert!(plan.steps().any(|step| step.action == Action::AwaitHealthy { component }));
+    assert!(
+        plan.steps()
+            .any(|step| step.action == Action::AwaitHealthy { component })
+    );
+}
+
+#[test]
+fn the_refinement_check_sees_what_the_model_did_not_say() {
+    use crate::sim::compare::differences;
+    let (mut world, shell) = settled();
+    let model = world.observe(&shell);
+    assert_eq!(differences(&model, &model), Vec::<String>::new());
+    host(&mut world).containers.remove("kubelet");
+    host(&mut world).files.as_mut().unwrap().clear();
+    let found = differences(&model, &world.observe(&shell));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        !found.join(" ").contains("key of n1"),
+        "contents are secret: {found:?}"
+    );
+}
+
+/// Every source file of this package, once each.
+fn sources(below: &std::path::Path, found: &mut String) {
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push_str(&String::from_utf8(std::fs::read(&path).unwrap()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_document_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read(root.join("docs/invariants.md")).unwrap();
+    let document = String::from_utf8(document).unwrap();
+    let mut code = String::new();
+    sources(&root.join("src"), &mut code);
+    sources(&root.join("tests/it"), &mut code);
+    let lists = document
+        .split("\nTests: ")
+        .skip(1)
+        .map(|rest| rest.split("\n\n").next().unwrap());
+    let named: Vec<&str> = lists
+        .flat_map(|list| list.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(named.len() > 50, "the lists are read: {named:?}");
+    for name in &named {
+        assert!(
+            code.contains(&format!("fn {name}(")),
+            "`{name}` is named and does not exist"
+        );
+    }
+    let prefix = ["fn ", "invariant_"].concat();
+    for found in code.split(&prefix).skip(1) {
+        let name = found.split('(').next().unwrap();
+        let name = format!("invariant_{name}");
+        assert!(
+            named.contains(&name.as_str()),
+            "`{name}` exists and is not named"
+        );
+    }
 }

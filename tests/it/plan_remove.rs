@@ -10,7 +10,7 @@ use rke_operator::{
 use crate::{
     plan_up::{host, one, settled, titles, world_with},
     sim::{
-        Shell,
+        Knobs, Shell,
         world::{converge_remove, plan_remove},
     },
 };
@@ -133,8 +133,11 @@ fn invariant_01_a_node_that_does_not_answer_is_noted_and_keeps_the_state() {
 fn invariant_03_another_clusters_node_is_left_alone() {
     let (world, _) = settled();
     let id = ClusterId("b".to_owned());
-    let mut shell = Shell::default();
-    shell.saved = Some(crate::sim::desired("b", &[one()], &Default::default()).saved);
+    let saved = crate::sim::desired("b", &[one()], &Knobs::default()).saved;
+    let shell = Shell {
+        saved: Some(saved),
+        kubeconfig: None,
+    };
     let plan = plan::remove(Some(&id), &world.observe(&shell)).unwrap();
     assert_eq!(titles(&plan), ["delete the state"]);
     assert_eq!(plan.notes[0].text, "belongs to cluster `a`: left alone");

@@ -179,10 +179,9 @@ fn minted(intent: &Intent, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
         cluster_id: ClusterId(
             ctx.seed
                 .derive("cluster id")
-                .iter()
-                .take(16)
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+                .first_chunk::<16>()
+                .map(hex::encode)
+                .unwrap_or_default(),
         ),
         cluster_name: intent.cluster_name.clone(),
         cluster_ca: authority("kube-ca")?,

@@ -67,6 +67,7 @@ fn der(pair: &Pair) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()
 }
 
+#[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
 fn serves(ca: &str, pair: &Pair, name: &str) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(
@@ -85,6 +86,7 @@ fn serves(ca: &str, pair: &Pair, name: &str) -> Result<(), rustls::Error> {
         .map(|_| ())
 }
 
+#[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
 fn is_client(ca: &str, pair: &Pair) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(

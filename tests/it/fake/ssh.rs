@@ -220,8 +220,8 @@ fn free(script: &str, full: bool) -> String {
         .split_once("for p in ")
         .and_then(|(_, rest)| rest.split_once("; do"))
         .map_or("", |(list, _)| list);
-    list.split('\'')
-        .filter(|path| path.starts_with('/'))
-        .map(|path| format!("{blocks} 4096 {path}\n"))
-        .collect()
+    let paths = list.split('\'').filter(|path| path.starts_with('/'));
+    paths.fold(String::new(), |said, path| {
+        said + &format!("{blocks} 4096 {path}\n")
+    })
 }

@@ -304,7 +304,11 @@ impl State {
                 object = next;
             }
         }
-        let mut object = if judged { self.admit(key, object, Some(old))? } else { object };
+        let mut object = if judged {
+            self.admit(key, object, Some(old))?
+        } else {
+            object
+        };
         prune_empty_meta(&mut object);
         if !old["metadata"]["deletionTimestamp"].is_null() {
             let had = old["metadata"]["finalizers"].as_array();

@@ -9,8 +9,8 @@ use rke_operator::{
     },
     config::NodeName,
     desired::{
-        self, Addon, CLAIM, ClusterId, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta, ObjectRef, label,
-        path,
+        self, Addon, CLAIM, ClusterId, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta,
+        ObjectRef, label, path,
     },
     plan::{Action, Component, FileRef, Step, Target},
     secret::Secret,
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 /// Carries a step out. The error says which precondition does not hold; then nothing changed.
 /// Guards are the caller's ([`super::World::step`]): here is only the effect.
+#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
     let want = || want.ok_or("this step needs a desired world");
     match &step.action {
@@ -442,7 +443,8 @@ fn set_meta(node: &mut NodeFact, meta: &NodeMeta) {
         keys.into_iter().any(|owned| owned == key)
     };
     node.labels.retain(|key, _| !listed("labels", key));
-    node.annotations.retain(|key, _| !listed("annotations", key));
+    node.annotations
+        .retain(|key, _| !listed("annotations", key));
     node.taints.retain(|taint| {
         let slot = json!([taint.key, taint.effect]);
         let taints = owned["taints"].as_array();
@@ -455,11 +457,16 @@ fn set_meta(node: &mut NodeFact, meta: &NodeMeta) {
             node.taints.push(taint.clone());
         }
     }
-    let slots: Vec<_> = meta.taints.iter().map(|t| json!([t.key, t.effect])).collect();
+    let slots: Vec<_> = meta
+        .taints
+        .iter()
+        .map(|t| json!([t.key, t.effect]))
+        .collect();
     let labels: Vec<_> = meta.labels.keys().collect();
     let annotations: Vec<_> = meta.annotations.keys().collect();
     let record = json!({"labels": labels, "annotations": annotations, "taints": slots});
-    node.annotations.insert(NODE_META.to_owned(), record.to_string());
+    node.annotations
+        .insert(NODE_META.to_owned(), record.to_string());
 }
 
 fn become_available(addon: &Addon, api: &mut ApiFacts) -> Result<(), String> {

@@ -20,6 +20,7 @@ pub(crate) fn tear(step: &Step, how: u8, want: Option<&Desired>, world: &mut Act
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
     match &step.action {
         // Atomic, or without effect: nothing or all.

@@ -161,17 +161,21 @@ impl World {
                 facts.files.get_or_insert_default();
             }
         }
-        let api_server = |name: &str| ["etcd", "kube-apiserver"].contains(&name);
-        match &step.action {
-            Action::AwaitHealthy {
-                component: Component::ApiServer,
-            } => self.answering = true,
-            Action::ReplaceContainer { name, .. }
-            | Action::RemoveContainer { name }
-            | Action::RunContainer { name, .. }
-            | Action::StartContainer { name } => self.answering &= !api_server(name),
-            Action::CleanHost { .. } => self.truth.api = ApiView::Up(Box::default()),
-            _ => {}
+        if let Action::AwaitHealthy {
+            component: Component::ApiServer,
+        } = &step.action
+        {
+            self.answering = true;
+        }
+        if let Action::ReplaceContainer { name, .. }
+        | Action::RemoveContainer { name }
+        | Action::RunContainer { name, .. }
+        | Action::StartContainer { name } = &step.action
+        {
+            self.answering &= !["etcd", "kube-apiserver"].contains(&name.as_str());
+        }
+        if let Action::CleanHost { .. } = &step.action {
+            self.truth.api = ApiView::Up(Box::default());
         }
     }
 

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Sourced by the recipes that stand on Debian.
 
 # debian ROOTFS VARIANT PACKAGES: makes it, without manuals and without traces of this machine.

@@ -369,11 +369,19 @@ impl Recipe {
         Ok(image)
     }
 
-    /// The hash of everything that goes into the image: the recipe's files, with what they share.
+    /// The hash of everything that goes into the image: the recipe's files, with those that its
+    /// script sources.
     fn key(&self) -> Result<String, LabError> {
+        let dir = recipes().join(&self.program);
         let mut files = Vec::new();
-        collect(&recipes().join(&self.program), &mut files)?;
-        files.extend(["busybox.sh", "debian.sh"].map(|shared| recipes().join(shared)));
+        collect(&dir, &mut files)?;
+        let script = cache::read(&dir.join("build.sh"))?;
+        let shared = ["busybox.sh", "debian.sh"].into_iter();
+        files.extend(
+            shared
+                .filter(|name| script.contains(name))
+                .map(|name| recipes().join(name)),
+        );
         files.sort();
         let mut parts = vec![FORMAT.to_owned(), TIME.to_owned()];
         for file in files {
