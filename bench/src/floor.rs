@@ -42,25 +42,37 @@ impl Floor {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
         node.sh(&format!("tar cf /root/files.tar --ignore-failed-read {FILES} 2>/dev/null; test -s /root/files.tar"))?;
-        docker(&["cp", &format!("{}:/root/files.tar", node.container()), &shown(&path("files.tar"))])?;
+        docker(&[
+            "cp",
+            &format!("{}:/root/files.tar", node.container()),
+            &shown(&path("files.tar")),
+        ])?;
         for (index, name) in COMPONENTS.iter().enumerate() {
             let inspected = node.sh(&format!("docker inspect {name}"))?;
             let inspected: Value = serde_json::from_str(&inspected)?;
             let container = inspected.get(0).ok_or("docker inspect gave nothing")?;
-            std::fs::write(path(&format!("run-{index}-{name}.sh")), start(name, container))?;
+            std::fs::write(
+                path(&format!("run-{index}-{name}.sh")),
+                start(name, container),
+            )?;
         }
         std::fs::write(path("manifests.json"), manifests(kubeconfig)?)?;
         std::fs::write(path("floor.sh"), SCRIPT)?;
         std::fs::copy(kubeconfig, path("admin.kubeconfig"))?;
         std::fs::copy(lab::kubectl()?, path("kubectl"))?;
-        Ok(Self { folder, address: node.address() })
+        Ok(Self {
+            folder,
+            address: node.address(),
+        })
     }
 
     /// How long the script takes on a fresh node that has the files.
     pub(crate) fn run(&self, node: &Node) -> Fallible<Duration> {
         if node.address() != self.address {
             // The certificates would not fit.
-            return Err(format!("the node is at {}, not at {}", node.address(), self.address).into());
+            return Err(
+                format!("the node is at {}, not at {}", node.address(), self.address).into(),
+            );
         }
         let target = format!("{}:/root/floor", node.container());
         docker(&["cp", &shown(self.folder.path()), &target])?;
@@ -79,10 +91,19 @@ impl Floor {
 
 /// `docker run` for a container as it is.
 fn start(name: &str, container: &Value) -> String {
-    let mut words: Vec<String> =
-        ["docker", "run", "--detach", "--network", "host", "--restart", "always", "--name", name]
-            .map(str::to_owned)
-            .to_vec();
+    let mut words: Vec<String> = [
+        "docker",
+        "run",
+        "--detach",
+        "--network",
+        "host",
+        "--restart",
+        "always",
+        "--name",
+        name,
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let host = &container["HostConfig"];
     let config = &container["Config"];
     if host["Privileged"] == true {
@@ -127,7 +148,15 @@ fn manifests(kubeconfig: &Path) -> Fallible<String> {
     let output = Command::new(lab::kubectl()?)
         .arg("--kubeconfig")
         .arg(kubeconfig)
-        .args(["get", KINDS, "--all-namespaces", "--selector", LABEL, "--output", "json"])
+        .args([
+            "get",
+            KINDS,
+            "--all-namespaces",
+            "--selector",
+            LABEL,
+            "--output",
+            "json",
+        ])
         .output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
@@ -138,7 +167,13 @@ fn manifests(kubeconfig: &Path) -> Fallible<String> {
             item.remove("status");
         }
         if let Some(metadata) = item["metadata"].as_object_mut() {
-            for kept in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"] {
+            for kept in [
+                "managedFields",
+                "resourceVersion",
+                "uid",
+                "creationTimestamp",
+                "generation",
+            ] {
                 metadata.remove(kept);
             }
         }
@@ -151,7 +186,12 @@ fn docker(args: &[&str]) -> Fallible<()> {
     if output.status.success() {
         Ok(())
     } else {
-        Err(format!("docker {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr)).into())
+        Err(format!(
+            "docker {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into())
     }
 }
 

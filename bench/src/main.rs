@@ -31,7 +31,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Fallible<()> {
-    let binary = env::args().nth(1).ok_or("usage: bench PATH-OF-RKE-OPERATOR")?;
+    let binary = env::args()
+        .nth(1)
+        .ok_or("usage: bench PATH-OF-RKE-OPERATOR")?;
     let binary = PathBuf::from(binary).canonicalize()?;
     let pairs: usize = env::args().nth(2).map_or(Ok(5), |pairs| pairs.parse())?;
     let images = lab::images(&mut io::stderr())?;
@@ -62,8 +64,16 @@ fn run() -> Fallible<()> {
     }
     let ratio = median(&ups).as_secs_f64() / median(&floors).as_secs_f64();
     println!("\n| | median | spread |\n|---|---|---|");
-    for (name, times) in [("fresh `up`", &ups), ("floor", &floors), ("`up` again", &no_ops)] {
-        println!("| {name} | {:.2} s | {} |", median(times).as_secs_f64(), spread(times));
+    for (name, times) in [
+        ("fresh `up`", &ups),
+        ("floor", &floors),
+        ("`up` again", &no_ops),
+    ] {
+        println!(
+            "| {name} | {:.2} s | {} |",
+            median(times).as_secs_f64(),
+            spread(times)
+        );
     }
     println!("| ratio | {ratio:.2} | |\n\n{counts}");
     Ok(())
@@ -77,8 +87,14 @@ struct Site {
 
 impl Site {
     fn new(images: &Images) -> Fallible<Self> {
-        let lab = Lab::up(&LabSpec::new("bench").node("n1", Profile::Plain), &mut io::sink())?;
-        let site = Self { lab, folder: tempfile::tempdir()? };
+        let lab = Lab::up(
+            &LabSpec::new("bench").node("n1", Profile::Plain),
+            &mut io::sink(),
+        )?;
+        let site = Self {
+            lab,
+            folder: tempfile::tempdir()?,
+        };
         site.node().load_images(images)?;
         let home = site.folder.path().join(".ssh");
         std::fs::create_dir_all(&home)?;

@@ -90,7 +90,7 @@ pub struct DockerFacts {
     pub logs_bounded: bool,
     /// `runc`, or e.g. `nvidia`.
     pub default_runtime: String,
-    /// The daemon's HTTP proxy, if any: http, https, no_proxy.
+    /// The daemon's HTTP proxy, if any: http, https, and what goes without.
     pub proxy: Option<(String, String, String)>,
     /// `linux`/`x86_64` …
     pub architecture: String,
@@ -149,7 +149,7 @@ pub struct SystemFacts {
     pub hostname: String,
     /// `uname -r`.
     pub kernel: String,
-    /// PRETTY_NAME.
+    /// `PRETTY_NAME`.
     pub os: String,
     /// systemd is PID 1.
     pub systemd: bool,

@@ -46,7 +46,7 @@ pub async fn read(
 ) -> Actual {
     let views: BTreeMap<NodeName, HostView> = stream::iter(hosts.names())
         .map(|name| async move {
-            let view = host_view(hosts, &name).await;
+            let view = Box::pin(host_view(hosts, &name)).await;
             (name, view)
         })
         .buffer_unordered(WIDTH)
@@ -67,7 +67,9 @@ pub async fn read(
 async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
     let facts = async {
         let host = hosts.get(name).await?;
-        host_facts(&host).await.map_err(|error| down(&error))
+        Box::pin(host_facts(&host))
+            .await
+            .map_err(|error| down(&error))
     };
     match timeout(HOST_LIMIT, facts).await {
         Ok(Ok(facts)) => HostView::Up(Box::new(facts)),

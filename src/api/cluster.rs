@@ -1,5 +1,10 @@
 //! The `Cluster`: what a user asks for, and what the operator says about it.
 
+#![expect(
+    unreachable_pub,
+    reason = "what KubeSchema derives repeats the types inside a function"
+)]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -240,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    fn cluster(deletion: serde_json::Value) -> Cluster {
+    fn cluster(deletion: &serde_json::Value) -> Cluster {
         let spec = json!({
             "config": {}, "ssh": {"keySecretRef": {"name": "nodes"}}, "deletion": deletion,
         });
@@ -249,13 +254,15 @@ mod tests {
 
     #[test]
     fn rules_bound_the_deletion_timeout_and_the_name() {
-        cluster(json!({})).validate_cel().unwrap();
-        cluster(json!({"timeout": "1h30m"})).validate_cel().unwrap();
-        let error = cluster(json!({"timeout": "721h"}))
+        cluster(&json!({})).validate_cel().unwrap();
+        cluster(&json!({"timeout": "1h30m"}))
+            .validate_cel()
+            .unwrap();
+        let error = cluster(&json!({"timeout": "721h"}))
             .validate_cel()
             .unwrap_err();
         assert!(error.to_string().contains("between 1s and 720h"), "{error}");
-        let mut long = cluster(json!({}));
+        let mut long = cluster(&json!({}));
         long.metadata.name = Some("x".repeat(53));
         let error = long.validate_cel().unwrap_err();
         assert!(
@@ -288,12 +295,12 @@ mod tests {
     #[test]
     fn defaults_of_the_schema_are_those_of_the_types() {
         assert_eq!(
-            cluster(json!({})).spec.deletion,
+            cluster(&json!({})).spec.deletion,
             Deletion {
                 timeout: "30m".into(),
                 on_timeout: OnTimeout::Orphan
             }
         );
-        assert_eq!(cluster(json!({})).spec.changes, Changes::Automatic);
+        assert_eq!(cluster(&json!({})).spec.changes, Changes::Automatic);
     }
 }

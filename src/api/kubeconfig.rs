@@ -1,5 +1,10 @@
 //! The `Kubeconfig`: where the way into a cluster is.
 
+#![expect(
+    unreachable_pub,
+    reason = "what KubeSchema derives repeats the types inside a function"
+)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

@@ -17,10 +17,10 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
-mod cluster;
+pub mod cluster;
 pub mod conditions;
 mod crd;
-mod kubeconfig;
+pub mod kubeconfig;
 
 pub use cluster::{
     Changes, Cluster, ClusterSpec, ClusterStatus, Deletion, KeySecretRef, NameRef, OnTimeout,

@@ -148,7 +148,10 @@ pub(super) async fn await_addon(
 fn ended(error: WorkloadError) -> StepError {
     match error {
         WorkloadError::Stopped(_) => StepError::Stopped,
-        error => failed(error),
+        error @ (WorkloadError::Credentials(_)
+        | WorkloadError::Api { .. }
+        | WorkloadError::Overdue { .. }
+        | WorkloadError::UnknownKind(_)) => failed(error),
     }
 }
 

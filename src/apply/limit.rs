@@ -25,8 +25,7 @@ pub const fn limit(action: &Action) -> Duration {
         | Action::SaveStateCopy
         | Action::WriteKubeconfig
         | Action::RemoveKubeconfig
-        | Action::DeleteState
-        | Action::SetNodeMeta { .. } => MINUTE,
+        | Action::DeleteState => MINUTE,
         // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
         Action::Claim { .. }
         | Action::ReleaseClaim
@@ -39,12 +38,14 @@ pub const fn limit(action: &Action) -> Duration {
         | Action::RemoveContainer { .. }
         | Action::PruneObjects { .. }
         | Action::ApplyAddon { .. } => 3 * MINUTE,
-        // Copies an image, restarts a service with its own deadline, or starts a component.
+        // Copies an image, restarts a service with its own deadline, or waits for a component
+        // or for a node that registers itself.
         Action::ImportPause { .. }
         | Action::ConfigureContainerd { .. }
         | Action::RestoreContainerd
         | Action::AwaitHealthy { .. }
         | Action::AwaitNodeReady { .. }
+        | Action::SetNodeMeta { .. }
         | Action::RemoveImages { .. } => 5 * MINUTE,
         Action::AwaitAddon { .. } => ADDON_PATIENCE.as_secs() + MINUTE,
         // Ends every pod, each with its grace period.

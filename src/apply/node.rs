@@ -101,7 +101,13 @@ pub(super) async fn write_files(
             .filter(|found| found.digest == *digest)
             .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
         let content = &found.content;
-        files.insert(file.as_str(), NewFile { mode: *mode, content });
+        files.insert(
+            file.as_str(),
+            NewFile {
+                mode: *mode,
+                content,
+            },
+        );
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
     Ok(Done {
@@ -294,10 +300,10 @@ pub(super) async fn await_healthy(
             let Err(why) = health::probe(run, host, component).await? else {
                 return Ok(Ok(()));
             };
-            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
-                if let Some(code) = keeps_exiting(host, name).await? {
-                    return Err(exits(host, name, code).await);
-                }
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
+                && let Some(code) = keeps_exiting(host, name).await?
+            {
+                return Err(exits(host, name, code).await);
             }
             Ok(Err(why))
         },
@@ -386,7 +392,15 @@ async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
         .collect();
     let files = contents
         .iter()
-        .map(|(path, content)| (*path, NewFile { mode: 0o600, content }))
+        .map(|(path, content)| {
+            (
+                *path,
+                NewFile {
+                    mode: 0o600,
+                    content,
+                },
+            )
+        })
         .collect();
     let dirs = BTreeMap::from([("/etc/containerd".to_owned(), 0o755)]);
     host.write_files(&dirs, &files).await.map_err(failed)

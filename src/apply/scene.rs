@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Explain, with_causes},
-    plan::{Stage, Step, Target},
+    plan::{Stage, Step, Target, title},
 };
 
 /// A stage's steps by target, in the order in which the targets appear.
@@ -242,13 +242,4 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".to_owned())
-}
-
-/// One line for a step.
-fn title(step: &Step) -> String {
-    let action = serde_json::to_value(&step.action).unwrap_or_default();
-    let name = action
-        .as_str()
-        .or_else(|| action.as_object()?.keys().next().map(String::as_str));
-    name.unwrap_or_default().to_owned()
 }

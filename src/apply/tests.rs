@@ -1,6 +1,6 @@
 //! The scheduler against a closure-backed [`Act`] on a paused clock.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Mutex, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Write, sync::Mutex, time::Duration};
 
 use futures::future::BoxFuture;
 use tokio::time::sleep;
@@ -67,7 +67,7 @@ async fn second() -> Result<Done, StepError> {
 }
 
 impl Act for Script {
-    async fn act(&self, step: &Step, reporter: &Reporter, stop: &Stop) -> Result<Done, StepError> {
+    async fn act(&self, step: &Step, reporter: &Reporter, halt: &Stop) -> Result<Done, StepError> {
         let name = image(step).to_owned();
         let key = (step.target.to_string(), name.clone());
         {
@@ -80,17 +80,17 @@ impl Act for Script {
             seen.now.insert(key.clone());
             seen.most = seen.most.max(seen.now.len());
         }
-        let result = (self.effect)(&name, reporter, stop).await;
+        let result = (self.effect)(&name, reporter, halt).await;
         self.seen.lock().unwrap().now.remove(&key);
         result
     }
 }
 
 fn image(step: &Step) -> &str {
-    match &step.action {
-        Action::PullImage { image } => image,
-        other => panic!("not in these tests: {other:?}"),
-    }
+    let Action::PullImage { image } = &step.action else {
+        panic!("not in these tests: {step:?}");
+    };
+    image
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -396,16 +396,12 @@ async fn a_stop_lets_effects_finish_ends_waits_and_starts_nothing() {
     let (stopper, stop) = Stopper::new();
     let act = Script::new(|name, _, stop| {
         Box::pin(async move {
-            match name {
-                "wait" => {
-                    stop.stopped().await;
-                    Err(StepError::Stopped)
-                }
-                _ => {
-                    sleep(Duration::from_secs(10)).await;
-                    Ok(Done::default())
-                }
+            if name == "wait" {
+                stop.stopped().await;
+                return Err(StepError::Stopped);
             }
+            sleep(Duration::from_secs(10)).await;
+            Ok(Done::default())
         })
     });
     let signal = async {
@@ -594,7 +590,9 @@ async fn warnings_are_kept_and_do_not_end_the_run() {
     finished(&report, &events, &RunOutcome::Completed);
     assert_eq!(report.warnings.len(), 1);
     let mut progress = Progress::default();
-    events.iter().for_each(|event| progress.apply(event));
+    for event in &events {
+        progress.apply(event);
+    }
     assert_eq!((progress.done, progress.warnings.len()), (2, 1));
 }
 
@@ -622,8 +620,9 @@ fn a_recorded_run_replays() {
             })
             .collect();
         let stage = progress.stage.as_ref();
-        picture += &format!(
-            "round {} {} {}/{} of {}: {} done, {} skipped, {} failed, {} warnings; {}{}\n",
+        writeln!(
+            picture,
+            "round {} {} {}/{} of {}: {} done, {} skipped, {} failed, {} warnings; {}{}",
             progress.round,
             stage.map_or("-", |stage| &stage.name),
             stage.map_or(0, |stage| stage.ended),
@@ -639,7 +638,8 @@ fn a_recorded_run_replays() {
                 .as_ref()
                 .map(|end| format!("[{:?} after {} ms]", end.outcome, end.took.as_millis()))
                 .unwrap_or_default(),
-        );
+        )
+        .unwrap();
     }
     insta::assert_snapshot!(picture);
     let failure = progress.failure.unwrap();

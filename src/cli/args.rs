@@ -109,9 +109,9 @@ pub struct Plan {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Host keys.
-    #[command(flatten)]
-    pub trust: Trust,
+    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
     /// Plans as `up --recover` would
     #[arg(long)]
     pub recover: bool,

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Runs it.
-pub fn crd() -> Result<u8, Trouble> {
+pub(super) fn crd() -> Result<u8, Trouble> {
     let yaml = crate::api::crds().map_err(|error| Failure::Write {
         what: "the definitions".to_owned(),
         source: std::io::Error::other(error),

@@ -15,7 +15,7 @@ use crate::config::{Intent, Problems, RkeConfig};
     clippy::disallowed_methods,
     reason = "the command line is where the config file is read"
 )]
-pub fn load(file: &Path, session: &Session) -> Result<Intent, Trouble> {
+pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, Trouble> {
     let text = std::fs::read_to_string(file).map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,

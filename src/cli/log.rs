@@ -18,9 +18,16 @@ pub fn start(cli: &Cli, screen: &Arc<Screen>) {
         (Command::Run(_), false, false) => "info",
         (_, false, false) => "warn",
     };
-    let others = if cli.global.debug { "info" } else { "error" };
+    // What fails below us comes back to us, and is said once, as our error.
+    let others = match (&cli.command, cli.global.debug) {
+        (_, true) => "info",
+        (Command::Run(_), false) => "warn",
+        (_, false) => "off",
+    };
+    // After the others' level, so that these two are capped whatever it is.
+    let capped = if others == "off" { "off" } else { "error" };
     let filter = EnvFilter::new(format!(
-        "{others},bollard=error,russh=error,rke_operator={ours}"
+        "{others},bollard={capped},russh={capped},rke_operator={ours}"
     ));
     let color = screen.paint() == super::output::Paint::ON;
     // A second subscriber in one process (tests) keeps the first.

@@ -20,7 +20,7 @@ pub mod report;
 mod run;
 pub mod session;
 mod signals;
-mod sources;
+pub mod sources;
 mod stream;
 mod up;
 mod version;

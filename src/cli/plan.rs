@@ -5,7 +5,7 @@ use super::{
     intent, print,
     report::Trouble,
     session::{STOPPED, Session},
-    world,
+    world::{self, Opening},
 };
 use crate::{
     converge::{Goal, survey},
@@ -13,10 +13,15 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn plan(args: &Plan, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, Trouble> {
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
-    let world = world::open(file, &args.trust, args.recover, session)?;
+    let opening = Opening {
+        accept_new_host_keys: args.accept_new_host_keys,
+        record_host_keys: false,
+        recover: args.recover,
+    };
+    let world = world::open(file, opening, session)?;
     let goal = Goal::Up(&intent);
     let survey = tokio::select! {
         biased;

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::report::{Failure, Trouble};
 
 /// Prints a text, with one newline at its end.
-pub fn data(text: &str) -> Result<(), Trouble> {
+pub(super) fn data(text: &str) -> Result<(), Trouble> {
     let mut out = io::stdout().lock();
     written(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
 }
 
 /// Prints one JSON object.
-pub fn json(value: &impl Serialize) -> Result<(), Trouble> {
+pub(super) fn json(value: &impl Serialize) -> Result<(), Trouble> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Write {
         what: "the result as JSON".to_owned(),
         source: error.into(),

@@ -8,7 +8,7 @@ use super::{
     report::{Failure, Trouble},
     session::Session,
     stream::converge_shown,
-    world,
+    world::{self, Opening},
 };
 use crate::{
     config::Intent,
@@ -17,9 +17,14 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn remove(args: &Remove, session: &Session) -> Result<Ended, Trouble> {
+pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Trouble> {
     let file = &args.config.config;
-    let world = world::open(file, &args.trust, false, session)?;
+    let opening = Opening {
+        accept_new_host_keys: args.trust.accept_new_host_keys,
+        record_host_keys: true,
+        recover: false,
+    };
+    let world = world::open(file, opening, session)?;
     let intent = intent_unless_saved(args, &world, session).await?;
     if !args.force {
         if !session.asker.somebody() {

@@ -12,10 +12,13 @@ use super::{
     report::{Failure, Trouble},
     session::Session,
 };
-use crate::operator::{self, OperatorOptions};
+use crate::{
+    error::with_causes,
+    operator::{self, OperatorOptions},
+};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
-pub async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
     let client = client(args.kubeconfig.as_deref())
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;
@@ -25,15 +28,16 @@ pub async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
 }
 
 async fn client(kubeconfig: Option<&Path>) -> Result<Client, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
     let config = match kubeconfig {
         Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| text(&error))?;
+            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| with_causes(&error))?;
             kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                 .await
-                .map_err(|error| text(&error))?
+                .map_err(|error| with_causes(&error))?
         }
-        None => kube::Config::infer().await.map_err(|error| text(&error))?,
+        None => kube::Config::infer()
+            .await
+            .map_err(|error| with_causes(&error))?,
     };
-    Client::try_from(config).map_err(|error| text(&error))
+    Client::try_from(config).map_err(|error| with_causes(&error))
 }

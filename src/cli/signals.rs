@@ -8,7 +8,7 @@ use super::output::Screen;
 use crate::apply::stop::{StopCause, Stopper};
 
 /// Gives the stop signal at the first Ctrl-C or SIGTERM; returns at the second.
-pub async fn second(stopper: Stopper, screen: Arc<Screen>) {
+pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),

@@ -14,7 +14,7 @@ const DEFAULT_KEY: &str = "~/.ssh/id_rsa";
 
 /// Private keys out of files.
 #[derive(Clone, Debug)]
-pub struct FileSources {
+pub(super) struct FileSources {
     home: Option<PathBuf>,
 }
 
@@ -26,12 +26,12 @@ impl Default for FileSources {
 
 impl FileSources {
     /// `~` stands for `home`.
-    pub fn new(home: Option<PathBuf>) -> Self {
+    pub(super) fn new(home: Option<PathBuf>) -> Self {
         Self { home }
     }
 
     /// `~` stands for `$HOME`.
-    pub fn from_env() -> Self {
+    pub(super) fn from_env() -> Self {
         Self::new(
             std::env::var("HOME")
                 .ok()
@@ -66,20 +66,37 @@ impl FileSources {
     }
 }
 
+/// What is said for the errors that people meet, and the cure.
+const REFUSALS: [(io::ErrorKind, &str, Option<&str>); 4] = [
+    (
+        io::ErrorKind::NotFound,
+        "the private key file does not exist",
+        Some("relative paths start at the current directory; `~/` is your home directory"),
+    ),
+    (
+        io::ErrorKind::PermissionDenied,
+        "the private key file may not be read",
+        None,
+    ),
+    (
+        io::ErrorKind::IsADirectory,
+        "the private key file is a directory",
+        None,
+    ),
+    (
+        io::ErrorKind::InvalidData,
+        "this is not a private key",
+        Some("a private key begins with `-----BEGIN … PRIVATE KEY-----`"),
+    ),
+];
+
 fn refusal(path: &str, error: &io::Error) -> Refusal {
-    let (message, hint) = match error.kind() {
-        io::ErrorKind::NotFound => (
-            "the private key file does not exist",
-            Some("relative paths start at the current directory; `~/` is your home directory"),
-        ),
-        io::ErrorKind::PermissionDenied => ("the private key file may not be read", None),
-        io::ErrorKind::IsADirectory => ("the private key file is a directory", None),
-        io::ErrorKind::InvalidData => (
-            "this is not a private key",
-            Some("a private key begins with `-----BEGIN … PRIVATE KEY-----`"),
-        ),
-        _ => ("the private key file cannot be read", None),
-    };
+    let (message, hint) = REFUSALS
+        .iter()
+        .find(|(kind, _, _)| *kind == error.kind())
+        .map_or(("the private key file cannot be read", None), |row| {
+            (row.1, row.2)
+        });
     Refusal {
         message: message.to_owned(),
         detail: Some(format!("{path}: {error}")),

@@ -21,7 +21,7 @@ const CAPACITY: usize = 256;
 const REDRAW: Duration = Duration::from_millis(200);
 
 /// Converges, and shows how. Ends when the convergence does and everything is shown.
-pub async fn converge_shown(
+pub(super) async fn converge_shown(
     goal: &Goal<'_>,
     world: &World,
     consent: &dyn Consent,

@@ -13,7 +13,7 @@ use super::{
     report::{Failure, Trouble},
     session::{Session, kubeconfig_beside},
     stream::converge_shown,
-    world,
+    world::{self, Opening},
 };
 use crate::{
     config::Intent,
@@ -21,11 +21,16 @@ use crate::{
 };
 
 /// Runs it.
-pub async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
+pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
-    let world = world::open(file, &args.trust, args.recover, session)?;
+    let opening = Opening {
+        accept_new_host_keys: args.trust.accept_new_host_keys,
+        record_host_keys: true,
+        recover: args.recover,
+    };
+    let world = world::open(file, opening, session)?;
     let consent = AskConsent {
         given: args.yes,
         asker: session.asker.clone(),

@@ -14,6 +14,7 @@ use super::{
     report::Trouble,
     session::{STOPPED, Session, kubeconfig_beside},
 };
+use crate::error::with_causes;
 
 /// How long the cluster may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -27,7 +28,7 @@ struct Versions {
 }
 
 /// Runs it.
-pub async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
     let file = kubeconfig_beside(&args.config.config);
     let kubernetes = if file.exists() {
         let answer = tokio::select! {
@@ -69,16 +70,15 @@ pub async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
 }
 
 async fn server(file: &Path) -> Result<String, String> {
-    let text = |error: &dyn std::error::Error| error.to_string();
-    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| text(&error))?;
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| with_causes(&error))?;
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|error| text(&error))?;
-    let client = Client::try_from(config).map_err(|error| text(&error))?;
+        .map_err(|error| with_causes(&error))?;
+    let client = Client::try_from(config).map_err(|error| with_causes(&error))?;
     let info = client
         .apiserver_version()
         .await
-        .map_err(|error| text(&error))?;
+        .map_err(|error| with_causes(&error))?;
     Ok(info.git_version)
 }

@@ -9,7 +9,6 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
-    args::Trust,
     report::{Failure, Trouble},
     session::Session,
     sources::FileSources,
@@ -22,23 +21,34 @@ use crate::{
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
+/// How a command opens the world.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    /// `--accept-new-host-keys`.
+    pub(super) accept_new_host_keys: bool,
+    /// Host keys that are taken are recorded. Not by `plan`: it writes nothing anywhere.
+    pub(super) record_host_keys: bool,
+    /// `--recover`.
+    pub(super) recover: bool,
+}
+
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
-pub fn open(
-    config: &Path,
-    trust: &Trust,
-    recover: bool,
-    session: &Session,
-) -> Result<World, Trouble> {
+pub(super) fn open(config: &Path, opening: Opening, session: &Session) -> Result<World, Trouble> {
     let files = known_hosts_files();
-    let host_keys = KnownHosts::from_files(&files, policy(trust, session))
+    let host_keys = KnownHosts::from_files(&files, policy(opening, session))
         .map_err(|source| Failure::KnownHosts { source })?;
+    let host_keys = if opening.record_host_keys {
+        host_keys
+    } else {
+        host_keys.unrecorded()
+    };
     Ok(World {
         dial: Arc::new(TcpDial),
         host_keys: Arc::new(host_keys),
         store: Arc::new(FileStore::beside(config)),
         kubeconfig: Arc::new(FileKubeconfig::beside(config)),
         key_ring: Arc::new(KeyFiles),
-        recover,
+        recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
         now,
         entropy: rand::random,
@@ -61,8 +71,8 @@ fn known_hosts_files() -> Vec<PathBuf> {
         .collect()
 }
 
-fn policy(trust: &Trust, session: &Session) -> Policy {
-    if trust.accept_new_host_keys {
+fn policy(opening: Opening, session: &Session) -> Policy {
+    if opening.accept_new_host_keys {
         return Policy::AcceptNew;
     }
     if !session.asker.somebody() {

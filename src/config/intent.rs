@@ -128,7 +128,7 @@ pub struct Images {
     pub kubernetes: String,
     /// etcd and etcdctl.
     pub etcd: String,
-    /// CoreDNS.
+    /// `CoreDNS`.
     pub coredns: String,
     /// flanneld.
     pub flannel: String,
@@ -194,7 +194,7 @@ pub enum Network {
 /// The DNS add-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Dns {
-    /// CoreDNS.
+    /// `CoreDNS`.
     CoreDns,
     /// The user brings one.
     None,

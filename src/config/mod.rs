@@ -21,7 +21,9 @@
 //! Must not: read files, environment, clock or network, or put a value of the document into a
 //! [`Problem`]'s `message`.
 
+mod cursor;
 mod intent;
+mod judge;
 mod keys;
 mod problem;
 mod resolve;

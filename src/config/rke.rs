@@ -1,8 +1,9 @@
 //! A `cluster.yml` that is well-formed: what RKE's own file format says, not yet what it means.
 
 use super::{
+    cursor::Cursor,
     problem::Problems,
-    tree::{Cursor, Node, Value},
+    tree::{Node, Value},
 };
 
 /// A well-formed config document. [`super::Intent::from_config`] judges what is in it.

@@ -11,8 +11,6 @@ use super::{
 };
 use crate::config::Role;
 
-/// Where the audit log goes, on the node and in the container, as in RKE.
-
 /// RKE's policy: who did what, never what was in it.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1

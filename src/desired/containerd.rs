@@ -281,3 +281,163 @@ fn section<'a>(table: &'a mut Table, key: &str) -> Result<&'a mut Table, Contain
 fn set(table: &mut Table, key: &str, value: &str) {
     table.insert(key.to_owned(), Value::String(value.to_owned()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wants() -> ContainerdWants {
+        ContainerdWants {
+            sandbox_image: "rancher/mirrored-pause:3.6".to_owned(),
+            cni_bin_dir: "/opt/cni/bin".to_owned(),
+            cni_conf_dir: "/etc/cni/net.d".to_owned(),
+            registry_config_path: "/etc/containerd/certs.d".to_owned(),
+        }
+    }
+
+    /// What is written, without its head, and that it is its own fixed point.
+    fn written(dump: &str) -> String {
+        let file = containerd_config(dump, &wants()).unwrap();
+        assert_eq!(containerd_config(&file, &wants()).unwrap(), file);
+        assert_eq!(cgroup_driver(&file), cgroup_driver(dump));
+        file.strip_prefix(HEAD).unwrap().to_owned()
+    }
+
+    #[test]
+    fn dockers_own_packages_have_cri_off_in_a_file_without_a_version() {
+        insta::assert_snapshot!(written("disabled_plugins = [\"cri\"]\n"), @r#"
+        disabled_plugins = []
+        version = 2
+
+        [plugins."io.containerd.grpc.v1.cri"]
+        sandbox_image = "rancher/mirrored-pause:3.6"
+
+        [plugins."io.containerd.grpc.v1.cri".cni]
+        bin_dir = "/opt/cni/bin"
+        conf_dir = "/etc/cni/net.d"
+
+        [plugins."io.containerd.grpc.v1.cri".registry]
+        config_path = "/etc/containerd/certs.d"
+        "#);
+        // No dump at all: containerd's defaults, with CRI as kubelet needs it.
+        assert_eq!(written(""), written("disabled_plugins = [\"cri\"]\n"));
+    }
+
+    #[test]
+    fn what_someone_set_stays() {
+        let file = written(
+            r#"
+version = 2
+imports = ["/etc/containerd/config.toml"]
+disabled_plugins = ["io.containerd.grpc.v1.cri", "btrfs", "io.containerd.snapshotter.v1.zfs"]
+[proxy_plugins.stargz]
+type = "snapshot"
+address = "/run/stargz.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "registry.k8s.io/pause:3.6"
+restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+max_conf_num = 1
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "nvidia"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+SystemdCgroup = true
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "/srv/certs.d"
+"#,
+        );
+        let config: Table = file.parse().unwrap();
+        let disabled = config["disabled_plugins"].as_array().unwrap();
+        let disabled: Vec<&str> = disabled.iter().filter_map(Value::as_str).collect();
+        assert_eq!(
+            disabled,
+            [
+                "io.containerd.snapshotter.v1.btrfs",
+                "io.containerd.snapshotter.v1.zfs",
+            ],
+        );
+        assert!(!config.contains_key("imports"));
+        assert_eq!(
+            config["proxy_plugins"]["stargz"]["address"].as_str(),
+            Some("/run/stargz.sock")
+        );
+        let cri = &config["plugins"][CRI];
+        assert_eq!(cri["restrict_oom_score_adj"].as_bool(), Some(true));
+        assert_eq!(cri["cni"]["bin_dir"].as_str(), Some("/opt/cni/bin"));
+        assert_eq!(cri["cni"]["max_conf_num"].as_integer(), Some(1));
+        assert_eq!(
+            cri["registry"]["config_path"].as_str(),
+            Some("/srv/certs.d")
+        );
+        assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
+    }
+
+    #[test]
+    fn mirrors_of_the_old_kind_stay_and_no_folder_is_put_beside_them() {
+        let file = written(
+            r#"
+version = 2
+[plugins."io.containerd.grpc.v1.cri".registry.mirrors."docker.io"]
+endpoint = ["https://mirror.example"]
+"#,
+        );
+        assert!(file.contains("https://mirror.example"));
+        assert!(!file.contains("config_path"));
+    }
+
+    #[test]
+    fn containerd_2_keeps_its_format() {
+        let file = written(
+            r#"
+version = 3
+disabled_plugins = ["io.containerd.cri.v1.images"]
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dir = ""
+bin_dirs = ["/usr/lib/cni"]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"#,
+        );
+        let config: Table = file.parse().unwrap();
+        assert_eq!(config["version"].as_integer(), Some(3));
+        assert_eq!(config["disabled_plugins"].as_array().map(Vec::len), Some(0));
+        let plugins = &config["plugins"];
+        let images = &plugins[CRI_IMAGES];
+        assert_eq!(
+            images["pinned_images"]["sandbox"].as_str(),
+            Some("rancher/mirrored-pause:3.6")
+        );
+        assert_eq!(
+            images["registry"]["config_path"].as_str(),
+            Some("/etc/containerd/certs.d")
+        );
+        let folders = plugins[CRI_RUNTIME]["cni"]["bin_dirs"].as_array().unwrap();
+        let folders: Vec<&str> = folders.iter().filter_map(Value::as_str).collect();
+        assert_eq!(folders, ["/opt/cni/bin", "/usr/lib/cni"]);
+        assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
+        assert_eq!(cgroup_driver(""), Ok(CgroupDriver::Cgroupfs));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_said() {
+        let error = |dump: &str| containerd_config(dump, &wants()).unwrap_err();
+        insta::assert_snapshot!(
+            error("version = 4"),
+            @"containerd's configuration has format 4, and this program knows 1 to 3"
+        );
+        insta::assert_snapshot!(
+            error("plugins = 1"),
+            @"containerd's configuration: `plugins` is not a section"
+        );
+        insta::assert_snapshot!(
+            error("disabled_plugins = [\"restart\"]"),
+            @"containerd's configuration disables `restart`, a short name that cannot be translated"
+        );
+        assert!(matches!(
+            error("containerd: not found"),
+            ContainerdConfigError::Unreadable { .. }
+        ));
+    }
+}

@@ -9,7 +9,7 @@ use super::{
 use crate::config::Role;
 
 /// Where RKE's container has the data: people's `extra_args` and scripts say so.
-const DATA: &str = "/var/lib/rancher/etcd/";
+const DATA: &str = "/var/lib/rancher/etcd";
 
 /// The container and its files.
 pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
@@ -27,7 +27,7 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
         .collect();
     let flags = Flags::from([
         ("name", format!("etcd-{}", site.name)),
-        ("data-dir", DATA.to_owned()),
+        ("data-dir", format!("{DATA}/")),
         ("listen-client-urls", listen(site, 2379, true)),
         ("listen-peer-urls", listen(site, 2380, false)),
         // Health and metrics, for this node alone, without a certificate.

@@ -9,6 +9,8 @@ pub mod containerd;
 mod controller_manager;
 mod draw;
 mod etcd;
+#[cfg(test)]
+mod fixture;
 pub mod images;
 mod kube_proxy;
 mod kubelet;
@@ -221,7 +223,7 @@ pub struct Addon {
     pub name: String,
     /// In the order in which they are applied, with our labels in place.
     pub objects: BTreeMap<ObjectRef, serde_json::Value>,
-    /// The DaemonSets and Deployments that must become available.
+    /// The `DaemonSet`s and `Deployment`s that must become available.
     pub workloads: Vec<ObjectRef>,
 }
 

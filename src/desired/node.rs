@@ -69,18 +69,19 @@ pub(super) fn kernel() -> KernelWants {
 
 /// The modules for `/etc/modules-load.d`.
 pub(super) fn modules_file(wants: &KernelWants) -> String {
-    wants
-        .modules
-        .iter()
-        .map(|module| format!("{module}\n"))
-        .collect()
+    lines(wants.modules.iter().cloned())
 }
 
 /// The sysctls for `/etc/sysctl.d`.
 pub(super) fn sysctl_file(wants: &KernelWants) -> String {
-    wants
-        .sysctls
-        .iter()
-        .map(|(name, value)| format!("{name} = {value}\n"))
-        .collect()
+    lines(
+        wants
+            .sysctls
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}")),
+    )
+}
+
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.fold(String::new(), |text, line| text + &line + "\n")
 }

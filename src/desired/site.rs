@@ -131,7 +131,7 @@ impl Site<'_> {
         })
     }
 
-    /// What keeps SELinux from hiding the node's files from our containers.
+    /// What keeps `SELinux` from hiding the node's files from our containers.
     pub(super) fn security_opts(&self) -> Vec<String> {
         let selinux = self.facts.is_some_and(|facts| {
             facts

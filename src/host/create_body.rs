@@ -17,7 +17,7 @@ use crate::desired::{Bind, ClusterId, ContainerSpec, LogLimit, label};
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
 
-/// SELinux would keep a component from the node's files; Docker adds this by itself for
+/// A confined process could not read the node's files. Docker adds this by itself for
 /// privileged containers and those that share process ids.
 const LABEL_DISABLE: &str = "label=disable";
 
@@ -109,10 +109,13 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
     Some(ContainerSpec {
         image: config.image.clone().unwrap_or_default(),
         entrypoint: told(
-            &config.entrypoint,
+            config.entrypoint.as_ref(),
             label.as_ref().map(|spec| &spec.entrypoint),
         ),
-        command: told(&config.cmd, label.as_ref().map(|spec| &spec.command)),
+        command: told(
+            config.cmd.as_ref(),
+            label.as_ref().map(|spec| &spec.command),
+        ),
         env: env(config, label.as_ref()),
         binds: binds(host)?,
         privileged,
@@ -125,11 +128,11 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
 }
 
 /// Words that we did not give come from the image.
-fn told(words: &Option<Vec<String>>, label: Option<&Vec<String>>) -> Vec<String> {
+fn told(words: Option<&Vec<String>>, label: Option<&Vec<String>>) -> Vec<String> {
     if label.is_some_and(Vec::is_empty) {
         return Vec::new();
     }
-    words.clone().unwrap_or_default()
+    words.cloned().unwrap_or_default()
 }
 
 /// The image's variables are in the container's; those that we gave are in the label.

@@ -15,8 +15,8 @@ use std::{
 use bollard::{BollardRequest, Docker, errors::Error as DockerError};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, future::BoxFuture};
-use http::{HeaderValue, Method, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
-use http_body_util::{Either, Full, StreamBody};
+use http::{HeaderValue, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
+use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::{
     client::legacy::{
@@ -79,16 +79,32 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
 /// The newest API version that both sides speak.
 async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
     let request = Request::builder()
-        .method(Method::HEAD)
         .uri("http://docker/_ping")
         .body(Either::Left(Full::default()))?;
-    let response = client.request(request).await?;
+    let (response, body) = client.request(request).await?.into_parts();
+    // Read to its end, or the connection could not be used again.
+    let body = body.collect().await?.to_bytes();
+    if !response.status.is_success() {
+        return Err(DockerError::DockerResponseServerError {
+            status_code: response.status.as_u16(),
+            message: serde_json::from_slice::<Refusal>(&body).map_or_else(
+                |_| String::from_utf8_lossy(&body).into_owned(),
+                |refusal| refusal.message,
+            ),
+        });
+    }
     let theirs = response
-        .headers()
+        .headers
         .get("api-version")
         .and_then(|value| value.to_str().ok())
         .and_then(parse_version);
     Ok(theirs.map_or(NEWEST, |theirs| theirs.min(NEWEST)))
+}
+
+/// How Docker says no.
+#[derive(serde::Deserialize)]
+struct Refusal {
+    message: String,
 }
 
 fn parse_version(text: &str) -> Option<ApiVersion> {
@@ -240,10 +256,10 @@ pub(super) async fn explain(
 
 /// The refusal of a channel, somewhere down in what hyper wrapped around it.
 fn refusal(error: &DockerError) -> Option<&OpenError> {
-    let mut cause: Option<&(dyn StdError + 'static)> = match error {
-        DockerError::HyperLegacyError { err } => Some(err),
-        _ => None,
+    let DockerError::HyperLegacyError { err } = error else {
+        return None;
     };
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(err);
     while let Some(error) = cause {
         if let Some(refused) = error.downcast_ref::<OpenError>() {
             return Some(refused);
@@ -294,13 +310,14 @@ async fn diagnose(session: &Session, socket: &str) -> HostError {
     let socket = socket_path;
     match (yes("socket"), yes("access"), yes("docker"), yes("answers")) {
         (false, _, false, _) => HostError::NoDocker { at, socket },
-        (false, _, true, _) => HostError::DockerNotRunning { at, socket },
         (true, false, _, _) => HostError::SocketDenied {
             at,
             socket,
             sudo: yes("sudo"),
         },
-        (true, true, true, false) => HostError::DockerNotRunning { at, socket },
+        (false, _, true, _) | (true, true, true, false) => {
+            HostError::DockerNotRunning { at, socket }
+        }
         (true, true, true, true) => HostError::ForwardingForbidden { at, socket },
         (true, true, false, _) => HostError::TunnelRefused {
             at,

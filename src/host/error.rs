@@ -1,14 +1,11 @@
-//! What goes wrong with a machine: the hop, the cause and the cure.
+//! What goes wrong with a machine: the hop and the cause. The cures are in `explain.rs`.
 //!
 //! Nothing is classified by its text: variants come from I/O error kinds, SSH failure codes,
 //! Docker status codes, and from what a diagnosis on the node found.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, io, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use crate::{
-    config::{Endpoint, NodeName},
-    error::{Blame, Explain},
-};
+use crate::config::{Endpoint, NodeName};
 
 /// Which node, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +56,7 @@ pub enum HostError {
     #[error("cannot reach {at}")]
     Unreachable {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Why.
         #[source]
         source: io::Error,
@@ -68,7 +65,7 @@ pub enum HostError {
     #[error("{at} did not answer within {} s: {what}", limit.as_secs())]
     Timeout {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// What was waited for.
         what: Cow<'static, str>,
         /// How long.
@@ -78,7 +75,7 @@ pub enum HostError {
     #[error("no SSH session with {at}")]
     Handshake {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Why.
         #[source]
         source: Box<russh::Error>,
@@ -87,7 +84,7 @@ pub enum HostError {
     #[error("the host key of {at} is not known: {algorithm} {fingerprint}")]
     HostKeyUnknown {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// E.g. `ssh-ed25519`.
         algorithm: String,
         /// `SHA256:…`.
@@ -97,7 +94,7 @@ pub enum HostError {
     #[error("the host key of {at} has changed or is revoked: {algorithm} {fingerprint}")]
     HostKeyChanged {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// E.g. `ssh-ed25519`.
         algorithm: String,
         /// `SHA256:…` of the key that was shown.
@@ -109,7 +106,7 @@ pub enum HostError {
     #[error("cannot look up the host key of {at}")]
     HostKeys {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Why.
         #[source]
         source: io::Error,
@@ -118,7 +115,7 @@ pub enum HostError {
     #[error("cannot use the SSH key for {at} from {key_source}")]
     Key {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Where the key came from.
         key_source: String,
         /// Why.
@@ -129,7 +126,7 @@ pub enum HostError {
     #[error("{at} refuses the login of `{}` with the SSH key from {key_source}", at.user)]
     LoginRefused {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Where the key came from.
         key_source: String,
         /// `SHA256:…` of the key that was offered.
@@ -139,7 +136,7 @@ pub enum HostError {
     #[error("the SSH connection to {at} was lost: {why}")]
     Lost {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// What SSH said last.
         why: String,
     },
@@ -147,7 +144,7 @@ pub enum HostError {
     #[error("cannot run a command on {at}")]
     Exec {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Why.
         #[source]
         source: Box<russh::Error>,
@@ -156,7 +153,7 @@ pub enum HostError {
     #[error("a command on {at} ended without an exit status: {why}")]
     ExecEnded {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// What is known.
         why: String,
     },
@@ -164,7 +161,7 @@ pub enum HostError {
     #[error("a command on {at} wrote more than {limit} bytes")]
     ExecOutput {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// How much we take.
         limit: usize,
     },
@@ -172,7 +169,7 @@ pub enum HostError {
     #[error("half an answer from a command on {at}, it ends with: {output}")]
     HalfAnAnswer {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// The end of its output.
         output: String,
     },
@@ -180,7 +177,7 @@ pub enum HostError {
     #[error("sshd on {at} forbids connections to its port {port}")]
     PortForbidden {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         port: u16,
     },
@@ -188,7 +185,7 @@ pub enum HostError {
     #[error("nothing answers on port {port} of {at}")]
     PortClosed {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         port: u16,
     },
@@ -196,7 +193,7 @@ pub enum HostError {
     #[error("cannot reach Docker on {at}: sshd forbids connections to `{socket}`")]
     ForwardingForbidden {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Docker's socket.
         socket: String,
     },
@@ -204,7 +201,7 @@ pub enum HostError {
     #[error("cannot reach Docker on {at}: there is no `{socket}` and no `docker` command")]
     NoDocker {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Docker's socket.
         socket: String,
     },
@@ -212,7 +209,7 @@ pub enum HostError {
     #[error("cannot reach Docker on {at}: nothing listens on `{socket}`")]
     DockerNotRunning {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Docker's socket.
         socket: String,
     },
@@ -220,7 +217,7 @@ pub enum HostError {
     #[error("cannot reach Docker on {at}: user `{}` may not use `{socket}`", at.user)]
     SocketDenied {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Docker's socket.
         socket: String,
         /// The user has password-less sudo.
@@ -230,19 +227,19 @@ pub enum HostError {
     #[error("cannot reach Docker on {at}: sshd refused the connection to `{socket}`")]
     TunnelRefused {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Docker's socket.
         socket: String,
         /// Why the node could not be asked, if it could not.
         #[source]
-        source: Option<Box<HostError>>,
+        source: Option<Box<Self>>,
     },
     /// Docker answered with an error.
     #[error("cannot {doing} on {at}: Docker answered {status}: {message}")]
     Docker {
         /// Where.
-        at: Box<Place>,
-        /// E.g. `create container `etcd``.
+        at: Arc<Place>,
+        /// E.g. ``create container `etcd` ``.
         doing: String,
         /// HTTP status.
         status: u16,
@@ -253,7 +250,7 @@ pub enum HostError {
     #[error("cannot {doing} on {at}: no answer from Docker")]
     DockerIo {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// What was tried.
         doing: String,
         /// Why.
@@ -264,7 +261,7 @@ pub enum HostError {
     #[error("cannot pull image `{image}` on {at}: {message}")]
     Pull {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         image: String,
         /// Docker's status, if it refused at once.
@@ -276,7 +273,7 @@ pub enum HostError {
     #[error("image `{image}` is not on {at}")]
     ImageMissing {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         image: String,
     },
@@ -284,7 +281,7 @@ pub enum HostError {
     #[error("container `{name}` is already on {at}")]
     NameTaken {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         name: String,
         /// Its labels.
@@ -294,7 +291,7 @@ pub enum HostError {
     #[error("cannot {doing} on {at}: no space left for `{path}`")]
     DiskFull {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// What was tried.
         doing: String,
         /// A path on the full file system.
@@ -304,7 +301,7 @@ pub enum HostError {
     #[error("`{path}` on {at} is not what was written: {what}")]
     ReadBack {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Which.
         path: String,
         /// What differs; never the content.
@@ -314,7 +311,7 @@ pub enum HostError {
     #[error("cannot exchange files with {at}")]
     Archive {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// Why.
         #[source]
         source: io::Error,
@@ -323,7 +320,7 @@ pub enum HostError {
     #[error("a job on {at} did not end within {} s", limit.as_secs())]
     JobTimeout {
         /// Where.
-        at: Box<Place>,
+        at: Arc<Place>,
         /// How long.
         limit: Duration,
         /// What it had written.
@@ -333,7 +330,7 @@ pub enum HostError {
 
 impl HostError {
     /// Where it happened.
-    pub const fn place(&self) -> &Place {
+    pub fn place(&self) -> &Place {
         match self {
             Self::Unreachable { at, .. }
             | Self::Timeout { at, .. }
@@ -374,142 +371,5 @@ impl HostError {
         } else {
             None
         }
-    }
-}
-
-impl Explain for HostError {
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Key { .. } | Self::HostKeyUnknown { .. } => Blame::User,
-            Self::Unreachable { .. }
-            | Self::Handshake { .. }
-            | Self::HostKeyChanged { .. }
-            | Self::HostKeys { .. }
-            | Self::LoginRefused { .. }
-            | Self::Exec { .. }
-            | Self::ExecEnded { .. }
-            | Self::ExecOutput { .. }
-            | Self::HalfAnAnswer { .. }
-            | Self::PortForbidden { .. }
-            | Self::ForwardingForbidden { .. }
-            | Self::NoDocker { .. }
-            | Self::DockerNotRunning { .. }
-            | Self::SocketDenied { .. }
-            | Self::TunnelRefused { .. }
-            | Self::NameTaken { .. }
-            | Self::DiskFull { .. }
-            | Self::ReadBack { .. } => Blame::Host,
-            Self::Timeout { .. }
-            | Self::Lost { .. }
-            | Self::PortClosed { .. }
-            | Self::DockerIo { .. }
-            | Self::ImageMissing { .. }
-            | Self::Archive { .. }
-            | Self::JobTimeout { .. } => Blame::Transient,
-            Self::Docker { status, .. } if *status >= 500 || *status == 409 => Blame::Transient,
-            Self::Docker { .. } => Blame::Host,
-            Self::Pull { status, .. } if *status == Some(404) => Blame::User,
-            Self::Pull { .. } => Blame::Transient,
-        }
-    }
-
-    fn hints(&self) -> Vec<Cow<'static, str>> {
-        match self {
-            Self::Unreachable { at, source } => unreachable(at, source.kind()),
-            Self::Handshake { at, .. } => vec![
-                format!("is it sshd that listens on port {}?", at.endpoint.port).into(),
-            ],
-            Self::HostKeyUnknown { .. } => vec![
-                "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
-                "if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts".into(),
-            ],
-            Self::HostKeyChanged { place, .. } => vec![
-                format!("the other key is on record in {place}").into(),
-                "if the node was installed anew, take that line away; if not, someone may be listening".into(),
-            ],
-            Self::Key { problem, .. } => vec![match problem {
-                KeyProblem::Encrypted => {
-                    "name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)".into()
-                }
-                KeyProblem::Public => "name the private half: the file without `.pub`".into(),
-                KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it".into(),
-            }],
-            Self::LoginRefused { at, fingerprint, .. } => vec![
-                format!(
-                    "the key is {fingerprint}: its public half must be in `authorized_keys` of `{}` on the node",
-                    at.user
-                )
-                .into(),
-                format!("is `{}` the right user?", at.user).into(),
-            ],
-            Self::ForwardingForbidden { .. } => vec![
-                "sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user".into(),
-            ],
-            Self::PortForbidden { .. } => vec![
-                "sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user".into(),
-            ],
-            Self::NoDocker { socket, .. } => vec![
-                "install Docker on the node".into(),
-                format!("if its socket is not `{socket}`, name it in `docker_socket`").into(),
-            ],
-            Self::DockerNotRunning { socket, .. } => vec![
-                "start it on the node: `sudo systemctl enable --now docker`".into(),
-                format!("if its socket is not `{socket}`, name it in `docker_socket`").into(),
-            ],
-            Self::SocketDenied { at, sudo, .. } => {
-                let mut hints = vec![
-                    format!("the user must be in group docker: `sudo usermod -aG docker {}`", at.user)
-                        .into(),
-                ];
-                if *sudo {
-                    hints.push("using Docker through sudo is not supported yet".into());
-                }
-                hints
-            }
-            Self::TunnelRefused { at, .. } => vec![
-                "sshd on this node may forbid forwarding to sockets (`AllowStreamLocalForwarding`)".into(),
-                format!("the user must be in group docker: `sudo usermod -aG docker {}`", at.user).into(),
-            ],
-            Self::Pull { status, .. } if *status == Some(404) => {
-                vec!["is the name right, and may the node's Docker pull it without a login?".into()]
-            }
-            Self::Pull { .. } => {
-                vec!["can the node reach the image's registry?".into()]
-            }
-            Self::NameTaken { name, .. } => vec![
-                format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
-            ],
-            Self::DiskFull { path, .. } => {
-                vec![format!("make room on the file system of `{path}` on the node").into()]
-            }
-            Self::Timeout { .. }
-            | Self::HostKeys { .. }
-            | Self::Lost { .. }
-            | Self::Exec { .. }
-            | Self::ExecEnded { .. }
-            | Self::ExecOutput { .. }
-            | Self::HalfAnAnswer { .. }
-            | Self::PortClosed { .. }
-            | Self::Docker { .. }
-            | Self::DockerIo { .. }
-            | Self::ImageMissing { .. }
-            | Self::ReadBack { .. }
-            | Self::Archive { .. }
-            | Self::JobTimeout { .. } => Vec::new(),
-        }
-    }
-}
-
-fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
-    let port = at.endpoint.port;
-    if kind == io::ErrorKind::ConnectionRefused {
-        vec![
-            format!("nothing listens on port {port} there: is sshd running, and on that port?")
-                .into(),
-        ]
-    } else if kind == io::ErrorKind::TimedOut {
-        vec![format!("is the node up, and does a firewall let port {port} through?").into()]
-    } else {
-        vec![format!("is `{}` the right address?", at.endpoint.address).into()]
     }
 }

@@ -320,9 +320,11 @@ mod tests {
     #[test]
     fn only_what_lies_under_the_root_is_taken() {
         let content = Secret::new(Vec::new());
-        let new = (0o644, &content);
-        let files =
-            BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path.to_owned(), new)));
+        let new = NewFile {
+            mode: 0o644,
+            content: &content,
+        };
+        let files = BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path, new)));
         let archive = pack("", &BTreeMap::new(), &files).unwrap();
         let found = unpack(&archive, "/etc/cni").unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), ["/etc/cni/a"]);

@@ -15,7 +15,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -71,11 +71,18 @@ impl Link {
     }
 }
 
+/// What waits for the reader.
+struct Backlog {
+    bytes: AtomicUsize,
+    limit: usize,
+    /// Something was thrown away: nothing after it may be read as if it were whole.
+    given_up: AtomicBool,
+}
+
 /// A channel's byte stream under the guard.
 pub(super) struct Guarded {
     queue: mpsc::UnboundedReceiver<Bytes>,
-    queued: Arc<AtomicUsize>,
-    limit: usize,
+    backlog: Arc<Backlog>,
     current: Bytes,
     writer: WriteHalf<ChannelStream<Msg>>,
     link: Link,
@@ -92,19 +99,18 @@ impl fmt::Debug for Guarded {
 impl Guarded {
     /// Takes a channel's stream over.
     pub(super) fn new(stream: ChannelStream<Msg>, link: Link) -> Self {
-        Self::with_limit(stream, link, QUEUE_LIMIT)
-    }
-
-    fn with_limit(stream: ChannelStream<Msg>, link: Link, limit: usize) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let (tx, queue) = mpsc::unbounded_channel();
-        let queued = Arc::new(AtomicUsize::new(0));
-        let pump = tokio::spawn(pump(reader, tx, Arc::clone(&queued), limit, link.clone()));
+        let backlog = Arc::new(Backlog {
+            bytes: AtomicUsize::new(0),
+            limit: QUEUE_LIMIT,
+            given_up: AtomicBool::new(false),
+        });
+        let pump = tokio::spawn(pump(reader, tx, Arc::clone(&backlog), link.clone()));
         let dead = Box::pin(link.dead.clone().cancelled_owned());
         Self {
             queue,
-            queued,
-            limit,
+            backlog,
             current: Bytes::new(),
             writer,
             link,
@@ -134,8 +140,7 @@ impl Guarded {
 async fn pump(
     mut reader: ReadHalf<ChannelStream<Msg>>,
     tx: mpsc::UnboundedSender<Bytes>,
-    queued: Arc<AtomicUsize>,
-    limit: usize,
+    backlog: Arc<Backlog>,
     link: Link,
 ) {
     let mut buffer = BytesMut::new();
@@ -148,9 +153,12 @@ async fn pump(
         match read {
             Ok(0) | Err(_) => return,
             Ok(count) => {
-                let before = queued.fetch_add(count, Ordering::Relaxed);
                 let chunk = buffer.split().freeze();
-                if before <= limit && tx.send(chunk).is_err() {
+                let waiting = backlog.bytes.fetch_add(count, Ordering::Relaxed) + count;
+                if waiting > backlog.limit {
+                    backlog.given_up.store(true, Ordering::Release);
+                }
+                if !backlog.given_up.load(Ordering::Acquire) && tx.send(chunk).is_err() {
                     return;
                 }
             }
@@ -166,15 +174,18 @@ impl AsyncRead for Guarded {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.current.is_empty() {
-            if this.queued.load(Ordering::Relaxed) > this.limit {
+            if this.backlog.given_up.load(Ordering::Acquire) {
                 return Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::OutOfMemory,
-                    format!("more than {} bytes were not read in time", this.limit),
+                    format!(
+                        "more than {} bytes were not read in time",
+                        this.backlog.limit
+                    ),
                 )));
             }
             match ready!(this.queue.poll_recv(cx)) {
                 Some(chunk) => {
-                    this.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
+                    this.backlog.bytes.fetch_sub(chunk.len(), Ordering::Relaxed);
                     this.current = chunk;
                 }
                 None if this.link.why().is_some() => return Poll::Ready(Err(this.link.error())),

@@ -64,7 +64,7 @@ pub fn fingerprint(key: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct KnownHosts {
     sources: Vec<Source>,
-    /// Taken during this run, in known_hosts format.
+    /// Taken during this run, in the format of the file.
     taken: Mutex<String>,
     /// Where keys that are taken are recorded.
     record: Option<PathBuf>,
@@ -120,6 +120,16 @@ impl KnownHosts {
             policy,
             asking: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Keys that are taken are only remembered for this run: for those who promise to write
+    /// nothing.
+    #[must_use]
+    pub fn unrecorded(self) -> Self {
+        Self {
+            record: None,
+            ..self
+        }
     }
 
     /// Every entry for a name, with its place.

@@ -1,1 +1,300 @@
+//! Every rule, and each against `ssh-keygen -F` where there is one.
 
+use std::{collections::BTreeSet, process::Command, sync::Arc};
+
+use super::*;
+
+const ED: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+const ED2: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA/3uGbh5SMpTcYvXNZBJwmcMwIsqPUhzKp65vV8FqHl";
+const EC: &str = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBEmKSENjQEezOmxkZMy7opKgwFB9nkt5YRrYMjNuG5N87uRgg6CLrbo5wAdT/y6v0mKV0U2w0WZ2YB/++Tpockg=";
+
+fn text() -> String {
+    let lines = [
+        format!("plain {ED}"),
+        format!("a.example,10.0.0.1\t{ED} with a comment"),
+        format!("*.wild.example,!not.wild.example {ED}"),
+        format!("[ported]:2222 {ED}"),
+        format!("UPPER.example  {ED}"),
+        format!("q?.example {ED}"),
+        format!("many {ED}"),
+        format!("many {EC}"),
+        "# a comment".to_owned(),
+        String::new(),
+        "broken ssh-ed25519 not-base64!".to_owned(),
+        format!("broken {ED}"),
+        format!("@revoked gone {ED}"),
+        format!("gone {ED}"),
+        format!("@cert-authority *.ca.example {ED}"),
+        format!("@strange odd {ED}"),
+        format!("  indented {ED}"),
+        format!("[::1]:2222,fe80::1 {ED}"),
+        "short".to_owned(),
+        "short ssh-ed25519".to_owned(),
+        // `ssh-keygen -H` of `hashed` and of `[hashed]:2222`.
+        format!("{} {ED}", hashed("hashed")),
+        format!("{} {ED}", hashed("[hashed]:2222")),
+        format!("|1|broken|broken {ED}"),
+    ];
+    lines.join("\n") + "\n"
+}
+
+fn hashed(name: &str) -> String {
+    let salt = [7; 20];
+    let mut mac = Hmac::<Sha1>::new_from_slice(&salt).unwrap();
+    mac.update(name.as_bytes());
+    format!(
+        "|1|{}|{}",
+        STANDARD.encode(salt),
+        STANDARD.encode(mac.finalize().into_bytes())
+    )
+}
+
+/// A name, and the lines that are for it.
+const TABLE: [(&str, &[usize]); 22] = [
+    ("plain", &[1]),
+    ("a.example", &[2]),
+    ("10.0.0.1", &[2]),
+    ("b.example", &[]),
+    ("x.wild.example", &[3]),
+    ("not.wild.example", &[]),
+    ("wild.example", &[]),
+    ("[ported]:2222", &[4]),
+    ("ported", &[]),
+    ("[ported]:22", &[]),
+    ("upper.example", &[5]),
+    ("q1.example", &[6]),
+    ("q.example", &[]),
+    ("many", &[7, 8]),
+    ("broken", &[12]),
+    ("gone", &[13, 14]),
+    ("n.ca.example", &[15]),
+    ("odd", &[]),
+    ("indented", &[17]),
+    ("[::1]:2222", &[18]),
+    ("hashed", &[21]),
+    ("[hashed]:2222", &[22]),
+];
+
+fn lines(name: &str) -> Vec<usize> {
+    matching(&text(), name).map(|(line, _)| line).collect()
+}
+
+#[test]
+fn names_match_as_in_openssh() {
+    for (name, expected) in TABLE {
+        assert_eq!(lines(name), expected, "{name}");
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "what this machine cannot compare with is said"
+)]
+#[test]
+fn ssh_keygen_finds_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("known_hosts");
+    fs::write(&file, text()).unwrap();
+    for (name, expected) in TABLE {
+        if name == "broken" {
+            // It shows lines for the name whose key cannot be read; `ssh` skips them.
+            continue;
+        }
+        let Ok(output) = Command::new("ssh-keygen")
+            .args(["-F", name, "-f"])
+            .arg(&file)
+            .output()
+        else {
+            eprintln!("there is no ssh-keygen here to compare with");
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let found: BTreeSet<usize> = said
+            .lines()
+            .filter(|line| line.starts_with("# Host "))
+            .filter_map(|line| line.split("found: line ").nth(1))
+            .filter_map(|rest| rest.split(' ').next()?.parse().ok())
+            .collect();
+        assert_eq!(found, expected.iter().copied().collect(), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_fingerprint_is_that_of_ssh_keygen() {
+    let ours = fingerprint(ED).unwrap();
+    assert_eq!(ours, "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+    assert_eq!(fingerprint(&format!("{ED} comment")), Some(ours));
+    assert_eq!(fingerprint("ssh-ed25519 AAAA"), None);
+}
+
+fn at(address: &str, port: u16) -> Endpoint {
+    Endpoint {
+        address: address.to_owned(),
+        port,
+    }
+}
+
+async fn judge(address: &str, port: u16, key: &str, policy: Policy) -> HostKeyVerdict {
+    KnownHosts::from_text("known_hosts", &text(), policy)
+        .judge(&at(address, port), key)
+        .await
+        .unwrap()
+}
+
+fn changed(place: &str) -> HostKeyVerdict {
+    HostKeyVerdict::Changed {
+        place: place.to_owned(),
+    }
+}
+
+const UNKNOWN: HostKeyVerdict = HostKeyVerdict::Unknown { accepted: false };
+const TAKEN: HostKeyVerdict = HostKeyVerdict::Unknown { accepted: true };
+
+#[tokio::test]
+async fn verdicts() {
+    use HostKeyVerdict::Trusted;
+    for (address, port, key, expected) in [
+        ("plain", 22, ED, Trusted),
+        ("PLAIN", 22, ED, Trusted),
+        ("plain", 22, ED2, changed("known_hosts line 1")),
+        // An impostor may have a key of another type.
+        ("plain", 22, EC, changed("known_hosts line 1")),
+        ("many", 22, ED, Trusted),
+        ("many", 22, EC, Trusted),
+        ("many", 22, ED2, changed("known_hosts line 7")),
+        ("ported", 2222, ED, Trusted),
+        ("ported", 2222, ED2, changed("known_hosts line 4")),
+        ("ported", 22, ED, UNKNOWN),
+        // The right key under the bare name is good for any port, a wrong one is merely unknown.
+        ("plain", 2222, ED, Trusted),
+        ("plain", 2222, ED2, UNKNOWN),
+        (
+            "gone",
+            22,
+            ED,
+            changed("known_hosts line 13, marked as revoked"),
+        ),
+        ("hashed", 2222, ED, Trusted),
+        ("nobody", 22, ED, UNKNOWN),
+    ] {
+        let verdict = judge(address, port, key, Policy::Strict).await;
+        assert_eq!(verdict, expected, "{address}:{port}");
+    }
+}
+
+#[tokio::test]
+async fn accepting_new_keys_never_accepts_changed_ones() {
+    for (address, key, expected) in [
+        ("nobody", ED, TAKEN),
+        ("plain", EC, changed("known_hosts line 1")),
+        (
+            "gone",
+            ED,
+            changed("known_hosts line 13, marked as revoked"),
+        ),
+    ] {
+        assert_eq!(judge(address, 22, key, Policy::AcceptNew).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_authority_alone_is_said_to_be_unsupported() {
+    let known = KnownHosts::from_text("known_hosts", &text(), Policy::Strict);
+    let error = known.judge(&at("n.ca.example", 22), ED).await.unwrap_err();
+    insta::assert_snapshot!(error, @"it is on record only through `@cert-authority` in known_hosts line 15, and host certificates are not supported yet: add the host's own key");
+    // Its key is not a host key.
+    assert_eq!(
+        judge("n.ca.example", 22, ED, Policy::AcceptNew).await,
+        TAKEN
+    );
+}
+
+#[tokio::test]
+async fn a_person_is_asked_once() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let questions = Arc::clone(&asked);
+    let policy = Policy::Ask(Box::new(move |endpoint, kind, shown| {
+        questions
+            .lock()
+            .unwrap()
+            .push((endpoint.address, kind, shown));
+        async { true }.boxed()
+    }));
+    let known = KnownHosts::from_text("known_hosts", "", policy);
+    let endpoint = at("nobody", 22);
+    let both = tokio::join!(known.judge(&endpoint, ED), known.judge(&endpoint, ED));
+    assert_eq!(both.0.unwrap(), TAKEN);
+    assert_eq!(both.1.unwrap(), HostKeyVerdict::Trusted);
+    assert_eq!(
+        known.judge(&endpoint, ED2).await.unwrap(),
+        changed("this run line 1")
+    );
+    let shown = fingerprint(ED).unwrap();
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [("nobody".to_owned(), "ssh-ed25519".to_owned(), shown)]
+    );
+    let no = Policy::Ask(Box::new(|_, _, _| async { false }.boxed()));
+    assert_eq!(judge("nobody", 22, ED, no).await, UNKNOWN);
+}
+
+#[tokio::test]
+async fn keys_that_are_taken_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(".ssh/known_hosts");
+    let other = folder.path().join("ssh_known_hosts");
+    fs::write(&other, format!("global {ED}\n")).unwrap();
+    let files = [file.clone(), other.clone()];
+    let load = |policy| KnownHosts::from_files(&files, policy).unwrap();
+
+    let known = load(Policy::AcceptNew);
+    let port = at("N.example", 2222);
+    assert_eq!(known.judge(&port, ED).await.unwrap(), TAKEN);
+    let global = known.judge(&at("global", 22), ED).await.unwrap();
+    assert_eq!(global, HostKeyVerdict::Trusted);
+    let expected = format!("[n.example]:2222 {ED}\n");
+    assert_eq!(
+        String::from_utf8(fs::read(&file).unwrap()).unwrap(),
+        expected
+    );
+    assert_eq!(known.known_algorithms(&port), ["ssh-ed25519"]);
+
+    // A last line without an end stays a line of its own.
+    fs::write(&file, format!("first {ED2}")).unwrap();
+    let known = load(Policy::AcceptNew);
+    assert_eq!(known.judge(&at("second", 22), ED).await.unwrap(), TAKEN);
+    let expected = format!("first {ED2}\nsecond {ED}\n");
+    assert_eq!(
+        String::from_utf8(fs::read(&file).unwrap()).unwrap(),
+        expected
+    );
+    assert_eq!(
+        load(Policy::Strict)
+            .judge(&at("first", 22), ED)
+            .await
+            .unwrap(),
+        changed(&format!("{} line 1", file.display()))
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [folder.path().to_owned()];
+    let error = KnownHosts::from_files(&files, Policy::Strict).unwrap_err();
+    assert!(error.to_string().starts_with("cannot read "));
+}
+
+#[test]
+fn algorithms_on_record() {
+    let known = KnownHosts::from_text("known_hosts", &text(), Policy::Strict);
+    for (address, port, expected) in [
+        ("many", 22, &["ssh-ed25519", "ecdsa-sha2-nistp256"][..]),
+        ("plain", 2222, &["ssh-ed25519"]),
+        ("n.ca.example", 22, &[]),
+        ("nobody", 22, &[]),
+    ] {
+        assert_eq!(known.known_algorithms(&at(address, port)), expected);
+    }
+}

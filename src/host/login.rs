@@ -39,3 +39,62 @@ fn is_encrypted(text: &str) -> bool {
             || (line.starts_with("Proc-Type:") && line.ends_with("ENCRYPTED"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A key as `ssh-keygen` writes it; `None` where there is no such program.
+    fn generated(kind: &str, format: &str, passphrase: &str) -> Option<Secret<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", kind, "-m", format, "-N", passphrase, "-f"])
+            .arg(&file)
+            .status()
+            .ok()?;
+        assert!(made.success(), "{kind} {format}");
+        let bytes = std::fs::read(&file).unwrap();
+        Some(String::from_utf8(bytes).unwrap().into())
+    }
+
+    #[test]
+    fn every_format_of_openssh_is_read() {
+        for kind in ["ed25519", "ecdsa", "rsa"] {
+            for format in ["RFC4716", "PEM", "PKCS8"] {
+                if kind == "ed25519" && format != "RFC4716" {
+                    continue;
+                }
+                let Some(key) = generated(kind, format, "") else {
+                    return;
+                };
+                assert!(private_key(&key).is_ok(), "{kind} {format}");
+                let pasted = format!("  {}", key.expose().replace('\n', "\r\n  "));
+                assert!(
+                    private_key(&pasted.into()).is_ok(),
+                    "{kind} {format}, pasted"
+                );
+                let Some(key) = generated(kind, format, "passphrase") else {
+                    return;
+                };
+                let refused = private_key(&key);
+                assert!(
+                    matches!(refused, Err(KeyProblem::Encrypted)),
+                    "{kind} {format}: {refused:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_private_key_is_said_to_be_none() {
+        let key = |text: &str| private_key(&text.to_owned().into());
+        assert!(matches!(
+            key("ssh-ed25519 AAAA me"),
+            Err(KeyProblem::Public)
+        ));
+        assert!(matches!(key(""), Err(KeyProblem::Format(_))));
+    }
+}

@@ -19,6 +19,7 @@ mod dial;
 mod docker;
 mod error;
 mod exec;
+mod explain;
 mod files;
 mod guard;
 mod images;
@@ -35,7 +36,7 @@ pub use error::{HostError, KeyProblem, Place};
 pub use exec::ExecOutput;
 pub use files::NewFile;
 pub use jobs::{Job, JobOutput};
-pub use known_hosts::{KnownHosts, Policy, fingerprint};
+pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};
 pub use machine::Host;
 
 /// A byte stream to a node.
@@ -65,7 +66,7 @@ pub enum HostKeyVerdict {
     },
 }
 
-/// Decides about host keys: known_hosts, and what happens with a key that is not there.
+/// Decides about host keys: `known_hosts`, and what happens with a key that is not there.
 pub trait HostKeys: Send + Sync {
     /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person.
     fn judge<'a>(

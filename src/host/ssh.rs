@@ -46,7 +46,7 @@ pub(super) struct Session {
     handle: client::Handle<Handler>,
     link: Link,
     sessions: Semaphore,
-    at: Box<Place>,
+    at: Arc<Place>,
 }
 
 impl Session {
@@ -58,13 +58,13 @@ impl Session {
         keys: &dyn HostKeys,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
-        let at = Box::new(Place {
+        let at = Arc::new(Place {
             node: name.clone(),
             endpoint: endpoint.clone(),
             user: login.user.clone(),
         });
         let key = private_key(&login.key).map_err(|problem| HostError::Key {
-            at: at.clone(),
+            at: Arc::clone(&at),
             key_source: login.key_source.clone(),
             problem,
         })?;
@@ -81,8 +81,8 @@ impl Session {
     }
 
     /// Where it leads.
-    pub(super) fn place(&self) -> Box<Place> {
-        self.at.clone()
+    pub(super) fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.at)
     }
 
     /// Why it is dead, if it is.
@@ -123,7 +123,7 @@ impl Session {
         let result = timeout(HANDSHAKE, attempt)
             .await
             .map_err(|_| HostError::Timeout {
-                at: self.at.clone(),
+                at: self.place(),
                 what: "the login".into(),
                 limit: HANDSHAKE,
             })?;
@@ -178,12 +178,14 @@ impl Session {
             opened = timeout(OPEN, opening) => opened.map_err(|_| OpenError::Slow)?,
             why = self.link.died() => return Err(OpenError::Lost(why)),
         };
-        opened.map_err(|error| match error {
-            russh::Error::ChannelOpenFailure(failure) => OpenError::Refused(failure),
-            error => match self.link.why() {
-                Some(why) => OpenError::Lost(why.to_owned()),
-                None => OpenError::Ssh(Arc::new(error)),
-            },
+        opened.map_err(|error| {
+            if let russh::Error::ChannelOpenFailure(failure) = error {
+                OpenError::Refused(failure)
+            } else if let Some(why) = self.link.why() {
+                OpenError::Lost(why.to_owned())
+            } else {
+                OpenError::Ssh(Arc::new(error))
+            }
         })
     }
 
@@ -238,7 +240,7 @@ pub(super) enum OpenError {
 
 impl OpenError {
     /// For a reader.
-    pub(super) fn at(self, at: Box<Place>) -> HostError {
+    pub(super) fn at(self, at: Arc<Place>) -> HostError {
         match self {
             Self::Refused(failure) => HostError::Exec {
                 at,
@@ -260,26 +262,23 @@ impl OpenError {
 
 /// From TCP to an encrypted connection with a host that is trusted.
 async fn handshake(
-    at: &Place,
+    at: &Arc<Place>,
     keys: &dyn HostKeys,
     dial: &dyn Dial,
     link: Link,
 ) -> Result<client::Handle<Handler>, HostError> {
-    let boxed = || Box::new(at.clone());
+    let here = || Arc::clone(at);
     let slow = |what: &'static str, limit| HostError::Timeout {
-        at: boxed(),
+        at: here(),
         what: what.into(),
         limit,
     };
     let stream = timeout(CONNECT, dial.dial(&at.endpoint))
         .await
         .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
-        .map_err(|source| HostError::Unreachable {
-            at: boxed(),
-            source,
-        })?;
+        .map_err(|source| HostError::Unreachable { at: here(), source })?;
     let failed = |source: russh::Error| HostError::Handshake {
-        at: boxed(),
+        at: here(),
         source: Box::new(source),
     };
 
@@ -307,30 +306,27 @@ async fn handshake(
         .map_err(failed)
 }
 
-async fn judge(at: &Place, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
-    let boxed = || Box::new(at.clone());
+async fn judge(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
+    let here = || Arc::clone(at);
     let mut bare = key.clone();
     bare.set_comment("");
     let text = bare.to_openssh().map_err(|error| HostError::Handshake {
-        at: boxed(),
+        at: here(),
         source: Box::new(error.into()),
     })?;
     let verdict = keys
         .judge(&at.endpoint, &text)
         .await
-        .map_err(|source| HostError::HostKeys {
-            at: boxed(),
-            source,
-        })?;
+        .map_err(|source| HostError::HostKeys { at: here(), source })?;
     match verdict {
         HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(()),
         HostKeyVerdict::Unknown { accepted: false } => Err(HostError::HostKeyUnknown {
-            at: boxed(),
+            at: here(),
             algorithm: key.algorithm().to_string(),
             fingerprint: fingerprint(&text).unwrap_or_default(),
         }),
         HostKeyVerdict::Changed { place } => Err(HostError::HostKeyChanged {
-            at: boxed(),
+            at: here(),
             algorithm: key.algorithm().to_string(),
             fingerprint: fingerprint(&text).unwrap_or_default(),
             place,

@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn waits_grow_to_a_cap_and_start_afresh_after_success() {
         let backoff = Backoff::default();
-        let mut waits = |n: usize| -> Vec<u64> {
+        let waits = |n: usize| -> Vec<u64> {
             (0..n)
                 .map(|_| backoff.failed("a", Blame::Host, 0.0).as_secs())
                 .collect()

@@ -62,7 +62,7 @@ pub(super) async fn ensure(
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let name = view.name();
     if let Some(there) = api.get_opt(&name).await? {
-        return Ok(judge(there, view));
+        return Ok(judge(&there, view));
     }
     let body = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
@@ -86,20 +86,20 @@ pub(super) async fn ensure(
 }
 
 /// May the Secret go with this object?
-fn judge(there: Kubeconfig, view: &View) -> Result<Option<OwnerReference>, Taken> {
+fn judge(there: &Kubeconfig, view: &View) -> Result<Option<OwnerReference>, Taken> {
     let name = there.name_any();
     let owner = there
         .owner_references()
         .iter()
         .find(|owner| owner.kind == "Cluster" && owner.api_version.starts_with(GROUP));
     match owner {
-        Some(owner) if Some(&owner.uid) == view.meta().uid.as_ref() => Ok(owned_by(&there)),
+        Some(owner) if Some(&owner.uid) == view.meta().uid.as_ref() => Ok(owned_by(there)),
         Some(_) => Err(Taken {
             name,
             what: "belongs to an earlier Cluster of this name and is still going away".to_owned(),
             blame: Blame::Transient,
         }),
-        None if there.spec.cluster_name == view.name() => Ok(owned_by(&there)),
+        None if there.spec.cluster_name == view.name() => Ok(owned_by(there)),
         None => Err(Taken {
             name,
             what: format!("is for the Cluster `{}`", there.spec.cluster_name),

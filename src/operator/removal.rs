@@ -193,7 +193,7 @@ impl Removal<'_> {
         world: &World,
         intent: Option<&Intent>,
     ) -> Result<Came, ReconcileError> {
-        let base = self.findings("gives the nodes back");
+        let base = Self::findings("gives the nodes back");
         let limit = self.time_left();
         let goal = Goal::Remove(intent);
         let ended = run::run(
@@ -285,7 +285,7 @@ impl Removal<'_> {
             text,
             remaining,
         } = obstacle;
-        let mut findings = self.findings(&text);
+        let mut findings = Self::findings(&text);
         findings.set(ConditionType::Deleting, true, blame.reason(), &text);
         if self.over() {
             let message = format!("the time for the deletion is over, and it is kept: {text}");
@@ -349,7 +349,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    fn findings(&self, text: &str) -> Findings {
+    fn findings(text: &str) -> Findings {
         let mut findings = Findings::new();
         let run = Run::Remove;
         findings.set(run.condition(), true, run.reason(), text);
@@ -372,7 +372,7 @@ impl Removal<'_> {
             .iter()
             .any(|condition| condition.type_ == ConditionType::Deleting.name());
         if !already {
-            let findings = self.findings(text);
+            let findings = Self::findings(text);
             self.status.write(&findings, |_| {}).await?;
         }
         Ok(())

@@ -91,7 +91,10 @@ pub async fn run_with(
             ended.stopped().await;
         })
         .run(cluster::reconcile, again, Arc::clone(&ctx))
-        .for_each(|result| log("Cluster", result));
+        .for_each(|result| {
+            log("Cluster", result);
+            std::future::ready(())
+        });
     let ended = stop;
     let kubeconfigs = Controller::new(Api::<Kubeconfig>::all(client), watcher::Config::default())
         .owns(own_secrets(&ctx), watcher::Config::default())
@@ -99,7 +102,10 @@ pub async fn run_with(
             ended.stopped().await;
         })
         .run(kubeconfig::reconcile, again, Arc::clone(&ctx))
-        .for_each(|result| log("Kubeconfig", result));
+        .for_each(|result| {
+            log("Kubeconfig", result);
+            std::future::ready(())
+        });
     tokio::join!(clusters, kubeconfigs);
     Ok(())
 }
@@ -119,6 +125,10 @@ async fn check(client: &Client) -> Result<(), OperatorError> {
     Ok(())
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "kube's errors, of which two tell something here"
+)]
 fn refusal(what: &str, source: kube::Error) -> OperatorError {
     let what = what.to_owned();
     match &source {
@@ -133,6 +143,10 @@ fn refusal(what: &str, source: kube::Error) -> OperatorError {
 }
 
 /// What a pass depends on; our own writes to the status are not among it.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "what a predicate of kube's is asked for"
+)]
 fn what_matters(object: &DynamicObject) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let meta = &object.metadata;
@@ -182,7 +196,7 @@ fn again<K>(_: Arc<K>, error: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(2).mul_f64(1.0 + rand::random::<f64>()))
 }
 
-async fn log<K, Q>(
+fn log<K, Q>(
     kind: &'static str,
     result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, Q>>,
 ) where

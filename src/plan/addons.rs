@@ -7,6 +7,7 @@ use super::{Action, FieldChange, Stage, Step, Target};
 use crate::{
     actual::{Actual, ApiFacts, ApiView},
     desired::{Addon, Desired, ObjectRef, label},
+    workload,
 };
 
 /// Add-ons without which no node becomes Ready.
@@ -49,7 +50,11 @@ pub(super) fn apply(want: &Desired, have: &Actual) -> Stage {
 
 /// Waits for what was applied and for what is observably not available. Slow is a warning.
 pub(super) fn wait(want: &Desired, have: &Actual) -> Stage {
-    let steps = want.addons.iter().filter_map(|addon| {
+    let awaited = want
+        .addons
+        .iter()
+        .filter(|addon| !addon.workloads.is_empty());
+    let steps = awaited.filter_map(|addon| {
         let applied = !differing(addon, have).0.is_empty();
         let why = if applied {
             "it was just applied"
@@ -113,91 +118,17 @@ fn differing(addon: &Addon, have: &Actual) -> (Vec<ObjectRef>, Vec<FieldChange>)
             });
             continue;
         };
-        let mut paths = Vec::new();
-        differences(wanted, Some(live), String::new(), &mut paths);
-        if paths.is_empty() {
+        let fields = workload::contains(live, wanted);
+        if fields.is_empty() {
             continue;
         }
         objects.push(object.clone());
-        let hidden = object.kind == "Secret";
-        changes.extend(paths.into_iter().take(SHOWN).map(|(path, from, to)| {
-            let shown = |value: Option<String>| {
-                value.map(|value| {
-                    if hidden {
-                        "(a value)".to_owned()
-                    } else {
-                        value
-                    }
-                })
-            };
-            FieldChange {
-                field: format!("{object} {path}"),
-                from: shown(from),
-                to: shown(to),
-            }
+        changes.extend(fields.into_iter().take(SHOWN).map(|change| FieldChange {
+            field: format!("{object} {}", change.field),
+            ..change
         }));
     }
     (objects, changes)
-}
-
-type Differing = (String, Option<String>, Option<String>);
-
-/// Where the live value does not carry what is wanted. What the server and others add is theirs.
-fn differences(wanted: &Value, live: Option<&Value>, path: String, found: &mut Vec<Differing>) {
-    let Some(live) = live else {
-        if !is_default(wanted) {
-            found.push((path, None, Some(shown(wanted))));
-        }
-        return;
-    };
-    match (wanted, live) {
-        (Value::Null, _) => {}
-        (Value::Object(wanted), Value::Object(live)) => {
-            for (key, value) in wanted {
-                let below = if path.is_empty() {
-                    key.clone()
-                } else {
-                    format!("{path}.{key}")
-                };
-                differences(value, live.get(key), below, found);
-            }
-        }
-        (Value::Array(wanted), Value::Array(live)) if wanted.len() == live.len() => {
-            for (index, (wanted, live)) in wanted.iter().zip(live).enumerate() {
-                differences(wanted, Some(live), format!("{path}[{index}]"), found);
-            }
-        }
-        (wanted, live) if wanted == live => {}
-        (wanted, live) => found.push((path, Some(shown(live)), Some(shown(wanted)))),
-    }
-}
-
-/// What the server leaves out when it is written: empty and zero values.
-fn is_default(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) => false,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(is_default),
-    }
-}
-
-fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            value.to_string()
-        }
-    };
-    let mut lines = text.lines();
-    let first: String = lines.next().unwrap_or_default().chars().take(60).collect();
-    if first.len() < text.len() {
-        format!("{first}…")
-    } else {
-        first
-    }
 }
 
 fn unavailable(addon: &Addon, have: &Actual) -> bool {
@@ -229,35 +160,5 @@ fn available(workload: &ObjectRef, api: &ApiFacts) -> bool {
             count(&status["availableReplicas"]) >= wanted
         }
         _ => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn paths(wanted: &Value, live: &Value) -> Vec<String> {
-        let mut found = Vec::new();
-        differences(wanted, Some(live), String::new(), &mut found);
-        found.into_iter().map(|(path, _, _)| path).collect()
-    }
-
-    #[test]
-    fn what_the_server_adds_is_no_difference() {
-        let wanted = json!({"spec": {"containers": [{"name": "a", "env": []}], "hostIPC": false}});
-        let live = json!({
-            "metadata": {"uid": "1"},
-            "spec": {"containers": [{"name": "a", "terminationMessagePath": "/dev/x"}]},
-        });
-        assert_eq!(paths(&wanted, &live), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_changed_missing_or_extra_element_is() {
-        let wanted = json!({"a": {"b": [1, 2]}, "c": "x", "d": 1});
-        let live = json!({"a": {"b": [1, 2, 3]}, "c": "y"});
-        assert_eq!(paths(&wanted, &live), ["a.b", "c", "d"]);
     }
 }

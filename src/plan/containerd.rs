@@ -40,9 +40,9 @@ pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
         }
         let mut disturbs = "restarts containerd; running containers keep running".to_owned();
         if facts.system.containerd.docker_bound {
-            disturbs = "restarts containerd, and Docker stops and starts with it on this node; \
-                        containers keep running only where Docker's live-restore is on"
-                .to_owned();
+            "restarts containerd, and Docker stops and starts with it on this node; containers keep \
+             running only where Docker's live-restore is on"
+                .clone_into(&mut disturbs);
         }
         let action = Action::ConfigureContainerd {
             wants: host.containerd.clone(),

@@ -11,9 +11,8 @@ use crate::{
 /// One archive a node, with everything that differs.
 pub(super) fn write(want: &Desired, have: &Actual) -> Stage {
     hosts::stage("files", want, have, |name, host, facts| {
-        let (action, changes) = match difference(host, facts) {
-            Some(difference) => difference,
-            None => return Vec::new(),
+        let Some((action, changes)) = difference(host, facts) else {
+            return Vec::new();
         };
         let why = if changes.iter().all(|change| change.from.is_none()) {
             "certificates and configuration that the components read"

@@ -86,8 +86,8 @@ fn with_others(
         return Some("Docker is restarted with containerd");
     }
     let etcd = host.containers.get("etcd")?;
-    let lost = component == Component::ApiServer
-        && containers::need("etcd", etcd, facts) != Need::Nothing;
+    let lost =
+        component == Component::ApiServer && containers::need("etcd", etcd, facts) != Need::Nothing;
     lost.then_some("its etcd was just restarted")
 }
 

@@ -2,7 +2,27 @@
 //!
 //! [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
 //! [`render`] prints one. A plan can be printed, compared, serialised and simulated: nothing in
-//! it is a closure, and nothing in it is secret.
+//! it is a closure, and nothing in it is secret. May use pure functions only; must not read a
+//! clock, a file or the network.
+//!
+//! ```
+//! use rke_operator::{
+//!     actual::{Actual, ApiView},
+//!     plan,
+//! };
+//!
+//! // No host, no state: nothing is ours, so there is nothing to give back.
+//! let have = Actual {
+//!     hosts: Default::default(),
+//!     api: ApiView::Unknown,
+//!     kubeconfig: None,
+//!     saved: None,
+//! };
+//! let plan = plan::remove(None, &have)?;
+//! assert!(plan.is_empty());
+//! assert_eq!(plan::render(&plan), "Plan: nothing to do\n");
+//! # Ok::<(), plan::PlanError>(())
+//! ```
 
 use std::{
     borrow::Cow,

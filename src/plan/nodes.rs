@@ -1,14 +1,15 @@
 //! The Node objects: our labels, annotations and taints, and readiness. Pure.
 
 use super::{
-    Action, FieldChange, Note, Stage, Step, Target, addons, containerd,
+    Action, Note, Stage, Step, Target, addons, containerd,
     containers::{self, Need},
     health, hosts,
 };
 use crate::{
     actual::{Actual, ApiView, HostFacts, NodeFact},
-    config::{NodeName, Taint},
+    config::NodeName,
     desired::{Desired, DesiredHost, NodeMeta},
+    workload,
 };
 
 /// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
@@ -61,47 +62,9 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
         let step = Step::on(name, "the Node object is new, or not known yet", action);
         return (*wants != NodeMeta::default()).then_some(step);
     };
-    let changes = differences(wants, node);
+    let changes = workload::node_changes(node, wants);
     let why = "labels, annotations or taints differ";
     (!changes.is_empty()).then(|| Step::on(name, why, action).changing(changes))
-}
-
-fn differences(wants: &NodeMeta, node: &NodeFact) -> Vec<FieldChange> {
-    let NodeMeta {
-        labels,
-        annotations,
-        taints,
-    } = wants;
-    let pairs = |what: &'static str,
-                 wanted: &std::collections::BTreeMap<String, String>,
-                 seen: &std::collections::BTreeMap<String, String>| {
-        wanted
-            .iter()
-            .filter(|(key, value)| seen.get(*key) != Some(value))
-            .map(|(key, value)| FieldChange {
-                field: format!("{what} {key}"),
-                from: seen.get(key).cloned(),
-                to: Some(value.clone()),
-            })
-            .collect::<Vec<_>>()
-    };
-    let mut changes = pairs("label", labels, &node.labels);
-    changes.extend(pairs("annotation", annotations, &node.annotations));
-    changes.extend(
-        taints
-            .iter()
-            .filter(|taint| !node.taints.contains(taint))
-            .map(|taint| FieldChange {
-                field: format!("taint {}", taint.key),
-                from: None,
-                to: Some(spelled(taint)),
-            }),
-    );
-    changes
-}
-
-fn spelled(taint: &Taint) -> String {
-    format!("{}={}:{}", taint.key, taint.value, taint.effect)
 }
 
 fn wait(

@@ -4,7 +4,9 @@
 //! remembers what was there before and keeps others away. The state goes last of all, in a plan of
 //! its own: after a survey has shown that nothing of ours is left on any node.
 
-use super::{Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan};
+use super::{
+    Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan,
+};
 use crate::{
     actual::{Actual, Before, HostFacts, HostView},
     config::NodeName,
@@ -40,12 +42,13 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> 
     let mut images = Vec::new();
     let mut notes = Vec::new();
     let mut ours = Vec::new();
-    let mut down = false;
+    // Something of ours stays where it is: the state that tells of it stays, too.
+    let mut kept = false;
     for (host, view) in &have.hosts {
         let facts = match view {
             HostView::Up(facts) => facts,
             HostView::Down(why) => {
-                down = true;
+                kept = true;
                 let text = format!("does not answer and keeps what it has: {}", why.why);
                 notes.push(note(host, text));
                 continue;
@@ -54,10 +57,12 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> 
         match standing(id, facts) {
             Standing::Clean => {}
             Standing::Foreign(owner) => {
-                notes.push(note(
-                    host,
-                    format!("belongs to cluster `{owner}`: left alone"),
-                ));
+                let mut text = format!("belongs to cluster `{owner}`: left alone");
+                if hosts::bears(facts, &id.0) {
+                    kept = true;
+                    text.push_str(", and so are the containers of this cluster that are there");
+                }
+                notes.push(note(host, text));
             }
             Standing::Ours(facts) => ours.push((host, facts)),
             Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts)),
@@ -77,7 +82,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> 
         let steps = ours.iter().flat_map(|(host, facts)| steps(host, facts));
         Stage::of(stage, width, steps)
     };
-    let clean = ours.is_empty() && !again && !down;
+    let clean = ours.is_empty() && !again && !kept;
     let stages = [
         Stage::of("claim", claims.len(), claims),
         every("stop", &|host, facts| stop(id, host, facts)),

@@ -165,3 +165,77 @@ impl From<Entry> for InventoryEntry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved() -> Saved {
+        let ca = |name: &str| CaPair {
+            cert: format!("certificate of {name}"),
+            key: Secret::new(format!("key of {name}")),
+        };
+        let entry = InventoryEntry {
+            endpoint: Endpoint {
+                address: "10.0.0.2".to_owned(),
+                port: 2222,
+            },
+            user: "rke".to_owned(),
+            key_source: "~/.ssh/id_ed25519".to_owned(),
+            docker_socket: "/var/run/docker.sock".to_owned(),
+            roles: vec![Role::Etcd, Role::ControlPlane],
+        };
+        Saved {
+            cluster_id: ClusterId("0123456789abcdef".repeat(2)),
+            cluster_name: "local".to_owned(),
+            cluster_ca: ca("kube-ca"),
+            etcd_ca: ca("kube-etcd-ca"),
+            front_proxy_ca: ca("front proxy"),
+            service_account_key: Secret::new("service accounts".to_owned()),
+            inventory: BTreeMap::from([(NodeName::from("n1"), entry)]),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = encode(&saved());
+        assert_eq!(decode(text.expose()), Ok(saved()));
+        assert_eq!(encode(&saved()), text);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error_that_quotes_nothing() {
+        let text = encode(&saved());
+        let text = text.expose();
+        for (broken, why) in [
+            (
+                text.replace("\"version\": 1", "\"version\": 2"),
+                "it has version 2",
+            ),
+            (
+                text.replace("\"etcdCa\"", "\"EtcdCa\""),
+                "it is not a state of this program",
+            ),
+            (
+                text.replace("\"key of kube-ca\"", "7"),
+                "it is not a state of this program",
+            ),
+            (
+                text.replace("0123456789abcdef", "secret"),
+                "its cluster id is not 32 hex digits",
+            ),
+            (
+                text[..text.len() / 2].to_owned(),
+                "it is not a state of this program",
+            ),
+            (String::new(), "it is not a state of this program"),
+        ] {
+            let error = decode(&broken).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
+            assert!(
+                !error.contains("secret") && !error.contains("key of"),
+                "{error}"
+            );
+        }
+    }
+}

@@ -212,7 +212,7 @@ async fn permission_denied_is_an_error_and_never_absent() {
     let folder = TempDir::new().unwrap();
     let store = store(&folder);
     Store::save(&store, &saved("a"), None).await.unwrap();
-    fs::set_permissions(store.path(), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(store.path(), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(store.path()).is_ok() {
         // Root reads everything; the others see this.
         return;

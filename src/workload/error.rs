@@ -35,7 +35,7 @@ pub enum WorkloadError {
     /// The stop signal was given.
     #[error("stopped while waiting for {0}")]
     Stopped(String),
-    /// An object of a kind that [`super::read`] does not look at: once applied, nobody would see
+    /// An object of a kind that [`super::read()`] does not look at: once applied, nobody would see
     /// it again.
     #[error("{0} is of a kind that is never read back")]
     UnknownKind(ObjectRef),

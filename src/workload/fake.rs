@@ -176,8 +176,7 @@ impl FakeApi {
             ("PUT" | "PATCH" | "DELETE", Some(live)) if stale(&live) => {
                 return status(409, "Conflict");
             }
-            ("PUT", None) => return status(404, "not found"),
-            ("DELETE", None) => return status(404, "not found"),
+            ("PUT" | "DELETE", None) => return status(404, "not found"),
             ("DELETE", Some(live)) => {
                 let uid = &body["preconditions"]["uid"];
                 if !uid.is_null() && *uid != live["metadata"]["uid"] {
@@ -264,8 +263,7 @@ fn is_collection(path: &str) -> bool {
     };
     match rest {
         ["namespaces", _] => false,
-        ["namespaces", _, rest @ ..] => rest.len() == 1,
-        rest => rest.len() == 1,
+        ["namespaces", _, rest @ ..] | rest => rest.len() == 1,
     }
 }
 

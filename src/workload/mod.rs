@@ -1,10 +1,10 @@
 //! The provisioned cluster's API, reached through a node's SSH connection: no port of a cluster
 //! needs to be open to us.
 //!
-//! [`connect`] makes a client; [`read`] turns what it says into facts; the others are the effects
-//! that `apply/act.rs` calls, each bounded in time and harmless to repeat. They decide nothing:
-//! what is applied, pruned or waited for comes from the plan. Pure: [`contains`], [`available`],
-//! [`node_meta`].
+//! [`connect()`] makes a client; [`read()`] turns what it says into facts; the others are the
+//! effects that `apply/act.rs` calls, each bounded in time and harmless to repeat. They decide
+//! nothing: what is applied, pruned or waited for comes from the plan. Pure: [`contains()`],
+//! [`waiting_for`], [`node_changes`].
 
 mod available;
 mod connect;

@@ -30,7 +30,12 @@ const CASES: &[Case] = &[
         "nodes: [",
         &["cluster.yml:"],
     ),
-    ("a tab", "    port: 1", "\tport: 1", &["cluster.yml:3"]),
+    (
+        "a tab",
+        "    port: 1",
+        "\tport: 1",
+        &["cluster.yml:2", "found a tab"],
+    ),
     (
         "an unknown key",
         "    port: 1",
@@ -166,5 +171,11 @@ fn a_node_that_does_not_answer_is_named_and_worth_another_try() {
 #[test]
 fn a_removal_without_a_terminal_wants_force() {
     let ran = Context::with(GOOD).run(&["remove"]);
-    insta::assert_snapshot!(ran, @r"");
+    insta::assert_snapshot!(ran, @r"
+    exit code 1
+    ----- stderr -----
+    error: `remove` asks before it takes a cluster down, and there is no terminal to ask at
+
+    hint: `--force` asks nothing
+    ");
 }

@@ -1,9 +1,11 @@
 //! Runs the binary as a user would: in a folder of its own, with a home of its own, piped.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 /// A folder with a config, and a home.
@@ -57,15 +59,7 @@ impl Context {
     /// Runs it to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         let output = self.command(args).output().unwrap();
-        let text = |bytes: Vec<u8>| {
-            let dir = self.dir.path().display().to_string();
-            String::from_utf8(bytes).unwrap().replace(&dir, "[DIR]")
-        };
-        Ran {
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        Ran::from(self, output)
     }
 
     /// Every file, to see that none came, went or changed.
@@ -83,6 +77,19 @@ fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
             collect(&path, files);
         } else {
             files.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+impl Ran {
+    /// With the folder's name taken out.
+    pub(crate) fn from(context: &Context, output: Output) -> Self {
+        let dir = context.dir.path().display().to_string();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&dir, "[DIR]");
+        Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
         }
     }
 }

@@ -6,7 +6,17 @@ use crate::cli_support::Context;
 
 #[test]
 fn a_wrong_flag_is_the_users_turn() {
-    assert_snapshot!(Context::new().run(&["up", "--confg", "x.yml"]), @r"");
+    assert_snapshot!(Context::new().run(&["up", "--confg", "x.yml"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: unexpected argument '--confg' found
+
+      tip: a similar argument exists: '--config'
+
+    Usage: rke-operator up --config <FILE>
+
+    For more information, try '--help'.
+    ");
 }
 
 #[test]
@@ -61,7 +71,14 @@ fn definitions_go_to_stdout_and_nothing_else_does() {
 
 #[test]
 fn a_config_that_is_not_there_says_how_to_name_one() {
-    assert_snapshot!(Context::new().run(&["plan"]), @r"");
+    assert_snapshot!(Context::new().run(&["plan"]), @r"
+    exit code 1
+    ----- stderr -----
+    error: cannot read the config `cluster.yml`
+      caused by: No such file or directory (os error 2)
+
+    hint: name the config with `--config FILE` or `RKE_CONFIG`
+    ");
 }
 
 #[test]
@@ -83,9 +100,10 @@ fn the_config_can_be_named_in_the_environment() {
 fn the_reference_pages_are_current() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
     for (name, text) in rke_operator::cli::reference::pages() {
-        let there = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+        let there = std::fs::read(dir.join(name)).unwrap_or_default();
         assert_eq!(
-            there, text,
+            String::from_utf8_lossy(&there),
+            text,
             "docs/reference/{name} is stale: run `make docs`"
         );
     }

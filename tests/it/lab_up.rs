@@ -9,7 +9,7 @@ use crate::real::{Run, Site, snapshot};
 const MINUTES: Duration = Duration::from_secs(240);
 
 /// A pod of the image that the lab has, with a page to fetch.
-const POD: &str = r#"
+const POD: &str = r"
 apiVersion: v1
 kind: Pod
 metadata: {name: web, labels: {app: web}}
@@ -23,7 +23,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
-"#;
+";
 
 fn plan_only_reads(site: &Site) {
     let before = snapshot::take(site.node());
@@ -120,7 +120,7 @@ fn files(site: &Site) -> Vec<(String, std::time::SystemTime)> {
 fn workloads_serve(site: &Site) {
     site.write_config("pod.yml", POD);
     let pod = site.path("pod.yml").to_string_lossy().into_owned();
-    site.eventually("the default service account", MINUTES, || {
+    Site::eventually("the default service account", MINUTES, || {
         site.kubectl(&["get", "serviceaccount", "default"]).status == 0
     });
     site.kubectl(&["apply", "-f", &pod]).well();
@@ -128,12 +128,12 @@ fn workloads_serve(site: &Site) {
         .well();
     let page = "exec 3<>/dev/tcp/web.default.svc.cluster.local/80; \
                 printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3";
-    site.eventually("a pod reaches a service by its name", MINUTES, || {
+    Site::eventually("a pod reaches a service by its name", MINUTES, || {
         site.kubectl(&["exec", "web", "--", "bash", "-c", page])
             .stdout
             .contains("200 OK")
     });
-    site.eventually("logs", MINUTES, || {
+    Site::eventually("logs", MINUTES, || {
         site.kubectl(&["logs", "web"])
             .stdout
             .contains("GET / HTTP/1.0")
@@ -179,10 +179,10 @@ fn port_forward(site: &Site) {
 fn comes_back_after_a_reboot(site: &Site) {
     site.node().reboot().expect("a reboot");
     let boots = "jsonpath={.items[0].status.nodeInfo.bootID}";
-    site.eventually("the node is Ready again without us", MINUTES, || {
+    Site::eventually("the node is Ready again without us", MINUTES, || {
         site.is_ready()
     });
-    site.eventually("pods run again", MINUTES, || {
+    Site::eventually("pods run again", MINUTES, || {
         site.kubectl(&[
             "get",
             "pod",

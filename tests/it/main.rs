@@ -1,19 +1,41 @@
 //! The one integration binary. Modules `lab_*` want real nodes (root, Docker): nextest's
 //! profile `lab` runs them.
 
-mod cli_config;
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_in_result,
+    reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::too_many_lines,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test's table is read from top to bottom, and is about some variants"
+)]
+#![expect(clippy::disallowed_methods, reason = "tests run tasks and read files")]
+
 mod cli_support;
-mod cli_usage;
+mod fake;
 mod fake_api;
 mod operator_rig;
 mod real;
 mod sim;
 
+mod cli_config;
+mod cli_node;
+mod cli_usage;
 mod config_golden;
+mod contract;
+mod host_docker;
+mod host_errors;
+mod lab_kill;
 mod lab_remove;
+mod lab_self;
 mod lab_up;
 mod operator_invariants;
 mod operator_lifecycle;
+mod plan_invariants;
 mod plan_properties;
 mod plan_remove;
 mod plan_up;

@@ -3,9 +3,9 @@
 use super::{Found, images, nodes, services, values, version};
 use crate::{
     config::{
+        cursor::Cursor,
         intent::{Dns, Intent, Network},
         sources::Sources,
-        tree::Cursor,
     },
     desired::images::Catalogue,
 };

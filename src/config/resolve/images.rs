@@ -11,9 +11,9 @@
 use super::{Found, values};
 use crate::{
     config::{
+        cursor::Cursor,
         intent::{Images, KubernetesVersion},
-        schema,
-        tree::Cursor,
+        judge,
     },
     desired::images::Catalogue,
 };
@@ -88,7 +88,7 @@ pub(super) fn read(
             } else if of_rke.is_some_and(|repository| repository_of(image) == repository) {
                 replaced.push(name);
             } else if let Some(images) = &mut images {
-                *slot(images, name)? = image.to_owned();
+                image.clone_into(slot(images, name)?);
             }
         } else if UNUSED.contains(&name) {
             if !image.is_empty() && !is_published_by_rke(image) {
@@ -146,7 +146,7 @@ fn unknown(at: &Cursor<'_>, name: &str) -> crate::config::Problem {
         .iter()
         .map(|(used, _)| *used)
         .chain(UNUSED.iter().copied());
-    match schema::nearest(name, known) {
+    match judge::nearest(name, known) {
         Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
         None => problem.hint("the names are those of RKE's `system_images`"),
     }

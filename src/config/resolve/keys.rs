@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{Found, values};
 use crate::{
     config::{
+        cursor::Cursor,
         problem::Problem,
         sources::{Refusal, Sources, SshKey},
-        tree::Cursor,
     },
     secret::Secret,
 };
@@ -16,8 +16,8 @@ use crate::{
 pub(super) struct Keys<'a> {
     sources: &'a dyn Sources,
     root: Cursor<'a>,
+    /// `None` as a value: it was refused, and that was said.
     by_path: BTreeMap<String, Option<SshKey>>,
-    default: Option<Option<SshKey>>,
 }
 
 impl<'a> Keys<'a> {
@@ -26,7 +26,6 @@ impl<'a> Keys<'a> {
             sources,
             root: root.clone(),
             by_path: BTreeMap::new(),
-            default: None,
         }
     }
 
@@ -44,7 +43,8 @@ impl<'a> Keys<'a> {
         if path.scalar().is_some_and(|text| !text.is_empty()) {
             return self.at(&path, found);
         }
-        if let Some(known) = &self.default {
+        // No path is empty, so the empty one is the default key's.
+        if let Some(known) = self.by_path.get("") {
             return known.clone();
         }
         let before = found.problems.len();
@@ -60,7 +60,7 @@ impl<'a> Keys<'a> {
                 .default_key_path()
                 .clone_into(&mut problem.path);
         }
-        self.default = Some(key.clone());
+        self.by_path.insert(String::new(), key.clone());
         key
     }
 

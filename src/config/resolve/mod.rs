@@ -11,9 +11,9 @@ mod version;
 
 use super::{
     intent::Intent,
+    judge,
     problem::{Problem, Problems},
     rke::RkeConfig,
-    schema,
     sources::Sources,
 };
 use crate::desired::images::Catalogue;
@@ -51,7 +51,7 @@ impl Intent {
             Problem::new("", "the built-in catalogue is broken").detail(error.to_string())
         })?;
         let mut found = Found::default();
-        schema::walk(&config.root(), &mut found.problems);
+        judge::walk(&config.root(), &mut found.problems);
         let intent = cluster::read(&config.root(), sources, &catalogue, &mut found);
         match (intent, Problems::new(found.problems)) {
             (Some(intent), None) => {

@@ -7,9 +7,9 @@ use std::{
 
 use super::{Found, keys::Keys, values};
 use crate::config::{
+    cursor::Cursor,
     intent::{Endpoint, Login, NodeIntent, NodeName, Role, Services, Taint},
     sources::Sources,
-    tree::Cursor,
 };
 
 /// A node, its name, and where it stands in the document.

@@ -6,8 +6,8 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::{Found, values};
 use crate::config::{
+    cursor::Cursor,
     intent::{ServiceExtras, Services},
-    tree::Cursor,
 };
 
 /// `None` only when a problem was found.

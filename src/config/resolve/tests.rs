@@ -358,10 +358,7 @@ fn the_nearest_key_wins_and_is_read_once() {
         .login;
     assert_eq!(login.key_source, "node");
 
-    let inline = pem()
-        .lines()
-        .map(|line| format!("\n      {line}"))
-        .collect::<String>();
+    let inline = format!("\n{}", pem().trim_end()).replace('\n', "\n      ");
     let yaml = node(&format!("ssh_key_path: node\n    ssh_key: |-{inline}"));
     let login = good(&yaml)
         .intent
@@ -672,6 +669,10 @@ monitoring: {provider: none}
     assert_eq!(services.kubeproxy.extra_env, ["A=b"]);
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of bad inputs and their exact words"
+)]
 #[test]
 fn a_status_shows_no_value_and_a_terminal_shows_the_line() {
     let yaml = "\

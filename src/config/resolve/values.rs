@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use super::Found;
-use crate::config::tree::{Cursor, Value};
+use crate::config::{cursor::Cursor, tree::Value};
 
 /// The text of a scalar; `None` when absent or empty, and with a problem when it is none.
 pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {

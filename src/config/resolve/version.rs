@@ -2,7 +2,7 @@
 
 use super::{Found, values};
 use crate::{
-    config::{intent::KubernetesVersion, tree::Cursor},
+    config::{cursor::Cursor, intent::KubernetesVersion},
     desired::images::Catalogue,
 };
 

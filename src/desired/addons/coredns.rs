@@ -1,4 +1,4 @@
-//! CoreDNS behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: one replica on one
+//! `CoreDNS` behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: one replica on one
 //! node, two on more.
 
 use serde_json::{Value, json};

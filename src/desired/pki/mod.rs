@@ -69,12 +69,7 @@ impl Keys {
     /// A keyed digest of some content: see [`Digest`].
     pub fn digest(&self, content: &[u8]) -> Digest {
         let mac = key::prf(self.digest_key.expose(), content);
-        Digest(
-            mac.iter()
-                .take(16)
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        )
+        Digest(mac.first_chunk::<16>().map(hex::encode).unwrap_or_default())
     }
 
     /// How this program reaches the API.

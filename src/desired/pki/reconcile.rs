@@ -144,17 +144,13 @@ fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
                 !fact.is_dir && (file.starts_with(path::SSL) || file.as_str() == path::STATE)
             })
             .map(|(file, _)| file.clone());
-        let folder = || {
-            facts
-                .system
-                .paths
-                .contains(path::SSL)
-                .then(|| path::SSL.to_owned())
-        };
-        if let Some(path) = pki.or_else(folder) {
+        // A folder that was seen to be empty has nothing; one that could not be looked into may.
+        let filled =
+            |path: &str| facts.system.paths.contains(path) && !facts.system.empty.contains(path);
+        if let Some(path) = pki.or_else(|| filled(path::SSL).then(|| path::SSL.to_owned())) {
             return Err(PkiError::NewButPki { node, path });
         }
-        if facts.system.paths.contains(path::ETCD) {
+        if filled(path::ETCD) {
             let path = path::ETCD.to_owned();
             return Err(PkiError::NewButEtcd { node, path });
         }
@@ -183,10 +179,9 @@ fn minted(intent: &Intent, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
         cluster_id: ClusterId(
             ctx.seed
                 .derive("cluster id")
-                .iter()
-                .take(16)
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+                .first_chunk::<16>()
+                .map(hex::encode)
+                .unwrap_or_default(),
         ),
         cluster_name: intent.cluster_name.clone(),
         cluster_ca: authority("kube-ca")?,

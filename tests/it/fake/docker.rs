@@ -495,11 +495,11 @@ fn pull(host: &FakeHost, call: &Call, faults: &Faults, cut: &CancellationToken) 
     match &broken {
         Some(words) => end.push(json!({ "errorDetail": { "message": words }, "error": words })),
         None => {
-            end.push(json!({ "status": format!("Status: Downloaded newer image for {image}") }))
+            end.push(json!({ "status": format!("Status: Downloaded newer image for {image}") }));
         }
     }
     let (host, cut) = (host.clone(), faults.cut_in_pull.then(|| cut.clone()));
-    let frames = stream::iter(lines).map(frame).chain(
+    let frames = stream::iter(lines).chain(
         stream::once(async move {
             if let Some(cut) = cut {
                 cut.cancel();
@@ -508,18 +508,18 @@ fn pull(host: &FakeHost, call: &Call, faults: &Faults, cut: &CancellationToken) 
             if broken.is_none() {
                 host.docker().images.insert(image, size);
             }
-            stream::iter(end).map(frame)
+            stream::iter(end)
         })
         .flatten(),
     );
     Response::builder()
         .header(CONTENT_TYPE, "application/json")
-        .body(StreamBody::new(frames).boxed_unsync())
+        .body(StreamBody::new(frames.map(|line| Ok(frame(&line)))).boxed_unsync())
         .unwrap()
 }
 
-fn frame(line: Value) -> Result<Frame<Bytes>, std::io::Error> {
-    Ok(Frame::data(format!("{line}\r\n").into()))
+fn frame(line: &Value) -> Frame<Bytes> {
+    Frame::data(format!("{line}\r\n").into())
 }
 
 fn export(state: &DockerState, name: &str) -> Response<Body> {

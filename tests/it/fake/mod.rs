@@ -5,7 +5,11 @@
 //! Faults are set with [`FakeHost::faults`], everything that was asked is in
 //! [`FakeHost::requests`].
 
-#![expect(clippy::disallowed_methods, reason = "a server has tasks of its own")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a server has tasks of its own; a broken fake is a failed test"
+)]
 
 mod archive;
 mod docker;
@@ -75,6 +79,7 @@ pub(crate) enum Access {
 }
 
 /// What goes wrong. Everything off by default.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// sshd refuses every login.
@@ -219,7 +224,7 @@ impl FakeHost {
         *lock(&self.0.host_key) = key(3);
     }
 
-    /// Its host key as known_hosts has it: type and key.
+    /// Its host key as `known_hosts` has it: type and key.
     pub(crate) fn host_key(&self) -> String {
         let mut key = lock(&self.0.host_key).public_key().clone();
         key.set_comment("");
@@ -227,7 +232,7 @@ impl FakeHost {
     }
 
     /// Where tests say it is.
-    pub(crate) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint() -> Endpoint {
         Endpoint {
             address: "10.0.0.2".to_owned(),
             port: 22,
@@ -253,7 +258,7 @@ impl FakeHost {
             .to_string()
     }
 
-    /// known_hosts that trust it at an endpoint.
+    /// `known_hosts` that trust it at an endpoint.
     pub(crate) fn known_hosts(&self, endpoint: &Endpoint) -> String {
         let name = if endpoint.port == 22 {
             endpoint.address.clone()
@@ -265,7 +270,7 @@ impl FakeHost {
 
     /// Connects with the production code, over a pipe.
     pub(crate) async fn connect(&self) -> Result<Host, HostError> {
-        let endpoint = self.endpoint();
+        let endpoint = Self::endpoint();
         let keys = KnownHosts::from_text("test", &self.known_hosts(&endpoint), Policy::Strict);
         Host::connect(
             &NodeName::from("n1"),

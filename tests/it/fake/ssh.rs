@@ -73,15 +73,11 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        {
-            let mut open = lock(&self.open);
-            if *open == MAX_SESSIONS {
-                drop(open);
-                reply.reject(ChannelOpenFailure::ConnectFailed).await;
-                return Ok(());
-            }
-            *open += 1;
+        if *lock(&self.open) == MAX_SESSIONS {
+            reply.reject(ChannelOpenFailure::ConnectFailed).await;
+            return Ok(());
         }
+        *lock(&self.open) += 1;
         self.sessions.insert(channel.id(), channel);
         reply.accept().await;
         Ok(())
@@ -224,8 +220,8 @@ fn free(script: &str, full: bool) -> String {
         .split_once("for p in ")
         .and_then(|(_, rest)| rest.split_once("; do"))
         .map_or("", |(list, _)| list);
-    list.split('\'')
-        .filter(|path| path.starts_with('/'))
-        .map(|path| format!("{blocks} 4096 {path}\n"))
-        .collect()
+    let paths = list.split('\'').filter(|path| path.starts_with('/'));
+    paths.fold(String::new(), |said, path| {
+        said + &format!("{blocks} 4096 {path}\n")
+    })
 }

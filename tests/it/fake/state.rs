@@ -187,7 +187,7 @@ impl DockerState {
         }
     }
 
-    /// The names of the files, for assertions.
+    /// The paths of the node's files and folders.
     pub(crate) fn paths(&self) -> BTreeSet<&str> {
         self.files.keys().map(String::as_str).collect()
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// A kind of object.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "as a manifest names it")]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,

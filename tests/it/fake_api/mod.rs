@@ -162,13 +162,12 @@ impl FakeApi {
                 version.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(Duration::from_secs(3600), wait).await {
-            Ok(object) => object,
-            Err(_) => {
-                let object = self.object(plural, namespace, name);
-                let object = serde_json::to_string_pretty(&object).unwrap();
-                panic!("waited for an hour; {plural}/{name} is {object}")
-            }
+        if let Ok(object) = tokio::time::timeout(Duration::from_secs(3600), wait).await {
+            object
+        } else {
+            let object = self.object(plural, namespace, name);
+            let object = serde_json::to_string_pretty(&object).unwrap();
+            panic!("waited for an hour; {plural}/{name} is {object}")
         }
     }
 
@@ -392,11 +391,10 @@ impl FakeApi {
                                 return Some((format!("{line}\n"), (from, version)));
                             }
                         }
-                        None => {
-                            let changed = tokio::time::timeout_at(end, version.changed()).await;
-                            if !matches!(changed, Ok(Ok(()))) {
-                                return None;
-                            }
+                    } else {
+                        let changed = tokio::time::timeout_at(end, version.changed()).await;
+                        if !matches!(changed, Ok(Ok(()))) {
+                            return None;
                         }
                     }
                 }

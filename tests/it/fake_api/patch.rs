@@ -35,8 +35,7 @@ pub(super) fn fields(body: &Value) -> BTreeSet<Path> {
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         !matches!(
             path.as_slice(),
-            ["apiVersion" | "kind"]
-                | ["metadata"]
+            ["apiVersion" | "kind" | "metadata"]
                 | ["metadata", "name" | "namespace" | "uid" | "resourceVersion"]
         )
     });

@@ -5,6 +5,10 @@ use serde_json::Value;
 
 /// Fills in defaults, then judges what changed: since 1.30 a part that is wrong already does not
 /// keep the rest from being written. The error is the message of a 422.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it gives back what it was given, defaulted"
+)]
 pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Result<Value, String> {
     let object = cel::apply_defaults(schema, &object);
     let mut problems = Vec::new();

@@ -183,11 +183,11 @@ impl State {
                 manager,
                 force,
             } => {
-                self.identity(&old, &body)?;
+                Self::identity(&old, &body)?;
                 owns = Some(self.apply(key, part, &mut next, &body, manager, force)?);
             }
         }
-        self.identity(&old, &next)?;
+        Self::identity(&old, &next)?;
         let next = self.settle(key, part, &old, next, judged)?;
         if dry_run {
             return Ok(next);
@@ -222,7 +222,7 @@ impl State {
     }
 
     /// A write for another object of the same name, or for an older version, is a conflict.
-    fn identity(&self, old: &Value, next: &Value) -> Result<(), Refused> {
+    fn identity(old: &Value, next: &Value) -> Result<(), Refused> {
         for field in ["uid", "resourceVersion"] {
             let (old, next) = (&old["metadata"][field], &next["metadata"][field]);
             if !next.is_null() && next != old {

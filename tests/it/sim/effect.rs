@@ -9,16 +9,18 @@ use rke_operator::{
     },
     config::NodeName,
     desired::{
-        self, Addon, CLAIM, ClusterId, ContainerSpec, Desired, FILES_IMAGE, JOB, ObjectRef, label,
-        path,
+        self, Addon, CLAIM, ClusterId, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta,
+        ObjectRef, label, path,
     },
     plan::{Action, Component, FileRef, Step, Target},
     secret::Secret,
+    workload::NODE_META,
 };
 use serde_json::{Value, json};
 
 /// Carries a step out. The error says which precondition does not hold; then nothing changed.
 /// Guards are the caller's ([`super::World::step`]): here is only the effect.
+#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
     let want = || want.ok_or("this step needs a desired world");
     match &step.action {
@@ -93,14 +95,7 @@ pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> 
             Ok(())
         }
         Action::SetNodeMeta { meta } => {
-            let node = joined(node(step)?, world)?;
-            node.labels.extend(meta.labels.clone());
-            node.annotations.extend(meta.annotations.clone());
-            for taint in &meta.taints {
-                if !node.taints.contains(taint) {
-                    node.taints.push(taint.clone());
-                }
-            }
+            set_meta(joined(node(step)?, world)?, meta);
             Ok(())
         }
         Action::AwaitNodeReady { node } => {
@@ -437,6 +432,41 @@ fn joined<'a>(node: &NodeName, world: &'a mut Actual) -> Result<&'a mut NodeFact
         return Err("no kubelet runs there".to_owned());
     }
     Ok(api(world)?.nodes.entry(node.clone()).or_default())
+}
+
+/// What was ours goes, what is ours comes, and which that is stands in an annotation.
+fn set_meta(node: &mut NodeFact, meta: &NodeMeta) {
+    let record = node.annotations.get(NODE_META).cloned().unwrap_or_default();
+    let owned: Value = serde_json::from_str(&record).unwrap_or_default();
+    let listed = |what: &str, key: &str| {
+        let keys = owned[what].as_array().into_iter().flatten();
+        keys.into_iter().any(|owned| owned == key)
+    };
+    node.labels.retain(|key, _| !listed("labels", key));
+    node.annotations
+        .retain(|key, _| !listed("annotations", key));
+    node.taints.retain(|taint| {
+        let slot = json!([taint.key, taint.effect]);
+        let taints = owned["taints"].as_array();
+        !taints.is_some_and(|owned| owned.contains(&slot))
+    });
+    node.labels.extend(meta.labels.clone());
+    node.annotations.extend(meta.annotations.clone());
+    for taint in &meta.taints {
+        if !node.taints.contains(taint) {
+            node.taints.push(taint.clone());
+        }
+    }
+    let slots: Vec<_> = meta
+        .taints
+        .iter()
+        .map(|t| json!([t.key, t.effect]))
+        .collect();
+    let labels: Vec<_> = meta.labels.keys().collect();
+    let annotations: Vec<_> = meta.annotations.keys().collect();
+    let record = json!({"labels": labels, "annotations": annotations, "taints": slots});
+    node.annotations
+        .insert(NODE_META.to_owned(), record.to_string());
 }
 
 fn become_available(addon: &Addon, api: &mut ApiFacts) -> Result<(), String> {

@@ -4,24 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{
-        ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, HostView,
-        SystemFacts,
-    },
+    actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
     config::{Endpoint, NodeName, Role, Taint},
     desired::{
-        Addon, CLAIM, ClusterId, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost,
-        Digest, JOB, KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
+        Addon, ClusterId, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost,
+        Digest, KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
     },
     secret::Secret,
     state::{CaPair, InventoryEntry, Saved},
 };
 use serde_json::json;
 
-use super::World;
-
 /// What a config may say differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of a config")]
 pub(crate) struct Knobs {
     pub(crate) tag: u8,
     pub(crate) verbosity: u8,
@@ -270,7 +266,7 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectR
     }
 }
 
-fn manifest(addon: &str, spec: serde_json::Value) -> serde_json::Value {
+fn manifest(addon: &str, spec: &serde_json::Value) -> serde_json::Value {
     json!({"metadata": {"labels": {label::ADDON: addon}}, "spec": spec})
 }
 
@@ -280,10 +276,10 @@ fn flannel() -> Addon {
     Addon {
         name: "flannel".to_owned(),
         objects: BTreeMap::from([
-            (account, manifest("flannel", json!({}))),
+            (account, manifest("flannel", &json!({}))),
             (
                 daemons.clone(),
-                manifest("flannel", json!({"template": {"hostNetwork": true}})),
+                manifest("flannel", &json!({"template": {"hostNetwork": true}})),
             ),
         ]),
         workloads: vec![daemons],
@@ -296,10 +292,10 @@ fn coredns(knobs: &Knobs) -> Addon {
     Addon {
         name: "coredns".to_owned(),
         objects: BTreeMap::from([
-            (config, manifest("coredns", json!({}))),
+            (config, manifest("coredns", &json!({}))),
             (
                 deployment.clone(),
-                manifest("coredns", json!({"replicas": 1, "v": knobs.replicas})),
+                manifest("coredns", &json!({"replicas": 1, "v": knobs.replicas})),
             ),
         ]),
         workloads: vec![deployment],
@@ -362,217 +358,5 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             firewalld: false,
             machine_id: format!("machine {name}"),
         },
-    }
-}
-
-/// What may happen to a cluster between two runs, without us.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Mishap {
-    ContainerExits(u8),
-    ContainerGoes(u8),
-    ContainerIsPaused(u8),
-    ContainerIsRemade(u8),
-    LabelIsLost(u8),
-    FileGoes(u8),
-    FileChanges(u8),
-    ModeChanges(u8),
-    DropInGoes,
-    PackageConfigChanges,
-    ClaimGoes,
-    JobIsLeft,
-    SysctlChanges,
-    ImageGoes(u8),
-    ObjectGoes(u8),
-    ObjectChanges(u8),
-    NodeIsNotReady,
-    LabelOfNodeGoes,
-    CopyOfStateGoes,
-    KubeconfigGoes,
-    ApiGoes,
-    Reboot,
-}
-
-pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
-    use Mishap as M;
-    prop_oneof![
-        any::<u8>().prop_map(M::ContainerExits),
-        any::<u8>().prop_map(M::ContainerGoes),
-        any::<u8>().prop_map(M::ContainerIsPaused),
-        any::<u8>().prop_map(M::ContainerIsRemade),
-        any::<u8>().prop_map(M::LabelIsLost),
-        any::<u8>().prop_map(M::FileGoes),
-        any::<u8>().prop_map(M::FileChanges),
-        any::<u8>().prop_map(M::ModeChanges),
-        Just(M::DropInGoes),
-        Just(M::PackageConfigChanges),
-        Just(M::ClaimGoes),
-        Just(M::JobIsLeft),
-        Just(M::SysctlChanges),
-        any::<u8>().prop_map(M::ImageGoes),
-        any::<u8>().prop_map(M::ObjectGoes),
-        any::<u8>().prop_map(M::ObjectChanges),
-        Just(M::NodeIsNotReady),
-        Just(M::LabelOfNodeGoes),
-        Just(M::CopyOfStateGoes),
-        Just(M::KubeconfigGoes),
-        Just(M::ApiGoes),
-        Just(M::Reboot),
-    ]
-}
-
-fn nth<K: Ord + Clone, V>(map: &BTreeMap<K, V>, n: u8, keep: impl Fn(&K, &V) -> bool) -> Option<K> {
-    let keys: Vec<&K> = map
-        .iter()
-        .filter(|(k, v)| keep(k, v))
-        .map(|(k, _)| k)
-        .collect();
-    keys.get(usize::from(n) % keys.len().max(1))
-        .map(|key| (*key).clone())
-}
-
-/// It happens, on the first host.
-pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell) {
-    let first = world.truth.hosts.keys().next().cloned().unwrap();
-    match mishap {
-        Mishap::ObjectGoes(n) => {
-            let objects = &mut world.etcd().objects;
-            nth(objects, n, |_, _| true).map(|object| objects.remove(&object));
-        }
-        Mishap::ObjectChanges(n) => {
-            let objects = &mut world.etcd().objects;
-            if let Some(object) = nth(objects, n, |_, _| true) {
-                objects.get_mut(&object).unwrap()["spec"] = json!({"template": "edited"});
-            }
-        }
-        Mishap::NodeIsNotReady => {
-            if let Some(node) = world.etcd().nodes.get_mut(&first) {
-                node.ready = false;
-            }
-        }
-        Mishap::LabelOfNodeGoes => {
-            if let Some(node) = world.etcd().nodes.get_mut(&first) {
-                node.labels.clear();
-                node.taints.clear();
-            }
-        }
-        Mishap::CopyOfStateGoes => world.etcd().state_copy = false,
-        Mishap::KubeconfigGoes => shell.kubeconfig = None,
-        Mishap::ApiGoes => world.answering = false,
-        Mishap::Reboot => {
-            world.answering = false;
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
-                return;
-            };
-            facts
-                .system
-                .sysctls
-                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
-        }
-        on_host => {
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
-                return;
-            };
-            on_first_host(on_host, facts);
-        }
-    }
-}
-
-fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
-    let ours = |name: &String, fact: &ContainerFact| {
-        fact.labels.contains_key(label::CLUSTER_ID) && name != CLAIM
-    };
-    let container = |facts: &HostFacts, n| nth(&facts.containers, n, ours);
-    let readable = |path: &String, _: &_| super::effect::read_through_claim(path);
-    match mishap {
-        Mishap::ContainerExits(n) => {
-            if let Some(name) = container(facts, n) {
-                facts.containers.get_mut(&name).unwrap().state = ContainerState::Exited(1);
-            }
-        }
-        Mishap::ContainerGoes(n) => {
-            container(facts, n).map(|name| facts.containers.remove(&name));
-        }
-        Mishap::ContainerIsPaused(n) => {
-            if let Some(name) = container(facts, n) {
-                facts.containers.get_mut(&name).unwrap().state = ContainerState::Other;
-            }
-        }
-        Mishap::ContainerIsRemade(n) => {
-            if let Some(name) = container(facts, n) {
-                let fact = facts.containers.get_mut(&name).unwrap();
-                if let Some(runs) = &mut fact.runs {
-                    runs.command.push("--by-hand".to_owned());
-                }
-            }
-        }
-        Mishap::LabelIsLost(n) => {
-            if let Some(name) = container(facts, n) {
-                facts
-                    .containers
-                    .get_mut(&name)
-                    .unwrap()
-                    .labels
-                    .remove(label::SPEC);
-            }
-        }
-        Mishap::FileGoes(n) => {
-            let files = facts.files.get_or_insert_default();
-            nth(files, n, readable).map(|path| files.remove(&path));
-        }
-        Mishap::FileChanges(n) => {
-            let files = facts.files.get_or_insert_default();
-            if let Some(path) = nth(files, n, |path, fact| readable(path, fact) && !fact.is_dir) {
-                files.get_mut(&path).unwrap().content = Secret::new(b"edited".to_vec());
-            }
-        }
-        Mishap::ModeChanges(n) => {
-            let files = facts.files.get_or_insert_default();
-            if let Some(path) = nth(files, n, readable) {
-                files.get_mut(&path).unwrap().mode = 0o777;
-            }
-        }
-        Mishap::DropInGoes => {
-            facts
-                .files
-                .get_or_insert_default()
-                .remove(path::CONTAINERD_DROP_IN);
-        }
-        Mishap::PackageConfigChanges => {
-            facts.system.containerd.dump = "version = 2\nroot = \"/r\"\n".to_owned();
-        }
-        Mishap::ClaimGoes => {
-            facts.containers.remove(CLAIM);
-        }
-        Mishap::JobIsLeft => {
-            let Some(claim) = facts.containers.get(CLAIM) else {
-                return;
-            };
-            let job = ContainerFact {
-                labels: claim.labels.clone(),
-                state: ContainerState::Exited(137),
-                ..claim.clone()
-            };
-            facts.containers.insert(JOB.to_owned(), job);
-        }
-        Mishap::SysctlChanges => {
-            facts
-                .system
-                .sysctls
-                .insert("net.ipv4.ip_forward".to_owned(), "0".to_owned());
-        }
-        Mishap::ImageGoes(n) => {
-            let images: Vec<String> = facts.images.iter().cloned().collect();
-            if let Some(image) = images.get(usize::from(n) % images.len().max(1)) {
-                facts.images.remove(image);
-            }
-        }
-        Mishap::ObjectGoes(_)
-        | Mishap::ObjectChanges(_)
-        | Mishap::NodeIsNotReady
-        | Mishap::LabelOfNodeGoes
-        | Mishap::CopyOfStateGoes
-        | Mishap::KubeconfigGoes
-        | Mishap::ApiGoes
-        | Mishap::Reboot => unreachable!("these do not happen on a host"),
     }
 }

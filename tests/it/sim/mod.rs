@@ -9,6 +9,7 @@
 pub(crate) mod compare;
 pub(crate) mod effect;
 pub(crate) mod generate;
+pub(crate) mod mishap;
 pub(crate) mod tear;
 pub(crate) mod world;
 

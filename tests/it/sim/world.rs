@@ -161,22 +161,27 @@ impl World {
                 facts.files.get_or_insert_default();
             }
         }
-        let api_server = |name: &str| ["etcd", "kube-apiserver"].contains(&name);
-        match &step.action {
-            Action::AwaitHealthy {
-                component: Component::ApiServer,
-            } => self.answering = true,
-            Action::ReplaceContainer { name, .. }
-            | Action::RemoveContainer { name }
-            | Action::RunContainer { name, .. }
-            | Action::StartContainer { name } => self.answering &= !api_server(name),
-            Action::CleanHost { .. } => self.truth.api = ApiView::Up(Box::default()),
-            _ => {}
+        if let Action::AwaitHealthy {
+            component: Component::ApiServer,
+        } = &step.action
+        {
+            self.answering = true;
+        }
+        if let Action::ReplaceContainer { name, .. }
+        | Action::RemoveContainer { name }
+        | Action::RunContainer { name, .. }
+        | Action::StartContainer { name } = &step.action
+        {
+            self.answering &= !["etcd", "kube-apiserver"].contains(&name.as_str());
+        }
+        if let Action::CleanHost { .. } = &step.action {
+            self.truth.api = ApiView::Up(Box::default());
         }
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
-        let answers = self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
+        let answers =
+            self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
         self.truth.saved = shell.saved.take().map(Box::new);
         self.truth.kubeconfig = shell.kubeconfig.take();
         // Where nothing answers, nothing can be written.
@@ -237,11 +242,6 @@ pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> 
         "{}",
         plan::render(&plan)
     );
-    assert_eq!(
-        Ok(&plan),
-        plan::up(want, have).as_ref(),
-        "the same facts give the same plan"
-    );
     Ok(plan)
 }
 
@@ -252,11 +252,6 @@ pub(crate) fn plan_remove(have: &Actual) -> Result<Plan, PlanError> {
     if let Some(id) = &id {
         assert_eq!(plan::check(&plan, have, id), [], "{}", plan::render(&plan));
     }
-    assert_eq!(
-        Ok(&plan),
-        plan::remove(id.as_ref(), have).as_ref(),
-        "the same facts, the same plan"
-    );
     Ok(plan)
 }
 

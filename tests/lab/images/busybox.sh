@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Sourced by the recipes whose published image stands on busybox: sh and its applets as links.
 
 # busybox_base ROOTFS [PACKAGE]: makes it, with the programs and libraries of a package if one is named.

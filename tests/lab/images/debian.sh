@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Sourced by the recipes that stand on Debian.
 
 # debian ROOTFS VARIANT PACKAGES: makes it, without manuals and without traces of this machine.
@@ -7,5 +8,5 @@ debian() {
         --dpkgopt='path-exclude=/usr/share/doc/*' \
         trixie "$1"
     rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/var/log/*.log "$1"/var/log/apt
-    rm -f "$1/etc/hostname" "$1/etc/resolv.conf" "$1/etc/apt/sources.list"
+    rm -f "$1/etc/hostname" "$1/etc/hosts" "$1/etc/resolv.conf" "$1/etc/apt/sources.list"
 }

@@ -164,7 +164,7 @@ fn start_docker(log: &mut dyn Write) -> Result<(), LabError> {
                 source,
             })?;
     }
-    let (begun, limit) = (Instant::now(), Duration::from_secs(60));
+    let (begun, limit) = (Instant::now(), Duration::from_mins(1));
     while begun.elapsed() < limit {
         if docker_answers()? {
             return Ok(());

@@ -100,6 +100,41 @@ impl Images {
         &self.0
     }
 
+    /// Removes every other image from the folder that these are kept in, and what no node uses of
+    /// the lab's own images from the machine's Docker; gives the folders' names.
+    pub fn prune(&self) -> Result<Vec<String>, LabError> {
+        let mut gone = Vec::new();
+        let Some(store) = self.0.first().and_then(|image| image.dir.parent()) else {
+            return Ok(gone);
+        };
+        for entry in fs::read_dir(store).map_err(LabError::file("cannot list", store))? {
+            let path = entry.map_err(LabError::file("cannot list", store))?.path();
+            let is_one = path.join("image.json").exists();
+            if is_one && self.0.iter().all(|image| image.dir != path) {
+                cache::remove_dir(&path)?;
+                gone.push(
+                    path.file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned(),
+                );
+            }
+        }
+        for image in self.0.iter().filter(|image| image.names.is_empty()) {
+            let loaded = Run::docker("cannot list images")
+                .args(["image", "ls", "--format", "{{.Repository}}:{{.Tag}}"])
+                .arg(format!("rke-lab-{}", image.program))
+                .text()?;
+            for name in loaded.lines().filter(|name| *name != image.own_name()) {
+                // One that a node of another checkout uses stays.
+                Run::docker("cannot remove an image")
+                    .args(["image", "rm", name])
+                    .output()?;
+            }
+        }
+        Ok(gone)
+    }
+
     /// The image of that program.
     pub fn program(&self, program: &str) -> Result<&Image, LabError> {
         self.0
@@ -334,11 +369,19 @@ impl Recipe {
         Ok(image)
     }
 
-    /// The hash of everything that goes into the image: the recipe's files, with what they share.
+    /// The hash of everything that goes into the image: the recipe's files, with those that its
+    /// script sources.
     fn key(&self) -> Result<String, LabError> {
+        let dir = recipes().join(&self.program);
         let mut files = Vec::new();
-        collect(&recipes().join(&self.program), &mut files)?;
-        files.extend(["busybox.sh", "debian.sh"].map(|shared| recipes().join(shared)));
+        collect(&dir, &mut files)?;
+        let script = cache::read(&dir.join("build.sh"))?;
+        let shared = ["busybox.sh", "debian.sh"].into_iter();
+        files.extend(
+            shared
+                .filter(|name| script.contains(name))
+                .map(|name| recipes().join(name)),
+        );
         files.sort();
         let mut parts = vec![FORMAT.to_owned(), TIME.to_owned()];
         for file in files {
@@ -444,22 +487,21 @@ impl Recipe {
         })
     }
 
-    /// Takes the image from a registry instead, by the machine's Docker, under all its names.
+    /// Takes the image from a registry instead, by the machine's Docker. What that has under the
+    /// published names stays as it is.
     fn pull(&self, host: &str, key: &str, work: &Path) -> Result<(), LabError> {
-        for name in &self.names {
-            let there = format!("{host}/{name}");
-            Run::docker(format!("cannot pull {there} (LAB_REGISTRY is {host})"))
-                .args(["pull", "--quiet", &there])
-                .done()?;
-            Run::docker("cannot name the image")
-                .args(["tag", &there, name])
-                .done()?;
-        }
         let (archive, image) = (work.join("archive.tar"), work.join("image"));
+        let there = format!("{host}/{}", self.names[0]);
+        Run::docker(format!("cannot pull {there} (LAB_REGISTRY is {host})"))
+            .args(["pull", "--quiet", &there])
+            .done()?;
         Run::docker("cannot save the image")
             .args(["save", "--output"])
             .arg(&archive)
-            .args(&self.names)
+            .arg(&there)
+            .done()?;
+        Run::docker("cannot forget the image")
+            .args(["rmi", &there])
             .done()?;
         Run::new("cannot unpack the image", "tar")
             .arg("-xf")
@@ -467,25 +509,23 @@ impl Recipe {
             .arg("-C")
             .arg(&image)
             .done()?;
-        for name in &self.names {
-            Run::docker("cannot forget the image")
-                .args(["rmi", name, &format!("{host}/{name}")])
-                .done()?;
-        }
         let unfinished = Image {
-            program: self.program.clone(),
             dir: image.clone(),
             ..self.described(key)
         };
-        let entry = unfinished.archive()?;
-        let pulled = Self {
-            version: unfinished.config()?["Labels"][format!("{LABEL}.version")]
-                .as_str()
-                .unwrap_or("as published")
-                .to_owned(),
-            ..self.clone()
+        let entry = Archive {
+            repo_tags: self.names.clone(),
+            ..unfinished.archive()?
         };
-        pulled.finish(key, &entry, &image)
+        let version = unfinished.config()?["Labels"][format!("{LABEL}.version")]
+            .as_str()
+            .unwrap_or("as published")
+            .to_owned();
+        Self {
+            version,
+            ..self.clone()
+        }
+        .finish(key, &entry, &image)
     }
 
     fn described(&self, key: &str) -> Image {

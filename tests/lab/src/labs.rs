@@ -26,7 +26,7 @@ use crate::{
 const DISK: u64 = 40 << 30;
 
 /// How long a node may take to start.
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_mins(2);
 
 /// What a lab shall consist of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ impl Lab {
         lab.registry.stock(images.published())?;
         lab.start_registry(images.program("registry")?)?;
         for node in &lab.nodes {
-            node.make(&lab.name, &host, images.program("node")?, &lab.registry)?;
+            node.make(&lab.name, host, images.program("node")?, &lab.registry)?;
         }
         for node in &lab.nodes {
             let failed = node.wait_started(START)?;

@@ -1,4 +1,3 @@
-#![expect(clippy::print_stdout, reason = "a command prints its result")]
 //! The lab's command: `lab up`, `lab status`, `lab ssh`, `lab down`.
 
 use std::{
@@ -64,7 +63,11 @@ enum Command {
         all: bool,
     },
     /// Build the images that the cache lacks, and list all with their true versions.
-    Images,
+    Images {
+        /// Remove from the cache what earlier recipes made.
+        #[arg(long)]
+        prune: bool,
+    },
     /// List the Debian packages that the lab would install on this machine.
     Missing,
     /// Print the path of a kubectl that runs on this machine.
@@ -88,6 +91,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A line of the command's result. Whoever reads it may have read enough.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 fn run(command: Command) -> Result<ExitCode, LabError> {
@@ -126,24 +134,33 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
         Command::Config { name, node } => {
-            print!("{}", Lab::open(&name)?.find(&node)?.cluster_yml(&name)?);
+            say(Lab::open(&name)?
+                .find(&node)?
+                .cluster_yml(&name)?
+                .trim_end());
         }
         Command::Down { all: true, .. } => {
             for name in Lab::sweep(Sweep::All)? {
-                println!("{name} is gone");
+                say(format_args!("{name} is gone"));
             }
         }
         Command::Down { name, all: false } => Lab::destroy_named(&name)?,
-        Command::Images => {
+        Command::Images { prune } => {
             Host::prepare(log)?;
-            list_images(&lab::images(log)?);
+            let images = lab::images(log)?;
+            list_images(&images);
+            if prune {
+                for gone in images.prune()? {
+                    say(format_args!("removed {gone}"));
+                }
+            }
         }
         Command::Missing => {
             for package in Host::missing()? {
-                println!("{package}");
+                say(format_args!("{package}"));
             }
         }
-        Command::Kubectl => println!("{}", lab::kubectl()?.display()),
+        Command::Kubectl => say(format_args!("{}", lab::kubectl()?.display())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -152,7 +169,9 @@ fn status() -> Result<(), LabError> {
     for name in Lab::names()? {
         match Lab::open(&name) {
             Ok(lab) => show(&lab)?,
-            Err(_) => println!("{name}: left over; `lab down --name {name}` removes it"),
+            Err(_) => say(format_args!(
+                "{name}: left over; `lab down --name {name}` removes it"
+            )),
         }
     }
     list_images(&lab::images(&mut io::sink())?);
@@ -160,29 +179,36 @@ fn status() -> Result<(), LabError> {
 }
 
 fn show(lab: &Lab) -> Result<(), LabError> {
-    println!("lab {}: registry {}", lab.name(), lab.registry().address());
-    println!("  key {}", lab.ssh_key().display());
-    println!("  known hosts {}", lab.known_hosts().display());
+    say(format_args!(
+        "lab {}: registry {}",
+        lab.name(),
+        lab.registry().address()
+    ));
+    say(format_args!("  key {}", lab.ssh_key().display()));
+    say(format_args!(
+        "  known hosts {}",
+        lab.known_hosts().display()
+    ));
     for node in lab.nodes() {
         let (state, profile) = (node.state()?.name(), node.profile().name());
-        println!(
+        say(format_args!(
             "  {:<8} {:<15} {profile:<14} {state}",
             node.name(),
             node.address()
-        );
+        ));
         for line in node.exec("cat /run/lab/workarounds")?.stdout.lines() {
-            println!("           ({line})");
+            say(format_args!("           ({line})"));
         }
     }
     Ok(())
 }
 
 fn list_images(images: &lab::Images) {
-    println!("images:");
+    say("images:");
     for image in images.all() {
-        println!("  {} {}", image.program, image.version);
+        say(format_args!("  {} {}", image.program, image.version));
         for name in &image.names {
-            println!("    {name}");
+            say(format_args!("    {name}"));
         }
     }
 }

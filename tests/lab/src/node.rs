@@ -418,7 +418,7 @@ impl Node {
     pub(crate) fn make(
         &self,
         lab: &str,
-        host: &Host,
+        host: Host,
         image: &Image,
         registry: &crate::Registry,
     ) -> Result<(), LabError> {

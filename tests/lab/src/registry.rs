@@ -173,13 +173,12 @@ fn blob_of_file(root: &Path, file: &Path) -> Result<(String, u64), LabError> {
         .len();
     // The digest of a large layer takes a second, so it is kept beside it.
     let kept = file.with_extension("sha256");
-    let digest = match cache::read(&kept) {
-        Ok(digest) => digest,
-        Err(_) => {
-            let digest = image::digest(file)?;
-            cache::write(&kept, &digest)?;
-            digest
-        }
+    let digest = if let Ok(digest) = cache::read(&kept) {
+        digest
+    } else {
+        let digest = image::digest(file)?;
+        cache::write(&kept, &digest)?;
+        digest
     };
     let data = blob_path(root, &digest);
     make_dir(data.parent().unwrap_or(root))?;

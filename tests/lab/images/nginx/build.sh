@@ -6,6 +6,7 @@ rootfs=$1
 . ../debian.sh
 
 debian "$rootfs" essential nginx-light,libnginx-mod-stream
+# shellcheck disable=SC2016 # a variable of dpkg-query's
 found=$(chroot "$rootfs" dpkg-query --show --showformat '${Version}' nginx)
 case $found in
 "$VERSION"*) ;;

@@ -1,0 +1,226 @@
+//! A small world for this folder's tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    CLAIM, ClusterId, Desired, label,
+    pki::{Keys, PkiContext, PkiError, Seed, reconcile},
+};
+use crate::{
+    actual::{
+        Actual, ApiView, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, Down,
+        FileFact, HostFacts, HostView, SystemFacts,
+    },
+    config::{
+        Dns, Endpoint, Images, Intent, KubernetesVersion, Login, Network, NodeIntent, NodeName,
+        Role, ServiceExtras, Services,
+    },
+    error::Blame,
+    secret::Secret,
+};
+
+pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();
+
+pub(super) fn now() -> jiff::Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+pub(super) fn node(address: &str, roles: &[Role]) -> NodeIntent {
+    NodeIntent {
+        endpoint: Endpoint {
+            address: address.to_owned(),
+            port: 22,
+        },
+        login: Login {
+            user: "rke".to_owned(),
+            key: Secret::new("a private key".to_owned()),
+            key_source: "~/.ssh/id_ed25519".to_owned(),
+            docker_socket: "/var/run/docker.sock".to_owned(),
+        },
+        internal_address: address.to_owned(),
+        has_internal_address: false,
+        roles: roles.iter().copied().collect(),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+    }
+}
+
+/// One node with all three roles.
+pub(super) fn intent() -> Intent {
+    let all = [Role::Etcd, Role::ControlPlane, Role::Worker];
+    intent_of(&[("n1", "10.0.0.2", &all)])
+}
+
+pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
+    let extras = ServiceExtras::default;
+    Intent {
+        cluster_name: "local".to_owned(),
+        version: KubernetesVersion {
+            major: 1,
+            minor: 34,
+            patch: 4,
+        },
+        nodes: nodes
+            .iter()
+            .map(|(name, address, roles)| (NodeName::from(*name), node(address, roles)))
+            .collect(),
+        images: Images {
+            kubernetes: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
+            etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),
+            coredns: "rancher/hardened-coredns:v1.14.1".to_owned(),
+            flannel: "rancher/hardened-flannel:v0.28.1".to_owned(),
+            cni_plugins: "rancher/hardened-cni-plugins:v1.9.0".to_owned(),
+            pause: "rancher/mirrored-pause:3.6".to_owned(),
+            nginx: "nginx:1.26.3".to_owned(),
+        },
+        services: Services {
+            etcd: extras(),
+            kube_api: extras(),
+            kube_controller: extras(),
+            scheduler: extras(),
+            kubelet: extras(),
+            kubeproxy: extras(),
+            cluster_cidr: "10.42.0.0/16".parse().unwrap(),
+            service_cluster_ip_range: "10.43.0.0/16".parse().unwrap(),
+            service_node_port_range: (30000, 32767),
+            cluster_domain: "cluster.local".to_owned(),
+            cluster_dns_server: "10.43.0.10".parse().unwrap(),
+            fail_swap_on: false,
+        },
+        network: Network::Flannel,
+        dns: Dns::CoreDns,
+    }
+}
+
+/// An ordinary server with Docker and nothing else.
+pub(super) fn facts() -> HostFacts {
+    HostFacts {
+        docker: DockerFacts {
+            version: "26.1.5".to_owned(),
+            api_version: "1.45".to_owned(),
+            root_dir: "/var/lib/docker".to_owned(),
+            cgroup_driver: "systemd".to_owned(),
+            cgroup_version: 2,
+            security_options: vec!["name=seccomp,profile=builtin".to_owned()],
+            log_driver: "json-file".to_owned(),
+            logs_bounded: false,
+            default_runtime: "runc".to_owned(),
+            proxy: None,
+            architecture: "x86_64".to_owned(),
+        },
+        containers: BTreeMap::new(),
+        images: BTreeSet::new(),
+        files: None,
+        system: SystemFacts {
+            hostname: "n1".to_owned(),
+            systemd: true,
+            containerd: ContainerdFacts {
+                socket: true,
+                unit: true,
+                dump: "version = 2\n".to_owned(),
+                ..ContainerdFacts::default()
+            },
+            resolv_conf: "/run/systemd/resolve/resolv.conf".to_owned(),
+            ..SystemFacts::default()
+        },
+    }
+}
+
+pub(super) fn up(facts: HostFacts) -> HostView {
+    HostView::Up(Box::new(facts))
+}
+
+pub(super) fn down() -> Down {
+    Down {
+        blame: Blame::Host,
+        why: "connection refused".to_owned(),
+        hints: vec!["is sshd running?".to_owned()],
+    }
+}
+
+/// Every node answers and has nothing.
+pub(super) fn blank(intent: &Intent) -> Actual {
+    Actual {
+        hosts: intent
+            .nodes
+            .keys()
+            .map(|name| (name.clone(), up(facts())))
+            .collect(),
+        api: ApiView::Unknown,
+        kubeconfig: None,
+        saved: None,
+    }
+}
+
+/// The world after `desired` was applied.
+pub(super) fn applied(desired: &Desired) -> Actual {
+    let hosts = desired
+        .hosts
+        .iter()
+        .map(|(name, host)| {
+            let mut facts = facts();
+            let file = |content: &Secret<Vec<u8>>, mode| FileFact {
+                content: content.clone(),
+                mode,
+                uid: 0,
+                gid: 0,
+                is_dir: false,
+            };
+            facts.files = Some(
+                host.files
+                    .iter()
+                    .map(|(path, wanted)| (path.clone(), file(&wanted.content, wanted.mode)))
+                    .collect(),
+            );
+            facts
+                .containers
+                .insert(CLAIM.to_owned(), claim(&desired.cluster_id));
+            (name.clone(), up(facts))
+        })
+        .collect();
+    Actual {
+        hosts,
+        api: ApiView::Unknown,
+        kubeconfig: Some(desired.kubeconfig.clone()),
+        saved: Some(Box::new(desired.saved.clone())),
+    }
+}
+
+pub(super) fn claim(id: &ClusterId) -> ContainerFact {
+    ContainerFact {
+        id: "c1a1".to_owned(),
+        labels: BTreeMap::from([
+            (label::CLUSTER_ID.to_owned(), id.0.clone()),
+            (label::CLUSTER_NAME.to_owned(), "theirs".to_owned()),
+        ]),
+        state: ContainerState::Created,
+        runs: None,
+        image: super::FILES_IMAGE.to_owned(),
+    }
+}
+
+pub(super) fn settle(intent: &Intent, have: &Actual, seed: u8) -> Result<Keys, PkiError> {
+    settle_at(intent, have, seed, now(), false)
+}
+
+pub(super) fn settle_at(
+    intent: &Intent,
+    have: &Actual,
+    seed: u8,
+    now: jiff::Timestamp,
+    recover: bool,
+) -> Result<Keys, PkiError> {
+    let context = PkiContext {
+        now,
+        seed: Seed::new([seed; 32]),
+        recover,
+        held_elsewhere: &NOBODY,
+    };
+    reconcile(intent, have, &context)
+}
+
+/// A fresh cluster's picture.
+pub(super) fn drawn(intent: &Intent) -> Desired {
+    let have = blank(intent);
+    Desired::draw(intent, &settle(intent, &have, 7).unwrap(), &have).unwrap()
+}

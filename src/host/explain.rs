@@ -1,0 +1,165 @@
+//! Whose turn it is after a [`HostError`], and what they can do. Pure.
+
+use std::{borrow::Cow, io};
+
+use super::error::{HostError, KeyProblem, Place};
+use crate::error::{Blame, Explain};
+
+impl Explain for HostError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Key { .. } | Self::HostKeyUnknown { .. } => Blame::User,
+            Self::Pull { status, .. } if *status == Some(404) => Blame::User,
+            Self::Docker { status, .. } if *status < 500 && *status != 409 => Blame::Host,
+            Self::Unreachable { .. }
+            | Self::Handshake { .. }
+            | Self::HostKeyChanged { .. }
+            | Self::HostKeys { .. }
+            | Self::LoginRefused { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortForbidden { .. }
+            | Self::ForwardingForbidden { .. }
+            | Self::NoDocker { .. }
+            | Self::DockerNotRunning { .. }
+            | Self::SocketDenied { .. }
+            | Self::TunnelRefused { .. }
+            | Self::NameTaken { .. }
+            | Self::DiskFull { .. }
+            | Self::ReadBack { .. } => Blame::Host,
+            Self::Timeout { .. }
+            | Self::Lost { .. }
+            | Self::PortClosed { .. }
+            | Self::Docker { .. }
+            | Self::DockerIo { .. }
+            | Self::Pull { .. }
+            | Self::ImageMissing { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => Blame::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Unreachable { at, source } => unreachable(at, source.kind()),
+            Self::Handshake { at, .. } => {
+                let port = at.endpoint.port;
+                vec![format!("is it sshd that listens on port {port}?").into()]
+            }
+            Self::HostKeyUnknown { .. } => unknown_key(),
+            Self::HostKeyChanged { place, .. } => changed_key(place),
+            Self::Key { problem, .. } => vec![bad_key(problem).into()],
+            Self::LoginRefused {
+                at, fingerprint, ..
+            } => refused(&at.user, fingerprint),
+            Self::PortForbidden { .. } => vec![forbidden("AllowTcpForwarding")],
+            Self::ForwardingForbidden { .. } => vec![forbidden("AllowStreamLocalForwarding")],
+            Self::NoDocker { socket, .. } => {
+                vec!["install Docker on the node".into(), other_socket(socket)]
+            }
+            Self::DockerNotRunning { socket, .. } => vec![
+                "start it on the node: `sudo systemctl enable --now docker`".into(),
+                other_socket(socket),
+            ],
+            Self::SocketDenied {
+                at, sudo: false, ..
+            } => vec![group(&at.user)],
+            Self::SocketDenied { at, sudo: true, .. } => vec![
+                group(&at.user),
+                "using Docker through sudo is not supported yet".into(),
+            ],
+            Self::TunnelRefused { at, .. } => {
+                vec![forbidden("AllowStreamLocalForwarding"), group(&at.user)]
+            }
+            Self::Pull { status, .. } if *status == Some(404) => {
+                vec!["is the name right, and may the node's Docker pull it without a login?".into()]
+            }
+            Self::Pull { .. } => vec!["can the node reach the image's registry?".into()],
+            Self::NameTaken { name, .. } => vec![
+                format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
+            ],
+            Self::DiskFull { path, .. } => {
+                vec![format!("make room on the file system of `{path}` on the node").into()]
+            }
+            Self::Timeout { .. }
+            | Self::HostKeys { .. }
+            | Self::Lost { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortClosed { .. }
+            | Self::Docker { .. }
+            | Self::DockerIo { .. }
+            | Self::ImageMissing { .. }
+            | Self::ReadBack { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => Vec::new(),
+        }
+    }
+}
+
+fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
+    let port = at.endpoint.port;
+    let hint = if kind == io::ErrorKind::ConnectionRefused {
+        format!("nothing listens on port {port} there: is sshd running, and on that port?")
+    } else if kind == io::ErrorKind::TimedOut {
+        format!("is the node up, and does a firewall let port {port} through?")
+    } else {
+        format!("is `{}` the right address?", at.endpoint.address)
+    };
+    vec![hint.into()]
+}
+
+fn unknown_key() -> Vec<Cow<'static, str>> {
+    vec![
+        "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
+        "if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts"
+            .into(),
+    ]
+}
+
+fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
+    vec![
+        format!("the other key is on record in {place}").into(),
+        "if the node was installed anew, take that line away; if not, someone may be listening"
+            .into(),
+    ]
+}
+
+const fn bad_key(problem: &KeyProblem) -> &'static str {
+    match problem {
+        KeyProblem::Encrypted => {
+            "name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)"
+        }
+        KeyProblem::Public => "name the private half: the file without `.pub`",
+        KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it",
+    }
+}
+
+fn refused(user: &str, fingerprint: &str) -> Vec<Cow<'static, str>> {
+    vec![
+        format!(
+            "the key is {fingerprint}: its public half must be in `authorized_keys` of `{user}` on the node"
+        )
+        .into(),
+        format!("is `{user}` the right user?").into(),
+    ]
+}
+
+fn forbidden(option: &str) -> Cow<'static, str> {
+    format!(
+        "sshd on this node may set `{option} no` or `DisableForwarding yes`: it must be allowed for this user"
+    )
+    .into()
+}
+
+fn group(user: &str) -> Cow<'static, str> {
+    format!("the user must be in group docker: `sudo usermod -aG docker {user}`").into()
+}
+
+fn other_socket(socket: &str) -> Cow<'static, str> {
+    format!("if its socket is not `{socket}`, name it in `docker_socket`").into()
+}

@@ -1,0 +1,340 @@
+//! Bad nodes, end to end: the binary against a fake server on 127.0.0.1. Each is an error that
+//! names the node, the cause and the cure, has the right exit code, and changes nothing on the
+//! node or here.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+use std::{fmt::Write as _, process::Stdio, time::Duration};
+
+use rke_operator::config::Endpoint;
+use serde_json::json;
+
+use crate::{
+    cli_support::{Context, Ran},
+    fake::{Access, FakeContainer, FakeHost, Said},
+};
+
+/// A healthy node's answer to the script that reads its system.
+const SYSTEM: &str = "\
+@@hostname
+n1
+@@kernel
+6.1.0
+@@os
+Debian GNU/Linux 12
+@@machine-id
+0123456789abcdef0123456789abcdef
+@@init
+systemd
+@@containerd-socket
+yes
+@@containerd-unit
+LoadState=loaded
+ExecMainStartTimestampMonotonic=1
+@@containerd-version
+containerd github.com/containerd/containerd 1.7.24 abc
+@@containerd-dump
+version = 2
+@@docker-unit
+Requires=docker.socket
+@@resolv-conf
+/etc/resolv.conf
+@@listening
+0016
+@@paths
+@@empty
+@@modules
+overlay
+br_netfilter
+@@sysctls
+net.ipv4.ip_forward 1
+@@free
+/ 50000000
+/var/lib 50000000
+/var/lib/docker 50000000
+/var/lib/containerd 50000000
+@@firewalld
+@@end
+";
+
+/// A fake node, and a folder with a config for it.
+struct Site {
+    node: FakeHost,
+    context: Context,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let node = FakeHost::new();
+        node.on_exec("@@hostname", |_| Said::out(SYSTEM));
+        let port = node.listen().await.port();
+        let context = Context::new();
+        context.write("home/.ssh/id_rsa", &node.private_key());
+        context.write(
+            "cluster.yml",
+            &format!(
+                "nodes:\n  - address: 127.0.0.1\n    port: {port}\n    user: rke\n    \
+                 hostname_override: n1\n    role: [controlplane, etcd, worker]\n\
+                 ssh_key_path: ~/.ssh/id_rsa\nnetwork: {{plugin: flannel}}\n\
+                 ingress: {{provider: none}}\nmonitoring: {{provider: none}}\n"
+            ),
+        );
+        let address = "127.0.0.1".to_owned();
+        context.write(
+            "home/.ssh/known_hosts",
+            &node.known_hosts(&Endpoint { address, port }),
+        );
+        Self { node, context }
+    }
+
+    async fn run(&self, args: &[&str]) -> Ran {
+        let mut command = tokio::process::Command::from(self.context.command(args));
+        let output = command.output().await.unwrap();
+        Ran::from(&self.context, output)
+    }
+
+    /// What must not change: here, and on the node.
+    fn state(&self) -> String {
+        let docker = self.node.docker();
+        let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.files.keys());
+        for (name, container) in &docker.containers {
+            let _ = writeln!(state, "{name} {} {}", container.id, container.state);
+        }
+        let _ = writeln!(state, "{:?}", docker.images.keys());
+        state
+    }
+}
+
+struct Case {
+    name: &'static str,
+    breaks: fn(&Site),
+    code: i32,
+    says: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "an unknown host key",
+        breaks: |site| site.context.write("home/.ssh/known_hosts", ""),
+        code: 1,
+        says: &["`n1`", "is not known", "SHA256:", "--accept-new-host-keys"],
+    },
+    Case {
+        name: "a changed host key",
+        breaks: |site| site.node.change_host_key(),
+        code: 2,
+        says: &["`n1`", "has changed", "SHA256:", "known_hosts line 1"],
+    },
+    Case {
+        name: "a user or key that is not accepted",
+        breaks: |site| site.node.faults(|faults| faults.refuse_auth = true),
+        code: 2,
+        says: &["`n1`", "`rke`", "authorized_keys"],
+    },
+    Case {
+        name: "no Docker",
+        breaks: |site| site.node.faults(|faults| faults.access = Access::NoDocker),
+        code: 2,
+        says: &["`n1`", "install Docker"],
+    },
+    Case {
+        name: "a Docker that does not run",
+        breaks: |site| {
+            site.node
+                .faults(|faults| faults.access = Access::NotRunning);
+        },
+        code: 2,
+        says: &["`n1`", "systemctl enable --now docker"],
+    },
+    Case {
+        name: "a socket that is forbidden",
+        breaks: |site| site.node.faults(|faults| faults.access = Access::Denied),
+        code: 2,
+        says: &["`n1`", "usermod -aG docker rke"],
+    },
+    Case {
+        name: "a user who needs sudo for Docker",
+        breaks: |site| site.node.faults(|faults| faults.access = Access::SudoOnly),
+        code: 2,
+        says: &[
+            "`n1`",
+            "usermod -aG docker rke",
+            "sudo is not supported yet",
+        ],
+    },
+    Case {
+        name: "forwarding that is forbidden",
+        breaks: |site| {
+            site.node
+                .faults(|faults| faults.access = Access::NoForwarding);
+        },
+        code: 2,
+        says: &["`n1`", "AllowStreamLocalForwarding", "DisableForwarding"],
+    },
+    Case {
+        name: "userns-remap",
+        breaks: |site| {
+            site.node.docker().info["SecurityOptions"] = json!(["name=userns"]);
+        },
+        code: 2,
+        says: &["`n1`", "userns-remap", "/etc/docker/daemon.json"],
+    },
+    Case {
+        name: "a disk that is full",
+        breaks: |site| {
+            let full = SYSTEM.replace(" 50000000", " 1000");
+            site.node
+                .on_exec("@@hostname", move |_| Said::out(full.clone()));
+        },
+        code: 2,
+        says: &["`n1`", "MiB free", "df -h"],
+    },
+    Case {
+        name: "somebody else's container named etcd",
+        breaks: |site| {
+            let foreign = FakeContainer::foreign("quay.io/coreos/etcd:v3.5.0");
+            site.node
+                .docker()
+                .containers
+                .insert("etcd".to_owned(), foreign);
+        },
+        code: 2,
+        says: &["`n1`", "etcd", "quay.io/coreos/etcd:v3.5.0"],
+    },
+    Case {
+        name: "a foreign process on 6443",
+        breaks: |site| {
+            let taken = SYSTEM.replace("\n0016\n", "\n0016\n192B\n");
+            site.node
+                .on_exec("@@hostname", move |_| Said::out(taken.clone()));
+        },
+        code: 2,
+        says: &["`n1`", "6443"],
+    },
+    Case {
+        name: "no systemd",
+        breaks: |site| {
+            let other = SYSTEM.replace("@@init\nsystemd", "@@init\ninit");
+            site.node
+                .on_exec("@@hostname", move |_| Said::out(other.clone()));
+        },
+        code: 2,
+        says: &["`n1`", "systemd"],
+    },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_node_is_named_with_cause_and_cure_and_nothing_changes() {
+    for case in CASES {
+        let site = Site::new().await;
+        (case.breaks)(&site);
+        let before = site.state();
+        for command in [&["plan"][..], &["up", "--yes"]] {
+            let ran = site.run(command).await;
+            assert_eq!(ran.code, Some(case.code), "{}: {ran}", case.name);
+            assert_eq!(ran.stdout, "", "{}", case.name);
+            assert!(ran.stderr.contains("\nhint: "), "{}: {ran}", case.name);
+            for word in case.says {
+                assert!(
+                    ran.stderr.contains(word),
+                    "{} does not say {word:?}: {ran}",
+                    case.name
+                );
+            }
+        }
+        assert_eq!(site.state(), before, "{}: something changed", case.name);
+        let wrote = site
+            .node
+            .requests()
+            .into_iter()
+            .find(|asked| !matches!(asked.method.as_str(), "GET" | "HEAD"));
+        assert_eq!(wrote, None, "{}", case.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_reads_and_writes_nothing_anywhere() {
+    let site = Site::new().await;
+    let before = site.state();
+    let ran = site.run(&["plan"]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
+    assert!(ran.stdout.contains("kube-apiserver"), "{ran}");
+    let json = site.run(&["plan", "-o", "json"]).await;
+    let plan: rke_operator::plan::Plan = serde_json::from_str(&json.stdout).unwrap();
+    assert!(!plan.is_empty());
+    assert_eq!(site.state(), before);
+    // Not even a host key that it was told to take.
+    site.context.write("home/.ssh/known_hosts", "");
+    let taken = site.run(&["plan", "--accept-new-host-keys"]).await;
+    assert_eq!(taken.code, Some(0), "{taken}");
+    let recorded = std::fs::read(site.context.path("home/.ssh/known_hosts")).unwrap();
+    assert!(recorded.is_empty(), "a plan recorded a host key");
+    assert_eq!(site.node.connections(), 3, "one connection a run");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_host_key_is_refused_whatever_was_asked_for() {
+    let site = Site::new().await;
+    site.node.change_host_key();
+    let before = site.state();
+    let ran = site.run(&["up", "--yes", "--accept-new-host-keys"]).await;
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("has changed"), "{ran}");
+    assert_eq!(site.state(), before);
+}
+
+/// Starts a command, sends SIGINT when the node was asked something, and gives its exit code.
+async fn interrupted(site: &Site, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::from(site.context.command(args));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let asked = site.node.requests().len();
+    while site.node.requests().len() == asked {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pid = child.id().unwrap().to_string();
+    let sent = tokio::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .await
+        .unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().await.unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_a_look_at_once_with_130_and_changes_nothing() {
+    let site = Site::new().await;
+    // Longer than the test may take: it is not waited for.
+    site.node
+        .faults(|faults| faults.slow = Some(Duration::from_secs(60)));
+    let before = site.state();
+    for command in [&["plan"][..], &["up", "--yes"], &["remove", "--force"]] {
+        let (code, stderr) = interrupted(&site, command).await;
+        assert_eq!(code, Some(130), "{command:?}: {stderr}");
+        assert!(stderr.starts_with("stopping: "), "{command:?}: {stderr}");
+    }
+    assert_eq!(site.state(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_disturbs_wants_consent_and_nothing_is_done_without() {
+    let site = Site::new().await;
+    let off = SYSTEM.replace(
+        "version = 2\n",
+        "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n",
+    );
+    site.node
+        .on_exec("@@hostname", move |_| Said::out(off.clone()));
+    let before = site.state();
+    let ran = site.run(&["up"]).await;
+    assert_eq!(ran.code, Some(1), "{ran}");
+    for word in ["containerd", "n1", "--yes", "nothing was changed"] {
+        assert!(ran.stderr.contains(word), "it does not say {word:?}: {ran}");
+    }
+    assert_eq!(site.state(), before);
+}

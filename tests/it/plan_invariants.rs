@@ -1,0 +1,573 @@
+//! The invariants as far as the planner can show them; `docs/invariants.md` lists all fourteen.
+//! Those that hold for every world are properties, in `plan_properties`.
+
+use rke_operator::{
+    actual::{ApiView, Before, ContainerState, Down},
+    desired::{CLAIM, ClusterId, ContainerdWants, Digest, label},
+    error::Blame,
+    plan::{self, Action, Component, Guard, Plan, Stage, Step, Target, Violation, check},
+};
+
+use crate::{
+    plan_up::{host, one, settled, titles, want, world_with},
+    sim::{
+        Ended, Knobs, Shell, desired,
+        generate::names,
+        world::{plan_remove, plan_up},
+    },
+};
+
+fn down() -> Down {
+    Down {
+        blame: Blame::Host,
+        why: "node `n1` did not answer".to_owned(),
+        hints: vec![],
+    }
+}
+
+fn step(target: Target, action: Action) -> Step {
+    Step {
+        target,
+        why: "for this test".into(),
+        changes: vec![],
+        guard: Some(Guard::ClaimIs(ClusterId("a".to_owned()))),
+        disturbs: Some("for this test".to_owned()),
+        action,
+    }
+}
+
+fn on_host(action: Action) -> Step {
+    step(Target::Host(one()), action)
+}
+
+fn plan_of(steps: impl IntoIterator<Item = Step>) -> Plan {
+    let stage = Stage {
+        name: "test".into(),
+        width: 1,
+        steps: steps.into_iter().collect(),
+    };
+    Plan {
+        stages: vec![stage],
+        notes: vec![],
+    }
+}
+
+fn id() -> ClusterId {
+    ClusterId("a".to_owned())
+}
+
+fn remove_container(name: &str) -> Action {
+    Action::RemoveContainer {
+        name: name.to_owned(),
+    }
+}
+
+#[test]
+fn invariant_01_nothing_is_done_on_a_host_that_is_down() {
+    let (mut world, shell) = settled();
+    world.down.insert(one(), down());
+    let have = world.observe(&shell);
+    plan::up(&want(), &have).expect_err("nothing is planned for half a cluster");
+    assert!(plan_remove(&have).unwrap().is_empty());
+    let bad = plan_of([on_host(remove_container("kubelet"))]);
+    assert_eq!(
+        check(&bad, &have, &id()),
+        [Violation::ActsOnDownHost(one())]
+    );
+}
+
+#[test]
+fn invariant_01_a_host_that_nobody_looked_at_is_not_touched() {
+    let (mut world, shell) = settled();
+    world.truth.hosts.clear();
+    let bad = plan_of([on_host(remove_container("kubelet"))]);
+    let violations = check(&bad, &world.observe(&shell), &id());
+    assert_eq!(violations, [Violation::ActsOnUnknownHost(one())]);
+}
+
+#[test]
+fn invariant_01_nothing_is_pruned_while_the_api_is_down() {
+    let (mut world, shell) = settled();
+    let without = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            coredns: false,
+            ..Knobs::default()
+        },
+    );
+    let prunes = |plan: &Plan| {
+        plan.steps()
+            .any(|step| matches!(step.action, Action::PruneObjects { .. }))
+    };
+    assert!(
+        prunes(&plan_up(&without, &world.observe(&shell)).unwrap()),
+        "the API answers"
+    );
+    world.answering = false;
+    let have = world.observe(&shell);
+    assert!(matches!(have.api, ApiView::Down(_)));
+    assert!(!prunes(&plan_up(&without, &have).unwrap()));
+    let bad = plan_of([step(
+        Target::Cluster,
+        Action::PruneObjects { objects: vec![] },
+    )]);
+    assert_eq!(check(&bad, &have, &id()), [Violation::PrunesBlindly]);
+}
+
+#[test]
+fn invariant_01_a_node_that_left_the_config_is_not_forgotten() {
+    let (world, shell) = settled();
+    let mut have = world.observe(&shell);
+    let mut want = desired("a", &["other".into()], &Knobs::default());
+    let free = crate::sim::World::new([("other".into(), crate::sim::bare_host(&"other".into()))]);
+    have.hosts.extend(free.observe(&Shell::default()).hosts);
+    let error = plan::up(&want, &have).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`n1` is no longer in the config"),
+        "{error}"
+    );
+    // A node that was never ours may go.
+    want.cluster_id = ClusterId("c".to_owned());
+    want.saved.cluster_id = want.cluster_id.clone();
+    have.saved = None;
+    plan::up(&want, &have).expect("n1 bears nothing of cluster c");
+}
+
+#[test]
+fn invariant_01_etcd_goes_only_with_its_node() {
+    let (world, shell) = settled();
+    let bad = plan_of([on_host(remove_container("etcd"))]);
+    let violations = check(&bad, &world.observe(&shell), &id());
+    assert_eq!(violations, [Violation::RemovesEtcd(one())]);
+}
+
+#[test]
+fn invariant_02_new_keys_are_saved_before_a_node_is_claimed() {
+    let have = world_with(|_| {}).observe(&Shell::default());
+    let plan = plan_up(&want(), &have).unwrap();
+    assert_eq!(plan.steps().next().unwrap().action, Action::SaveState);
+    let without: Vec<Step> = plan.steps().skip(1).cloned().collect();
+    let violations = check(&plan_of(without), &have, &id());
+    assert!(
+        violations.contains(&Violation::ClaimsBeforeStateIsSaved(one())),
+        "{violations:?}"
+    );
+}
+
+#[test]
+fn invariant_03_nothing_is_done_before_the_claim() {
+    let have = world_with(|_| {}).observe(&Shell::default());
+    let plan = plan_up(&want(), &have).unwrap();
+    let is_claim = |step: &&Step| matches!(step.action, Action::Claim { .. });
+    let without: Vec<Step> = plan
+        .steps()
+        .filter(|step| !is_claim(step))
+        .cloned()
+        .collect();
+    let violations = check(&plan_of(without), &have, &id());
+    assert!(
+        violations.contains(&Violation::ActsBeforeClaim(one())),
+        "{violations:?}"
+    );
+    let mut claim = plan.steps().find(is_claim).unwrap().clone();
+    if let Action::Claim { cluster_id, .. } = &mut claim.action {
+        *cluster_id = ClusterId("b".to_owned());
+    }
+    let save = step(Target::Local, Action::SaveState);
+    let violations = check(&plan_of([save, claim]), &have, &id());
+    assert_eq!(violations, [Violation::ClaimsForAnother(one())]);
+}
+
+#[test]
+fn invariant_03_nothing_is_done_on_a_node_of_another() {
+    let (mut world, shell) = settled();
+    let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
+    claim
+        .labels
+        .insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
+    let have = world.observe(&shell);
+    plan::up(&want(), &have).expect_err("the node is another cluster's");
+    assert!(
+        plan_remove(&have).unwrap().is_empty(),
+        "and the state stays: containers of a are there"
+    );
+    let bad = plan_of([on_host(Action::StartContainer {
+        name: "etcd".to_owned(),
+    })]);
+    assert_eq!(
+        check(&bad, &have, &id()),
+        [Violation::ActsOnForeignHost(one())]
+    );
+}
+
+#[test]
+fn invariant_03_what_was_there_before_is_not_cleaned() {
+    let (world, shell) = settled();
+    let clean = on_host(Action::CleanHost {
+        before: Before::default(),
+    });
+    let violations = check(&plan_of([clean]), &world.observe(&shell), &id());
+    assert_eq!(violations, [Violation::CleansWhatWasThere(one())]);
+}
+
+#[test]
+fn invariant_04_a_guard_that_fails_stops_the_step() {
+    let (mut world, mut shell) = settled();
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    // Between survey and step someone else took the node.
+    let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
+    claim
+        .labels
+        .insert(label::CLUSTER_ID.to_owned(), "b".to_owned());
+    let before = world.clone();
+    let ended = world.run(&plan, None, &mut shell, None);
+    assert!(matches!(ended, Ended::PlanAgain(_)), "{ended:?}");
+    assert_eq!(world, before);
+}
+
+#[test]
+fn invariant_04_a_guard_needs_a_claim_of_this_cluster() {
+    let (mut world, _) = settled();
+    let guard = Guard::ClaimIs(id());
+    let claim = host(&mut world).containers[CLAIM].clone();
+    plan::holds(&guard, Some(&claim)).unwrap();
+    plan::holds(&guard, None).unwrap_err();
+    plan::holds(&Guard::ClaimIs(ClusterId("b".to_owned())), Some(&claim)).unwrap_err();
+    let mut unmarked = claim;
+    unmarked.labels.clear();
+    plan::holds(&guard, Some(&unmarked)).unwrap_err();
+}
+
+#[test]
+fn invariant_04_every_destructive_step_needs_its_guard() {
+    let (mut world, shell) = settled();
+    let remove = plan_remove(&world.observe(&shell)).unwrap();
+    host(&mut world).files.as_mut().unwrap().clear();
+    let knobs = Knobs {
+        tag: 1,
+        scheduler: false,
+        ..Knobs::default()
+    };
+    let have = world.observe(&shell);
+    let up = plan_up(&desired("a", &names(1), &knobs), &have).unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
+    for (plan, index) in [&up, &remove]
+        .into_iter()
+        .flat_map(|plan| (0..plan.steps().count()).map(move |index| (plan, index)))
+    {
+        let mut steps: Vec<Step> = plan.steps().cloned().collect();
+        if !steps[index].action.is_destructive() {
+            continue;
+        }
+        kinds.insert(
+            plan::title(&steps[index])
+                .split(' ')
+                .next()
+                .unwrap()
+                .to_owned(),
+        );
+        for guard in [None, Some(Guard::ClaimIs(ClusterId("b".to_owned())))] {
+            steps[index].guard = guard;
+            let violations = check(&plan_of(steps.clone()), &have, &id());
+            assert!(
+                violations
+                    .iter()
+                    .any(|violation| matches!(violation, Violation::Unguarded { .. })),
+                "{} passes without its guard",
+                plan::title(&steps[index])
+            );
+        }
+    }
+    let kinds: Vec<_> = kinds.iter().map(String::as_str).collect();
+    assert_eq!(
+        kinds,
+        [
+            "clean",
+            "configure",
+            "release",
+            "remove",
+            "replace",
+            "restore",
+            "write"
+        ]
+    );
+}
+
+#[test]
+fn invariant_05_everything_starts_before_anything_is_awaited() {
+    let hosts = names(3).into_iter().map(|name| {
+        let facts = crate::sim::bare_host(&name);
+        (name, facts)
+    });
+    let have = crate::sim::World::new(hosts).observe(&Shell::default());
+    let plan = plan_up(&desired("a", &names(3), &Knobs::default()), &have).unwrap();
+    let place = |wanted: &dyn Fn(&Action) -> bool| {
+        plan.steps()
+            .enumerate()
+            .filter(|(_, step)| wanted(&step.action))
+            .map(|(at, _)| at)
+            .collect::<Vec<_>>()
+    };
+    let starts = place(&|action| matches!(action, Action::RunContainer { .. }));
+    let waits = place(&Action::is_wait);
+    assert_eq!(starts.len(), 18);
+    assert!(starts.last() < waits.first());
+    let start = plan
+        .stages
+        .iter()
+        .find(|stage| stage.name == "start")
+        .unwrap();
+    assert_eq!(start.width, 3, "fresh members start side by side");
+}
+
+#[test]
+fn invariant_05_a_living_cluster_is_rolled_one_at_a_time() {
+    let hosts = names(3).into_iter().map(|name| {
+        let facts = crate::sim::bare_host(&name);
+        (name, facts)
+    });
+    let (mut world, mut shell) = (crate::sim::World::new(hosts), Shell::default());
+    let old = desired("a", &names(3), &Knobs::default());
+    crate::sim::world::converge_up(&mut world, &old, &mut shell);
+    let new = desired(
+        "a",
+        &names(3),
+        &Knobs {
+            tag: 1,
+            ..Knobs::default()
+        },
+    );
+    let plan = plan_up(&new, &world.observe(&shell)).unwrap();
+    let start = plan
+        .stages
+        .iter()
+        .find(|stage| stage.name == "start")
+        .unwrap();
+    assert_eq!(start.width, 1);
+}
+
+fn why_of(plan: &Plan, title: &str) -> String {
+    let step = plan
+        .steps()
+        .find(|step| plan::title(step) == title)
+        .unwrap();
+    step.why.clone().into_owned()
+}
+
+#[test]
+fn invariant_07_drift_and_change_are_told_apart() {
+    let (mut world, shell) = settled();
+    let by_hand = |world: &mut crate::sim::World| {
+        let scheduler = host(world).containers.get_mut("kube-scheduler").unwrap();
+        scheduler.runs.as_mut().unwrap().command = vec!["--v=9".to_owned()];
+    };
+    let edited = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            tag: 1,
+            ..Knobs::default()
+        },
+    );
+    let title = "replace kube-scheduler";
+    let change = plan_up(&edited, &world.observe(&shell)).unwrap();
+    assert_eq!(why_of(&change, title), "definition changed: image");
+    by_hand(&mut world);
+    let drift = plan_up(&want(), &world.observe(&shell)).unwrap();
+    assert_eq!(
+        why_of(&drift, title),
+        "was changed on the node: command --v"
+    );
+    assert_eq!(
+        drift
+            .steps()
+            .filter(|step| step.action.is_destructive())
+            .count(),
+        1
+    );
+    let both = plan_up(&edited, &world.observe(&shell)).unwrap();
+    assert_eq!(
+        why_of(&both, title),
+        "definition changed: image; and was changed on the node: command --v"
+    );
+}
+
+#[test]
+fn invariant_07_a_file_that_a_component_reads_is_a_part_of_it() {
+    let (world, shell) = settled();
+    let want = desired(
+        "a",
+        &names(1),
+        &Knobs {
+            certificate: 1,
+            ..Knobs::default()
+        },
+    );
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let replaced: Vec<String> = titles(&plan)
+        .into_iter()
+        .filter(|title| title.starts_with("replace"))
+        .collect();
+    assert_eq!(replaced, ["replace kube-apiserver"]);
+    assert_eq!(
+        why_of(&plan, "replace kube-apiserver"),
+        "definition changed: file /etc/kubernetes/ssl/kube-apiserver.pem"
+    );
+}
+
+#[test]
+fn invariant_10_the_state_outlives_what_it_tells_of() {
+    let (mut world, shell) = settled();
+    let delete = || step(Target::Local, Action::DeleteState);
+    let because = |plan: &Plan, world: &crate::sim::World, shell: &Shell| {
+        check(plan, &world.observe(shell), &id())
+    };
+    let early = |why| vec![Violation::DeletesStateEarly(why)];
+    let alone = plan_of([delete()]);
+    assert_eq!(
+        because(&alone, &world, &shell),
+        early("a node still bears its id")
+    );
+    let local = step(Target::Local, Action::RemoveKubeconfig);
+    let not_last = plan_of([delete(), local]);
+    assert_eq!(
+        because(&not_last, &world, &shell),
+        early("something comes after")
+    );
+    let release = plan_of([on_host(Action::ReleaseClaim), delete()]);
+    assert_eq!(
+        because(&release, &world, &shell),
+        early("a node is still being given back")
+    );
+    world.down.insert(one(), down());
+    assert_eq!(
+        because(&alone, &world, &shell),
+        early("a node does not answer")
+    );
+}
+
+#[test]
+fn invariant_11_a_removal_needs_only_the_id_and_the_world() {
+    let (world, shell) = settled();
+    let have = world.observe(&shell);
+    let with_api = plan::remove(Some(&id()), &have).unwrap();
+    let mut blind = have;
+    blind.api = ApiView::Unknown;
+    blind.kubeconfig = None;
+    assert_eq!(plan::remove(Some(&id()), &blind).unwrap(), with_api);
+}
+
+#[test]
+fn a_node_is_brought_up_or_given_back_never_both() {
+    let (world, shell) = settled();
+    let start = on_host(Action::StartContainer {
+        name: "etcd".to_owned(),
+    });
+    let release = on_host(Action::ReleaseClaim);
+    let have = world.observe(&shell);
+    let violations = check(&plan_of([start.clone(), release.clone()]), &have, &id());
+    assert_eq!(violations, [Violation::Mixed(one())]);
+    let violations = check(&plan_of([release, start]), &have, &id());
+    assert_eq!(
+        violations,
+        [Violation::ActsAfterRelease(one()), Violation::Mixed(one())]
+    );
+}
+
+#[test]
+fn what_disturbs_says_so() {
+    let (world, shell) = settled();
+    let mut configure = on_host(Action::ConfigureContainerd {
+        wants: ContainerdWants {
+            sandbox_image: String::new(),
+            cni_bin_dir: String::new(),
+            cni_conf_dir: String::new(),
+            registry_config_path: String::new(),
+        },
+        digest: Digest(String::new()),
+    });
+    configure.disturbs = None;
+    let violations = check(&plan_of([configure]), &world.observe(&shell), &id());
+    assert_eq!(
+        violations,
+        [Violation::DisturbsSilently(Target::Host(one()))]
+    );
+}
+
+#[test]
+fn a_component_that_stands_still_is_started() {
+    let (mut world, shell) = settled();
+    let etcd = host(&mut world).containers.get_mut("kube-proxy").unwrap();
+    etcd.state = ContainerState::Exited(1);
+    let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
+    assert_eq!(why_of(&plan, "start kube-proxy"), "exited with code 1");
+    let component = Component::KubeProxy;
+    assert!(
+        plan.steps()
+            .any(|step| step.action == Action::AwaitHealthy { component })
+    );
+}
+
+#[test]
+fn the_refinement_check_sees_what_the_model_did_not_say() {
+    use crate::sim::compare::differences;
+    let (mut world, shell) = settled();
+    let model = world.observe(&shell);
+    assert_eq!(differences(&model, &model), Vec::<String>::new());
+    host(&mut world).containers.remove("kubelet");
+    host(&mut world).files.as_mut().unwrap().clear();
+    let found = differences(&model, &world.observe(&shell));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        !found.join(" ").contains("key of n1"),
+        "contents are secret: {found:?}"
+    );
+}
+
+/// Every source file of this package, once each.
+fn sources(below: &std::path::Path, found: &mut String) {
+    for entry in std::fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push_str(&String::from_utf8(std::fs::read(&path).unwrap()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_document_names_tests_that_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read(root.join("docs/invariants.md")).unwrap();
+    let document = String::from_utf8(document).unwrap();
+    let mut code = String::new();
+    sources(&root.join("src"), &mut code);
+    sources(&root.join("tests/it"), &mut code);
+    let lists = document
+        .split("\nTests: ")
+        .skip(1)
+        .map(|rest| rest.split("\n\n").next().unwrap());
+    let named: Vec<&str> = lists
+        .flat_map(|list| list.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(named.len() > 50, "the lists are read: {named:?}");
+    for name in &named {
+        assert!(
+            code.contains(&format!("fn {name}(")),
+            "`{name}` is named and does not exist"
+        );
+    }
+    let prefix = ["fn ", "invariant_"].concat();
+    for found in code.split(&prefix).skip(1) {
+        let name = found.split('(').next().unwrap();
+        let name = format!("invariant_{name}");
+        assert!(
+            named.contains(&name.as_str()),
+            "`{name}` exists and is not named"
+        );
+    }
+}
