@@ -37,6 +37,29 @@ fn hiccup() -> Error {
     })
 }
 
+/// Lost keys are read back only when the object asks for it, and the engine is told which ids
+/// other objects and kept states hold.
+#[tokio::test(start_paused = true)]
+async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
+    let rig = Rig::start(&["n1", "n2"]);
+    rig.create(&cluster("a", "n1")).await;
+    let first = rig.ready("a").await;
+    rig.create(&cluster("b", "n2")).await;
+    rig.ready("b").await;
+    let id = first["status"]["clusterId"].as_str().unwrap().to_owned();
+    assert_eq!(*rig.engine.told.lock().unwrap(), (false, vec![id.clone()]));
+    let ask = json!({
+        "metadata": {"annotations": {"clusterprovisioner.rke.io/recover": "true"}},
+        "spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}},
+    });
+    rig.api.patch("clusters", "", "b", &ask);
+    rig.until("b", |cluster| {
+        cluster["metadata"]["generation"] == 2 && settled(cluster)
+    })
+    .await;
+    assert_eq!(*rig.engine.told.lock().unwrap(), (true, vec![id]));
+}
+
 /// Without consent for updates, a new release of ours restarts nothing: it says what it would do.
 #[tokio::test(start_paused = true)]
 async fn invariant_07_another_release_changes_nothing_without_an_edit() {
@@ -617,7 +640,7 @@ async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
 async fn provisions_do_not_starve_deletes() {
     let engine = SimEngine::new(&["n1", "n2", "n3"]);
     let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
-        options.limits.changes = 1
+        options.limits.changes = 1;
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;

@@ -72,6 +72,8 @@ pub(crate) struct SimEngine {
     pub(crate) surveys: AtomicUsize,
     pub(crate) ups: AtomicUsize,
     pub(crate) removals: AtomicUsize,
+    /// What the last run was allowed: recovery, and the ids of other clusters.
+    pub(crate) told: Mutex<(bool, Vec<String>)>,
     /// Runs under way at the same time, most.
     pub(crate) most: AtomicUsize,
     running: AtomicUsize,
@@ -92,6 +94,7 @@ impl SimEngine {
             surveys: AtomicUsize::default(),
             ups: AtomicUsize::default(),
             removals: AtomicUsize::default(),
+            told: Mutex::default(),
             most: AtomicUsize::default(),
             running: AtomicUsize::default(),
         })
@@ -361,6 +364,8 @@ impl Engine for SimEngine {
             Goal::Up(_) => self.ups.fetch_add(1, Ordering::SeqCst),
             Goal::Remove(_) => self.removals.fetch_add(1, Ordering::SeqCst),
         };
+        let held = outside.held_elsewhere.iter().map(|id| id.0.clone());
+        *self.told.lock().unwrap() = (outside.recover, held.collect());
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(running, Ordering::SeqCst);
