@@ -50,13 +50,13 @@ async fn our_kinds_are_judged_by_their_schema() {
             v["spec"].as_object_mut().unwrap().remove("ssh");
         }),
         ("spec.changes: Unsupported value", |v| {
-            v["spec"]["changes"] = json!("Never")
+            v["spec"]["changes"] = json!("Never");
         }),
         ("between 1s and 720h", |v| {
-            v["spec"]["deletion"] = json!({"timeout": "900h"})
+            v["spec"]["deletion"] = json!({"timeout": "900h"});
         }),
         ("at most 52 characters", |v| {
-            v["metadata"]["name"] = json!("x".repeat(60))
+            v["metadata"]["name"] = json!("x".repeat(60));
         }),
     ] {
         let (code, message) = create(change).await;

@@ -155,6 +155,52 @@ async fn invariant_09_a_deletion_stops_a_run() {
     assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None);
 }
 
+/// A removal that had to wait reads the object once more before it wipes: another one of the same
+/// name is not what was deleted, even while the watch has not told so yet.
+#[tokio::test(start_paused = true)]
+async fn invariant_09_a_namesake_is_not_wiped() {
+    let engine = SimEngine::new(&["n1", "n2"]);
+    let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
+        options.limits.deletes = 1;
+    });
+    for (name, node) in [("a", "n1"), ("b", "n2")] {
+        rig.create(&cluster(name, node)).await;
+        rig.ready(name).await;
+    }
+    let (reached, go) = (
+        Arc::new(tokio::sync::Notify::new()),
+        Arc::new(tokio::sync::Notify::new()),
+    );
+    let (tell, until) = (Arc::clone(&reached), Arc::clone(&go));
+    rig.engine.script(move |goal, index, _| {
+        if goal == "remove" && index == 0 {
+            tell.notify_one();
+            return Turn::Hold(Arc::clone(&until));
+        }
+        Turn::Go
+    });
+    rig.api.delete("clusters", "", "a");
+    reached.notified().await;
+    rig.api.delete("clusters", "", "b");
+    rig.until("b", |cluster| is(cluster, "Deleting", "True"))
+        .await;
+    rig.api.silence_watches(true);
+    rig.api.patch(
+        "clusters",
+        "",
+        "b",
+        &json!({"metadata": {"finalizers": []}}),
+    );
+    rig.api.plant("clusters", &cluster("b", "n2"));
+    go.notify_one();
+    rig.gone("a").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 1, "of a");
+    assert!(rig.engine.containers("n2") > 0);
+    rig.api.silence_watches(false);
+    rig.ready("b").await;
+}
+
 /// The finalizer is there before the engine is asked for anything.
 #[tokio::test(start_paused = true)]
 async fn invariant_10_the_finalizer_is_there_before_the_first_effect() {
