@@ -377,19 +377,17 @@ impl FakeApi {
                 loop {
                     version.mark_unchanged();
                     let next = server.next_after(from);
-                    match next {
-                        Some(change) => {
-                            from = change.version;
-                            let (key, object) = (&change.key, &change.object);
-                            if selected(key, object, kind, &namespace, &query) {
-                                let object = if metadata_only {
-                                    partial(object)
-                                } else {
-                                    object.clone()
-                                };
-                                let line = json!({"type": change.what, "object": object});
-                                return Some((format!("{line}\n"), (from, version)));
-                            }
+                    if let Some(change) = next {
+                        from = change.version;
+                        let (key, object) = (&change.key, &change.object);
+                        if selected(key, object, kind, &namespace, &query) {
+                            let object = if metadata_only {
+                                partial(object)
+                            } else {
+                                object.clone()
+                            };
+                            let line = json!({"type": change.what, "object": object});
+                            return Some((format!("{line}\n"), (from, version)));
                         }
                     } else {
                         let changed = tokio::time::timeout_at(end, version.changed()).await;
