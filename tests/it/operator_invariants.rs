@@ -617,7 +617,7 @@ async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
 async fn provisions_do_not_starve_deletes() {
     let engine = SimEngine::new(&["n1", "n2", "n3"]);
     let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
-        options.limits.changes = 1
+        options.limits.changes = 1;
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
