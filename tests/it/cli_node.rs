@@ -96,7 +96,7 @@ impl Site {
     /// What must not change: here, and on the node.
     fn state(&self) -> String {
         let docker = self.node.docker();
-        let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.files.keys());
+        let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.paths());
         for (name, container) in &docker.containers {
             let _ = writeln!(state, "{name} {} {}", container.id, container.state);
         }

@@ -170,7 +170,13 @@ fn an_addon_that_is_not_available_is_waited_for_and_nothing_else() {
 #[test]
 fn an_api_server_that_lost_its_etcd_is_awaited() {
     let (mut world, shell) = settled();
-    host(&mut world).containers.get_mut("etcd").unwrap().state = ContainerState::Exited(0);
+    // It still answers when the survey looks: only its etcd will be replaced.
+    let etcd = host(&mut world).containers.get_mut("etcd").unwrap();
+    etcd.runs
+        .as_mut()
+        .unwrap()
+        .command
+        .push("--by-hand".to_owned());
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     let awaits = |component| {
         plan.steps()
