@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 name=demo
-namespace='rke-system'
-sample=samples/minimal.yaml
+namespace='rke-operator'
+sample=samples/cluster-minimal.yaml
 target="$(pwd)/target"
 target="${CARGO_TARGET_DIR:-$target}"
 dir="$target/demo"
@@ -146,8 +146,9 @@ step 'our operator in it'
 rke crd >"$dir/crds.yaml"
 run first apply -f "$dir/crds.yaml"
 run first create namespace "$namespace"
-secret=$(kubectl patch --local -f "$sample" --type merge -p '{}' -o 'jsonpath={.spec.ssh.keySecretRef.name}')
-run first -n "$namespace" create secret generic "$secret" --from-file=ssh-privatekey="$(of_lab key)"
+read -r secret key <<<"$(kubectl patch --local -f "$sample" --type merge -p '{}' \
+  -o 'jsonpath={.spec.ssh.keySecretRef.name} {.spec.ssh.keySecretRef.key}')"
+run first -n "$namespace" create secret generic "$secret" "--from-file=$key=$(of_lab key)"
 # Not through a function: the process must be the one that $! names.
 "${as_root[@]}" "HOME=$dir" "$rke" run --namespace "$namespace" --kubeconfig "$dir/kube_config_first.yml" \
   >"$dir/operator.log" 2>&1 &

@@ -191,17 +191,26 @@ async fn drain(
                 continue;
             }
         };
-        let downloading = info.status.as_deref() == Some("Downloading");
-        if let (Some(layer), Some(detail)) = (info.id, info.progress_detail)
-            && downloading
-        {
-            let bytes = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
-            let (current, total) = (bytes(detail.current), bytes(detail.total));
-            let entry = layers.entry(layer).or_default();
-            *entry = (current.unwrap_or(entry.0), total.unwrap_or(entry.1));
-            done = layers.values().map(|(done, _)| done).sum();
-            progress(done, layers.values().map(|(_, total)| total).sum());
+        let bytes = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
+        match (info.id, info.status.as_deref(), info.progress_detail) {
+            (Some(layer), Some("Downloading"), Some(detail)) => {
+                let entry = layers.entry(layer).or_default();
+                *entry = (
+                    bytes(detail.current).unwrap_or(entry.0),
+                    bytes(detail.total).unwrap_or(entry.1),
+                );
+            }
+            // Docker reports now and then, and the last bytes of a layer only by this word.
+            (Some(layer), Some("Download complete"), _) => {
+                let Some(entry) = layers.get_mut(&layer) else {
+                    continue;
+                };
+                entry.0 = entry.1;
+            }
+            _ => continue,
         }
+        done = layers.values().map(|(done, _)| done).sum();
+        progress(done, layers.values().map(|(_, total)| total).sum());
     }
     failure.map_or(Ok(done), Err)
 }

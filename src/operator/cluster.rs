@@ -2,7 +2,7 @@
 //! `intent → world → converge → status`. It decides when to ask the engine and what to say about
 //! the answer, and knows nothing about nodes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::{
     ResourceExt,
@@ -291,7 +291,13 @@ impl Pass<'_> {
         let blame = error.blame();
         let text = explained(error);
         let reason = blame.reason();
-        findings.set(ConditionType::Ready, false, reason, &text);
+        // A repair that fails does not unmake what the survey before it saw.
+        let serves = self.status.provisioned()
+            && findings.holds(ConditionType::Ready)
+            && findings.holds(ConditionType::NodesReachable);
+        if !serves {
+            findings.set(ConditionType::Ready, false, reason, &text);
+        }
         if !before_run {
             findings.set(ConditionType::UpToDate, false, reason, &text);
             if !self.status.provisioned() {
@@ -353,8 +359,8 @@ impl probe::Facts {
 /// What to do after a stop.
 pub(super) fn stopped(cause: StopCause) -> Action {
     match cause {
-        // Another pass sees the new object.
-        StopCause::ObjectChanged => Action::requeue(std::time::Duration::ZERO),
+        // The watch brings the new object at once; this is for when its cache is behind.
+        StopCause::ObjectChanged => Action::requeue(Duration::from_secs(1)),
         // The process ends; the next one goes on.
         StopCause::Signal | StopCause::LeaseLost => Action::await_change(),
     }

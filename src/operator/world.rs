@@ -91,6 +91,10 @@ async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<Clus
 /// The config of a `Cluster`, read and judged; `Err` is for its conditions.
 pub(super) async fn intent(ctx: &Context, spec: &ClusterSpec) -> Result<Intent, SpecError> {
     let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    // The schema has seen to it; an object that is older than the schema is not trusted.
+    if !is_name(name) {
+        return Err(KeyError::NotAName.into());
+    }
     let source = if key == DEFAULT_KEY {
         name.clone()
     } else {
@@ -123,7 +127,9 @@ impl SpecError {
     /// The reason in `ConfigValid`.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
-            Self::Unreadable(_) | Self::Problems(_) => "InvalidSpec",
+            Self::Unreadable(_) | Self::Problems(_) | Self::Key(KeyError::NotAName) => {
+                "InvalidSpec"
+            }
             Self::Key(KeyError::Missing { .. }) => "SecretMissing",
             Self::Key(KeyError::NoSuchKey { .. } | KeyError::NotText { .. }) => "SecretInvalid",
             Self::Key(KeyError::Api { .. }) => "Retrying",
@@ -167,6 +173,9 @@ impl SecretKeys {
 
     async fn read(&self, source: &str) -> Result<Secret<String>, KeyError> {
         let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
+        if !is_name(name) {
+            return Err(KeyError::NotAName);
+        }
         let place = || format!("{}/{name}", self.namespace);
         let secret = self
             .secrets
@@ -205,6 +214,8 @@ impl KeyRing for SecretKeys {
 /// Why there is no SSH key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
+    #[error("`spec.ssh.keySecretRef.name` is not the name of a Secret")]
+    NotAName,
     #[error("there is no Secret `{name}` in namespace `{namespace}`")]
     Missing { name: String, namespace: String },
     #[error("the Secret `{place}` has no key `{key}`")]
@@ -222,7 +233,10 @@ pub(super) enum KeyError {
 impl Explain for KeyError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Missing { .. } | Self::NoSuchKey { .. } | Self::NotText { .. } => Blame::User,
+            Self::NotAName
+            | Self::Missing { .. }
+            | Self::NoSuchKey { .. }
+            | Self::NotText { .. } => Blame::User,
             Self::Api { .. } => Blame::Transient,
         }
     }
@@ -242,7 +256,14 @@ impl Explain for KeyError {
             Self::NotText { .. } => {
                 vec!["it must be a private key as `ssh-keygen` writes it".into()]
             }
-            Self::Api { .. } => Vec::new(),
+            Self::NotAName | Self::Api { .. } => Vec::new(),
         }
     }
+}
+
+/// A name as the API has them: nothing in it leads elsewhere.
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inner)
 }

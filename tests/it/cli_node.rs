@@ -2,7 +2,9 @@
 //! names the node, the cause and the cure, has the right exit code, and changes nothing on the
 //! node or here.
 
-use std::fmt::Write as _;
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+use std::{fmt::Write as _, process::Stdio, time::Duration};
 
 use rke_operator::config::Endpoint;
 use serde_json::json;
@@ -94,7 +96,7 @@ impl Site {
     /// What must not change: here, and on the node.
     fn state(&self) -> String {
         let docker = self.node.docker();
-        let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.files.keys());
+        let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.paths());
         for (name, container) in &docker.containers {
             let _ = writeln!(state, "{name} {} {}", container.id, container.state);
         }
@@ -265,8 +267,8 @@ async fn a_plan_reads_and_writes_nothing_anywhere() {
     site.context.write("home/.ssh/known_hosts", "");
     let taken = site.run(&["plan", "--accept-new-host-keys"]).await;
     assert_eq!(taken.code, Some(0), "{taken}");
-    let recorded = std::fs::read_to_string(site.context.path("home/.ssh/known_hosts")).unwrap();
-    assert_eq!(recorded, "", "a plan recorded a host key");
+    let recorded = std::fs::read(site.context.path("home/.ssh/known_hosts")).unwrap();
+    assert!(recorded.is_empty(), "a plan recorded a host key");
     assert_eq!(site.node.connections(), 3, "one connection a run");
 }
 
@@ -278,6 +280,44 @@ async fn a_changed_host_key_is_refused_whatever_was_asked_for() {
     let ran = site.run(&["up", "--yes", "--accept-new-host-keys"]).await;
     assert_eq!(ran.code, Some(2), "{ran}");
     assert!(ran.stderr.contains("has changed"), "{ran}");
+    assert_eq!(site.state(), before);
+}
+
+/// Starts a command, sends SIGINT when the node was asked something, and gives its exit code.
+async fn interrupted(site: &Site, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = tokio::process::Command::from(site.context.command(args));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let asked = site.node.requests().len();
+    while site.node.requests().len() == asked {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pid = child.id().unwrap().to_string();
+    let sent = tokio::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .await
+        .unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().await.unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_a_look_at_once_with_130_and_changes_nothing() {
+    let site = Site::new().await;
+    // Longer than the test may take: it is not waited for.
+    site.node
+        .faults(|faults| faults.slow = Some(Duration::from_secs(60)));
+    let before = site.state();
+    for command in [&["plan"][..], &["up", "--yes"], &["remove", "--force"]] {
+        let (code, stderr) = interrupted(&site, command).await;
+        assert_eq!(code, Some(130), "{command:?}: {stderr}");
+        assert!(stderr.starts_with("stopping: "), "{command:?}: {stderr}");
+    }
     assert_eq!(site.state(), before);
 }
 

@@ -1,5 +1,7 @@
 //! Runs the binary as a user would: in a folder of its own, with a home of its own, piped.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

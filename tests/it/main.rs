@@ -18,6 +18,7 @@
 mod cli_support;
 mod fake;
 mod fake_api;
+mod fake_api_contract;
 mod operator_rig;
 mod real;
 mod sim;

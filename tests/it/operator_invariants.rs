@@ -16,7 +16,7 @@ use crate::{
     fake_api::FakeApi,
     operator_rig::{
         NAMESPACE, PLANTED_KEY, Rig, SimEngine, Turn, clock, cluster, condition, is, message,
-        reason, settled,
+        planted_line, reason, settled,
     },
 };
 
@@ -37,6 +37,29 @@ fn hiccup() -> Error {
     })
 }
 
+/// Lost keys are read back only when the object asks for it, and the engine is told which ids
+/// other objects and kept states hold.
+#[tokio::test(start_paused = true)]
+async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
+    let rig = Rig::start(&["n1", "n2"]);
+    rig.create(&cluster("a", "n1")).await;
+    let first = rig.ready("a").await;
+    rig.create(&cluster("b", "n2")).await;
+    rig.ready("b").await;
+    let id = first["status"]["clusterId"].as_str().unwrap().to_owned();
+    assert_eq!(*rig.engine.told.lock().unwrap(), (false, vec![id.clone()]));
+    let ask = json!({
+        "metadata": {"annotations": {"clusterprovisioner.rke.io/recover": "true"}},
+        "spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}},
+    });
+    rig.api.patch("clusters", "", "b", &ask);
+    rig.until("b", |cluster| {
+        cluster["metadata"]["generation"] == 2 && settled(cluster)
+    })
+    .await;
+    assert_eq!(*rig.engine.told.lock().unwrap(), (true, vec![id]));
+}
+
 /// Without consent for updates, a new release of ours restarts nothing: it says what it would do.
 #[tokio::test(start_paused = true)]
 async fn invariant_07_another_release_changes_nothing_without_an_edit() {
@@ -45,9 +68,12 @@ async fn invariant_07_another_release_changes_nothing_without_an_edit() {
     rig.ready("a").await;
     let (api, engine) = rig.stop().await;
     // As if an older release had applied it, and this one wanted something else.
-    let mut old = api.object("clusters", "", "a").unwrap();
-    old["status"]["appliedBy"] = json!("0.0.1");
-    api.plant("clusters", &old);
+    api.patch_status(
+        "clusters",
+        "",
+        "a",
+        &json!({"status": {"appliedBy": "0.0.1"}}),
+    );
     let runs = engine.ups.load(Ordering::SeqCst);
     {
         let mut world = engine.world.lock().unwrap();
@@ -127,6 +153,52 @@ async fn invariant_09_a_deletion_stops_a_run() {
     rig.gone("a").await;
     assert_eq!(rig.engine.containers("n1"), 0);
     assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None);
+}
+
+/// A removal that had to wait reads the object once more before it wipes: another one of the same
+/// name is not what was deleted, even while the watch has not told so yet.
+#[tokio::test(start_paused = true)]
+async fn invariant_09_a_namesake_is_not_wiped() {
+    let engine = SimEngine::new(&["n1", "n2"]);
+    let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
+        options.limits.deletes = 1;
+    });
+    for (name, node) in [("a", "n1"), ("b", "n2")] {
+        rig.create(&cluster(name, node)).await;
+        rig.ready(name).await;
+    }
+    let (reached, go) = (
+        Arc::new(tokio::sync::Notify::new()),
+        Arc::new(tokio::sync::Notify::new()),
+    );
+    let (tell, until) = (Arc::clone(&reached), Arc::clone(&go));
+    rig.engine.script(move |goal, index, _| {
+        if goal == "remove" && index == 0 {
+            tell.notify_one();
+            return Turn::Hold(Arc::clone(&until));
+        }
+        Turn::Go
+    });
+    rig.api.delete("clusters", "", "a");
+    reached.notified().await;
+    rig.api.delete("clusters", "", "b");
+    rig.until("b", |cluster| is(cluster, "Deleting", "True"))
+        .await;
+    rig.api.silence_watches(true);
+    rig.api.patch(
+        "clusters",
+        "",
+        "b",
+        &json!({"metadata": {"finalizers": []}}),
+    );
+    rig.api.plant("clusters", &cluster("b", "n2"));
+    go.notify_one();
+    rig.gone("a").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 1, "of a");
+    assert!(rig.engine.containers("n2") > 0);
+    rig.api.silence_watches(false);
+    rig.ready("b").await;
 }
 
 /// The finalizer is there before the engine is asked for anything.
@@ -465,7 +537,7 @@ async fn invariant_11_the_deadline_ends_a_removal_that_hangs() {
 async fn invariant_12_a_cluster_reads_no_files_and_holds_no_keys() {
     for (key, value) in [
         ("ssh_key_path", json!("/etc/shadow")),
-        ("ssh_key", json!(PLANTED_KEY)),
+        ("ssh_key", json!(*PLANTED_KEY)),
     ] {
         let rig = Rig::start(&["n1"]);
         let mut bad = cluster("a", "n1");
@@ -478,7 +550,7 @@ async fn invariant_12_a_cluster_reads_no_files_and_holds_no_keys() {
         assert!(text.contains(&format!("nodes[0].{key}")), "{text}");
         assert!(text.contains("keySecretRef"), "{text}");
         assert!(
-            !text.contains("shadow") && !text.contains("PLANTED"),
+            !text.contains("shadow") && !text.contains(planted_line()),
             "{text}"
         );
         assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
@@ -502,14 +574,20 @@ async fn invariant_13_secrets_stay_in_one_namespace() {
     rig.ready("a").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    let paths = paths.lock().unwrap().clone();
-    assert!(paths.len() > 5);
-    for path in paths.iter() {
-        assert!(
-            path.starts_with("/api/v1/namespaces/rke-system/secrets"),
-            "{path}"
-        );
-    }
+    let inside = |paths: Vec<String>| {
+        assert!(paths.len() > 5);
+        for path in paths {
+            assert!(
+                path.starts_with("/api/v1/namespaces/rke-system/secrets"),
+                "{path}"
+            );
+            assert!(
+                !path.contains("kube-system") && !path.contains(".."),
+                "{path}"
+            );
+        }
+    };
+    inside(paths.lock().unwrap().clone());
     // A name that would be a path is not a name.
     for name in ["../../kube-system/secrets/x", "kube-system/x"] {
         let mut bad = cluster("b", "n1");
@@ -521,9 +599,7 @@ async fn invariant_13_secrets_stay_in_one_namespace() {
         rig.api.delete("clusters", "", "b");
         rig.gone("b").await;
     }
-    for path in paths.iter() {
-        assert!(!path.contains("kube-system"), "{path}");
-    }
+    inside(paths.lock().unwrap().clone());
 }
 
 /// One reconcile at a time for an object; and only a run moves `Provisioned`.
@@ -533,8 +609,12 @@ async fn invariant_14_only_a_run_moves_provisioned() {
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
     let held = Arc::new(AtomicBool::new(true));
-    let hold = Arc::clone(&held);
+    let go = Arc::new(tokio::sync::Notify::new());
+    let (hold, until) = (Arc::clone(&held), Arc::clone(&go));
     rig.engine.script(move |_, index, _| {
+        if index == 0 {
+            return Turn::Hold(Arc::clone(&until));
+        }
         if index == 1 && hold.load(Ordering::SeqCst) {
             return Turn::Fail(Error::HostsDown(vec![(
                 "n1".into(),
@@ -558,6 +638,7 @@ async fn invariant_14_only_a_run_moves_provisioned() {
         "no run for 2 has ended yet"
     );
     assert!(is(&under_way, "Ready", "False"), "2 is not applied");
+    go.notify_one();
     let failed = rig
         .until("a", |cluster| is(cluster, "Provisioned", "False"))
         .await;
@@ -566,6 +647,7 @@ async fn invariant_14_only_a_run_moves_provisioned() {
         2
     );
     held.store(false, Ordering::SeqCst);
+    go.notify_one();
     rig.ready("a").await;
     assert_eq!(
         rig.engine.most.load(Ordering::SeqCst),

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use rke_operator::actual::{ContainerState, HostView};
 use serde_json::json;
 
 use crate::operator_rig::{
-    NAMESPACE, PLANTED_KEY, Rig, Turn, cluster, condition, is, key_secret, message, reason, settled,
+    NAMESPACE, PLANTED_KEY, Rig, Turn, cluster, condition, is, key_secret, message, planted_line,
+    reason, settled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -113,6 +115,105 @@ async fn a_dead_node_takes_ready_away_and_gives_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn conditions_name_what_is_wrong() {
+    type Break = fn(&mut crate::sim::World);
+    let cases: [(&str, &str, &str, Break); 4] = [
+        (
+            "EtcdHealthy",
+            "QuorumLost",
+            "etcd ended with code 1",
+            |world| {
+                stop_container(world, "etcd");
+            },
+        ),
+        (
+            "ControlPlaneHealthy",
+            "ComponentDown",
+            "kube-scheduler ended",
+            |world| {
+                stop_container(world, "kube-scheduler");
+            },
+        ),
+        (
+            "ControlPlaneHealthy",
+            "ApiDown",
+            "connection refused",
+            |world| {
+                world.answering = false;
+            },
+        ),
+        (
+            "NodesHealthy",
+            "NodesNotReady",
+            "PLEG is not healthy",
+            |world| {
+                let node = world.etcd().nodes.get_mut(&"n1".into()).unwrap();
+                node.ready = false;
+                node.message = "PLEG is not healthy".to_owned();
+            },
+        ),
+    ];
+    for (kind, why, text, break_it) in cases {
+        let rig = Rig::start(&["n1"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        rig.engine.script(|_, _, _| Turn::AwaitStop);
+        break_it(&mut rig.engine.world.lock().unwrap());
+        let told = rig.until("a", |cluster| is(cluster, kind, "False")).await;
+        assert_eq!(reason(&told, kind), why);
+        assert!(
+            message(&told, kind).contains(text),
+            "{}",
+            message(&told, kind)
+        );
+        assert!(is(&told, "Ready", "False"), "{kind}");
+        assert!(is(&told, "Provisioned", "True"), "{kind}");
+    }
+}
+
+fn stop_container(world: &mut crate::sim::World, name: &str) {
+    let Some(HostView::Up(facts)) = world.truth.hosts.get_mut(&"n1".into()) else {
+        panic!("n1 is up")
+    };
+    facts.containers.get_mut(name).unwrap().state = ContainerState::Exited(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_of_another_cluster_is_not_taken() {
+    let rig = Rig::start(&["n1"]);
+    let theirs = json!({"metadata": {"name": "a"}, "spec": {"clusterName": "other"}});
+    rig.api.plant("kubeconfigs", &theirs);
+    rig.create(&cluster("a", "n1")).await;
+    let told = rig
+        .until("a", |cluster| is(cluster, "Stalled", "True"))
+        .await;
+    assert!(message(&told, "Ready").contains("is for the Cluster `other`"));
+    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    let kept = rig.api.object("kubeconfigs", "", "a").unwrap();
+    assert_eq!(kept["spec"]["clusterName"], "other");
+}
+
+/// A second Kubeconfig for the same cluster has a Secret of its own.
+#[tokio::test(start_paused = true)]
+async fn another_kubeconfig_is_a_copy() {
+    let rig = Rig::start(&["n1"]);
+    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
+    rig.api.plant("kubeconfigs", &mine);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.api
+        .until("kubeconfigs", "", "mine", |object| {
+            object.is_some_and(|object| is(object, "Ready", "True"))
+        })
+        .await;
+    let secret = |name: &str| rig.api.object("secrets", NAMESPACE, name).unwrap();
+    assert_eq!(
+        secret("mine-kubeconfig")["data"],
+        secret("a-kubeconfig")["data"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn drift_is_healed() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
@@ -126,12 +227,11 @@ async fn drift_is_healed() {
         };
         facts.containers.remove("kube-scheduler").unwrap();
     }
-    rig.until("a", |cluster| is(cluster, "UpToDate", "False"))
-        .await;
-    rig.until("a", |cluster| {
-        settled(cluster) && is(cluster, "UpToDate", "True")
-    })
-    .await;
+    let healed = |cluster: &serde_json::Value| {
+        settled(cluster) && rig.engine.ups.load(Ordering::SeqCst) == 2
+    };
+    let object = rig.until("a", healed).await;
+    assert!(is(&object, "UpToDate", "True") && is(&object, "Ready", "True"));
     assert_eq!(rig.engine.containers("n1"), containers);
 }
 
@@ -277,7 +377,7 @@ async fn the_kubeconfig_has_a_secret_and_says_when() {
 async fn nothing_secret_is_said() {
     let rig = Rig::start(&["n1"]);
     let mut bad = cluster("bad", "n1");
-    bad["spec"]["config"]["nodes"][0]["ssh_key"] = json!(PLANTED_KEY);
+    bad["spec"]["config"]["nodes"][0]["ssh_key"] = json!(*PLANTED_KEY);
     rig.create(&bad).await;
     rig.until("bad", |cluster| is(cluster, "ConfigValid", "False"))
         .await;
@@ -297,7 +397,7 @@ async fn nothing_secret_is_said() {
     assert!(rig.api.objects("events").len() > 3);
     for object in said {
         let text = object.to_string();
-        for secret in ["PLANTED-IN-THE-SECRET", " key of ", "kubeconfig of "] {
+        for secret in [planted_line(), " key of ", "kubeconfig of "] {
             assert!(!text.contains(secret), "{secret:?} is in {text}");
         }
     }

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
-    actual::{Down, HostView},
+    actual::{ContainerFact, Down, HostView},
     api,
     apply::{
         event::{Event, RunOutcome, StepId, StepOutcome},
@@ -23,7 +23,7 @@ use rke_operator::{
     },
     config::{Endpoint, Intent, NodeName},
     converge::{Error, Goal, Outcome, Survey, World as Outside},
-    desired::Desired,
+    desired::{Desired, label},
     error::Blame,
     host::{Dial, Stream},
     operator::{Clock, Engine, OperatorOptions, Parts, run_with},
@@ -31,9 +31,10 @@ use rke_operator::{
     state::Loaded,
 };
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
+    cli_support::private_key,
     fake_api::FakeApi,
     sim::{Knobs, Shell, World, bare_host, desired},
 };
@@ -41,7 +42,12 @@ use crate::{
 pub(crate) const NAMESPACE: &str = "rke-system";
 
 /// The private key that the nodes accept: must appear nowhere but in its Secret.
-pub(crate) const PLANTED_KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nPLANTED-IN-THE-SECRET\n-----END OPENSSH PRIVATE KEY-----\n";
+pub(crate) static PLANTED_KEY: LazyLock<String> = LazyLock::new(private_key);
+
+/// A line of that key.
+pub(crate) fn planted_line() -> &'static str {
+    PLANTED_KEY.lines().nth(2).unwrap()
+}
 
 /// What happens instead of a step.
 pub(crate) enum Turn {
@@ -51,6 +57,8 @@ pub(crate) enum Turn {
     Fail(Error),
     /// The run waits here until it is told to stop.
     AwaitStop,
+    /// The run waits here, and then takes the step.
+    Hold(Arc<Notify>),
 }
 
 type Script = Box<dyn FnMut(&'static str, usize, &Step) -> Turn + Send>;
@@ -64,6 +72,8 @@ pub(crate) struct SimEngine {
     pub(crate) surveys: AtomicUsize,
     pub(crate) ups: AtomicUsize,
     pub(crate) removals: AtomicUsize,
+    /// What the last run was allowed: recovery, and the ids of other clusters.
+    pub(crate) told: Mutex<(bool, Vec<String>)>,
     /// Runs under way at the same time, most.
     pub(crate) most: AtomicUsize,
     running: AtomicUsize,
@@ -84,6 +94,7 @@ impl SimEngine {
             surveys: AtomicUsize::default(),
             ups: AtomicUsize::default(),
             removals: AtomicUsize::default(),
+            told: Mutex::default(),
             most: AtomicUsize::default(),
             running: AtomicUsize::default(),
         })
@@ -121,13 +132,12 @@ impl SimEngine {
         world.truth.claimed_by(&NodeName::from(node)).map(|id| id.0)
     }
 
-    /// Containers on a node.
+    /// Containers of ours on a node.
     pub(crate) fn containers(&self, node: &str) -> usize {
         let world = self.world.lock().unwrap();
-        world
-            .truth
-            .up(&NodeName::from(node))
-            .map_or(0, |facts| facts.containers.len())
+        let facts = world.truth.up(&NodeName::from(node)).unwrap();
+        let ours = |fact: &&ContainerFact| fact.labels.contains_key(label::CLUSTER_ID);
+        facts.containers.values().filter(ours).count()
     }
 
     fn want(&self, intent: &Intent, shell: &Shell) -> Desired {
@@ -263,6 +273,7 @@ impl SimEngine {
                     match turn {
                         Turn::Go => {}
                         Turn::Fail(error) => return Err(error),
+                        Turn::Hold(until) => until.notified().await,
                         Turn::AwaitStop => return Ok(Outcome::Stopped(stop.stopped().await)),
                     }
                     self.step(step, survey.desired.as_ref(), &mut shell, outside)
@@ -353,6 +364,8 @@ impl Engine for SimEngine {
             Goal::Up(_) => self.ups.fetch_add(1, Ordering::SeqCst),
             Goal::Remove(_) => self.removals.fetch_add(1, Ordering::SeqCst),
         };
+        let held = outside.held_elsewhere.iter().map(|id| id.0.clone());
+        *self.told.lock().unwrap() = (outside.recover, held.collect());
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(running, Ordering::SeqCst);
@@ -539,6 +552,6 @@ pub(crate) fn cluster(name: &str, node: &str) -> Value {
 pub(crate) fn key_secret() -> Value {
     json!({
         "metadata": { "name": "nodes", "namespace": NAMESPACE },
-        "stringData": { "ssh-privatekey": PLANTED_KEY },
+        "stringData": { "ssh-privatekey": *PLANTED_KEY },
     })
 }

@@ -1,6 +1,6 @@
 //! What the fake node remembers: containers, images, files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -185,6 +185,11 @@ impl DockerState {
         for (source, _) in container.binds() {
             make_dirs(&mut self.files, &source);
         }
+    }
+
+    /// The paths of the node's files and folders.
+    pub(crate) fn paths(&self) -> BTreeSet<&str> {
+        self.files.keys().map(String::as_str).collect()
     }
 }
 

@@ -13,7 +13,10 @@ mod store;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -40,6 +43,7 @@ struct Inner {
     version: watch::Sender<u64>,
     faults: Mutex<Vec<Fault>>,
     writes: Mutex<Vec<String>>,
+    silent: AtomicBool,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
@@ -51,6 +55,7 @@ impl FakeApi {
             version: watch::channel(0).0,
             faults: Mutex::default(),
             writes: Mutex::default(),
+            silent: AtomicBool::new(false),
             now: Box::new(now),
         }))
     }
@@ -78,6 +83,12 @@ impl FakeApi {
     /// Every fault is over.
     pub(crate) fn mend(&self) {
         self.0.faults.lock().unwrap().clear();
+    }
+
+    /// Watches tell nothing while this is so, as behind a slow network.
+    pub(crate) fn silence_watches(&self, silent: bool) {
+        self.0.silent.store(silent, Ordering::SeqCst);
+        self.0.version.send_modify(|_| {});
     }
 
     /// Every write that was asked for: `PATCH /api/v1/…`.
@@ -117,6 +128,15 @@ impl FakeApi {
             let write = Write::Past(patch.clone());
             state.write(&key, Part::Main, write, now, false).unwrap()
         })
+    }
+
+    /// The same for the status.
+    pub(crate) fn patch_status(&self, plural: &str, namespace: &str, name: &str, patch: &Value) {
+        self.edit(|state, now| {
+            let key = key(state, plural, namespace, name);
+            let write = Write::Past(patch.clone());
+            state.write(&key, Part::Status, write, now, false).unwrap();
+        });
     }
 
     /// `kubectl delete`.
@@ -398,6 +418,9 @@ impl FakeApi {
     }
 
     fn next_after(&self, version: u64) -> Option<store::Change> {
+        if self.0.silent.load(Ordering::SeqCst) {
+            return None;
+        }
         let state = self.0.state.lock().unwrap();
         let index = state
             .log

@@ -12,6 +12,9 @@ use serde_json::Value;
 pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Result<Value, String> {
     let object = cel::apply_defaults(schema, &object);
     let mut problems = Vec::new();
+    // What is read back from storage has the defaults, too.
+    let old = old.map(|old| cel::apply_defaults(schema, old));
+    let old = old.as_ref();
     let changed = |part: &str| old.is_none_or(|old| old.get(part) != object.get(part));
     for part in ["spec", "status"] {
         if let Some(value) = object.get(part).filter(|_| changed(part)) {
