@@ -148,7 +148,7 @@ pub async fn converge(
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
         let plan = &seen.survey.plan;
-        if plan.is_empty() || (round > 1 && plan.only_waits() && !warnings.is_empty()) {
+        if plan.is_empty() || (round > 1 && plan.only_waits()) {
             return Ok(settled(goal, &seen.survey, round > 1, warnings));
         }
         if !agree(plan, consent, &mut agreed).await {
@@ -181,6 +181,11 @@ pub async fn converge(
             }
             (RunOutcome::Stopped, None) => {
                 return Ok(Outcome::Stopped(stop.cause().unwrap_or(StopCause::Signal)));
+            }
+            // The survey before this round saw every host clean or not ours. After it nobody
+            // could tell any more whose a claim is, so there is nothing left to look for.
+            (RunOutcome::Completed, None) if plan.deletes_state() => {
+                return Ok(settled(goal, &seen.survey, true, warnings));
             }
             (RunOutcome::Completed | RunOutcome::PlanAgain | RunOutcome::Failed, None) => {}
         }

@@ -112,7 +112,7 @@ impl Effects<'_> {
                 node::restore_containerd(on()?, self.id()?, reporter, stop).await
             }
             Action::RemoveImages { images } => node::remove_images(on()?, images).await,
-            Action::ReleaseClaim => node::release_claim(on()?).await,
+            Action::ReleaseClaim => node::release_claim(on()?, self.id()?).await,
             Action::RemoveKubeconfig => local::remove_kubeconfig(self).await,
             Action::DeleteState => local::delete_state(self).await,
         }

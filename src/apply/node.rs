@@ -375,7 +375,29 @@ pub(super) async fn remove_images(
     })
 }
 
-pub(super) async fn release_claim(host: &Host) -> Result<Done, StepError> {
+/// What reading through the claim and restarting containerd left goes first: Docker makes the
+/// folders that the claim binds whenever files are read through it.
+pub(super) async fn release_claim(host: &Host, id: &ClusterId) -> Result<Done, StepError> {
+    if let Some(claim) = host.container(desired::CLAIM).await.map_err(failed)? {
+        let before: Before = claim
+            .labels
+            .get(label::BEFORE)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        let made = CLAIM_DIRS
+            .iter()
+            .filter(|(dir, _)| !before.paths.contains(*dir))
+            .map(|(dir, _)| quoted(dir))
+            .collect::<Vec<_>>()
+            .join(" ");
+        let script = format!(
+            "rm -f {VERDICT}; rmdir {made} 2>/dev/null; \
+             cd /var/lib/containerd/io.containerd.grpc.v1.cri 2>/dev/null && \
+             find . -depth -type d -empty -delete; \
+             rmdir /var/lib/containerd/io.containerd.grpc.v1.cri 2>/dev/null; true"
+        );
+        job(host, id, &script, Duration::from_secs(60)).await?;
+    }
     host.remove(desired::JOB, None).await.map_err(failed)?;
     host.remove(desired::CLAIM, None).await.map_err(failed)?;
     host.remove_image(desired::FILES_IMAGE)

@@ -23,6 +23,11 @@ pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
         "that folder, as `ip netns` mounts it",
     ),
     (
+        "mounts",
+        "/run/docker/netns/default",
+        "Docker's own, since the first container in the host's network",
+    ),
+    (
         "nft",
         "table ip",
         "tables that iptables-nft makes on first use, empty",

@@ -18,7 +18,6 @@
 mod cli_support;
 mod fake;
 mod fake_api;
-mod fake_api_contract;
 mod operator_rig;
 mod real;
 mod sim;
@@ -28,6 +27,7 @@ mod cli_node;
 mod cli_usage;
 mod config_golden;
 mod contract;
+mod fake_api_contract;
 mod host_docker;
 mod host_errors;
 mod lab_kill;

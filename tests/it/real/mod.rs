@@ -4,7 +4,7 @@
 pub(crate) mod snapshot;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -111,10 +111,10 @@ impl Site {
         }
     }
 
-    /// Starts `args` with `-o json` and kills it (SIGKILL) when a step has started that is not
-    /// the one that the run before was killed in (`last`): that one is let through, so that
-    /// every run gets one step further. The step's title; `None` when the run got to its end.
-    pub(crate) fn kill_at_next(&self, args: &[&str], last: Option<&str>) -> Option<String> {
+    /// Starts `args` with `-o json` and kills it (SIGKILL) when a step starts whose title is
+    /// not in `killed`: every kind of step is hit once. The step's title; `None` when the run got
+    /// to its end.
+    pub(crate) fn kill_at_next(&self, args: &[&str], killed: &BTreeSet<String>) -> Option<String> {
         let mut args = args.to_vec();
         args.extend(["-o", "json"]);
         let mut child = self.spawn(&args);
@@ -124,7 +124,7 @@ impl Site {
                 continue;
             };
             let title = event["title"].as_str().unwrap_or_default();
-            if event["event"] == "stepStarted" && Some(title) != last {
+            if event["event"] == "stepStarted" && !killed.contains(title) {
                 child.kill().expect("the run is killed");
                 child.wait().expect("the run is gone");
                 return Some(title.to_owned());

@@ -16,14 +16,14 @@ echo @@images; docker images --no-trunc --format '{{.Repository}}:{{.Tag}} {{.ID
 echo @@volumes; docker volume ls -q
 echo @@networks; docker network ls --no-trunc --format '{{.Name}} {{.ID}}'
 echo @@pods; ctr -n k8s.io containers ls -q 2>/dev/null; ctr -n k8s.io images ls -q 2>/dev/null; ctr -n k8s.io snapshots ls 2>/dev/null | awk 'NR > 1'; ctr namespaces ls -q
+for tool in iptables-legacy ip6tables-legacy iptables-nft ip6tables-nft; do
+  echo "@@$tool"; for table in filter nat mangle raw; do $tool -t $table -S 2>/dev/null | sed "s/^/$table /"; done
+done
 echo @@files
 for root in /etc /opt /home /root /usr/local /usr/libexec /srv; do
   find "$root" -xdev \( -type f -o -type d -o -type l \) -printf '%p %y %m %u:%g ' \( -type f -exec sh -c 'sha256sum < "$1" | cut -c 1-16' _ {} \; -o -printf '%l\n' \) 2>/dev/null
 done
 find /var/lib /var/log /run -xdev -maxdepth 2 ! -path '/run/systemd/*' ! -path '/run/docker/*' ! -path '/run/containerd/*' ! -path '/var/lib/docker/*' ! -path '/var/log/journal*' -printf '%p %y %m %u:%g\n' 2>/dev/null
-for tool in iptables-legacy ip6tables-legacy iptables-nft ip6tables-nft; do
-  echo "@@$tool"; for table in filter nat mangle raw; do $tool -t $table -S 2>/dev/null | sed "s/^/$table /"; done
-done
 echo @@nft; nft list tables 2>/dev/null
 echo @@ipsets; ipset list -n 2>/dev/null
 echo @@sysctls; sysctl -a 2>/dev/null | grep -E '^(kernel\.(panic|keys)|vm\.(overcommit|panic)|net\.(bridge|ipv4\.(ip_forward|conf\.(all|default)))|net\.netfilter\.nf_conntrack_(max|tcp))' | grep -v nf_conntrack_count
@@ -31,7 +31,7 @@ echo @@links; ip -o link | awk '{ print $2 }' | sed 's/@.*//'
 echo @@routes; ip route; ip -6 route 2>/dev/null | grep -v ^fe80
 echo @@netns; ls /run/netns 2>/dev/null
 echo @@mounts; awk '{ print $2, $3 }' /proc/self/mounts
-echo @@processes; ps -eo user:20,comm --no-headers | grep -vE ' (ps|sh|awk|sed|sort|sshd.*|kworker.*|systemd-.*|\(sd-.*)$'
+echo @@processes; ps -eo user:20,comm --no-headers | grep -vE ' (ps|sh|awk|sed|sort|grep|sshd.*|kworker.*|systemd-.*|\(sd-.*)$'
 echo @@units; systemctl list-units --all --plain --no-legend --type=service,socket,timer,slice | awk '{ print $1, $3 }' | grep -vE '^(user|session|ssh@|sshd@|docker-|run-|rke-lab|systemd-tmpfiles|apt-|dpkg-|e2scrub|fstrim|logrotate|man-db)'
 echo @@cgroups; find /sys/fs/cgroup -maxdepth 2 -type d -name 'kube*' -printf '%f\n' | sort -u
 "#;
