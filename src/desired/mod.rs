@@ -2,6 +2,39 @@
 //!
 //! One file a component; [`Desired::draw`] puts them together. Where do I add a kubelet flag?
 //! `kubelet.rs`. Certificates and the rules of when a key may be made: [`pki`].
+//!
+//! ```
+//! use rke_operator::{
+//!     actual::{Actual, ApiView},
+//!     config::{Intent, RkeConfig, SecretSources},
+//!     desired::pki::{self, PkiContext, Seed},
+//! };
+//!
+//! let config = RkeConfig::parse(
+//!     "{nodes: [{address: 192.0.2.10, user: ubuntu, role: [controlplane, etcd, worker]}], \
+//!       network: {plugin: flannel}, ingress: {provider: none}, monitoring: {provider: none}}",
+//! )?;
+//! # use russh::keys::{PrivateKey, ssh_key::{LineEnding, private::Ed25519Keypair}};
+//! # let key = PrivateKey::from(Ed25519Keypair::from_seed(&[7; 32]));
+//! # let key = key.to_openssh(LineEnding::LF)?.to_string();
+//! let sources = SecretSources::new("ssh-key", key.into());
+//! let intent = Intent::from_config(&config, &sources)?.intent;
+//! // Nothing was looked at yet: who could know that there is no cluster to be overwritten?
+//! let have = Actual { hosts: [].into(), api: ApiView::Unknown, kubeconfig: None, saved: None };
+//! let context = PkiContext {
+//!     now: "2026-11-21T12:00:00Z".parse()?,
+//!     seed: Seed::new([7; 32]),
+//!     recover: false,
+//!     held_elsewhere: &[].into(),
+//! };
+//! let refusal = pki::reconcile(&intent, &have, &context).unwrap_err();
+//! assert_eq!(
+//!     refusal.to_string(),
+//!     "there is no saved state, and node `192.0.2.10` was not looked at",
+//! );
+//! // With keys, `Desired::draw(&intent, &keys, &have)` is everything that must be.
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod addons;
 mod apiserver;
