@@ -15,7 +15,7 @@ use crate::{
     actual::Actual,
     config::NodeName,
     converge::World,
-    desired::{CLAIM, ClusterId, Desired, pki::EngineClient},
+    desired::{CLAIM, ClusterId, Desired, FILES_IMAGE, pki::EngineClient},
     error::{Blame, Explain},
     host::{Host, pool::Hosts},
     plan::{self, Action, Guard, Step, Target},
@@ -70,7 +70,10 @@ impl Effects<'_> {
                 cluster_id,
                 cluster_name,
                 before,
-            } => node::claim(on()?, cluster_id, cluster_name, before).await,
+            } => {
+                let there = self.facts(on()?)?.images.contains(FILES_IMAGE);
+                node::claim(on()?, cluster_id, cluster_name, before, there).await
+            }
             Action::PullImage { image } => node::pull(on()?, image, reporter, stop).await,
             Action::WriteFiles { dirs, files } => {
                 node::write_files(on()?, self.desired()?, dirs, files).await

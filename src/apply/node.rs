@@ -44,8 +44,12 @@ pub(super) async fn claim(
     id: &ClusterId,
     name: &str,
     before: &Before,
+    image_is_there: bool,
 ) -> Result<Done, StepError> {
-    host.import_empty_image().await.map_err(failed)?;
+    if !image_is_there {
+        // Once only: an import takes the name away from the one before, which then stays behind.
+        host.import_empty_image().await.map_err(failed)?;
+    }
     match host.create_claim(id, name, before).await.map_err(failed)? {
         ClaimOutcome::Created => {
             let dirs = CLAIM_DIRS

@@ -28,6 +28,16 @@ pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
         "Docker's own, since the first container in the host's network",
     ),
     (
+        "pods",
+        "moby",
+        "Docker's own namespace in containerd, since the first container",
+    ),
+    (
+        "files",
+        "/var/lib/containerd/io.containerd.content.v1.content",
+        "containerd's own folder, since the first image",
+    ),
+    (
         "nft",
         "table ip",
         "tables that iptables-nft makes on first use, empty",
