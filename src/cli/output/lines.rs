@@ -2,7 +2,7 @@
 //! A reducer: takes events and the time since the start, returns what to print. Prints nothing.
 //!
 //! At a terminal the wait is a status line that is redrawn; elsewhere a wait is worth a line
-//! only when it lasts ([`PATIENCE`]), and another one now and then ([`REMINDER`]).
+//! only when it lasts (`PATIENCE`), and another one now and then (`REMINDER`).
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
