@@ -85,7 +85,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         snapshot::difference(&before, &after, &moving),
         Vec::<String>::new()
     );
-    assert!(site.run(&["plan"]).well().stdout.contains("Nothing to do"));
+    assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
 
     workloads_serve(&site);
     comes_back_after_a_reboot(&site);
