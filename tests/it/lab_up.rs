@@ -168,12 +168,14 @@ fn port_forward(site: &Site) {
         .nth(1)
         .and_then(|rest| rest.split(' ').next()?.parse().ok())
         .unwrap_or_else(|| panic!("no port in `{line}`"));
-    let mut answer = String::new();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port");
     stream
         .write_all(b"GET / HTTP/1.0\r\n\r\n")
         .expect("a request");
-    stream.read_to_string(&mut answer).expect("an answer");
+    // kubectl may reset the connection when the pod closes its end: what counts is the answer.
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
     child.kill().expect("it ends");
     child.wait().expect("it ended");
     assert!(answer.contains("200 OK"), "{answer}");
