@@ -17,9 +17,13 @@ operator='' forward=''
 
 step() { printf '\n== %s\n' "$*"; }
 
-# Shows a command, then runs it.
+# Shows a command as you would type it, then runs it.
 run() {
-  printf '$ %s\n' "$*"
+  local shown="$*"
+  shown=${shown/#first /kubectl --kubeconfig kube_config_first.yml }
+  shown=${shown/#second /kubectl --kubeconfig second.kubeconfig }
+  shown=${shown/#rke /rke-operator }
+  printf '$ %s\n' "${shown//"$dir/"/}"
   "$@"
 }
 
@@ -159,8 +163,8 @@ step 'a cluster as an object, on the second node'
   printf 'metadata:\n  name: second\nspec:\n  ssh:\n    knownHosts: |\n'
   root cat "$(of_lab 'known hosts')" | sed 's/^/      /'
   printf '  config:\n'
-  # A Cluster cannot name files: its key is in the Secret.
-  sed -e '/ssh_key_path:/d' -e 's/^/    /' "$dir/second.yml"
+  # A Cluster cannot name files, its key is in the Secret; its name is the sample's.
+  sed -e '/ssh_key_path:/d' -e '/^cluster_name:/d' -e 's/^/    /' "$dir/second.yml"
 } >"$dir/second.patch.yaml"
 kubectl patch --local -f "$sample" --type merge --patch-file "$dir/second.patch.yaml" -o yaml >"$dir/second.cluster.yaml"
 run cat "$dir/second.cluster.yaml"
