@@ -72,7 +72,7 @@ fn daemon_set(intent: &Intent) -> Value {
                     "priorityClassName": "system-node-critical",
                     "serviceAccountName": "flannel",
                     "tolerations": [{"operator": "Exists"}],
-                    "initContainers": init_containers(intent),
+                    "initContainers": [install_cni_plugins(intent)],
                     "containers": [flanneld(intent)],
                     "volumes": [
                         host("run", "/run/flannel", "DirectoryOrCreate"),
@@ -92,31 +92,30 @@ fn host(name: &str, path: &str, kind: &str) -> Value {
     json!({"name": name, "hostPath": {"path": path, "type": kind}})
 }
 
-/// The plugins first: once the network's file is there, pods use them.
-fn init_containers(intent: &Intent) -> Value {
-    json!([
-        {
-            // Its entrypoint copies /opt/cni/bin, where flannel's plugin is among the others.
-            "name": "install-cni-plugins",
-            "image": intent.images.cni_plugins,
-            "volumeMounts": [{"name": "cni-bin", "mountPath": "/host/opt/cni/bin"}],
-        },
-        {
-            "name": "install-cni-conf",
-            "image": intent.images.flannel,
-            "command": ["cp"],
-            "args": [
-                "-f",
-                "/etc/kube-flannel/cni-conf.json",
-                "/etc/cni/net.d/10-flannel.conflist",
-            ],
-            "volumeMounts": [
-                {"name": "cni-conf", "mountPath": "/etc/cni/net.d"},
-                {"name": "config", "mountPath": "/etc/kube-flannel"},
-            ],
-        },
-    ])
+/// Its entrypoint copies /opt/cni/bin, where flannel's plugin is among the others.
+fn install_cni_plugins(intent: &Intent) -> Value {
+    json!({
+        "name": "install-cni-plugins",
+        "image": intent.images.cni_plugins,
+        "volumeMounts": [{"name": "cni-bin", "mountPath": "/host/opt/cni/bin"}],
+    })
 }
+
+/// Run when flanneld was started. The network's file makes the node Ready, so it is written after
+/// flanneld has the node's subnet: written before, the first pods fail, and kubelet tries them
+/// again only ten seconds later. Without a subnet for a minute flanneld is started anew.
+const INSTALL_CNI_CONF: &str = "\
+tries=0
+until [ $tries -ge 600 ]; do
+  if [ -s /run/flannel/subnet.env ]; then
+    exec cp -f /etc/kube-flannel/cni-conf.json /etc/cni/net.d/10-flannel.conflist
+  fi
+  sleep 0.1
+  tries=$((tries + 1))
+done
+echo 'flanneld has no subnet for this node yet' >&2
+exit 1
+";
 
 fn flanneld(intent: &Intent) -> Value {
     let field = |name: &str, path: &str| {
@@ -135,10 +134,12 @@ fn flanneld(intent: &Intent) -> Value {
             field("POD_NAMESPACE", "metadata.namespace"),
             {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
         ],
+        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", INSTALL_CNI_CONF]}}},
         "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}},
         "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},
         "volumeMounts": [
             {"name": "run", "mountPath": "/run/flannel"},
+            {"name": "cni-conf", "mountPath": "/etc/cni/net.d"},
             {"name": "config", "mountPath": "/etc/kube-flannel"},
             {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
         ],
