@@ -82,6 +82,23 @@ fn plan_says_why(site: &Site) {
     assert!(step["guard"].is_object(), "{step}");
 }
 
+/// What root alone may read cannot be kept: nothing is put in its place.
+fn an_unreadable_file_is_refused(site: &Site) {
+    let chmod = |mode: &str| {
+        let script = format!("chmod {mode} {PACKAGES_OWN}");
+        site.node().sh(&script).expect("another mode");
+    };
+    chmod("0600");
+    let refused = site.run(&["up", "--yes"]);
+    assert_eq!(refused.status, 2, "{refused:?}");
+    let words = [
+        "cannot read containerd's configuration on node `n1`",
+        "chmod",
+    ];
+    says(&refused, &words);
+    chmod("0644");
+}
+
 #[test]
 fn cri_is_switched_on_with_consent_and_the_packages_file_comes_back() {
     let site = Site::new("cri-off", Profile::CriOff);
@@ -92,6 +109,7 @@ fn cri_is_switched_on_with_consent_and_the_packages_file_comes_back() {
     let before = snapshot::take(site.node());
     assert!(told.contains("disabled_plugins = [\"cri\"]"), "{told}");
 
+    an_unreadable_file_is_refused(&site);
     plan_says_why(&site);
     let refused = site.run(&["up"]);
     assert_eq!(refused.status, 1, "no terminal, no --yes: {refused:?}");

@@ -326,6 +326,22 @@ fn on_node(site: &Site) -> Vec<Place> {
     places
 }
 
+/// What processes were called with and told while something went on, which may have been short.
+fn watched<T>(site: &Site, what: &str, deed: impl FnOnce() -> T) -> (T, Place) {
+    let watch = "umask 077; touch /run/lab-watch; setsid sh -c '
+        while [ -e /run/lab-watch ]; do
+          cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr \"\\0\" \"\\n\"
+          sleep 0.05
+        done | awk \"!seen[\\$0]++\" > /run/lab-watched; mv /run/lab-watched /run/lab-watch-ended
+        ' > /dev/null 2>&1 &";
+    site.node().sh(watch).expect("somebody watches");
+    let done = deed();
+    let seen = "rm /run/lab-watch; until [ -e /run/lab-watch-ended ]; do sleep 0.05; done; \
+                cat /run/lab-watch-ended; rm /run/lab-watch-ended";
+    let seen = site.node().sh(seen).expect("what was seen");
+    (done, Place::new(format!("processes during {what}"), seen))
+}
+
 /// The client's files that others may read, were their folder open.
 fn on_client(folder: &Path, places: &mut Vec<Place>) {
     for entry in fs::read_dir(folder).expect("the folder") {
@@ -354,14 +370,14 @@ fn looked_at(site: &Site) -> Vec<Place> {
 fn no_secret_is_where_others_look() {
     let site = Site::new("secrets", Profile::Plain);
     let mut runs = Vec::new();
-    for args in [
-        &["plan"][..],
-        &["plan", "-o", "json"],
-        &["up", "--yes"],
-        &["up"],
-        &["plan", "-o", "json"],
-        &["up", "-o", "json"],
-    ] {
+    for args in [&["plan"][..], &["plan", "-o", "json"]] {
+        runs.extend(ran(&site, args, 0));
+    }
+    let (said, seen) = watched(&site, "up", || ran(&site, &["up", "--yes"], 0));
+    assert!(seen.content.contains("kube-apiserver"), "{}", seen.content);
+    runs.extend(said);
+    runs.push(seen);
+    for args in [&["up"][..], &["plan", "-o", "json"], &["up", "-o", "json"]] {
         runs.extend(ran(&site, args, 0));
     }
     // A change shows differences, and its run has events.
@@ -391,8 +407,18 @@ fn no_secret_is_where_others_look() {
 
     planted_secrets_are_found(&site, &secrets);
 
-    let runs = ran(&site, &["remove", "--force", "-o", "json"], 0);
-    assert_eq!(search(&runs, &secrets), BTreeSet::new());
+    removal_tells_nothing(&site, &secrets);
+}
+
+/// The processes that were planted still run: they are not the removal's.
+fn removal_tells_nothing(site: &Site, secrets: &[Kept]) {
+    site.node()
+        .sh("kill $(cat /run/lab-planted)")
+        .expect("they are ended");
+    let run = || ran(site, &["remove", "--force", "-o", "json"], 0);
+    let (said, seen) = watched(site, "remove", run);
+    assert_eq!(search(&said, secrets), BTreeSet::new());
+    assert_eq!(search(&[seen], secrets), BTreeSet::new());
 }
 
 /// A secret in the forms in which it may come to light.
@@ -515,14 +541,24 @@ const TABLE: &[Row] = &[
     ("cmdline of /proc/", |site, secret| {
         sh(
             site,
-            &format!("setsid sh -c 'sleep 900; :' planted '{secret}' > /dev/null 2>&1 &"),
+            &format!(
+                "setsid sh -c 'sleep 900; :' planted '{secret}' > /dev/null 2>&1 & \
+                 echo $! >> /run/lab-planted"
+            ),
         )
     }),
     ("environ of /proc/", |site, secret| {
         sh(
             site,
-            &format!("PLANTED='{secret}' setsid sleep 900 > /dev/null 2>&1 &"),
+            &format!(
+                "PLANTED='{secret}' setsid sleep 900 > /dev/null 2>&1 & echo $! >> /run/lab-planted"
+            ),
         )
+    }),
+    ("processes during a short deed", |site, secret| {
+        let deed = format!("sh -c 'sleep 0.5; :' planted '{secret}'");
+        let ((), seen) = watched(site, "a short deed", || drop(sh(site, &deed)));
+        vec![seen]
     }),
     ("journal", |site, secret| {
         sh(

@@ -360,6 +360,14 @@ fn a_containerd_configuration_that_cannot_be_read_is_refused() {
             .contains("containerd's configuration on node `n1`"),
         "{error}"
     );
+    // Root's alone: defaults in its place would drop what someone set.
+    let error = refused(|facts| facts.system.containerd.dump.clear());
+    assert!(
+        error
+            .to_string()
+            .contains("cannot read containerd's configuration on node `n1`"),
+        "{error}"
+    );
 }
 
 #[test]
