@@ -174,6 +174,9 @@ pub struct SystemFacts {
     pub resolv_conf: String,
     /// TCP ports that something listens on (any address).
     pub listening: BTreeSet<u16>,
+    /// Whose they are, where the node tells: the last part of the listener's cgroup, which is a
+    /// systemd unit (`k3s.service`) or a container (`docker-<id>.scope`, `<id>`).
+    pub listeners: BTreeMap<u16, String>,
     /// Those of [`Before::PATHS`] that exist now.
     pub paths: BTreeSet<String>,
     /// Those of `paths` that are directories and were seen to be empty but for `lost+found`: a

@@ -38,6 +38,11 @@ cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ local _ state _; 
   [ "$state" = 0A ] && echo "${local##*:}"
 done
 
+echo @@listeners
+ss -Hltn --cgroup 2>/dev/null | while read -r _ _ _ local _ cgroup _; do
+  case $cgroup in cgroup:/?*) echo "${local##*:} ${cgroup##*/}" ;; esac
+done
+
 echo @@paths
 for path in PATHS /opt/cni/bin/* /etc/cni/net.d/*; do
   [ -e "$path" ] && echo "$path"

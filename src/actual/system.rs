@@ -36,6 +36,9 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         listening: lines("listening")
             .filter_map(|hex| u16::from_str_radix(hex, 16).ok())
             .collect(),
+        listeners: pairs("listeners")
+            .filter_map(|(port, owner)| Some((port.parse().ok()?, owner.trim().to_owned())))
+            .collect(),
         paths: lines("paths").map(str::to_owned).collect(),
         empty: lines("empty").map(str::to_owned).collect(),
         modules: lines("modules").map(str::to_owned).collect(),
@@ -125,7 +128,8 @@ mod tests {
              LoadState=loaded\nExecMainStartTimestampMonotonic=123\n@@containerd-version\n\
              containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6+deb13u1\n\
              @@containerd-dump\nversion = 2\n[plugins]\n@@docker-unit\nBindsTo=\n\
-             Requires=docker.socket sysinit.target\n@@listening\n1F90\n0016\n@@paths\n\
+             Requires=docker.socket sysinit.target\n@@listening\n1F90\n0016\n@@listeners\n8080 web.service\n\
+             @@paths\n\
              /etc/cni\n@@sysctls\nvm.overcommit_memory 1\n@@free\n/ 2048\n@@end\n",
         )
         .unwrap();
@@ -135,6 +139,7 @@ mod tests {
         assert_eq!(facts.containerd.started, 123);
         assert!(!facts.containerd.docker_bound);
         assert_eq!(facts.listening.into_iter().collect::<Vec<_>>(), [22, 8080]);
+        assert_eq!(facts.listeners[&8080], "web.service");
         assert!(facts.paths.contains("/etc/cni"));
         assert_eq!(facts.sysctls["vm.overcommit_memory"], "1");
         assert_eq!(facts.free["/"], 2048 * 1024);

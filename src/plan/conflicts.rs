@@ -160,19 +160,47 @@ fn ports(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
         .flat_map(|component| component.ports().iter().map(move |port| (component, *port)))
         .filter(|(_, port)| facts.system.listening.contains(port))
         .map(|(component, port)| {
+            let (owner, cure) = listener(port, facts);
             Refusal::host(
                 name,
                 format!(
-                    "port {port} on node `{name}`, which {} needs, is taken by a process that is \
-                     not this cluster's",
+                    "port {port} on node `{name}`, which {} needs, is taken by {owner}",
                     component.container()
                 ),
-                [format!(
-                    "`sudo ss -ltnp 'sport = :{port}'` on the node names the process"
-                )],
+                [cure],
             )
         })
         .collect()
+}
+
+/// Who listens, as far as the node told it to a user without rights, and how to learn more.
+fn listener(port: u16, facts: &HostFacts) -> (String, String) {
+    let Some(owner) = facts.system.listeners.get(&port) else {
+        return (
+            "a process that is not this cluster's".to_owned(),
+            format!("`sudo ss -ltnp 'sport = :{port}'` on the node names the process"),
+        );
+    };
+    let id = owner
+        .trim_start_matches("docker-")
+        .trim_end_matches(".scope");
+    let container = facts.containers.iter().find(|(_, fact)| fact.id == id);
+    if let Some((container, fact)) = container {
+        return (
+            format!("the container `{container}` (image `{}`)", fact.image),
+            format!("`docker inspect {container}` on the node tells what it is"),
+        );
+    }
+    if owner == "docker.service" {
+        return (
+            "a container that publishes it".to_owned(),
+            format!("`docker ps --filter publish={port}` on the node names it"),
+        );
+    }
+    (
+        format!("`{owner}`, which is not this cluster's"),
+        format!("`systemctl status {owner}` on the node tells what it is"),
+    )
 }
 
 /// Kubernetes lived here, or lives here without us.

@@ -81,6 +81,22 @@ pub(super) fn difference(
         // What cannot be compared is left alone.
         return Ok(None);
     }
+    if facts.system.containerd.dump.is_empty() {
+        // containerd's defaults in its place would drop what someone set.
+        return Err(Box::new(Refusal::host(
+            name,
+            format!(
+                "cannot read containerd's configuration on node `{name}`: `containerd config dump` \
+                 prints nothing for the user that logs in"
+            ),
+            [
+                "`containerd config dump` as that user on the node says why".to_owned(),
+                "`/etc/containerd/config.toml` must be readable for it: `sudo chmod a+r \
+                 /etc/containerd/config.toml`, passwords kept elsewhere"
+                    .to_owned(),
+            ],
+        )));
+    }
     let content =
         desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
             .map_err(|why| {

@@ -290,6 +290,21 @@ fn a_port_that_is_taken_is_refused() {
         facts.system.listening.insert(6443);
     });
     insta::assert_snapshot!(shown(&error));
+    for (owner, told) in [
+        ("k3s.service", "taken by `k3s.service`"),
+        ("docker.service", "taken by a container that publishes it"),
+        ("docker-1f.scope", "taken by the container `web`"),
+        ("1f", "taken by the container `web`"),
+    ] {
+        let error = refused(|facts| {
+            facts.system.listening.insert(6443);
+            facts.system.listeners.insert(6443, owner.to_owned());
+            if let Some(web) = facts.containers.get_mut("web") {
+                "1f".clone_into(&mut web.id);
+            }
+        });
+        assert!(shown(&error).contains(told), "{}", shown(&error));
+    }
     let (mut world, shell) = settled();
     host(&mut world).system.listening.insert(6443);
     plan_up(&want(), &world.observe(&shell)).expect("our own API server listens there");
@@ -343,6 +358,14 @@ fn a_containerd_configuration_that_cannot_be_read_is_refused() {
         error
             .to_string()
             .contains("containerd's configuration on node `n1`"),
+        "{error}"
+    );
+    // Root's alone: defaults in its place would drop what someone set.
+    let error = refused(|facts| facts.system.containerd.dump.clear());
+    assert!(
+        error
+            .to_string()
+            .contains("cannot read containerd's configuration on node `n1`"),
         "{error}"
     );
 }

@@ -34,6 +34,13 @@ fi
 # 2. Mounts below kubelet's root and of sandboxes, deepest first; network namespaces of CNI.
 awk '{ print $2 }' /proc/self/mounts | grep -E '^(/var/lib/kubelet|/run/containerd/io\.containerd\.grpc\.v1\.cri|/run/containerd/io\.containerd\.runtime\.v2\.task/k8s\.io)(/|$)' |
   sort -r | while read -r mount; do umount "$mount" 2>/dev/null || umount --lazy "$mount"; done
+# What CRI itself remembers of them: with CRI off again it would not clear up after a restart.
+for folder in /var/lib/containerd /run/containerd; do
+  for kind in containers sandboxes; do
+    find "$folder/io.containerd.grpc.v1.cri/$kind" -mindepth 1 -maxdepth 1 \
+      -exec rm -rf --one-file-system {} + 2>/dev/null
+  done
+done
 for netns in /run/netns/cni-*; do
   [ -e "$netns" ] || continue
   umount "$netns" 2>/dev/null

@@ -12,10 +12,18 @@ deadline=20
 
 verdict() { printf '%s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
 
-# The last words of containerd, one line, for the error message.
+complaints() {
+  journalctl "$@" --since "@$began" --output cat --no-pager 2>/dev/null |
+    grep -iE 'level=(fatal|error)|containerd:|fail' | tail -n 2
+}
+
+# The last words of containerd, one line, for the error message. systemd's own words come after
+# them and say only that it failed: they are taken where containerd said nothing.
 last_words() {
-  journalctl --unit containerd --since "@$began" --output cat --no-pager 2>/dev/null |
-    grep -iE 'level=(fatal|error)|containerd:|fail' | tail -n 2 | tr '\n' ' ' | cut -c 1-400
+  journalctl --sync 2>/dev/null
+  words=$(complaints _SYSTEMD_UNIT=containerd.service)
+  [ -n "$words" ] || words=$(complaints --unit containerd)
+  echo "$words" | tr '\n' ' ' | cut -c 1-400
 }
 
 cri_answers() {

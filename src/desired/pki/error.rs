@@ -112,6 +112,18 @@ pub enum PkiError {
         /// What is wrong with it.
         why: String,
     },
+    /// The config is another cluster's: of one node alone, the inventory would not tell.
+    #[error(
+        "cannot recover the state: node `{node}` belongs to cluster `{owner}`, and the config is that of cluster `{name}`"
+    )]
+    RecoverName {
+        /// The node that has the copy.
+        node: NodeName,
+        /// Whose it is.
+        owner: String,
+        /// `cluster_name` in the config.
+        name: String,
+    },
     /// The nodes of the config are not those of the cluster.
     #[error(
         "cannot recover the state: the config and the copy on node `{node}` do not name the same nodes: {difference}"
@@ -166,6 +178,7 @@ impl Explain for PkiError {
             | Self::RecoverUnclaimed { .. }
             | Self::RecoverMixed { .. }
             | Self::RecoverHeld { .. }
+            | Self::RecoverName { .. }
             | Self::RecoverInventory { .. }
             | Self::RecoverNowhere
             | Self::Damaged { .. } => Blame::User,
@@ -207,6 +220,10 @@ impl Explain for PkiError {
             ],
             Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => vec![
                 "copies are in the store, on every control plane, and in a Secret of the cluster's `kube-system`: put one of them in the store's place".into(),
+            ],
+            Self::RecoverName { .. } => vec![
+                ANOTHER.into(),
+                "if it is that very cluster, recover with its old `cluster_name`; change it afterwards".into(),
             ],
             Self::RecoverInventory { .. } => vec![
                 "recover with the config that the cluster was last made with; change it afterwards".into(),

@@ -5,8 +5,8 @@
 //!    control-plane host of the intent answered and bears no claim, no certificates and no data of
 //!    etcd. Else a refusal that says what was found where.
 //! 3. Recovery was asked for: the copies on the control planes, if every etcd and control-plane host
-//!    bears one and the same cluster id, the inventory in the copies is that of the intent, and
-//!    nobody else here holds that id.
+//!    bears one and the same cluster id, the name and the inventory in the copies are those of the
+//!    intent, and nobody else here holds that id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -208,6 +208,13 @@ fn recovered(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Sav
         };
         if copy.cluster_id != id {
             return Err(bad("it is another cluster's than the node's mark says"));
+        }
+        if copy.cluster_name != intent.cluster_name {
+            return Err(PkiError::RecoverName {
+                node: name.clone(),
+                owner: copy.cluster_name.clone(),
+                name: intent.cluster_name.clone(),
+            });
         }
         if let Some(difference) = difference(&copy.inventory, &inventory(&BTreeMap::new(), intent))
         {

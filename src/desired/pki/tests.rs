@@ -512,6 +512,12 @@ fn a_file_that_names_one_node_of_a_cluster_does_not_recover_it() {
         matches!(error, PkiError::RecoverInventory { .. }),
         "{error}"
     );
+    let mut other = both.clone();
+    "other".clone_into(&mut other.cluster_name);
+    insta::assert_snapshot!(
+        recover(&other, &have).unwrap_err(),
+        @"cannot recover the state: node `n1` belongs to cluster `local`, and the config is that of cluster `other`"
+    );
     // The same node under another address is another node.
     let moved = intent_of(&[("n1", "10.0.0.9", &ALL), ("n2", "10.0.0.3", &ALL)]);
     let error = recover(&moved, &have).unwrap_err();

@@ -10,6 +10,24 @@ pub(crate) type Snapshot = BTreeMap<String, BTreeSet<String>>;
 /// What may differ after `remove`, and why: pattern of the section, of the line, reason.
 pub(crate) type Allowed = (&'static str, &'static str, &'static str);
 
+/// What a living cluster changes by itself: kube-proxy's rules, pods and what carries them.
+pub(crate) const ALIVE: &[Allowed] = &[
+    ("cgroups", "", "pods"),
+    ("iptables-legacy", "", "kube-proxy"),
+    ("iptables-nft", "", "kube-proxy"),
+    ("ip6tables-legacy", "", "kube-proxy"),
+    ("ip6tables-nft", "", "kube-proxy"),
+    ("links", "", "pods"),
+    ("mounts", "", "pods"),
+    ("netns", "", "pods"),
+    ("nft", "", "kube-proxy"),
+    ("pods", "", "pods"),
+    ("processes", "", "pods"),
+    ("routes", "", "flannel"),
+    ("files", "/run/", "pods"),
+    ("files", "/var/", "pods"),
+];
+
 const SCRIPT: &str = r#"
 echo @@containers; docker ps -a --no-trunc --format '{{.Names}} {{.ID}} {{.State}}'
 echo @@images; docker images --no-trunc --format '{{.Repository}}:{{.Tag}} {{.ID}}'

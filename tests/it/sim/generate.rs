@@ -343,6 +343,7 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             },
             resolv_conf: "/etc/resolv.conf".to_owned(),
             listening: [22, 80].into(),
+            listeners: [(22, "ssh.service".to_owned())].into(),
             paths: [
                 "/etc/containerd",
                 "/etc/modules-load.d",
