@@ -31,6 +31,8 @@ mod fake_api_contract;
 mod host_docker;
 mod host_errors;
 mod lab_kill;
+mod lab_kill_operator;
+mod lab_operator;
 mod lab_remove;
 mod lab_self;
 mod lab_up;
