@@ -464,6 +464,8 @@ fn is_orphaned(management: &Management, node: &Node, why: &str) {
     assert_eq!(record["nodes"][0]["name"], "n2", "{record:#}");
     assert_eq!(record["nodes"][0]["address"], node.address().to_string());
     assert!(record["clusterId"].is_string(), "{record:#}");
+    let remaining = record["remaining"]["n2"].as_str().unwrap_or_default();
+    assert!(remaining.contains(why), "{record:#}");
     let events = management.get(&["events", "-A", "--field-selector", "reason=Orphaned"]);
     let told = events["items"].as_array().expect("a list").iter();
     let mut told = told.filter(|event| event["involvedObject"]["uid"] == uid);
@@ -500,11 +502,12 @@ fn a_deletion_ends_whatever_is_broken() {
     let again = management.settled(CLUSTER, MINUTES);
     assert_eq!(again["status"]["clusterId"], id);
 
-    // The node is dead.
-    node.pause().expect("the node is paused");
-    is_orphaned(&management, node, "n2");
-    node.resume().expect("the node goes on");
+    // The node is dead to the world.
     let ids = containers(node);
+    node.cut().expect("the node is cut off");
+    is_orphaned(&management, node, "n2");
+    node.heal().expect("the node is back");
+    node.wait_ssh(SOON).expect("it answers");
     create();
     management.settled(CLUSTER, MINUTES);
     assert_eq!(containers(node), ids, "there was nothing to do");

@@ -33,6 +33,7 @@ mod host_errors;
 mod lab_kill;
 mod lab_kill_operator;
 mod lab_operator;
+mod lab_refine;
 mod lab_remove;
 mod lab_self;
 mod lab_up;

@@ -129,7 +129,9 @@ impl Site {
         args.extend(["-o", "json"]);
         let mut child = self.spawn(&args);
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let mut last = String::new();
         for line in lines.map_while(Result::ok) {
+            last.clone_from(&line);
             let Ok(event) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
@@ -145,7 +147,10 @@ impl Site {
             }
         }
         let status = child.wait().expect("the run is gone");
-        assert!(status.success(), "a run after a kill ended with {status}");
+        assert!(
+            status.success(),
+            "a run after a kill ended with {status}: {last}"
+        );
         None
     }
 
