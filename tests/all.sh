@@ -34,6 +34,11 @@ stage() {
 
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
 
+if ! cargo nextest --version >/dev/null 2>&1; then
+  echo '== installing cargo-nextest, which runs the tests'
+  cargo install --locked cargo-nextest
+fi
+
 stage tests cargo nextest run --workspace --locked --profile ci
 add_nextest
 

@@ -17,9 +17,13 @@ operator='' forward=''
 
 step() { printf '\n== %s\n' "$*"; }
 
-# Shows a command, then runs it.
+# Shows a command as you would type it, then runs it.
 run() {
-  printf '$ %s\n' "$*"
+  local shown="$*"
+  shown=${shown/#first /kubectl --kubeconfig kube_config_first.yml }
+  shown=${shown/#second /kubectl --kubeconfig second.kubeconfig }
+  shown=${shown/#rke /rke-operator }
+  printf '$ %s\n' "${shown//"$dir/"/}"
   "$@"
 }
 
@@ -83,7 +87,7 @@ of_lab() {
     on && index($0, word) == 1 { print substr($0, length(word) + 1); exit }'
 }
 
-# What a node's user can see of what runs on it.
+# What a node's user can see of what runs on it; mounts that Docker makes for itself are left out.
 state_of() {
   # shellcheck disable=SC2016 # the node expands it
   lab ssh --name "$name" "$1" '
@@ -92,7 +96,7 @@ state_of() {
     docker network ls --format "network {{.Name}}"
     ip -o link | awk "{ print \"link\", \$2 }" | sed "s/@.*//"
     ip route | sed "s/^/route /"
-    awk "{ print \"mount\", \$2 }" /proc/mounts | grep -E "kubelet|netns|/etc/kubernetes" || true
+    awk "{ print \"mount\", \$2 }" /proc/mounts | grep -v " /run/docker/" | grep -E "kubelet|netns|/etc/kubernetes" || true
     ls -d /etc/kubernetes /etc/cni /etc/cni/net.d /opt/cni /opt/cni/bin /opt/rke /var/lib/etcd \
       /var/lib/kubelet /var/lib/cni /etc/containerd/* /etc/systemd/system/containerd.service.d/* 2>/dev/null
     true' | tr -d '\r' | sort
@@ -159,8 +163,8 @@ step 'a cluster as an object, on the second node'
   printf 'metadata:\n  name: second\nspec:\n  ssh:\n    knownHosts: |\n'
   root cat "$(of_lab 'known hosts')" | sed 's/^/      /'
   printf '  config:\n'
-  # A Cluster cannot name files: its key is in the Secret.
-  sed -e '/ssh_key_path:/d' -e 's/^/    /' "$dir/second.yml"
+  # A Cluster cannot name files, its key is in the Secret; its name is the sample's.
+  sed -e '/ssh_key_path:/d' -e '/^cluster_name:/d' -e 's/^/    /' "$dir/second.yml"
 } >"$dir/second.patch.yaml"
 kubectl patch --local -f "$sample" --type merge --patch-file "$dir/second.patch.yaml" -o yaml >"$dir/second.cluster.yaml"
 run cat "$dir/second.cluster.yaml"
@@ -176,7 +180,11 @@ run second wait --for=condition=Ready --timeout=120s pod/hello
 "${as_root[@]}" "$kubectl" --kubeconfig "$dir/second.kubeconfig" \
   port-forward --address 127.0.0.1 pod/hello 18080:8080 >"$dir/forward.log" 2>&1 &
 forward=$!
-run curl --silent --show-error --fail --retry 20 --retry-delay 1 --retry-all-errors http://127.0.0.1:18080/
+for ((tries = 0; tries < 100; tries++)); do
+  if grep -q 'Forwarding from' "$dir/forward.log"; then break; fi
+  sleep 0.1
+done
+run curl --silent --show-error --fail http://127.0.0.1:18080/
 root kill "$forward" 2>/dev/null || true
 wait "$forward" 2>/dev/null || true
 forward=''

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{NodeName, Taint},
+    config::{NodeName, Role, Taint},
     desired::{ClusterId, ContainerSpec, ObjectRef},
     error::Blame,
     secret::Secret,
@@ -23,6 +23,21 @@ pub struct Actual {
     pub kubeconfig: Option<Secret<String>>,
     /// What the store holds.
     pub saved: Option<Box<Saved>>,
+}
+
+/// The inventory's control planes that answered: through one of them the cluster's API is reached.
+pub fn control_planes<'a>(
+    saved: &'a Saved,
+    hosts: &'a BTreeMap<NodeName, HostView>,
+) -> impl Iterator<Item = (&'a NodeName, &'a HostFacts)> {
+    let planes = saved
+        .inventory
+        .iter()
+        .filter(|(_, entry)| entry.roles.contains(&Role::ControlPlane));
+    planes.filter_map(|(name, _)| match hosts.get(name) {
+        Some(HostView::Up(facts)) => Some((name, &**facts)),
+        Some(HostView::Down(_)) | None => None,
+    })
 }
 
 /// One host.

@@ -7,14 +7,13 @@ use futures::{StreamExt, stream};
 use tokio::time::timeout;
 
 use super::{
-    facts::{Actual, ApiView, Down, HostFacts, HostView},
+    facts::{Actual, ApiView, Down, HostFacts, HostView, control_planes},
     system,
 };
 use crate::{
-    apply::cluster,
-    config::{NodeName, Role},
+    config::NodeName,
     desired::{label, path, pki::EngineClient},
-    error::{Blame, Explain},
+    error::{Blame, Explain, with_causes},
     host::{Host, HostError, pool::Hosts},
     secret::Secret,
     state::Saved,
@@ -86,19 +85,10 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
 }
 
 /// An error as a fact.
-pub fn down(error: &(dyn Explain + Send + Sync)) -> Down {
-    let mut why = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !why.contains(&cause_text) {
-            why = format!("{why}: {cause_text}");
-        }
-        source = cause.source();
-    }
+pub fn down(error: &(dyn Explain + Send + Sync + 'static)) -> Down {
     Down {
         blame: error.blame(),
-        why,
+        why: with_causes(error),
         hints: error
             .hints()
             .into_iter()
@@ -142,23 +132,20 @@ async fn api_view(
     views: &BTreeMap<NodeName, HostView>,
 ) -> ApiView {
     let mut why = None;
-    for (name, entry) in &saved.inventory {
-        let Some(HostView::Up(facts)) = views.get(name) else {
-            continue;
-        };
+    for (name, facts) in control_planes(saved, views) {
         let ours = facts
             .containers
             .get("kube-apiserver")
             .is_some_and(|container| {
                 container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
             });
-        if !entry.roles.contains(&Role::ControlPlane) || !ours {
+        if !ours {
             continue;
         }
         let Ok(host) = hosts.get(name).await else {
             continue;
         };
-        let client = match cluster::through(host, engine) {
+        let client = match workload::through(host, engine) {
             Ok(client) => client,
             Err(error) => {
                 why = Some(error.to_string());

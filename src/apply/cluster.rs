@@ -1,8 +1,6 @@
 //! Effects on the provisioned cluster's API, through a control plane's SSH connection.
 
-use std::{io, sync::Arc, time::Duration};
-
-use futures::FutureExt;
+use std::time::Duration;
 
 use super::{
     act::{ActError, Effects, bug, failed},
@@ -11,55 +9,23 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::HostView,
-    config::{NodeName, Role},
-    desired::{Addon, NodeMeta, ObjectRef, pki::EngineClient},
-    host::Host,
-    plan::Component,
-    workload::{self, Credentials, Waited, WorkloadError},
+    actual::control_planes,
+    config::NodeName,
+    desired::{Addon, NodeMeta, ObjectRef},
+    workload::{self, Waited, WorkloadError},
 };
 
 /// A node that pulls its first images slowly is no failure yet.
 const NODE_READY: Duration = Duration::from_secs(240);
-
-/// How the API server knows us.
-pub(crate) fn credentials(engine: &EngineClient) -> Credentials {
-    let EngineClient { ca, pair } = engine;
-    Credentials {
-        ca: ca.clone(),
-        cert: pair.cert.clone(),
-        key: pair.key.clone(),
-    }
-}
-
-/// A client of the API server on a control plane, through its SSH connection.
-pub(crate) fn through(
-    host: Arc<Host>,
-    engine: &EngineClient,
-) -> Result<kube::Client, WorkloadError> {
-    let open = move || {
-        let host = Arc::clone(&host);
-        async move {
-            let port = Component::ApiServer.health_port();
-            host.local_port(port).await.map_err(io::Error::other)
-        }
-        .boxed()
-    };
-    workload::connect(Arc::new(open), &credentials(engine))
-}
 
 /// The API of the first control plane that answers.
 async fn api(run: &Effects<'_>) -> Result<kube::Client, StepError> {
     let saved = run.saved()?;
     let engine = run.engine()?;
     let mut last = None;
-    for (name, entry) in &saved.inventory {
-        let up = matches!(run.actual.hosts.get(name), Some(HostView::Up(_)));
-        if !up || !entry.roles.contains(&Role::ControlPlane) {
-            continue;
-        }
+    for (name, _) in control_planes(saved, &run.actual.hosts) {
         match run.hosts.get(name).await {
-            Ok(host) => return through(host, engine).map_err(failed),
+            Ok(host) => return workload::through(host, engine).map_err(failed),
             Err(down) => last = Some(down),
         }
     }
@@ -83,10 +49,7 @@ pub(super) async fn apply_addon(
     workload::apply_objects(&client, wanted)
         .await
         .map_err(failed)?;
-    Ok(Done {
-        detail: Some(format!("{} objects", objects.len())),
-        warning: None,
-    })
+    Ok(Done::default())
 }
 
 pub(super) async fn prune(run: &Effects<'_>, objects: &[ObjectRef]) -> Result<Done, StepError> {

@@ -2,7 +2,6 @@
 
 use super::{
     act::{Effects, failed},
-    cluster::credentials,
     run::StepError,
 };
 use crate::{host::Host, plan::Component, workload};
@@ -13,13 +12,13 @@ pub(super) async fn probe(
     host: &Host,
     component: Component,
 ) -> Result<Result<(), String>, StepError> {
-    let credentials = credentials(run.engine()?);
+    let engine = run.engine()?;
     if let Some(lost) = host.lost() {
         // The next step dials again; this wait cannot.
         return Err(failed(lost));
     }
     match host.local_port(component.health_port()).await {
-        Ok(stream) => Ok(workload::probe(component, stream, &credentials).await),
+        Ok(stream) => Ok(workload::probe(component, stream, engine).await),
         Err(error) => Ok(Err(error.to_string())),
     }
 }

@@ -114,10 +114,7 @@ pub(super) async fn write_files(
         );
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
-    Ok(Done {
-        detail: Some(format!("{} files", files.len())),
-        warning: None,
-    })
+    Ok(Done::default())
 }
 
 pub(super) async fn remove_files(
@@ -373,10 +370,7 @@ pub(super) async fn remove_images(
     for image in images {
         host.remove_image(image).await.map_err(failed)?;
     }
-    Ok(Done {
-        detail: Some(format!("{} images", images.len())),
-        warning: None,
-    })
+    Ok(Done::default())
 }
 
 /// What reading through the claim and restarting containerd left goes first: Docker makes the

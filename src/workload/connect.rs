@@ -25,28 +25,15 @@ use rustls::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::WorkloadError;
-use crate::{host::Stream, secret::Secret};
+use crate::{
+    desired::pki::EngineClient,
+    host::{Host, Stream},
+    plan::Component,
+};
 
 /// Opens a stream to the API server: `host.local_port(6443)`.
 pub type OpenStream =
     Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
-
-/// How the API server knows us and we know it, all PEM.
-#[derive(Clone)]
-pub struct Credentials {
-    /// The cluster's CA certificate.
-    pub ca: String,
-    /// Our client certificate.
-    pub cert: String,
-    /// Its key.
-    pub key: Secret<String>,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(…)")
-    }
-}
 
 /// The name that every API server certificate of ours bears, whatever the node's address is.
 const SERVER_NAME: &str = "kubernetes";
@@ -54,12 +41,25 @@ const SERVER_NAME: &str = "kubernetes";
 /// How long opening a stream and shaking hands may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// A client of the API server on a control plane, through its SSH connection.
+pub fn through(host: Arc<Host>, engine: &EngineClient) -> Result<Client, WorkloadError> {
+    let open = move || {
+        let host = Arc::clone(&host);
+        async move {
+            let port = Component::ApiServer.health_port();
+            host.local_port(port).await.map_err(io::Error::other)
+        }
+        .boxed()
+    };
+    connect(Arc::new(open), engine)
+}
+
 /// A client of the cluster's API. Opens streams as it needs them and keeps them for reuse; the
 /// server must prove with the cluster's CA that it is `kubernetes`.
-pub fn connect(open: OpenStream, credentials: &Credentials) -> Result<Client, WorkloadError> {
+pub fn connect(open: OpenStream, engine: &EngineClient) -> Result<Client, WorkloadError> {
     let connector = Connector {
         open,
-        tls: TlsConnector::from(Arc::new(config(credentials)?)),
+        tls: TlsConnector::from(Arc::new(config(engine)?)),
     };
     let http: Http<Connector, Body> = Http::builder(TokioExecutor::new()).build(connector);
     let service = tower::service_fn(move |mut request: Request<Body>| {
@@ -81,19 +81,19 @@ fn absolute(path: Option<PathAndQuery>) -> Result<Uri, http::Error> {
 }
 
 /// TLS with our certificate, and the cluster's CA as the only one that is trusted.
-pub(super) fn config(credentials: &Credentials) -> Result<ClientConfig, WorkloadError> {
+pub(super) fn config(engine: &EngineClient) -> Result<ClientConfig, WorkloadError> {
     let bad = |what: &str, error: &dyn fmt::Display| {
         WorkloadError::Credentials(format!("{what}: {error}"))
     };
     let mut roots = RootCertStore::empty();
-    for cert in CertificateDer::pem_slice_iter(credentials.ca.as_bytes()) {
+    for cert in CertificateDer::pem_slice_iter(engine.ca.as_bytes()) {
         let cert = cert.map_err(|error| bad("CA", &error))?;
         roots.add(cert).map_err(|error| bad("CA", &error))?;
     }
-    let chain = CertificateDer::pem_slice_iter(credentials.cert.as_bytes())
+    let chain = CertificateDer::pem_slice_iter(engine.pair.cert.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| bad("certificate", &error))?;
-    let key = PrivateKeyDer::from_pem_slice(credentials.key.expose().as_bytes())
+    let key = PrivateKeyDer::from_pem_slice(engine.pair.key.expose().as_bytes())
         .map_err(|error| bad("key", &error))?;
     builder()?
         .with_root_certificates(roots)

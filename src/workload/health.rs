@@ -14,8 +14,8 @@ use rustls::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::connect::{Credentials, builder, config, handshake};
-use crate::{error::with_causes, host::Stream, plan::Component};
+use super::connect::{builder, config, handshake};
+use crate::{desired::pki::EngineClient, error::with_causes, host::Stream, plan::Component};
 
 /// How long one answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -57,9 +57,9 @@ impl Component {
 pub async fn probe(
     component: Component,
     stream: Box<dyn Stream>,
-    credentials: &Credentials,
+    engine: &EngineClient,
 ) -> Result<(), String> {
-    tokio::time::timeout(DEADLINE, answer(component, stream, credentials))
+    tokio::time::timeout(DEADLINE, answer(component, stream, engine))
         .await
         .unwrap_or_else(|_elapsed| Err("no answer within 10 s".to_owned()))
 }
@@ -67,11 +67,11 @@ pub async fn probe(
 async fn answer(
     component: Component,
     stream: Box<dyn Stream>,
-    credentials: &Credentials,
+    engine: &EngineClient,
 ) -> Result<(), String> {
     let tls = match component {
         Component::Etcd | Component::Kubelet | Component::KubeProxy => None,
-        Component::ApiServer => Some(config(credentials)),
+        Component::ApiServer => Some(config(engine)),
         Component::ControllerManager | Component::Scheduler => Some(unverified()),
     };
     let stream: Box<dyn Stream> = match tls {

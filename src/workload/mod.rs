@@ -23,7 +23,7 @@ pub(crate) mod fake;
 mod tests;
 
 pub use available::waiting_for;
-pub use connect::{Credentials, OpenStream, connect};
+pub use connect::{OpenStream, connect, through};
 pub use contains::contains;
 pub use copy::save_state_copy;
 pub use error::WorkloadError;

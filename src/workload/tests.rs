@@ -38,7 +38,10 @@ use crate::{
         run::{Events, Reporter},
         stop::{Stop, StopCause, Stopper},
     },
-    desired::{NodeMeta, ObjectRef, label},
+    desired::{
+        NodeMeta, ObjectRef, label,
+        pki::{EngineClient, Pair},
+    },
     error::{Blame, Explain, with_causes},
     host::Stream,
     plan::Component,
@@ -71,12 +74,14 @@ impl Pki {
         (cert.pem(), key.serialize_pem())
     }
 
-    fn admin(&self) -> Credentials {
+    fn admin(&self) -> EngineClient {
         let (cert, key) = self.leaf("admin");
-        Credentials {
+        EngineClient {
             ca: self.ca.pem(),
-            cert,
-            key: Secret::new(key),
+            pair: Pair {
+                cert,
+                key: Secret::new(key),
+            },
         }
     }
 
@@ -150,7 +155,7 @@ async fn the_client_speaks_mutual_tls_through_streams_that_it_keeps() {
 async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused() {
     let (pki, other) = (Pki::new(), Pki::new());
     let api = FakeApi::new();
-    let stranger = Credentials {
+    let stranger = EngineClient {
         ca: pki.ca.pem(),
         ..other.admin()
     };
@@ -193,7 +198,7 @@ async fn a_stream_that_cannot_be_opened_says_why() {
 fn keys_that_are_none_are_an_error_that_does_not_show_them() {
     let open: OpenStream = Arc::new(|| std::future::pending().boxed());
     let mut admin = Pki::new().admin();
-    admin.key = Secret::new("not a key".to_owned());
+    admin.pair.key = Secret::new("not a key".to_owned());
     let error = connect(open, &admin).err().unwrap();
     assert_eq!(error.blame(), Blame::Bug);
     assert!(!format!("{error:?} {error} {admin:?}").contains("not a key"));

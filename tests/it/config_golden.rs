@@ -1,9 +1,19 @@
-//! Every document in `rkespec/` gives the intent that is on file, and every object in `samples/`
-//! is one of those documents.
+//! Every document in `rkespec/` gives the intent, the containers and the plan for a fresh node that
+//! are on file, and every object in `samples/` is one of those documents.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use rke_operator::config::{Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey};
+use rke_operator::{
+    actual::{Actual, ApiView, HostView},
+    config::{Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
+    desired::{
+        Desired,
+        pki::{self, PkiContext, Seed},
+    },
+    plan,
+};
+
+use crate::sim::bare_host;
 
 /// Every path leads to one key, made for this run.
 struct AnyFile(String);
@@ -58,6 +68,48 @@ fn every_document_gives_its_intent() {
         let Resolved { intent, warnings } = resolve(path);
         let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
         insta::assert_debug_snapshot!((intent, warnings));
+    });
+}
+
+/// What there is before the first `up`: nodes that nobody has touched.
+fn fresh(intent: &Intent) -> Actual {
+    let hosts = intent.nodes.keys().map(|name| {
+        let facts = bare_host(name);
+        (name.clone(), HostView::Up(Box::new(facts)))
+    });
+    Actual {
+        hosts: hosts.collect(),
+        api: ApiView::Unknown,
+        kubeconfig: None,
+        saved: None,
+    }
+}
+
+#[test]
+fn every_document_gives_its_containers_and_its_plan() {
+    let context = PkiContext {
+        now: "2026-11-21T12:00:00Z".parse().expect("a time"),
+        seed: Seed::new([7; 32]),
+        recover: false,
+        held_elsewhere: &[].into(),
+    };
+    insta::glob!("../../rkespec", "*.yml", |path| {
+        let intent = resolve(path).intent;
+        let have = fresh(&intent);
+        let keys = pki::reconcile(&intent, &have, &context).expect("keys");
+        let want = Desired::draw(&intent, &keys, &have).expect("a desired world");
+        let plan = plan::up(&want, &have).expect("a plan");
+        assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
+        let containers: BTreeMap<_, _> = want
+            .hosts
+            .iter()
+            .map(|(name, host)| (name, &host.containers))
+            .collect();
+        // Certificates are signed with fresh nonces, so digests of what holds one differ.
+        insta::with_settings!({filters => vec![("\\b[0-9a-f]{32}\\b|\\b[0-9a-f]{16}\\b", "<digest>")]}, {
+            insta::assert_snapshot!("plan", plan::render(&plan));
+            insta::assert_yaml_snapshot!("containers", containers);
+        });
     });
 }
 

@@ -1,4 +1,4 @@
-//! `up` on a real node: Ready, serving, a no-op the second time.
+//! `up` on a real node: Ready, serving, a no-op the second time, back after a reboot.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -103,6 +103,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
     assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
 
     workloads_serve(&site);
+    comes_back_after_a_reboot(&site);
 }
 
 fn steps(run: &Run) -> Vec<String> {
@@ -130,7 +131,7 @@ fn files(site: &Site) -> Vec<(String, std::time::SystemTime)> {
     files
 }
 
-/// Pods start, resolve names through CoreDNS, and `logs` and `exec` work.
+/// Pods start, resolve names through CoreDNS, and `logs`, `exec`, `port-forward` work.
 fn workloads_serve(site: &Site) {
     site.write_config("pod.yml", POD);
     let pod = site.path("pod.yml").to_string_lossy().into_owned();
@@ -156,4 +157,65 @@ fn workloads_serve(site: &Site) {
         .kubectl(&["-n", "kube-system", "logs", "deployment/coredns"])
         .well();
     assert!(logs.stdout.contains("CoreDNS"), "{}", logs.stdout);
+    port_forward(site);
+}
+
+fn port_forward(site: &Site) {
+    use std::{
+        io::{BufRead, BufReader, Read, Write},
+        net::TcpStream,
+        process::{Command, Stdio},
+    };
+    let mut child = Command::new(lab::kubectl().expect("a kubectl"))
+        .arg("--kubeconfig")
+        .arg(site.path("kube_config_cluster.yml"))
+        .args([
+            "port-forward",
+            "--address",
+            "127.0.0.1",
+            "pod/hello",
+            ":8080",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut line = String::new();
+    // Kept open: kubectl writes a line for every connection.
+    let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+    said.read_line(&mut line).expect("a line");
+    let port: u16 = line
+        .split("127.0.0.1:")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no port in `{line}`"));
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the forwarded port");
+    stream
+        .write_all(b"GET / HTTP/1.0\r\n\r\n")
+        .expect("a request");
+    // kubectl may reset the connection when the pod closes its end: what counts is the answer.
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    drop(said);
+    child.kill().expect("it ends");
+    child.wait().expect("it ended");
+    assert!(answer.contains("200 OK"), "{answer}");
+}
+
+/// Nobody but the node brings it back: `up` is run only to show that nothing is left to do.
+fn comes_back_after_a_reboot(site: &Site) {
+    site.node().reboot().expect("a reboot");
+    // The API still has the status from before; a restarted pod is news from this boot.
+    let pod = "jsonpath={.status.containerStatuses[0].restartCount} \
+               {.status.containerStatuses[0].ready}";
+    Site::eventually("the pod runs again", MINUTES, || {
+        site.kubectl(&["get", "pod", "hello", "-o", pod]).stdout == "1 true"
+    });
+    Site::eventually("the node is Ready", MINUTES, || site.is_ready());
+    let after = site.run(&["up", "--yes", "-o", "json"]).well();
+    assert_eq!(
+        steps(&after),
+        Vec::<String>::new(),
+        "a reboot leaves nothing to do"
+    );
 }

@@ -5,35 +5,35 @@ use serde_json::{Value, json};
 
 use crate::{
     config::Intent,
-    desired::{Addon, addons::addon},
+    desired::{
+        Addon,
+        addons::{account, addon},
+    },
 };
 
 /// The add-on's name.
 pub(super) const NAME: &str = "coredns";
 
 pub(super) fn draw(intent: &Intent) -> Addon {
+    let rules = json!([
+        {
+            "apiGroups": [""],
+            "resources": ["endpoints", "services", "pods", "namespaces"],
+            "verbs": ["list", "watch"],
+        },
+        {
+            "apiGroups": ["discovery.k8s.io"],
+            "resources": ["endpointslices"],
+            "verbs": ["list", "watch"],
+        },
+    ]);
+    let [account, role, binding] = account("coredns", "system:coredns", &rules);
     addon(
         NAME,
         vec![
-            json!({
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "coredns", "namespace": "kube-system"},
-            }),
-            cluster_role(),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": "system:coredns"},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "system:coredns",
-                },
-                "subjects": [
-                    {"kind": "ServiceAccount", "name": "coredns", "namespace": "kube-system"},
-                ],
-            }),
+            account,
+            role,
+            binding,
             json!({
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
@@ -68,26 +68,6 @@ fn corefile(domain: &str) -> String {
 }}
 "
     )
-}
-
-fn cluster_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "system:coredns"},
-        "rules": [
-            {
-                "apiGroups": [""],
-                "resources": ["endpoints", "services", "pods", "namespaces"],
-                "verbs": ["list", "watch"],
-            },
-            {
-                "apiGroups": ["discovery.k8s.io"],
-                "resources": ["endpointslices"],
-                "verbs": ["list", "watch"],
-            },
-        ],
-    })
 }
 
 fn service(intent: &Intent) -> Value {

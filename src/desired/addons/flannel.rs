@@ -4,52 +4,32 @@ use serde_json::{Value, json};
 
 use crate::{
     config::Intent,
-    desired::{Addon, addons::addon},
+    desired::{
+        Addon,
+        addons::{account, addon},
+    },
 };
 
 /// The add-on's name.
 pub(super) const NAME: &str = "flannel";
 
 pub(super) fn draw(intent: &Intent) -> Addon {
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    ]);
+    let [account, role, binding] = account("flannel", "flannel", &rules);
     addon(
         NAME,
         vec![
-            json!({
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "flannel", "namespace": "kube-system"},
-            }),
-            cluster_role(),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": "flannel"},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": "flannel",
-                },
-                "subjects": [
-                    {"kind": "ServiceAccount", "name": "flannel", "namespace": "kube-system"},
-                ],
-            }),
+            account,
+            role,
+            binding,
             config_map(intent),
             daemon_set(intent),
         ],
     )
-}
-
-fn cluster_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "flannel"},
-        "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
-            {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-        ],
-    })
 }
 
 fn config_map(intent: &Intent) -> Value {

@@ -6,7 +6,7 @@ mod access;
 mod coredns;
 mod flannel;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Addon, ObjectRef, label};
 use crate::config::{Dns, Intent, Network};
@@ -50,6 +50,32 @@ fn addon(name: &str, objects: Vec<Value>) -> Addon {
             .collect(),
         objects,
     }
+}
+
+/// A service account in `kube-system`, a cluster role with the rules, and the binding of both.
+fn account(name: &str, role: &str, rules: &Value) -> [Value; 3] {
+    let rbac = "rbac.authorization.k8s.io";
+    let api_version = format!("{rbac}/v1");
+    [
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": "kube-system"},
+        }),
+        json!({
+            "apiVersion": api_version,
+            "kind": "ClusterRole",
+            "metadata": {"name": role},
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": api_version,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}],
+        }),
+    ]
 }
 
 fn reference(object: &Value) -> ObjectRef {

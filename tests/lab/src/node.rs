@@ -18,6 +18,8 @@ use crate::{
     overlay, registry,
 };
 
+/// The document that a user begins with.
+const MINIMAL: &str = include_str!("../../../rkespec/minimal.yml");
 /// The user of every node.
 const USER: &str = "lab";
 
@@ -394,24 +396,22 @@ impl Node {
         )])
     }
 
-    /// The smallest `cluster.yml` for a cluster on this node alone, with the lab's overlay.
+    /// The smallest `cluster.yml` there is, `rkespec/minimal.yml`, for this node, with the lab's
+    /// overlay.
     pub fn cluster_yml(&self, cluster_name: &str) -> Result<String, LabError> {
-        let document = serde_json::json!({
-            "cluster_name": cluster_name,
-            "kubernetes_version": KUBERNETES_VERSION,
-            "nodes": [{
-                "address": self.address,
-                "user": USER,
-                "role": ["controlplane", "etcd", "worker"],
-                "hostname_override": self.name(),
-                "ssh_key_path": self.key,
-            }],
-            "network": {"plugin": "flannel"},
-            "dns": {"provider": "coredns"},
-            "ingress": {"provider": "none"},
-            "monitoring": {"provider": "none"},
-        });
-        overlay::merge(&overlay::written(&document)?, &self.overlay)
+        overlay::merge(&self.minimal(cluster_name)?, &self.overlay)
+    }
+
+    fn minimal(&self, cluster_name: &str) -> Result<String, LabError> {
+        let mut document = overlay::parsed("rkespec/minimal.yml", MINIMAL)?;
+        document["cluster_name"] = cluster_name.into();
+        document["kubernetes_version"] = KUBERNETES_VERSION.into();
+        let node = &mut document["nodes"][0];
+        node["address"] = self.address.to_string().into();
+        node["user"] = USER.into();
+        node["hostname_override"] = self.name().into();
+        node["ssh_key_path"] = self.key.display().to_string().into();
+        overlay::written(&document)
     }
 
     /// Makes the node's container with its disk, its keys and its profile, and starts it.

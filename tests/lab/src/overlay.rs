@@ -62,7 +62,8 @@ fn merge_value(into: &mut Value, from: Value) {
     }
 }
 
-fn parsed(name: &str, text: &str) -> Result<Value, LabError> {
+/// YAML as a document.
+pub(crate) fn parsed(name: &str, text: &str) -> Result<Value, LabError> {
     serde_saphyr::from_str(text).map_err(|e| LabError::Content {
         path: name.into(),
         why: e.to_string(),
