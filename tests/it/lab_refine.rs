@@ -21,6 +21,8 @@ use rke_operator::{
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     real::Site,
     sim::{compare::differences, effect},
@@ -45,12 +47,23 @@ fn key(site: &Site) -> Secret<String> {
     Secret::new(fs::read_to_string(site.lab.ssh_key()).expect("the lab's key"))
 }
 
-fn intent(site: &Site) -> Intent {
+fn config(site: &Site) -> Value {
     let yaml = site.node().cluster_yml("lab").expect("a config");
-    let mut config: serde_json::Value = serde_saphyr::from_str(&yaml).expect("YAML");
+    let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
     let node = config["nodes"][0].as_object_mut().expect("a node");
     node.remove("ssh_key_path");
-    let config = RkeConfig::from_json(&config).expect("a config");
+    config
+}
+
+/// The config with edits that replace a component, and that reach the Node object.
+fn edited(mut config: Value) -> Value {
+    config["nodes"][0]["labels"] = json!({"example.com/rack": "r1"});
+    config["services"]["scheduler"] = json!({"extra_args": {"v": "3"}});
+    config
+}
+
+fn intent(site: &Site, config: &Value) -> Intent {
+    let config = RkeConfig::from_json(config).expect("a config");
     let sources = SecretSources::new(KEY, key(site));
     Intent::from_config(&config, &sources)
         .expect("an intent")
@@ -165,10 +178,12 @@ async fn until_done(goal: &Goal<'_>, world: &World) -> Vec<String> {
 #[tokio::test]
 async fn every_step_does_what_the_simulation_says() {
     let site = Site::new("refine", Profile::Plain);
-    let intent = intent(&site);
     let world = world(&site);
-    let mut wrong = until_done(&Goal::Up(&intent), &world).await;
+    let fresh = intent(&site, &config(&site));
+    let mut wrong = until_done(&Goal::Up(&fresh), &world).await;
     assert!(site.is_ready());
+    let intent = intent(&site, &edited(config(&site)));
+    wrong.extend(until_done(&Goal::Up(&intent), &world).await);
     wrong.extend(until_done(&Goal::Remove(Some(&intent)), &world).await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
