@@ -245,7 +245,7 @@ impl Host {
                 image,
             }),
             Err(error) if error.docker_status() == Some(409) => {
-                let by = self.holder(name).await?;
+                let by = Box::pin(self.holder(name)).await?;
                 Err(by.map_or(error, |fact| HostError::NameTaken {
                     at: self.session.place(),
                     name: name.to_owned(),

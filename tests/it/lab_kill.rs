@@ -13,6 +13,7 @@ use crate::{
         Site,
         chance::Chance,
         snapshot::{self, Snapshot},
+        tell,
     },
 };
 
@@ -58,7 +59,7 @@ fn killed_by_chance(site: &Site, args: &[&str], kills: usize, chance: &mut Chanc
             now.then_some(instant)
         });
         match killed {
-            Some(title) => eprintln!("{} killed {instant:?} after: {title}", args[0]),
+            Some(title) => tell(&format!("{} killed {instant:?} after: {title}", args[0])),
             None => return,
         }
     }

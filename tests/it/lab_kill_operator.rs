@@ -15,7 +15,7 @@ use crate::{
     real::{
         chance::Chance,
         operator::{Management, is_settled, step},
-        snapshot,
+        snapshot, tell,
     },
 };
 
@@ -125,7 +125,7 @@ fn killed_until(
         std::thread::sleep(instant);
         operator.kill();
         kills += 1;
-        eprintln!("kill {kills}, {instant:?} after: {title}");
+        tell(&format!("kill {kills}, {instant:?} after: {title}"));
         match management.cluster(CLUSTER) {
             Some(now) => alive(&now),
             // Only a process that said its last word and was killed late leaves none.

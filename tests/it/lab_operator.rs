@@ -372,7 +372,7 @@ fn lost_keys_are_read_back_when_asked_for(management: &Management, operator: &mu
 fn edited_onto_anothers_node_and_deleted(management: &Management, before: &Snapshot) {
     let others = containers(management.first());
     let ids = containers(management.second());
-    let config = management.config(CLUSTER, management.first());
+    let config = Management::config(CLUSTER, management.first());
     management.edit(
         CLUSTER,
         &json!({"spec": {"config": {"nodes": config["nodes"]}}}),

@@ -24,7 +24,7 @@ use rke_operator::{
 use serde_json::{Value, json};
 
 use crate::{
-    real::Site,
+    real::{Site, tell},
     sim::{compare::differences, effect},
 };
 
@@ -142,15 +142,15 @@ async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32)
             assert_eq!(report.warnings, [], "{title}");
             let seen = survey(goal, world).await;
             let seen = seen
-                .map(|survey| survey.actual)
-                .unwrap_or_else(|error| panic!("no survey after {title}: {error}"));
+                .unwrap_or_else(|error| panic!("no survey after {title}: {error}"))
+                .actual;
             let mut expected = before;
             if let Err(why) = effect::apply(step, round.survey().desired.as_ref(), &mut expected) {
                 wrong.push(format!("{title}: the model refuses it: {why}"));
             }
             let found = differences(&expected, &seen);
             wrong.extend(found.into_iter().map(|line| format!("{title}: {line}")));
-            eprintln!("{title}");
+            tell(&title);
             before = seen;
         }
     }

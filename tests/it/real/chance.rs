@@ -11,7 +11,7 @@ impl Chance {
     pub(crate) fn of_round() -> Option<Self> {
         let seed = std::env::var("SOAK_SEED").ok()?;
         let seed = seed.parse().expect("SOAK_SEED is a number");
-        eprintln!("SOAK_SEED={seed}");
+        super::tell(&format!("SOAK_SEED={seed}"));
         Some(Self(seed))
     }
 

@@ -8,7 +8,7 @@ pub(crate) mod snapshot;
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -206,6 +206,11 @@ pub(crate) fn kubectl(kubeconfig: &Path, args: &[&str]) -> Run {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// Says what happens, for whoever reads the output of a test that failed.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// The ids of a node's containers by name.

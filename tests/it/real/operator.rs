@@ -13,7 +13,7 @@ use base64::Engine as _;
 use lab::{LabSpec, Node, Profile};
 use serde_json::{Value, json};
 
-use super::{Run, Site, kubectl};
+use super::{Run, Site, kubectl, tell};
 
 /// Where the operator keeps its Secrets.
 pub(crate) const NAMESPACE: &str = "rke-operator";
@@ -137,7 +137,7 @@ impl Management {
     /// The sample under a name, with the lab's node for the documentation's.
     pub(crate) fn sample(&self, name: &str, node: &Node) -> Value {
         let mut object = sample();
-        let config = self.config(name, node);
+        let config = Self::config(name, node);
         let known_hosts = fs::read_to_string(self.site.lab.known_hosts()).expect("known hosts");
         merge(
             &mut object,
@@ -150,7 +150,7 @@ impl Management {
     }
 
     /// The config for a node; a `Cluster` cannot name files: its key is in the Secret.
-    pub(crate) fn config(&self, name: &str, node: &Node) -> Value {
+    pub(crate) fn config(name: &str, node: &Node) -> Value {
         let yaml = node.cluster_yml(name).expect("a config");
         let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
         let nodes = config["nodes"].as_array_mut().expect("nodes");
@@ -261,7 +261,7 @@ impl Management {
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 // Shown when the test fails.
-                eprintln!("operator: {line}");
+                tell(&format!("operator: {line}"));
                 if say.send(line).is_err() {
                     break;
                 }
