@@ -126,8 +126,8 @@ pub enum Outcome {
 
 /// Reads the world and works out what to do. Writes nothing, anywhere.
 pub async fn survey(goal: &Goal<'_>, world: &World) -> Result<Survey, Error> {
-    let seen = look(goal, world, None).await?;
-    Ok(seen.survey)
+    let round = Round::look(goal, world).await?;
+    Ok(round.survey)
 }
 
 /// Survey, run, and again until the plan is empty; at most five rounds.
@@ -142,14 +142,14 @@ pub async fn converge(
     let mut agreed = BTreeSet::new();
     let mut hosts = None;
     let mut last = Plan::default();
-    for round in 1..=ROUNDS {
-        let seen = tokio::select! {
-            seen = look(goal, world, hosts.take()) => seen?,
+    for number in 1..=ROUNDS {
+        let round = tokio::select! {
+            round = look(goal, world, hosts.take()) => round?,
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
-        let plan = &seen.survey.plan;
-        if plan.is_empty() || (round > 1 && plan.only_waits()) {
-            return Ok(settled(goal, &seen.survey, round > 1, warnings));
+        let plan = &round.survey.plan;
+        if plan.is_empty() || (number > 1 && plan.only_waits()) {
+            return Ok(settled(goal, &round.survey, number > 1, warnings));
         }
         if !agree(plan, consent, &mut agreed).await {
             let disruptions = plan
@@ -159,7 +159,7 @@ pub async fn converge(
                 disruptions: disruptions.collect(),
             });
         }
-        let report = run::run(plan, round, &seen.effects(world), events, stop).await;
+        let report = round.run(plan, number, events, stop).await;
         let Report {
             outcome,
             failure,
@@ -185,12 +185,12 @@ pub async fn converge(
             // The survey before this round saw every host clean or not ours. After it nobody
             // could tell any more whose a claim is, so there is nothing left to look for.
             (RunOutcome::Completed, None) if plan.deletes_state() => {
-                return Ok(settled(goal, &seen.survey, true, warnings));
+                return Ok(settled(goal, &round.survey, true, warnings));
             }
             (RunOutcome::Completed | RunOutcome::PlanAgain | RunOutcome::Failed, None) => {}
         }
-        last = seen.survey.plan;
-        hosts = Some(seen.hosts);
+        last = round.survey.plan;
+        hosts = Some(round.hosts);
     }
     let changing = last
         .steps()
@@ -202,18 +202,35 @@ pub async fn converge(
 }
 
 /// What one look at the world gives: the survey, and what a run of its plan needs.
-struct Seen<'w> {
+/// [`converge`] is rounds of these.
+pub struct Round<'w> {
     survey: Survey,
+    world: &'w World,
     hosts: Hosts<'w>,
     saved: Option<Saved>,
     revision: Option<String>,
     engine: Option<EngineClient>,
 }
 
-impl Seen<'_> {
-    fn effects<'a>(&'a self, world: &'a World) -> Effects<'a> {
+impl<'w> Round<'w> {
+    /// Looks. Writes nothing, anywhere.
+    pub async fn look(goal: &Goal<'_>, world: &'w World) -> Result<Self, Error> {
+        look(goal, world, None).await
+    }
+
+    /// What was found, and what would be done about it.
+    pub const fn survey(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// Runs a plan of this look: the survey's, or a part of it.
+    pub async fn run(&self, plan: &Plan, number: u32, events: &Events, stop: &Stop) -> Report {
+        run::run(plan, number, &self.effects(), events, stop).await
+    }
+
+    fn effects(&self) -> Effects<'_> {
         Effects {
-            world,
+            world: self.world,
             hosts: &self.hosts,
             actual: &self.survey.actual,
             desired: self.survey.desired.as_ref(),
@@ -228,7 +245,7 @@ async fn look<'w>(
     goal: &Goal<'_>,
     world: &'w World,
     open: Option<Hosts<'w>>,
-) -> Result<Seen<'w>, Error> {
+) -> Result<Round<'w>, Error> {
     let now = (world.now)();
     let seed = Seed::new((world.entropy)());
     let (loaded, revision) = match world.store.load().await? {
@@ -283,8 +300,9 @@ async fn look<'w>(
         desired,
         plan,
     };
-    Ok(Seen {
+    Ok(Round {
         survey,
+        world,
         hosts,
         saved,
         revision,

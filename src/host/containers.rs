@@ -27,6 +27,10 @@ use crate::{
 /// How much of a log is kept, from its end.
 const LOG_LIMIT: usize = 256 << 10;
 
+/// How often, and after which pause, a container that someone else makes is looked for.
+const HOLDER_TRIES: u32 = 20;
+const HOLDER_PAUSE: Duration = Duration::from_millis(250);
+
 /// How long a removal that someone else began may take.
 const GONE: Duration = Duration::from_secs(60);
 
@@ -147,7 +151,9 @@ impl Host {
         }
     }
 
-    /// Creates and starts a component.
+    /// Creates and starts a component. One that is there and bears exactly this definition is
+    /// success: a run that was killed may have left its request with Docker, which carried it
+    /// out after the next run had looked.
     pub async fn run_container(
         &self,
         name: &str,
@@ -157,7 +163,13 @@ impl Host {
     ) -> Result<(), HostError> {
         let body = create_body::component(spec, cluster_id, cluster_name)
             .map_err(|error| self.unwritable(error))?;
-        self.create(name, body).await?;
+        let labels = body.labels.clone().unwrap_or_default();
+        match self.create(name, body).await {
+            // Labels of the image are on a container as well.
+            Err(HostError::NameTaken { by, .. })
+                if labels.iter().all(|(key, value)| by.get(key) == Some(value)) => {}
+            created => created?,
+        }
         self.start(name).await
     }
 
@@ -233,7 +245,7 @@ impl Host {
                 image,
             }),
             Err(error) if error.docker_status() == Some(409) => {
-                let by = self.container(name).await?;
+                let by = Box::pin(self.holder(name)).await?;
                 Err(by.map_or(error, |fact| HostError::NameTaken {
                     at: self.session.place(),
                     name: name.to_owned(),
@@ -242,6 +254,19 @@ impl Host {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The container that has a name. While Docker makes it the name is taken, and nothing is
+    /// there to look at yet.
+    async fn holder(&self, name: &str) -> Result<Option<ContainerFact>, HostError> {
+        for _ in 0..HOLDER_TRIES {
+            let fact = self.container(name).await?;
+            if fact.is_some() {
+                return Ok(fact);
+            }
+            tokio::time::sleep(HOLDER_PAUSE).await;
+        }
+        Ok(None)
     }
 
     pub(super) async fn inspected(

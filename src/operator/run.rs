@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::conditions::Findings,
     apply::{
-        event::Event,
+        event::{Event, StepOutcome},
         progress::Progress,
         run::Events,
         stop::{Stop, StopCause, Stopper},
@@ -56,6 +56,7 @@ pub(super) async fn run(
     let (events, stream) = Events::channel(BUFFER);
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
+    let name = view.name();
     let engine = async {
         let ended = stoppable(ctx, view, goal, world, &events, limit).await;
         // The sinks end when nobody can send any more.
@@ -64,7 +65,7 @@ pub(super) async fn run(
     };
     let (ended, (), (), ()) = tokio::join!(
         engine,
-        pump(stream, seen, say),
+        pump(&name, stream, seen, say),
         status.follow(base, purpose, &*world.store, progress),
         tell(&ctx.recorder, Context::reference(view), notices),
     );
@@ -101,20 +102,55 @@ async fn stoppable(
     }
 }
 
-/// Reduces the stream, and hands on what is worth an event. Events that find no room are
-/// dropped: the run matters more.
+/// Logs and reduces the stream, and hands on what is worth an event. Events that find no room
+/// are dropped: the run matters more.
 async fn pump(
+    cluster: &str,
     mut stream: mpsc::Receiver<Event>,
     seen: watch::Sender<Progress>,
     say: mpsc::Sender<Notice>,
 ) {
     let mut notices = Notices::default();
     while let Some(event) = stream.recv().await {
+        log(cluster, &event);
         seen.send_modify(|progress| progress.apply(&event));
         for notice in notices.take(&event) {
             if say.try_send(notice).is_err() {
                 tracing::warn!("too many events at once: one is not published");
             }
+        }
+    }
+}
+
+/// A run in the log: its stages, what went wrong, and with `--debug` every step.
+fn log(cluster: &str, event: &Event) {
+    match event {
+        Event::RunStarted { round, steps, .. } => {
+            tracing::info!(cluster, round, steps, "a run starts");
+        }
+        Event::StageStarted { name, steps, .. } => {
+            tracing::info!(cluster, stage = name, steps, "a stage starts");
+        }
+        Event::StepStarted { target, title, .. } => {
+            tracing::debug!(cluster, %target, title, "a step starts");
+        }
+        Event::StepProgress { .. } => {}
+        Event::StepFinished {
+            target,
+            title,
+            outcome,
+            took,
+            ..
+        } => match outcome {
+            StepOutcome::Done | StepOutcome::Skipped => {
+                tracing::debug!(cluster, %target, title, ?outcome, ?took, "a step ended");
+            }
+            StepOutcome::Warned { message, .. } | StepOutcome::Failed { message, .. } => {
+                tracing::warn!(cluster, %target, title, message, ?took, "a step did not go well");
+            }
+        },
+        Event::RunFinished { outcome, took } => {
+            tracing::info!(cluster, ?outcome, ?took, "a run ended");
         }
     }
 }

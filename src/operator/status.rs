@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
@@ -37,13 +38,16 @@ pub(super) struct StatusWriter {
 impl StatusWriter {
     /// For an object that was just read.
     pub(super) fn new(api: Api<DynamicObject>, view: &View, now: Clock) -> Self {
+        let mut written = view.status();
+        // Others may have conditions of their own: theirs are no news to us.
+        written.conditions.retain(is_ours);
         Self {
             api,
             name: view.name(),
             uid: view.uid(),
             generation: view.generation(),
             now,
-            written: view.status(),
+            written,
         }
     }
 
@@ -87,10 +91,40 @@ impl StatusWriter {
             "status": next,
         });
         let params = PatchParams::apply(api::MANAGER).force();
-        self.api
+        let applied = self
+            .api
             .patch_status(&self.name, &params, &Patch::Apply(&body))
             .await?;
+        self.sweep(applied, &next).await?;
         self.written = next;
+        Ok(())
+    }
+
+    /// Takes conditions of our types away that another client wrote, or wrote back: an apply
+    /// leaves what it does not name to whoever else named it, for ever.
+    async fn sweep(&self, applied: DynamicObject, next: &ClusterStatus) -> kube::Result<()> {
+        let there = View::new(applied);
+        let mut conditions = there.status().conditions;
+        let wanted = |condition: &Condition| {
+            let same = |other: &Condition| other.type_ == condition.type_;
+            !is_ours(condition) || next.conditions.iter().any(same)
+        };
+        if conditions.iter().all(wanted) {
+            return Ok(());
+        }
+        conditions.retain(wanted);
+        let body = json!({
+            // Fails when someone else wrote meanwhile, so that nobody's condition is lost.
+            "metadata": { "uid": self.uid, "resourceVersion": there.meta().resource_version },
+            "status": { "conditions": conditions },
+        });
+        let params = PatchParams {
+            field_manager: Some(api::MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.api
+            .patch_status(&self.name, &params, &Patch::Merge(&body))
+            .await?;
         Ok(())
     }
 
@@ -143,6 +177,13 @@ impl StatusWriter {
             last = Some((Instant::now(), stage));
         }
     }
+}
+
+/// True for a type that this operator judges.
+fn is_ours(condition: &Condition) -> bool {
+    ConditionType::TABLE
+        .iter()
+        .any(|row| row.kind.name() == condition.type_)
 }
 
 /// What a run is for, as its status tells it.

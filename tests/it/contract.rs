@@ -269,7 +269,14 @@ async fn component(host: &Host) {
         let restarts = host.restarts(name).await.unwrap();
         assert_eq!(restarts, Some((ContainerState::Running, 0)));
         host.log_tail(name, 5).await.unwrap();
-        let again = host.run_container(name, &spec, &id(), "contract").await;
+        // So is what was made by a run that was killed meanwhile; another definition is not.
+        host.run_container(name, &spec, &id(), "contract")
+            .await
+            .unwrap();
+        assert_eq!(host.container(name).await.unwrap().unwrap().id, alone.id);
+        let mut other = spec.clone();
+        other.env.push("ANOTHER=1".to_owned());
+        let again = host.run_container(name, &other, &id(), "contract").await;
         assert!(
             matches!(&again, Err(HostError::NameTaken { by, .. }) if *by == found[name].labels),
             "{again:?}"

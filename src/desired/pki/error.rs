@@ -165,7 +165,7 @@ impl PkiError {
     }
 }
 
-const RECOVER: &str = "if this config describes that very cluster and its state was lost, run again with `--recover` (a `Cluster` object: its recovery annotation)";
+const RECOVER: &str = "if this config describes that very cluster and its state was lost, run again with `--recover`, or give the `Cluster` object the annotation `clusterprovisioner.rke.io/recover: \"true\"`";
 const ANOTHER: &str = "if this is another cluster's node, the address in the config is wrong, or that cluster must be removed first";
 
 impl Explain for PkiError {

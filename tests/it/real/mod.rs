@@ -1,12 +1,14 @@
 //! What the lab's tests share: a cluster on a lab node, driven through the binary as a user
 //! would, and the state of a node as data.
 
+pub(crate) mod chance;
+pub(crate) mod operator;
 pub(crate) mod snapshot;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -48,17 +50,21 @@ impl Run {
     }
 }
 
-/// A lab with one node of a profile, and a folder with a `cluster.yml` for it.
+/// A lab, and a folder with a `cluster.yml` for its first node.
 pub(crate) struct Site {
     pub(crate) lab: Lab,
     folder: TempDir,
 }
 
 impl Site {
-    /// A fresh lab of its own for this test; taken down when the test ends.
+    /// A fresh lab of its own with one node for this test; taken down when the test ends.
     pub(crate) fn new(name: &str, profile: Profile) -> Self {
-        let spec = LabSpec::new(name).node("n1", profile);
-        let lab = Lab::up(&spec, &mut std::io::stderr()).expect("a lab");
+        Self::of(&LabSpec::new(name).node("n1", profile))
+    }
+
+    /// The same with more nodes than the config names; the config is for `n1`.
+    pub(crate) fn of(spec: &LabSpec) -> Self {
+        let lab = Lab::up(spec, &mut std::io::stderr()).expect("a lab");
         let site = Self {
             lab,
             folder: tempfile::tempdir().expect("a folder"),
@@ -111,27 +117,40 @@ impl Site {
         }
     }
 
-    /// Starts `args` with `-o json` and kills it (SIGKILL) when a step starts whose title is
-    /// not in `killed`: every kind of step is hit once. The step's title; `None` when the run got
-    /// to its end.
-    pub(crate) fn kill_at_next(&self, args: &[&str], killed: &BTreeSet<String>) -> Option<String> {
+    /// Starts `args` with `-o json` and kills it (SIGKILL) as long after a step's start as `fatal`
+    /// says of its title, if it says so. The title of that step; `None` when the run got to its
+    /// end, which must be a good one.
+    pub(crate) fn kill_when(
+        &self,
+        args: &[&str],
+        mut fatal: impl FnMut(&str) -> Option<Duration>,
+    ) -> Option<String> {
         let mut args = args.to_vec();
         args.extend(["-o", "json"]);
         let mut child = self.spawn(&args);
         let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let mut last = String::new();
         for line in lines.map_while(Result::ok) {
+            last.clone_from(&line);
             let Ok(event) = serde_json::from_str::<Value>(&line) else {
                 continue;
             };
-            let title = event["title"].as_str().unwrap_or_default();
-            if event["event"] == "stepStarted" && !killed.contains(title) {
+            if event["event"] != "stepStarted" {
+                continue;
+            }
+            let title = event["title"].as_str().expect("a title");
+            if let Some(instant) = fatal(title) {
+                std::thread::sleep(instant);
                 child.kill().expect("the run is killed");
                 child.wait().expect("the run is gone");
                 return Some(title.to_owned());
             }
         }
         let status = child.wait().expect("the run is gone");
-        assert!(status.success(), "a run after a kill ended with {status}");
+        assert!(
+            status.success(),
+            "a run after a kill ended with {status}: {last}"
+        );
         None
     }
 
@@ -145,18 +164,7 @@ impl Site {
 
     /// `kubectl` with the kubeconfig that `up` wrote.
     pub(crate) fn kubectl(&self, args: &[&str]) -> Run {
-        let kubectl = lab::kubectl().expect("a kubectl");
-        let output = Command::new(kubectl)
-            .arg("--kubeconfig")
-            .arg(self.path("kube_config_cluster.yml"))
-            .args(args)
-            .output()
-            .expect("kubectl runs");
-        Run {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        kubectl(&self.path("kube_config_cluster.yml"), args)
     }
 
     /// Asks until `probe` says yes, at most `limit`; then the test fails with `what`.
@@ -181,14 +189,38 @@ impl Site {
 
     /// The ids of the node's containers by name.
     pub(crate) fn containers(&self) -> BTreeMap<String, String> {
-        let listed = self
-            .node()
-            .sh("docker ps -a --no-trunc --format '{{.Names}} {{.ID}}'")
-            .expect("docker ps");
-        listed
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(name, id)| (name.to_owned(), id.to_owned()))
-            .collect()
+        containers(self.node())
     }
+}
+
+/// `kubectl` with a kubeconfig.
+pub(crate) fn kubectl(kubeconfig: &Path, args: &[&str]) -> Run {
+    let output = Command::new(lab::kubectl().expect("a kubectl"))
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(args)
+        .output()
+        .expect("kubectl runs");
+    Run {
+        status: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Says what happens, for whoever reads the output of a test that failed.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// The ids of a node's containers by name.
+pub(crate) fn containers(node: &Node) -> BTreeMap<String, String> {
+    let listed = node
+        .sh("docker ps -a --no-trunc --format '{{.Names}} {{.ID}}'")
+        .expect("docker ps");
+    listed
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, id)| (name.to_owned(), id.to_owned()))
+        .collect()
 }

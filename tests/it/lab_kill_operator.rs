@@ -1,0 +1,192 @@
+//! `kill -9` of the operator at one step of each kind, while it builds a cluster and while it
+//! takes it down: started again it converges, the finalizer stays until the node is given back, and
+//! the node is as it was. A round of `make soak` kills a few times at instants that its seed chooses
+//! instead.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    lab_remove::ALLOWED,
+    real::{
+        chance::Chance,
+        operator::{Management, is_settled, step},
+        snapshot, tell,
+    },
+};
+
+const CLUSTER: &str = "minimal";
+const MINUTES: Duration = Duration::from_secs(240);
+/// How long nothing may be heard of a step before the object is asked whether all is done.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// What kind of step a title is of: its words without names and numbers.
+fn kind(title: &str) -> String {
+    let words: Vec<&str> = title.split_whitespace().collect();
+    match words.as_slice() {
+        // One verb for several actions: the words after it tell which.
+        ["wait", "for", "the", ..] => "wait for the node".to_owned(),
+        ["wait", .., "healthy"] => "wait for a component".to_owned(),
+        ["wait", ..] => "wait for an add-on".to_owned(),
+        ["save" | "write" | "remove", second, ..] if ["a", "the"].contains(second) => {
+            words[..3.min(words.len())].join(" ")
+        }
+        [verb, ..] => (*verb).to_owned(),
+        [] => panic!("a step without a title"),
+    }
+}
+
+/// Where a sweep kills: decides at the start of each step.
+trait Killer {
+    /// How long after the start of this step, if it is to be the last of this process.
+    fn fatal(&mut self, title: &str) -> Option<Duration>;
+}
+
+/// At the start of the first step of every kind.
+#[derive(Default)]
+struct EveryKind(BTreeSet<String>);
+
+impl Killer for EveryKind {
+    fn fatal(&mut self, title: &str) -> Option<Duration> {
+        self.0.insert(kind(title)).then_some(Duration::ZERO)
+    }
+}
+
+/// A few times, by chance.
+struct Few {
+    left: usize,
+    steps: u64,
+    chance: Chance,
+}
+
+impl Few {
+    fn new(kills: usize, chance: Chance) -> Self {
+        Self {
+            left: kills,
+            steps: 0,
+            chance,
+        }
+    }
+}
+
+impl Killer for Few {
+    fn fatal(&mut self, _: &str) -> Option<Duration> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.steps > 0 {
+            self.steps -= 1;
+            return None;
+        }
+        self.left -= 1;
+        self.steps = self.chance.below(9);
+        Some(self.chance.instant())
+    }
+}
+
+/// Runs one operator after the other, each until its step, until the object is as `done` says.
+/// What the object is after each kill is for `alive` to judge. How often it was killed.
+fn killed_until(
+    management: &Management,
+    killer: &mut dyn Killer,
+    done: impl Fn(Option<&Value>) -> bool,
+    alive: impl Fn(&Value),
+) -> usize {
+    let end = Instant::now() + MINUTES;
+    let mut kills = 0;
+    loop {
+        let mut operator = management.operator();
+        let killed = loop {
+            let fatal = operator.hear(QUIET, |line| {
+                let title = step(line)?;
+                let instant = killer.fatal(title)?;
+                Some((title.to_owned(), instant))
+            });
+            if fatal.is_some() {
+                break fatal;
+            }
+            let now = management.cluster(CLUSTER);
+            if done(now.as_ref()) {
+                break None;
+            }
+            assert!(
+                Instant::now() < end,
+                "not done after {kills} kills; it is {now:#?}"
+            );
+        };
+        let Some((title, instant)) = killed else {
+            operator.stop();
+            return kills;
+        };
+        std::thread::sleep(instant);
+        operator.kill();
+        kills += 1;
+        tell(&format!("kill {kills}, {instant:?} after: {title}"));
+        match management.cluster(CLUSTER) {
+            Some(now) => alive(&now),
+            // Only a process that said its last word and was killed late leaves none.
+            None => assert!(done(None) && instant > Duration::ZERO, "it went unfinished"),
+        }
+    }
+}
+
+fn has_its_finalizer(cluster: &Value) {
+    assert_eq!(
+        cluster["metadata"]["finalizers"],
+        json!(["clusterprovisioner.rke.io/cleanup"]),
+        "{:#}",
+        cluster["status"]
+    );
+}
+
+#[test]
+fn an_operator_killed_at_every_kind_of_step_converges() {
+    let management = Management::new("kill-operator");
+    let before = snapshot::take(management.second());
+    let sample = management.sample(CLUSTER, management.second());
+    management.send(&["create"], &sample).well();
+
+    let built = |now: Option<&Value>| now.is_some_and(is_settled);
+    let gone = |now: Option<&Value>| now.is_none();
+    let mut up = EveryKind::default();
+    let mut remove = EveryKind::default();
+    match Chance::of_round() {
+        None => {
+            let kills = killed_until(&management, &mut up, built, has_its_finalizer);
+            assert!(kills >= 12, "{kills} kills: {:?}", up.0);
+        }
+        Some(chance) => {
+            killed_until(
+                &management,
+                &mut Few::new(3, chance),
+                built,
+                has_its_finalizer,
+            );
+        }
+    }
+    management.inside(CLUSTER, &["get", "node", "n2"]).well();
+
+    management.delete(CLUSTER);
+    let deleted = |cluster: &Value| {
+        has_its_finalizer(cluster);
+        assert!(cluster["metadata"]["deletionTimestamp"].is_string());
+    };
+    match Chance::of_round() {
+        None => {
+            let kills = killed_until(&management, &mut remove, gone, deleted);
+            assert!(kills >= 5, "{kills} kills: {:?}", remove.0);
+        }
+        Some(chance) => {
+            killed_until(&management, &mut Few::new(2, chance), gone, deleted);
+        }
+    }
+    let after = snapshot::take(management.second());
+    assert_eq!(
+        snapshot::difference(&before, &after, ALLOWED),
+        Vec::<String>::new()
+    );
+}

@@ -1,0 +1,189 @@
+//! The simulated world is kept honest: on a real node every step of every plan is run by itself,
+//! by the product's own way, and what is read afterwards must be what [`crate::sim::effect`] says
+//! that the step does. Else the properties of the planner are about another world.
+
+use std::{collections::BTreeSet, fs, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use lab::Profile;
+use rke_operator::{
+    actual::Actual,
+    apply::{
+        event::{Event, RunOutcome},
+        run::{Events, Report},
+        stop::Stopper,
+    },
+    config::{Intent, RkeConfig, SecretSources},
+    converge::{Goal, KeyRing, Round, World, survey},
+    host::{KnownHosts, Policy, TcpDial},
+    plan::{self, Plan, Stage, Step},
+    secret::Secret,
+    state::{file::FileStore, kubeconfig::FileKubeconfig},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    real::{Site, tell},
+    sim::{compare::differences, effect},
+};
+
+/// The name of the one key.
+const KEY: &str = "the lab's key";
+
+/// As many as `converge` allows.
+const ROUNDS: u32 = 5;
+
+/// The lab's key, whatever an inventory calls it.
+struct OneKey(Secret<String>);
+
+impl KeyRing for OneKey {
+    fn key<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        futures::future::ready(Ok(self.0.clone())).boxed()
+    }
+}
+
+fn key(site: &Site) -> Secret<String> {
+    Secret::new(fs::read_to_string(site.lab.ssh_key()).expect("the lab's key"))
+}
+
+fn config(site: &Site) -> Value {
+    let yaml = site.node().cluster_yml("lab").expect("a config");
+    let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
+    let node = config["nodes"][0].as_object_mut().expect("a node");
+    node.remove("ssh_key_path");
+    config
+}
+
+/// The config with edits that replace a component, and that reach the Node object.
+fn edited(mut config: Value) -> Value {
+    config["nodes"][0]["labels"] = json!({"example.com/rack": "r1"});
+    config["services"]["scheduler"] = json!({"extra_args": {"v": "3"}});
+    config
+}
+
+fn intent(site: &Site, config: &Value) -> Intent {
+    let config = RkeConfig::from_json(config).expect("a config");
+    let sources = SecretSources::new(KEY, key(site));
+    Intent::from_config(&config, &sources)
+        .expect("an intent")
+        .intent
+}
+
+fn world(site: &Site) -> World {
+    let config = site.path("cluster.yml");
+    let known_hosts = fs::read_to_string(site.lab.known_hosts()).expect("known hosts");
+    World {
+        dial: Arc::new(TcpDial),
+        host_keys: Arc::new(KnownHosts::from_text(
+            "the lab",
+            &known_hosts,
+            Policy::Strict,
+        )),
+        store: Arc::new(FileStore::beside(&config)),
+        kubeconfig: Arc::new(FileKubeconfig::beside(&config)),
+        key_ring: Arc::new(OneKey(key(site))),
+        recover: false,
+        held_elsewhere: BTreeSet::new(),
+        now: jiff::Timestamp::now,
+        entropy: rand::random,
+    }
+}
+
+/// A plan of one step.
+fn alone(stage: &Stage, step: &Step) -> Plan {
+    Plan {
+        stages: vec![Stage {
+            steps: vec![step.clone()],
+            ..stage.clone()
+        }],
+        notes: vec![],
+    }
+}
+
+async fn run(round: &Round<'_>, plan: &Plan, number: u32) -> Report {
+    let (events, mut stream) = Events::channel(16);
+    let (_stopper, stop) = Stopper::new();
+    let run = async {
+        let report = round.run(plan, number, &events, &stop).await;
+        drop(events);
+        report
+    };
+    let listen = async {
+        let mut finished = 0;
+        while let Some(event) = stream.recv().await {
+            finished += usize::from(matches!(event, Event::RunFinished { .. }));
+        }
+        assert_eq!(finished, 1, "exactly one terminal event");
+    };
+    tokio::join!(run, listen).0
+}
+
+/// Runs every step of a round by itself and holds what is read against the model.
+async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut before: Actual = round.survey().actual.clone();
+    for stage in &round.survey().plan.stages {
+        for step in &stage.steps {
+            let title = format!(
+                "round {number}, {}: {} on {}",
+                stage.name,
+                plan::title(step),
+                step.target
+            );
+            let report = run(round, &alone(stage, step), number).await;
+            let why = report.failure.map(|failure| failure.error.to_string());
+            assert_eq!(
+                report.outcome,
+                RunOutcome::Completed,
+                "{title}: {why:?} {:?}",
+                report.plan_again
+            );
+            assert_eq!(report.warnings, [], "{title}");
+            let seen = survey(goal, world).await;
+            let seen = seen
+                .unwrap_or_else(|error| panic!("no survey after {title}: {error}"))
+                .actual;
+            let mut expected = before;
+            if let Err(why) = effect::apply(step, round.survey().desired.as_ref(), &mut expected) {
+                wrong.push(format!("{title}: the model refuses it: {why}"));
+            }
+            let found = differences(&expected, &seen);
+            wrong.extend(found.into_iter().map(|line| format!("{title}: {line}")));
+            tell(&title);
+            before = seen;
+        }
+    }
+    wrong
+}
+
+/// Rounds until nothing is to do; every difference between model and world.
+async fn until_done(goal: &Goal<'_>, world: &World) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for number in 1..=ROUNDS {
+        let round = Round::look(goal, world).await;
+        let round = round.unwrap_or_else(|error| panic!("round {number}: {error}"));
+        let plan = &round.survey().plan;
+        if plan.is_empty() {
+            return wrong;
+        }
+        wrong.extend(refined(&round, goal, world, number).await);
+        if plan.deletes_state() {
+            return wrong;
+        }
+    }
+    panic!("after {ROUNDS} rounds something still changes");
+}
+
+#[tokio::test]
+async fn every_step_does_what_the_simulation_says() {
+    let site = Site::new("refine", Profile::Plain);
+    let world = world(&site);
+    let fresh = intent(&site, &config(&site));
+    let mut wrong = until_done(&Goal::Up(&fresh), &world).await;
+    assert!(site.is_ready());
+    let intent = intent(&site, &edited(config(&site)));
+    wrong.extend(until_done(&Goal::Up(&intent), &world).await);
+    wrong.extend(until_done(&Goal::Remove(Some(&intent)), &world).await);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
