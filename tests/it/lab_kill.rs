@@ -78,10 +78,10 @@ fn every_step(site: &Site) {
 }
 
 fn a_round_of_chance(site: &Site, chance: &mut Chance) {
-    killed_by_chance(site, UP, 5, chance);
+    killed_by_chance(site, UP, 4, chance);
     site.run(UP).well();
     assert!(site.is_ready());
-    killed_by_chance(site, REMOVE, 4, chance);
+    killed_by_chance(site, REMOVE, 3, chance);
     site.run(REMOVE).well();
 }
 

@@ -57,23 +57,24 @@ impl Killer for EveryKind {
 }
 
 /// A few times, by chance.
-struct Few {
+struct Few<'a> {
     left: usize,
+    /// How many steps go well before the next kill.
     steps: u64,
-    chance: Chance,
+    chance: &'a mut Chance,
 }
 
-impl Few {
-    fn new(kills: usize, chance: Chance) -> Self {
+impl<'a> Few<'a> {
+    fn new(kills: usize, chance: &'a mut Chance) -> Self {
         Self {
             left: kills,
-            steps: 0,
+            steps: chance.below(9),
             chance,
         }
     }
 }
 
-impl Killer for Few {
+impl Killer for Few<'_> {
     fn fatal(&mut self, _: &str) -> Option<Duration> {
         if self.left == 0 {
             return None;
@@ -152,20 +153,16 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
 
     let built = |now: Option<&Value>| now.is_some_and(is_settled);
     let gone = |now: Option<&Value>| now.is_none();
-    let mut up = EveryKind::default();
-    let mut remove = EveryKind::default();
-    match Chance::of_round() {
+    let mut round = Chance::of_round();
+    match &mut round {
         None => {
-            let kills = killed_until(&management, &mut up, built, has_its_finalizer);
-            assert!(kills >= 12, "{kills} kills: {:?}", up.0);
+            let mut every = EveryKind::default();
+            let kills = killed_until(&management, &mut every, built, has_its_finalizer);
+            assert!(kills >= 12, "{kills} kills: {:?}", every.0);
         }
         Some(chance) => {
-            killed_until(
-                &management,
-                &mut Few::new(3, chance),
-                built,
-                has_its_finalizer,
-            );
+            let mut few = Few::new(3, chance);
+            killed_until(&management, &mut few, built, has_its_finalizer);
         }
     }
     management.inside(CLUSTER, &["get", "node", "n2"]).well();
@@ -175,13 +172,15 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
         has_its_finalizer(cluster);
         assert!(cluster["metadata"]["deletionTimestamp"].is_string());
     };
-    match Chance::of_round() {
+    match &mut round {
         None => {
-            let kills = killed_until(&management, &mut remove, gone, deleted);
-            assert!(kills >= 5, "{kills} kills: {:?}", remove.0);
+            let mut every = EveryKind::default();
+            let kills = killed_until(&management, &mut every, gone, deleted);
+            assert!(kills >= 5, "{kills} kills: {:?}", every.0);
         }
         Some(chance) => {
-            killed_until(&management, &mut Few::new(2, chance), gone, deleted);
+            let mut few = Few::new(2, chance);
+            killed_until(&management, &mut few, gone, deleted);
         }
     }
     let after = snapshot::take(management.second());
