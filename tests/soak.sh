@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make soak N=50 SEED=7`: repeats the fault tests (modules `lab_kill…`, `lab_fault…`), each round with a
 # seed of its own in SOAK_SEED. The operator's fault test needs a management cluster each time: it is part of
-# every fifth round. Goes on after a failure, and ends with a table of every round.
+# every tenth round. Goes on after a failure, and ends with a table of every round.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ for ((round = 0; round < rounds; round++)); do
   seed=$((first + round))
   begun=$SECONDS
   filter='test(/(^|::)lab_(kill|fault)/)' who='command line, operator'
-  if ((round % 5 != 0)); then filter+=' - test(/(^|::)lab_kill_operator/)' who='command line'; fi
+  if ((round % 10 != 0)); then filter+=' - test(/(^|::)lab_kill_operator/)' who='command line'; fi
   echo "== round $((round + 1)) of $rounds, seed $seed: $who"
   if SOAK_SEED=$seed cargo nextest run --workspace --locked --profile lab --no-tests fail \
     --filterset "$filter"; then

@@ -399,7 +399,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn lab_a_real_node_keeps_it() {
-    let spec = LabSpec::new("contract").node("n1", Profile::Plain);
+    let spec = LabSpec::own("contract").node("n1", Profile::Plain);
     let lab = Lab::up(&spec, &mut std::io::stderr()).unwrap();
     runtime().block_on(async {
         let host = real(&lab, "n1").await.unwrap();
@@ -455,7 +455,7 @@ async fn silence_is_noticed(lab: &Lab, host: &Host) {
 
 #[test]
 fn lab_real_refusals_are_those_of_the_fake() {
-    let spec = LabSpec::new("refusals")
+    let spec = LabSpec::own("refusals")
         .node("n1", Profile::NoForwarding)
         .node("n2", Profile::SudoOnly);
     let lab = Lab::up(&spec, &mut std::io::stderr()).unwrap();

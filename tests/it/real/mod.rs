@@ -59,7 +59,7 @@ pub(crate) struct Site {
 impl Site {
     /// A fresh lab of its own with one node for this test; taken down when the test ends.
     pub(crate) fn new(name: &str, profile: Profile) -> Self {
-        Self::of(&LabSpec::new(name).node("n1", profile))
+        Self::of(&LabSpec::own(name).node("n1", profile))
     }
 
     /// The same with more nodes than the config names; the config is for `n1`.

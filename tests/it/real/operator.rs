@@ -35,7 +35,7 @@ pub(crate) struct Management {
 impl Management {
     /// A lab of its own; the definitions are installed and served.
     pub(crate) fn new(name: &str) -> Self {
-        let spec = LabSpec::new(name)
+        let spec = LabSpec::own(name)
             .node("n1", Profile::Plain)
             .node("n2", Profile::Plain);
         let site = Site::of(&spec);

@@ -57,6 +57,12 @@ impl LabSpec {
         }
     }
 
+    /// A lab without nodes for this process alone: its name ends with the process's number, so that
+    /// two runs of one test on a machine do not take each other's lab down.
+    pub fn own(name: &str) -> Self {
+        Self::new(&format!("{name}-{}", std::process::id()))
+    }
+
     /// Adds a node with a disk of the usual size.
     #[must_use]
     pub fn node(mut self, name: &str, profile: Profile) -> Self {
