@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -290,8 +291,10 @@ pub(super) async fn await_healthy(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    const LOOK_AT_DOCKER: u64 = 150;
+    const LOOK_AT_DOCKER: u64 = 75;
     let name = component.container();
+    let first = OnceLock::new();
+    let first = &first;
     until(
         name,
         Duration::from_millis(100),
@@ -302,7 +305,8 @@ pub(super) async fn await_healthy(
                 return Ok(Ok(()));
             };
             if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
-                && let Some(code) = keeps_exiting(host, name).await?
+                && let Some((state, restarts)) = host.restarts(name).await.map_err(failed)?
+                && let Some(code) = keeps_exiting(&state, restarts, *first.get_or_init(|| restarts))
             {
                 return Err(exits(host, name, code).await);
             }
@@ -313,18 +317,22 @@ pub(super) async fn await_healthy(
     Ok(Done::default())
 }
 
-async fn keeps_exiting(host: &Host, name: &str) -> Result<Option<i64>, StepError> {
-    let states = host.restarts(name).await.map_err(failed)?;
-    Ok(states.and_then(|(state, restarts)| match state {
-        ContainerState::Restarting(code) | ContainerState::Exited(code) if restarts >= 3 => {
-            Some(code)
+/// The code of a component that exits again and again, and did so since the wait's first look. What it
+/// did before may have had another's cause: without an API server its clients exit, and Docker
+/// takes its time to start them again.
+const fn keeps_exiting(state: &ContainerState, restarts: i64, first: i64) -> Option<i64> {
+    match state {
+        ContainerState::Restarting(code) | ContainerState::Exited(code)
+            if restarts >= 3 && restarts > first =>
+        {
+            Some(*code)
         }
         ContainerState::Restarting(_)
         | ContainerState::Exited(_)
         | ContainerState::Created
         | ContainerState::Running
         | ContainerState::Other => None,
-    }))
+    }
 }
 
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
@@ -484,4 +492,23 @@ fn settings(sysctls: &BTreeMap<String, String>) -> String {
 /// One word for `sh`.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContainerState, keeps_exiting};
+
+    #[test]
+    fn only_exits_since_the_first_look_count() {
+        let waiting = ContainerState::Restarting(1);
+        assert_eq!(
+            keeps_exiting(&waiting, 7, 7),
+            None,
+            "the API server was away"
+        );
+        assert_eq!(keeps_exiting(&waiting, 8, 7), Some(1));
+        assert_eq!(keeps_exiting(&waiting, 2, 0), None, "it may come up yet");
+        assert_eq!(keeps_exiting(&ContainerState::Running, 9, 7), None);
+        assert_eq!(keeps_exiting(&ContainerState::Exited(2), 9, 7), Some(2));
+    }
 }

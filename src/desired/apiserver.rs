@@ -70,6 +70,9 @@ fn basics(site: &Site<'_>) -> Flags {
         ("requestheader-group-headers", "X-Remote-Group".to_owned()),
         ("requestheader-username-headers", "X-Remote-User".to_owned()),
         ("secure-port", "6443".to_owned()),
+        // Without it open watches hold the server until Docker kills it, ten seconds later: long
+        // enough for controller-manager and scheduler to lose their leases and exit.
+        ("shutdown-watch-termination-grace-period", "2s".to_owned()),
         (
             "service-account-issuer",
             format!("https://kubernetes.default.svc.{domain}"),

@@ -58,6 +58,7 @@ fn config(site: &Site) -> Value {
 /// The config with edits that replace a component, and that reach the Node object.
 fn edited(mut config: Value) -> Value {
     config["nodes"][0]["labels"] = json!({"example.com/rack": "r1"});
+    config["services"]["kube-api"] = json!({"extra_args": {"v": "1"}});
     config["services"]["scheduler"] = json!({"extra_args": {"v": "3"}});
     config
 }
