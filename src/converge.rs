@@ -5,7 +5,6 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::Arc,
 };
 
 use futures::future::BoxFuture;
@@ -20,17 +19,14 @@ use crate::{
     },
     config::{Intent, Login, NodeName},
     desired::{
-        ClusterId, Desired, DrawError,
+        Desired, DrawError,
         pki::{self, EngineClient, PkiContext, PkiError, Seed},
     },
     error::{Blame, Explain},
-    host::{
-        Dial, HostKeys,
-        pool::{Aim, Hosts},
-    },
+    host::pool::{Aim, Hosts},
     plan::{self, Plan, PlanError, Step, Violation},
-    secret::Secret,
-    state::{InventoryEntry, Loaded, Saved, StateError, Store},
+    state::{InventoryEntry, Loaded, Saved, StateError},
+    world::World,
 };
 
 /// A fresh cluster takes one round and a look; more than this keeps changing by itself.
@@ -44,50 +40,10 @@ pub enum Goal<'a> {
     Remove(Option<&'a Intent>),
 }
 
-/// Finds the private key that an inventory entry's `key_source` names, when no intent does.
-pub trait KeyRing: Send + Sync {
-    /// The key, PEM. The error says what is missing.
-    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>>;
-}
-
-/// Where the administrator's kubeconfig is kept.
-pub trait KubeconfigStore: Send + Sync {
-    /// What is there.
-    fn load(&self) -> BoxFuture<'_, std::io::Result<Option<Secret<String>>>>;
-    /// Writes it, 0600 or a Secret.
-    fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, std::io::Result<()>>;
-    /// Removes it; nothing there is success.
-    fn remove(&self) -> BoxFuture<'_, std::io::Result<()>>;
-    /// Where, for messages.
-    fn place(&self) -> String;
-}
-
 /// Asked once before a plan with disruptive steps runs.
 pub trait Consent: Send + Sync {
     /// True to go on. Sees the plan that will run.
     fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool>;
-}
-
-/// Everything outside, and the settings of a run.
-pub struct World {
-    /// How a TCP stream to a node is opened.
-    pub dial: Arc<dyn Dial>,
-    /// Whose host keys are trusted.
-    pub host_keys: Arc<dyn HostKeys>,
-    /// The state.
-    pub store: Arc<dyn Store>,
-    /// The kubeconfig.
-    pub kubeconfig: Arc<dyn KubeconfigStore>,
-    /// Keys for a removal without a config.
-    pub key_ring: Arc<dyn KeyRing>,
-    /// Read lost keys back from the nodes (invariant 2).
-    pub recover: bool,
-    /// Cluster ids that other `Cluster` objects hold (operator only).
-    pub held_elsewhere: BTreeSet<ClusterId>,
-    /// The time.
-    pub now: fn() -> jiff::Timestamp,
-    /// Fresh randomness.
-    pub entropy: fn() -> [u8; 32],
 }
 
 /// What a survey found and what would be done about it.

@@ -28,3 +28,4 @@ pub mod plan;
 pub mod secret;
 pub mod state;
 pub mod workload;
+pub mod world;

@@ -1,13 +1,16 @@
 //! The facts that plans are made of. Unreachable is a fact, not an error. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{NodeName, Role, Taint},
     desired::{ClusterId, ContainerSpec, ObjectRef},
-    error::Blame,
+    error::{Blame, Explain, with_causes},
     secret::Secret,
     state::Saved,
 };
@@ -58,6 +61,17 @@ pub struct Down {
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
+}
+
+impl Down {
+    /// An error as a fact.
+    pub fn of(error: &(dyn Explain + Send + Sync + 'static)) -> Self {
+        Self {
+            blame: error.blame(),
+            why: with_causes(error),
+            hints: error.hints().into_iter().map(Cow::into_owned).collect(),
+        }
+    }
 }
 
 /// What one host said.

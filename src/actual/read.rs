@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::NodeName,
     desired::{label, path, pki::EngineClient},
-    error::{Blame, Explain, with_causes},
+    error::Blame,
     host::{Host, HostError, pool::Hosts},
     secret::Secret,
     state::Saved,
@@ -68,7 +68,7 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
         let host = hosts.get(name).await?;
         Box::pin(host_facts(&host))
             .await
-            .map_err(|error| down(&error))
+            .map_err(|error| Down::of(&error))
     };
     match timeout(HOST_LIMIT, facts).await {
         Ok(Ok(facts)) => HostView::Up(Box::new(facts)),
@@ -81,19 +81,6 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
             ),
             hints: vec![],
         }),
-    }
-}
-
-/// An error as a fact.
-pub fn down(error: &(dyn Explain + Send + Sync + 'static)) -> Down {
-    Down {
-        blame: error.blame(),
-        why: with_causes(error),
-        hints: error
-            .hints()
-            .into_iter()
-            .map(std::borrow::Cow::into_owned)
-            .collect(),
     }
 }
 

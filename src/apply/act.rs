@@ -14,12 +14,12 @@ use super::{
 use crate::{
     actual::Actual,
     config::NodeName,
-    converge::World,
     desired::{CLAIM, ClusterId, Desired, FILES_IMAGE, pki::EngineClient},
     error::{Blame, Explain},
     host::{Host, pool::Hosts},
     plan::{self, Action, Guard, Step, Target},
     state::Saved,
+    world::World,
 };
 
 /// Carries out the steps of one plan.

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::{
     config::Intent,
-    converge::{Goal, Outcome, World},
+    converge::{Goal, Outcome},
     state::Loaded,
+    world::World,
 };
 
 /// Runs it.

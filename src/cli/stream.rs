@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     apply::{event::Event, run::Events},
-    converge::{Consent, Error, Goal, Outcome, World, converge},
+    converge::{Consent, Error, Goal, Outcome, converge},
+    world::World,
 };
 
 /// Lifecycle events wait for room; this is room enough that they do not.

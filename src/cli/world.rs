@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     config::Sources,
-    converge::{KeyRing, World},
     host::{KnownHosts, Policy, TcpDial},
     secret::Secret,
     state::{file::FileStore, kubeconfig::FileKubeconfig},
+    world::{KeyRing, World},
 };
 
 /// How a command opens the world.

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::{Dial, Host, HostKeys};
 use crate::{
-    actual::{Down, read::down},
+    actual::Down,
     config::{Endpoint, Login, NodeName},
 };
 
@@ -79,7 +79,7 @@ impl<'w> Hosts<'w> {
         let host = Host::connect(name, endpoint, login, self.keys, self.dial)
             .await
             .map(Arc::new)
-            .map_err(|error| down(&error))?;
+            .map_err(|error| Down::of(&error))?;
         *open = Some(Arc::clone(&host));
         Ok(host)
     }

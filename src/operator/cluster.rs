@@ -28,8 +28,9 @@ use crate::{
     },
     apply::stop::StopCause,
     config::{Intent, NodeName},
-    converge::{Error, Goal, Outcome, Survey, World},
+    converge::{Error, Goal, Outcome, Survey},
     error::{Blame, Explain},
+    world::World,
 };
 
 /// This release: another one applies nothing by itself (invariant 7).

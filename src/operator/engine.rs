@@ -5,8 +5,9 @@ use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
     apply::{run::Events, stop::Stop},
-    converge::{self, Consent, Error, Goal, Outcome, Survey, World},
+    converge::{self, Consent, Error, Goal, Outcome, Survey},
     plan::Plan,
+    world::World,
 };
 
 /// Reads the world, and brings it where it must be.

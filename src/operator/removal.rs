@@ -30,9 +30,10 @@ use crate::{
     },
     apply::stop::StopCause,
     config::Intent,
-    converge::{Error, Goal, Outcome, World},
+    converge::{Error, Goal, Outcome},
     error::{Blame, Explain},
     state::Loaded,
+    world::World,
 };
 
 /// How many nodes `status.remaining` names.

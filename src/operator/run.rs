@@ -21,7 +21,8 @@ use crate::{
         run::Events,
         stop::{Stop, StopCause, Stopper},
     },
-    converge::{Error, Goal, Outcome, World},
+    converge::{Error, Goal, Outcome},
+    world::World,
 };
 
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is

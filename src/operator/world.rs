@@ -16,12 +16,12 @@ use super::{
 use crate::{
     api::{ClusterSpec, KeySecretRef},
     config::{Intent, RkeConfig, SecretSources},
-    converge::{KeyRing, World},
     desired::{ClusterId, label},
     error::{Blame, Explain},
     host::{KnownHosts, Policy},
     secret::Secret,
     state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
+    world::{KeyRing, World},
 };
 
 /// The key of a Secret that a source without one means.

@@ -15,7 +15,19 @@ use kube::{
 };
 
 use super::atomic::{self, blocking};
-use crate::{converge::KubeconfigStore, secret::Secret};
+use crate::secret::Secret;
+
+/// Where the administrator's kubeconfig is kept.
+pub trait KubeconfigStore: Send + Sync {
+    /// What is there.
+    fn load(&self) -> BoxFuture<'_, std::io::Result<Option<Secret<String>>>>;
+    /// Writes it, 0600 or a Secret.
+    fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, std::io::Result<()>>;
+    /// Removes it; nothing there is success.
+    fn remove(&self) -> BoxFuture<'_, std::io::Result<()>>;
+    /// Where, for messages.
+    fn place(&self) -> String;
+}
 
 /// The key of the Secret, as Cluster API has it.
 const KEY: &str = "value";

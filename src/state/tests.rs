@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{
     config::{Endpoint, Role},
-    converge::KubeconfigStore,
     desired::ClusterId,
     error::{Blame, Explain},
     secret::Secret,
+    state::kubeconfig::KubeconfigStore,
     workload::fake::FakeApi,
 };
 

@@ -14,11 +14,12 @@ use rke_operator::{
         stop::Stopper,
     },
     config::{Intent, RkeConfig, SecretSources},
-    converge::{Goal, KeyRing, Round, World, survey},
+    converge::{Goal, Round, survey},
     host::{KnownHosts, Policy, TcpDial},
     plan::{self, Plan, Stage, Step},
     secret::Secret,
     state::{file::FileStore, kubeconfig::FileKubeconfig},
+    world::{KeyRing, World},
 };
 
 use serde_json::{Value, json};

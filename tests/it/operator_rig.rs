@@ -22,13 +22,14 @@ use rke_operator::{
         stop::{Stop, StopCause, Stopper},
     },
     config::{Endpoint, Intent, NodeName},
-    converge::{Error, Goal, Outcome, Survey, World as Outside},
+    converge::{Error, Goal, Outcome, Survey},
     desired::{Desired, label},
     error::Blame,
     host::{Dial, Stream},
     operator::{Clock, Engine, OperatorOptions, Parts, run_with},
     plan::{Action, Plan, Step, title},
     state::Loaded,
+    world::World as Outside,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle};

@@ -1,0 +1,41 @@
+//! What a run meets outside of itself: nodes, trust, stores, time and chance. The two shells make
+//! one; tests make their own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::future::BoxFuture;
+
+use crate::{
+    desired::ClusterId,
+    host::{Dial, HostKeys},
+    secret::Secret,
+    state::{Store, kubeconfig::KubeconfigStore},
+};
+
+/// Everything outside, and the settings of a run.
+pub struct World {
+    /// How a TCP stream to a node is opened.
+    pub dial: Arc<dyn Dial>,
+    /// Whose host keys are trusted.
+    pub host_keys: Arc<dyn HostKeys>,
+    /// The state.
+    pub store: Arc<dyn Store>,
+    /// The kubeconfig.
+    pub kubeconfig: Arc<dyn KubeconfigStore>,
+    /// Keys for a removal without a config.
+    pub key_ring: Arc<dyn KeyRing>,
+    /// Read lost keys back from the nodes (invariant 2).
+    pub recover: bool,
+    /// Cluster ids that other `Cluster` objects hold (operator only).
+    pub held_elsewhere: BTreeSet<ClusterId>,
+    /// The time.
+    pub now: fn() -> jiff::Timestamp,
+    /// Fresh randomness.
+    pub entropy: fn() -> [u8; 32],
+}
+
+/// Finds the private key that an inventory entry's `key_source` names, when no intent does.
+pub trait KeyRing: Send + Sync {
+    /// The key, PEM. The error says what is missing.
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>>;
+}
