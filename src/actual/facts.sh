@@ -4,6 +4,10 @@ PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
 export PATH LC_ALL
 
+# A change of containerd's configuration outlives the run that began it.
+echo @@switching
+systemctl is-active --quiet SWITCH_UNIT 2>/dev/null && echo yes
+
 echo @@hostname; uname -n
 echo @@kernel; uname -r
 echo @@os; (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt, stream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{
     facts::{Actual, ApiView, Down, HostFacts, HostView, control_planes},
@@ -24,6 +24,8 @@ use crate::{
 const WIDTH: usize = 32;
 /// One unprivileged command of a few milliseconds; a node that swaps gets its time.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
+/// Until a node whose containerd is being switched is asked again.
+const SWITCH_PAUSE: Duration = Duration::from_millis(500);
 /// All the questions to one node together.
 const HOST_LIMIT: Duration = Duration::from_secs(60);
 
@@ -86,12 +88,17 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
 
 async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
     let script = system::script();
-    let (docker, containers, images, output) = tokio::try_join!(
-        host.docker_facts(),
-        host.containers(),
-        host.images(),
-        host.exec(&script, SCRIPT_LIMIT),
-    )?;
+    let (output, docker) = loop {
+        let (output, docker) = tokio::join!(host.exec(&script, SCRIPT_LIMIT), async {
+            tokio::try_join!(host.docker_facts(), host.containers(), host.images())
+        });
+        let output = output?;
+        if !system::is_switching(&output.stdout) {
+            break (output, docker);
+        }
+        sleep(SWITCH_PAUSE).await;
+    };
+    let (docker, containers, images) = docker?;
     let system = system::parse(&output.stdout)
         .ok_or_else(|| host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr)))?;
     let ours = containers

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::{Before, ContainerdFacts, SystemFacts};
+use crate::desired::SWITCH_UNIT;
 
 /// The script: unprivileged, read-only, one round trip.
 pub fn script() -> String {
@@ -10,6 +11,15 @@ pub fn script() -> String {
         .replace("in PATHS", &format!("in {}", Before::PATHS.join(" ")))
         .replace("in SYSCTLS", &format!("in {}", Before::SYSCTLS.join(" ")))
         .replace("in MODULES", &format!("in {}", Before::MODULES.join(" ")))
+        .replace("SWITCH_UNIT", SWITCH_UNIT)
+}
+
+/// True while a run that was killed still has containerd's configuration changed: what the node
+/// says about containerd and Docker is worth nothing until that has ended.
+pub fn is_switching(output: &str) -> bool {
+    sections(output)
+        .get("switching")
+        .is_some_and(|text| text.trim() == "yes")
 }
 
 /// Understands the script's output. `None` when it was cut off: half an answer is no answer.

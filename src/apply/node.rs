@@ -17,8 +17,8 @@ use super::{
 use crate::{
     actual::{Before, ContainerState},
     desired::{
-        self, CLAIM_DIRS, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants, label,
-        path,
+        self, CLAIM_DIRS, ClusterId, ContainerSpec, ContainerdWants, Desired, KernelWants,
+        SWITCH_UNIT, label, path,
     },
     error::Blame,
     host::{ClaimOutcome, Host, Job, JobOutput, NewFile},
@@ -194,7 +194,8 @@ pub(super) async fn restore_containerd(
 }
 
 /// Hands the transaction to systemd and reads its verdict over SSH: Docker may be away
-/// meanwhile. Started twice, the second start waits for the first to end.
+/// meanwhile. Started twice, the second start waits for the first to end: cut off in the middle,
+/// it could not switch back any more.
 async fn switch_containerd(
     host: &Host,
     id: &ClusterId,
@@ -203,9 +204,9 @@ async fn switch_containerd(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let start = format!(
-        "rm -f {VERDICT}; systemctl stop rke-operator-containerd.service 2>/dev/null; \
-         systemctl reset-failed rke-operator-containerd.service 2>/dev/null; \
-         exec systemd-run --no-block --collect --quiet --unit=rke-operator-containerd \
+        "while systemctl is-active --quiet {SWITCH_UNIT}; do sleep 0.2; done; \
+         rm -f {VERDICT}; systemctl reset-failed {SWITCH_UNIT} 2>/dev/null; \
+         exec systemd-run --no-block --collect --quiet --unit={SWITCH_UNIT} \
          /bin/sh -c 'sh {SWITCH} {verb}; status=$?; rm -f {SWITCH}; exit $status'"
     );
     job(host, id, &start, Duration::from_secs(60)).await?;

@@ -298,6 +298,9 @@ pub const CLAIM: &str = "rke-operator-claim";
 /// The name of the one-off container that works as root on a node.
 pub const JOB: &str = "rke-operator-job";
 
+/// The systemd unit of the transaction that changes containerd's configuration on a node.
+pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
+
 /// The empty image of [`CLAIM`], imported by us.
 pub const FILES_IMAGE: &str = "rke-operator/files:1";
 

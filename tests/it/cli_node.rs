@@ -4,7 +4,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
-use std::{fmt::Write as _, process::Stdio, time::Duration};
+use std::{
+    fmt::Write as _,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use rke_operator::config::Endpoint;
 use serde_json::json;
@@ -250,6 +258,24 @@ async fn a_bad_node_is_named_with_cause_and_cure_and_nothing_changes() {
             .find(|asked| !matches!(asked.method.as_str(), "GET" | "HEAD"));
         assert_eq!(wrote, None, "{}", case.name);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_containerd_is_being_switched_is_asked_again() {
+    let site = Site::new().await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let times = Arc::clone(&asked);
+    site.node.on_exec("@@hostname", move |_| {
+        if times.fetch_add(1, Ordering::SeqCst) == 0 {
+            let without = SYSTEM.replace("@@containerd-socket\nyes", "@@containerd-socket");
+            Said::out(&format!("@@switching\nyes\n{without}"))
+        } else {
+            Said::out(SYSTEM)
+        }
+    });
+    let ran = site.run(&["plan"]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,6 +19,8 @@ use crate::{
 
 const UP: &[&str] = &["up", "--yes"];
 const REMOVE: &[&str] = &["remove", "--force"];
+/// Into the change of containerd's configuration, which takes about a second.
+const SWITCHING: Duration = Duration::from_millis(600);
 
 /// The kinds of steps of a plan: the names of their actions.
 fn kinds(site: &Site, args: &[&str]) -> BTreeSet<String> {
@@ -36,11 +38,18 @@ fn kinds(site: &Site, args: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Kills `args` as each step starts, a run a step, until a run gets through.
+/// Kills `args` as each step starts, a run a step, until a run gets through; containerd's as it
+/// restarts.
 fn killed_at_every_step(site: &Site, args: &[&str]) -> usize {
     let mut killed = BTreeSet::new();
     while let Some(title) = site.kill_when(args, |title| {
-        (!killed.contains(title)).then_some(Duration::ZERO)
+        // The change of containerd goes on without us: the next run meets it in the middle.
+        let into = if title.contains("containerd's") || title.contains("configure containerd") {
+            SWITCHING
+        } else {
+            Duration::ZERO
+        };
+        (!killed.contains(title)).then_some(into)
     }) {
         assert!(killed.insert(title));
     }
