@@ -61,6 +61,9 @@ enum Command {
         /// Take all labs down, and remove the nodes' image from this machine's Docker.
         #[arg(long)]
         all: bool,
+        /// Take down what interrupted runs left and, if no lab stands then, remove the nodes' image.
+        #[arg(long, conflicts_with = "all")]
+        abandoned: bool,
     },
     /// Build the images that the cache lacks, and list all with their true versions.
     Images {
@@ -144,7 +147,17 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
                 say(format_args!("{name} is gone"));
             }
         }
-        Command::Down { name, all: false } => Lab::destroy_named(&name)?,
+        Command::Down {
+            abandoned: true, ..
+        } => {
+            for name in Lab::sweep(Sweep::Abandoned)? {
+                say(format_args!("{name} is gone"));
+            }
+            if Lab::names()?.is_empty() {
+                Lab::sweep(Sweep::All)?;
+            }
+        }
+        Command::Down { name, .. } => Lab::destroy_named(&name)?,
         Command::Images { prune } => {
             Host::prepare(log)?;
             let images = lab::images(log)?;
