@@ -268,7 +268,7 @@ async fn a_node_whose_containerd_is_being_switched_is_asked_again() {
     site.node.on_exec("@@hostname", move |_| {
         if times.fetch_add(1, Ordering::SeqCst) == 0 {
             let without = SYSTEM.replace("@@containerd-socket\nyes", "@@containerd-socket");
-            Said::out(&format!("@@switching\nyes\n{without}"))
+            Said::out(format!("@@switching\nyes\n{without}"))
         } else {
             Said::out(SYSTEM)
         }
