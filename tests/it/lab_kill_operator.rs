@@ -89,6 +89,9 @@ impl Killer for Few<'_> {
     }
 }
 
+/// The last steps of a removal: on a quiet machine they are over before a kill comes.
+const LAST: [&str; 2] = ["remove the kubeconfig", "delete the state"];
+
 /// Runs one operator after the other, each until its step, until the object is as `done` says.
 /// What the object is after each kill is for `alive` to judge. How often it was killed.
 fn killed_until(
@@ -129,8 +132,11 @@ fn killed_until(
         tell(&format!("kill {kills}, {instant:?} after: {title}"));
         match management.cluster(CLUSTER) {
             Some(now) => alive(&now),
-            // Only a process that said its last word and was killed late leaves none.
-            None => assert!(done(None) && instant > Duration::ZERO, "it went unfinished"),
+            // Only a process that did its last steps, which take milliseconds, before it was killed.
+            None => assert!(
+                done(None) && (instant > Duration::ZERO || LAST.contains(&title.as_str())),
+                "it went unfinished at: {title}"
+            ),
         }
     }
 }

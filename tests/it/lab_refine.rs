@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 use futures::{FutureExt, future::BoxFuture};
 use lab::Profile;
 use rke_operator::{
-    actual::Actual,
+    actual::{Actual, ApiView},
     apply::{
         event::{Event, RunOutcome},
         run::{Events, Report},
@@ -146,14 +146,21 @@ async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32)
             let seen = seen
                 .unwrap_or_else(|error| panic!("no survey after {title}: {error}"))
                 .actual;
-            let mut expected = before;
+            let mut expected = before.clone();
             if let Err(why) = effect::apply(step, round.survey().desired.as_ref(), &mut expected) {
                 wrong.push(format!("{title}: the model refuses it: {why}"));
             }
             let found = differences(&expected, &seen);
             wrong.extend(found.into_iter().map(|line| format!("{title}: {line}")));
             tell(&title);
-            before = seen;
+            // What etcd holds does not go when its API server is away for a moment.
+            before = match (&before.api, &seen.api) {
+                (ApiView::Up(_), ApiView::Down(_) | ApiView::Unknown) => Actual {
+                    api: before.api,
+                    ..seen
+                },
+                _ => seen,
+            };
         }
     }
     wrong

@@ -191,6 +191,9 @@ fn comes_back_after_a_reboot(site: &Site) {
         site.kubectl(&["get", "pod", "hello", "-o", pod]).stdout == "1 true"
     });
     Site::eventually("the node is Ready", MINUTES, || site.is_ready());
+    Site::eventually("CoreDNS serves again", MINUTES, || {
+        site.run(&["plan"]).stdout.contains("nothing to do")
+    });
     let after = site.run(&["up", "--yes", "-o", "json"]).well();
     assert_eq!(
         steps(&after),
