@@ -117,11 +117,7 @@ fn cri_is_switched_on_with_consent_and_the_packages_file_comes_back() {
         &refused,
         &["consent", "n1: ", "restarts containerd", "--yes"],
     );
-    let after = snapshot::take(site.node());
-    assert_eq!(
-        snapshot::difference(&before, &after, &[]),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(site.node(), &before, &[]);
     assert!(!site.path("cluster.rke-operator.json").exists());
 
     site.run(&["up", "--yes"]).well();
@@ -134,11 +130,7 @@ fn cri_is_switched_on_with_consent_and_the_packages_file_comes_back() {
     assert_eq!(contents(&site, PACKAGES_OWN), own);
     assert_eq!(containerd(&site), told);
     assert_eq!(theirs.process(), process, "it went on running");
-    let after = snapshot::take(site.node());
-    assert_eq!(
-        snapshot::difference(&before, &after, ALLOWED),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(site.node(), &before, ALLOWED);
 }
 
 #[test]
@@ -177,9 +169,5 @@ fn a_containerd_that_does_not_come_up_with_cri_is_switched_back() {
     site.run(&["remove", "--force"]).well();
     assert_eq!(containerd(&site), told);
     assert_eq!(theirs.process(), process, "it went on running");
-    let after = snapshot::take(site.node());
-    assert_eq!(
-        snapshot::difference(&before, &after, ALLOWED),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(site.node(), &before, ALLOWED);
 }

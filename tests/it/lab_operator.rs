@@ -397,11 +397,7 @@ fn edited_onto_anothers_node_and_deleted(management: &Management, before: &Snaps
 
 /// The node is as it was, and nothing is kept about the cluster.
 fn is_given_back(management: &Management, before: &Snapshot) {
-    let after = snapshot::take(management.second());
-    assert_eq!(
-        snapshot::difference(before, &after, ALLOWED),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(management.second(), before, ALLOWED);
     assert_eq!(management.own("secret", "minimal-state"), None);
     management
         .kubectl(&[

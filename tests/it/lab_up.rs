@@ -31,11 +31,7 @@ fn plan_only_reads(site: &Site) {
             .as_array()
             .is_some_and(|stages| !stages.is_empty())
     );
-    let after = snapshot::take(site.node());
-    assert_eq!(
-        snapshot::difference(&before, &after, &[]),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(site.node(), &before, &[]);
     assert_eq!(
         fs::read_dir(site.folder()).expect("the folder").count(),
         2,
@@ -74,11 +70,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         self::files(&site),
         "neither state nor kubeconfig is written"
     );
-    let after = snapshot::take(site.node());
-    assert_eq!(
-        snapshot::difference(&before, &after, snapshot::ALIVE),
-        Vec::<String>::new()
-    );
+    snapshot::unchanged(site.node(), &before, snapshot::ALIVE);
     assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
 
     workloads_serve(&site);

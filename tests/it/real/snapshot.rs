@@ -76,8 +76,17 @@ pub(crate) fn take(node: &Node) -> Snapshot {
     snapshot
 }
 
+/// Fails the test unless the node is as it was, but for what is allowed.
+#[track_caller]
+pub(crate) fn unchanged(node: &Node, before: &Snapshot, allowed: &[Allowed]) {
+    assert_eq!(
+        difference(before, &take(node), allowed),
+        Vec::<String>::new()
+    );
+}
+
 /// The lines that came (`+`) and went (`-`), those that are allowed left out.
-pub(crate) fn difference(before: &Snapshot, after: &Snapshot, allowed: &[Allowed]) -> Vec<String> {
+fn difference(before: &Snapshot, after: &Snapshot, allowed: &[Allowed]) -> Vec<String> {
     let mut lines = Vec::new();
     for (section, was) in before {
         let empty = BTreeSet::new();
