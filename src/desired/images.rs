@@ -57,6 +57,17 @@ struct Row {
     pause: String,
 }
 
+/// The reference with the tag that it means: `latest` where it has neither tag nor digest. Without
+/// one Docker would pull every tag that there is.
+pub fn tagged(image: &str) -> String {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    if name.contains(':') || image.contains('@') {
+        image.to_owned()
+    } else {
+        format!("{image}:latest")
+    }
+}
+
 impl Catalogue {
     /// The one that is compiled in.
     pub fn builtin() -> Result<Self, CatalogueError> {
@@ -189,6 +200,19 @@ mod tests {
         ] {
             let error = Catalogue::parse(yaml).expect_err(yaml);
             assert_eq!(error.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_reference_without_a_tag_means_latest() {
+        for (given, pulled) in [
+            ("nginx", "nginx:latest"),
+            ("nginx:1.27", "nginx:1.27"),
+            ("registry:5000/nginx", "registry:5000/nginx:latest"),
+            ("registry:5000/nginx:1", "registry:5000/nginx:1"),
+            ("nginx@sha256:00", "nginx@sha256:00"),
+        ] {
+            assert_eq!(tagged(given), pulled);
         }
     }
 }

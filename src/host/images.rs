@@ -16,7 +16,7 @@ use http_body_util::{Either, Full};
 use tar::{Builder, EntryType, Header};
 
 use super::{error::HostError, machine::Host};
-use crate::desired::FILES_IMAGE;
+use crate::desired::{FILES_IMAGE, images::tagged};
 
 /// Larger images are not exported through memory.
 const EXPORT_LIMIT: usize = 64 << 20;
@@ -164,16 +164,6 @@ fn links() -> io::Result<Vec<u8>> {
     builder.into_inner()
 }
 
-/// Without a tag Docker would pull every tag that there is.
-fn tagged(image: &str) -> String {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    if name.contains(':') || image.contains('@') {
-        image.to_owned()
-    } else {
-        format!("{image}:latest")
-    }
-}
-
 /// Reads a progress stream to its end, whatever happens: an unread one would stop everything
 /// else on the connection.
 async fn drain(
@@ -213,22 +203,4 @@ async fn drain(
         progress(done, layers.values().map(|(_, total)| total).sum());
     }
     failure.map_or(Ok(done), Err)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::tagged;
-
-    #[test]
-    fn a_reference_without_a_tag_means_latest() {
-        for (given, pulled) in [
-            ("nginx", "nginx:latest"),
-            ("nginx:1.27", "nginx:1.27"),
-            ("registry:5000/nginx", "registry:5000/nginx:latest"),
-            ("registry:5000/nginx:1", "registry:5000/nginx:1"),
-            ("nginx@sha256:00", "nginx@sha256:00"),
-        ] {
-            assert_eq!(tagged(given), pulled);
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use super::{Action, Stage, Step, hosts};
 use crate::{
     actual::{Actual, HostFacts},
-    desired::Desired,
+    desired::{Desired, images::tagged},
 };
 
 /// A pull for each image that is missing. What is there is left alone, whatever its age.
@@ -36,12 +36,7 @@ pub(super) fn present(image: &str, facts: &HostFacts) -> bool {
 fn short(image: &str) -> String {
     let name = image.strip_prefix("docker.io/").unwrap_or(image);
     let name = name.strip_prefix("library/").unwrap_or(name);
-    let last = name.rsplit('/').next().unwrap_or(name);
-    if last.contains(':') || last.contains('@') {
-        name.to_owned()
-    } else {
-        format!("{name}:latest")
-    }
+    tagged(name)
 }
 
 #[cfg(test)]
