@@ -12,9 +12,10 @@ use futures::future::BoxFuture;
 use crate::{
     actual::{self, Actual, Down, HostView},
     apply::{
-        act::Effects,
-        event::RunOutcome,
-        run::{self, Events, Report, Warning},
+        effects::Effects,
+        event::{Events, RunOutcome},
+        run::{self, Report},
+        step::{Failure, Warning},
         stop::{Stop, StopCause},
     },
     config::{Intent, Login, NodeName},
@@ -128,7 +129,7 @@ pub async fn converge(
             }
         }
         match (outcome, failure) {
-            (_, Some(run::Failure { step, error })) => {
+            (_, Some(Failure { step, error })) => {
                 return Err(Error::Step {
                     title: plan::title(&step),
                     step: Box::new(step),

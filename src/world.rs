@@ -6,10 +6,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::future::BoxFuture;
 
 use crate::{
-    desired::ClusterId,
     host::{Dial, HostKeys},
     secret::Secret,
-    state::{Store, kubeconfig::KubeconfigStore},
+    state::{ClusterId, Store, kubeconfig::KubeconfigStore},
 };
 
 /// Everything outside, and the settings of a run.

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{NodeName, Role, Taint},
-    desired::{ClusterId, ContainerSpec, ObjectRef},
+    desired::{ContainerSpec, ObjectRef},
     error::{Blame, Explain, with_causes},
     secret::Secret,
-    state::Saved,
+    state::{ClusterId, Saved},
 };
 
 /// The world as one survey saw it.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    act::{ActError, Effects, bug, failed},
+    effects::{EffectError, Effects, bug, failed},
     limit::ADDON_PATIENCE,
-    run::{Done, Reporter, StepError, Warning},
+    step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
@@ -31,7 +31,7 @@ async fn api(run: &Effects<'_>) -> Result<kube::Client, StepError> {
     }
     Err(last.map_or_else(
         || bug("there is no control plane to ask"),
-        |down| failed(ActError::Down(down)),
+        |down| failed(EffectError::Down(down)),
     ))
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 
 use crate::{error::Blame, plan::Target};
 
@@ -142,5 +143,32 @@ mod millis {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
         u64::deserialize(d).map(Duration::from_millis)
+    }
+}
+
+/// Where events go: lifecycle events are awaited, progress may be dropped.
+#[derive(Clone, Debug)]
+pub struct Events(mpsc::Sender<Event>);
+
+impl Events {
+    /// A bounded channel. One more place than asked for: a run keeps one for its last event.
+    pub fn channel(capacity: usize) -> (Self, mpsc::Receiver<Event>) {
+        let (tx, rx) = mpsc::channel(capacity.max(1).saturating_add(1));
+        (Self(tx), rx)
+    }
+
+    /// Delivers a lifecycle event; a listener that is gone is not an error of the run.
+    pub async fn emit(&self, event: Event) {
+        let _ = self.0.send(event).await;
+    }
+
+    /// Delivers progress if there is room.
+    pub fn progress(&self, event: Event) {
+        let _ = self.0.try_send(event);
+    }
+
+    /// Keeps a place for an event that must get through, whatever else is under way.
+    pub(super) async fn reserve(&self) -> Option<mpsc::OwnedPermit<Event>> {
+        self.0.clone().reserve_owned().await.ok()
     }
 }

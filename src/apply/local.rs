@@ -1,8 +1,8 @@
 //! Effects where we run: the state and the kubeconfig.
 
 use super::{
-    act::{ActError, Effects, failed},
-    run::{Done, StepError},
+    effects::{EffectError, Effects, failed},
+    step::{Done, StepError},
 };
 
 pub(super) async fn save_state(run: &Effects<'_>) -> Result<Done, StepError> {
@@ -46,7 +46,7 @@ pub(super) async fn remove_kubeconfig(run: &Effects<'_>) -> Result<Done, StepErr
 }
 
 fn kubeconfig_error(run: &Effects<'_>, source: std::io::Error) -> StepError {
-    failed(ActError::Kubeconfig {
+    failed(EffectError::Kubeconfig {
         place: run.world.kubeconfig.place(),
         source,
     })

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{
-    event::{Event, StepId, StepOutcome},
+    event::{Event, Events, StepId, StepOutcome},
     limit::{Overdue, limit},
-    run::{Act, Done, Events, Failure, Report, Reporter, StepError, Warning},
+    step::{Act, Done, Failure, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
@@ -78,15 +78,16 @@ impl<'a, A: Act> Scene<'a, A> {
         }
     }
 
-    /// Keeps `width` lanes going until there are none left, or one ended badly.
-    pub(super) async fn run(&self, index: usize, report: &mut Report) {
+    /// Keeps `width` lanes going until there are none left, or one ended badly; tells `ended` of
+    /// each.
+    pub(super) async fn run(&self, index: usize, mut ended: impl FnMut(LaneEnd)) {
         let mut waiting = lanes(index, self.stage).into_iter();
         let mut going = FuturesUnordered::new();
         for steps in waiting.by_ref().take(self.stage.width.max(1)) {
             going.push(self.lane(steps));
         }
         while let Some(end) = going.next().await {
-            report.take(end);
+            ended(end);
             if self.halted.load(Ordering::Relaxed) {
                 continue;
             }

@@ -6,15 +6,16 @@ use futures::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::{
-    event::{Event, RunOutcome, StepId, StepOutcome},
+    event::{Event, Events, RunOutcome, StepId, StepOutcome},
     progress::Progress,
-    run::{Act, Done, Events, Report, Reporter, StepError, Warning, run},
+    run::{Report, run},
+    step::{Act, Done, Reporter, StepError, Warning},
     stop::{Stop, StopCause, Stopper},
 };
 use crate::{
-    desired::ClusterId,
     error::{Blame, Explain},
     plan::{Action, Guard, Plan, Stage, Step, Target},
+    state::ClusterId,
 };
 
 type Effect = dyn for<'a> Fn(&'a str, &'a Reporter, &'a Stop) -> BoxFuture<'a, Result<Done, StepError>>

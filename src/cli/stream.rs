@@ -11,7 +11,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    apply::{event::Event, run::Events},
+    apply::event::{Event, Events},
     converge::{Consent, Error, Goal, Outcome, converge},
     world::World,
 };

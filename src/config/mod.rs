@@ -29,7 +29,6 @@ mod problem;
 mod resolve;
 mod rke;
 mod schema;
-mod schema_later;
 mod snippet;
 mod sources;
 mod tree;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CLAIM, ClusterId, Desired, label,
+    CLAIM, Desired, label,
     pki::{Keys, PkiContext, PkiError, Seed, reconcile},
 };
+use crate::state::ClusterId;
 use crate::{
     actual::{
         Actual, ApiView, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, Down,

@@ -63,19 +63,8 @@ pub use self::{containerd::containerd_config, draw::DrawError};
 use crate::{
     config::{NodeName, Taint},
     secret::Secret,
-    state::Saved,
+    state::{ClusterId, Saved},
 };
-
-/// A random identity that ties state, nodes and labels together (32 hex digits).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ClusterId(pub String);
-
-impl std::fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// A keyed digest of a content: equal contents of one cluster have equal digests, and a
 /// content cannot be guessed from one without the cluster's keys.

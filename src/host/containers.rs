@@ -21,7 +21,8 @@ use futures::StreamExt;
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
     actual::{Before, ContainerFact, ContainerState},
-    desired::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label},
+    desired::{CLAIM, ContainerSpec, FILES_IMAGE, label},
+    state::ClusterId,
 };
 
 /// How much of a log is kept, from its end.

@@ -12,7 +12,10 @@ use bollard::models::{
     HostConfigLogConfig, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use crate::desired::{Bind, ClusterId, ContainerSpec, LogLimit, label};
+use crate::{
+    desired::{Bind, ContainerSpec, LogLimit, label},
+    state::ClusterId,
+};
 
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use russh::{Channel, ChannelMsg, client::Msg};
 use tokio::time::timeout;
 
-use super::{error::HostError, machine::Host, ssh::Session};
+use super::{error::HostError, ssh::Session};
 
 /// How much a command may write.
 const OUTPUT_LIMIT: usize = 16 << 20;
@@ -27,16 +27,7 @@ pub struct ExecOutput {
     pub stderr: String,
 }
 
-impl Host {
-    /// Runs a script with the node's `sh`, as the user who logged in. A status other than 0 is
-    /// not an error. The script goes over standard input, so it is not on any command line and
-    /// the login shell does not read it; commands in it read nothing. It is ended on the node
-    /// after `limit`, because sshd would let it live.
-    pub async fn exec(&self, script: &str, limit: Duration) -> Result<ExecOutput, HostError> {
-        run(&self.session, script, limit).await
-    }
-}
-
+/// Runs a script with the node's `sh`, as the user who logged in; see [`super::Host::exec`].
 pub(super) async fn run(
     session: &Session,
     script: &str,

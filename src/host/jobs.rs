@@ -12,7 +12,10 @@ use futures::StreamExt;
 use tokio::time::{Instant, timeout};
 
 use super::{create_body, error::HostError, machine::Host};
-use crate::desired::{ClusterId, FILES_IMAGE, JOB, label};
+use crate::{
+    desired::{FILES_IMAGE, JOB, label},
+    state::ClusterId,
+};
 
 /// How much of a job's log is read.
 const LOG_LINES: u32 = 1000;

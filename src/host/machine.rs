@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     Dial, HostKeys, Stream, docker,
     error::HostError,
+    exec::{self, ExecOutput},
     ssh::{OpenError, Session},
 };
 use crate::{
@@ -86,6 +87,14 @@ impl Host {
     /// Says goodbye to sshd. Dropping the host closes the connection as well.
     pub async fn close(&self) {
         self.session.close().await;
+    }
+
+    /// Runs a script with the node's `sh`, as the user who logged in. A status other than 0 is
+    /// not an error. The script goes over standard input, so it is not on any command line and
+    /// the login shell does not read it; commands in it read nothing. It is ended on the node
+    /// after `limit`, because sshd would let it live.
+    pub async fn exec(&self, script: &str, limit: Duration) -> Result<ExecOutput, HostError> {
+        exec::run(&self.session, script, limit).await
     }
 
     /// A stream to a port on the node's loopback address.

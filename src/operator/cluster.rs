@@ -2,7 +2,7 @@
 //! `intent → world → converge → status`. It decides when to ask the engine and what to say about
 //! the answer, and knows nothing about nodes.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{
     ResourceExt,
@@ -15,7 +15,7 @@ use super::{
     context::{Context, ReconcileError, explained},
     events::{Notice, publish},
     kubeconfig, probe, removal,
-    run::{self, Ended},
+    run::{self, Ended, stopped},
     status::{Run, StatusWriter},
     view::View,
     world::{self, SpecError},
@@ -26,7 +26,6 @@ use crate::{
         ClusterStatus, FINALIZER, NameRef,
         conditions::{ConditionType, Findings, Truth},
     },
-    apply::stop::StopCause,
     config::{Intent, NodeName},
     converge::{Error, Goal, Outcome, Survey},
     error::{Blame, Explain},
@@ -354,16 +353,6 @@ impl probe::Facts {
                 *field = fact;
             }
         }
-    }
-}
-
-/// What to do after a stop.
-pub(super) fn stopped(cause: StopCause) -> Action {
-    match cause {
-        // The watch brings the new object at once; this is for when its cache is behind.
-        StopCause::ObjectChanged => Action::requeue(Duration::from_secs(1)),
-        // The process ends; the next one goes on.
-        StopCause::Signal | StopCause::LeaseLost => Action::await_change(),
     }
 }
 

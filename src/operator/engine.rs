@@ -4,7 +4,7 @@
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
-    apply::{run::Events, stop::Stop},
+    apply::{event::Events, stop::Stop},
     converge::{self, Consent, Error, Goal, Outcome, Survey},
     plan::Plan,
     world::World,

@@ -13,11 +13,10 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    cluster::stopped,
     context::{Context, ReconcileError, explained},
     events::{Notice, publish},
     orphan,
-    run::{self, Ended},
+    run::{self, Ended, stopped},
     status::{Run, StatusWriter},
     view::View,
     world,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::Recorder;
+use kube::runtime::{controller::Action, events::Recorder};
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -16,9 +16,8 @@ use super::{
 use crate::{
     api::conditions::Findings,
     apply::{
-        event::{Event, StepOutcome},
+        event::{Event, Events, StepOutcome},
         progress::Progress,
-        run::Events,
         stop::{Stop, StopCause, Stopper},
     },
     converge::{Error, Goal, Outcome},
@@ -100,6 +99,16 @@ async fn stoppable(
     tokio::select! {
         result = ctx.parts.engine.converge(goal, world, events, &stop) => Ended::Engine(result),
         cause = guard => Ended::Dropped(cause),
+    }
+}
+
+/// What to do after a stop.
+pub(super) fn stopped(cause: StopCause) -> Action {
+    match cause {
+        // The watch brings the new object at once; this is for when its cache is behind.
+        StopCause::ObjectChanged => Action::requeue(Duration::from_secs(1)),
+        // The process ends; the next one goes on.
+        StopCause::Signal | StopCause::LeaseLost => Action::await_change(),
     }
 }
 

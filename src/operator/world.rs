@@ -16,11 +16,11 @@ use super::{
 use crate::{
     api::{ClusterSpec, KeySecretRef},
     config::{Intent, RkeConfig, SecretSources},
-    desired::{ClusterId, label},
+    desired::label,
     error::{Blame, Explain},
     host::{KnownHosts, Policy},
     secret::Secret,
-    state::{kubeconfig::SecretKubeconfig, secret::SecretStore},
+    state::{ClusterId, kubeconfig::SecretKubeconfig, secret::SecretStore},
     world::{KeyRing, World},
 };
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Guard, Plan, Step, Target, hosts};
+use super::{Action, Guard, Plan, Step, Target, claim, hosts};
 use crate::{
     actual::{Actual, ApiView, HostView},
     config::NodeName,
-    desired::{CLAIM, ClusterId, FILES_IMAGE, label},
+    desired::{CLAIM, FILES_IMAGE, label},
+    state::ClusterId,
 };
 
 /// A rule that a plan would break. A plan with one is never run: it is a bug of ours.
@@ -161,7 +162,7 @@ fn host_step(
         violations.push(Violation::ClaimsForAnother(host.clone()));
     }
     if let Action::CleanHost { before } = &step.action {
-        let kept = hosts::remembered(facts);
+        let kept = claim::remembered(facts);
         if kept.is_some_and(|kept| !kept.paths.is_subset(&before.paths)) {
             violations.push(Violation::CleansWhatWasThere(host.clone()));
         }

@@ -133,6 +133,9 @@ pub(super) fn readable(path: &str) -> bool {
         .contains(&path)
 }
 
+/// Files outside the folders that go away as a whole.
+pub(super) const LOOSE_FILES: [&str; 2] = [path::MODULES_LOAD, path::SYSCTL];
+
 pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.starts_with('/'))

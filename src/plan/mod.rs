@@ -32,7 +32,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 mod addons;
+mod admission;
+mod advice;
 mod check;
+mod claim;
 mod conflicts;
 mod containerd;
 mod containers;
@@ -62,9 +65,8 @@ pub use up::up;
 use crate::{
     actual::Before,
     config::NodeName,
-    desired::{
-        ClusterId, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta, ObjectRef,
-    },
+    desired::{ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta, ObjectRef},
+    state::ClusterId,
 };
 
 /// What the run is for.

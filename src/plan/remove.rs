@@ -5,13 +5,14 @@
 //! its own: after a survey has shown that nothing of ours is left on any node.
 
 use super::{
-    Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, conflicts, hosts, up::plan,
+    Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, claim, conflicts, hosts, up::plan,
 };
 use crate::{
     actual::{Actual, Before, HostFacts, HostView},
     config::NodeName,
-    desired::{CLAIM, ClusterId, FILES_IMAGE, START_ORDER, label, path},
+    desired::{CLAIM, FILES_IMAGE, START_ORDER, label, path},
     error::Blame,
+    state::ClusterId,
 };
 
 /// What a host is to the cluster that is removed.
@@ -123,7 +124,7 @@ fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> St
     let action = Action::Claim {
         cluster_id: id.clone(),
         cluster_name: name.to_owned(),
-        before: hosts::rebuilt_before(facts),
+        before: claim::rebuilt_before(facts),
     };
     Step::on(
         host,
@@ -180,7 +181,7 @@ fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
 }
 
 fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let before: Before = hosts::remembered(facts).unwrap_or_else(|| hosts::rebuilt_before(facts));
+    let before: Before = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
     let why = "pods, mounts, links, rules and folders of the cluster go";
     vec![Step::on(host, why, Action::CleanHost { before }).guarded(id)]
 }
@@ -223,7 +224,7 @@ fn local(clean: bool, have: &Actual) -> Vec<Step> {
 }
 
 fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
-    let before = hosts::remembered(facts)?;
+    let before = claim::remembered(facts)?;
     let pulled = facts
         .images
         .iter()

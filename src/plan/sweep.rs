@@ -53,7 +53,7 @@ fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
         .flatten()
         .filter(|(path, fact)| {
             let ours =
-                files::is_below(path, path::SSL) || hosts::LOOSE_FILES.contains(&path.as_str());
+                files::is_below(path, path::SSL) || files::LOOSE_FILES.contains(&path.as_str());
             ours && !fact.is_dir && !host.files.contains_key(*path)
         })
         .map(|(path, _)| path.clone())

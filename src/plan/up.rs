@@ -1,21 +1,21 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    Note, Plan, PlanError, Stage, addons, containerd, containers, files, health, hosts, images,
-    kernel, nodes, state, sweep,
+    Note, Plan, PlanError, Stage, addons, admission, advice, claim, containerd, containers, files,
+    health, images, kernel, nodes, state, sweep,
 };
 use crate::{actual::Actual, desired::Desired};
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
 /// in the way, and then nothing is done at all.
 pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> {
-    hosts::refusals(want, have)?;
-    if hosts::must_look_again(want, have) {
+    admission::refusals(want, have)?;
+    if claim::must_look_again(want, have) {
         return Ok(claims_only(want, have));
     }
     let stages = [
         state::save(want, have),  // keys are kept before they are used
-        hosts::claim(want, have), // a node belongs to one cluster
+        claim::claim(want, have), // a node belongs to one cluster
         images::pull(want, have),
         kernel::prepare(want, have),
         files::write(want, have),
@@ -29,7 +29,7 @@ pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> {
         addons::wait(want, have), // bounded, then a warning
         sweep::leftovers(want, have), // ours, there, and no longer wanted
     ];
-    let mut notes = hosts::notes(want, have);
+    let mut notes = advice::notes(want, have);
     notes.extend(containers::notes(want, have));
     notes.extend(nodes::notes(want, have));
     Ok(plan(stages, notes))
@@ -45,7 +45,7 @@ pub(super) fn plan(stages: impl IntoIterator<Item = Stage>, notes: Vec<Note>) ->
 }
 
 fn claims_only(want: &Desired, have: &Actual) -> Plan {
-    let stages = [state::save(want, have), hosts::claim(want, have)];
+    let stages = [state::save(want, have), claim::claim(want, have)];
     let notes = vec![Note {
         target: None,
         text: "files of a node are read through its claim: what else differs is known after \

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::{CaPair, InventoryEntry, Saved};
 use crate::{
     config::{Endpoint, NodeName, Role},
-    desired::ClusterId,
     secret::Secret,
+    state::ClusterId,
 };
 
 const VERSION: u32 = 1;

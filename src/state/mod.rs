@@ -12,16 +12,27 @@ pub mod secret;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{borrow::Cow, collections::BTreeMap, io};
+use std::{borrow::Cow, collections::BTreeMap, fmt, io};
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Endpoint, NodeName, Role},
-    desired::ClusterId,
     error::{Blame, Explain},
     secret::Secret,
 };
+
+/// A random identity that ties state, nodes and labels together (32 hex digits).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub String);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A certificate authority.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{
     config::{Endpoint, Role},
-    desired::ClusterId,
     error::{Blame, Explain},
     secret::Secret,
-    state::kubeconfig::KubeconfigStore,
+    state::{ClusterId, kubeconfig::KubeconfigStore},
     workload::fake::FakeApi,
 };
 

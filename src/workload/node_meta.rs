@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{WorkloadError, objects::patiently, read::fact, wait};
 use crate::{
     actual::NodeFact,
-    apply::{run::Reporter, stop::Stop},
+    apply::{step::Reporter, stop::Stop},
     config::{NodeName, Taint},
     desired::NodeMeta,
     plan::FieldChange,

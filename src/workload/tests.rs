@@ -34,8 +34,8 @@ use super::{fake::FakeApi, *};
 use crate::{
     actual::ApiView,
     apply::{
-        event::{Event, StepId},
-        run::{Events, Reporter},
+        event::{Event, Events, StepId},
+        step::Reporter,
         stop::{Stop, StopCause, Stopper},
     },
     desired::{

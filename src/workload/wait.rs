@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{WorkloadError, available::waiting_for, read::fact};
 use crate::{
-    apply::{run::Reporter, stop::Stop},
+    apply::{step::Reporter, stop::Stop},
     config::NodeName,
     desired::ObjectRef,
     error::with_causes,

@@ -21,9 +21,10 @@ use lab::{Lab, LabSpec, Profile};
 use rke_operator::{
     actual::{Before, ContainerState},
     config::{Endpoint, Login, NodeName},
-    desired::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, JOB, LogLimit, label},
+    desired::{CLAIM, ContainerSpec, FILES_IMAGE, JOB, LogLimit, label},
     host::{ClaimOutcome, Host, HostError, Job, KnownHosts, NewFile, Policy, TcpDial},
     secret::Secret,
+    state::ClusterId,
 };
 use serde_json::json;
 

@@ -11,9 +11,10 @@ use std::{
 
 use rke_operator::{
     actual::{Before, ContainerState},
-    desired::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, JOB, LogLimit, label},
+    desired::{CLAIM, ContainerSpec, FILES_IMAGE, JOB, LogLimit, label},
     host::{ClaimOutcome, Host, HostError, Job, NewFile},
     secret::Secret,
+    state::ClusterId,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

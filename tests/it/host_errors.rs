@@ -12,10 +12,11 @@ use futures::future::BoxFuture;
 use rke_operator::{
     actual::Before,
     config::{Endpoint, Login, NodeName},
-    desired::{ClusterId, FILES_IMAGE},
+    desired::FILES_IMAGE,
     error::Explain,
     host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
     secret::Secret,
+    state::ClusterId,
 };
 
 use crate::fake::{Access, FakeHost, FakeNet};

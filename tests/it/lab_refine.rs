@@ -9,8 +9,8 @@ use lab::Profile;
 use rke_operator::{
     actual::{Actual, ApiView},
     apply::{
-        event::{Event, RunOutcome},
-        run::{Events, Report},
+        event::{Event, Events, RunOutcome},
+        run::Report,
         stop::Stopper,
     },
     config::{Intent, RkeConfig, SecretSources},

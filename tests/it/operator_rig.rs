@@ -17,8 +17,7 @@ use rke_operator::{
     actual::{ContainerFact, Down, HostView},
     api,
     apply::{
-        event::{Event, RunOutcome, StepId, StepOutcome},
-        run::Events,
+        event::{Event, Events, RunOutcome, StepId, StepOutcome},
         stop::{Stop, StopCause, Stopper},
     },
     config::{Endpoint, Intent, NodeName},

@@ -3,9 +3,10 @@
 
 use rke_operator::{
     actual::{ApiView, Before, ContainerState, Down},
-    desired::{CLAIM, ClusterId, ContainerdWants, Digest, label},
+    desired::{CLAIM, ContainerdWants, Digest, label},
     error::Blame,
     plan::{self, Action, Component, Guard, Plan, Stage, Step, Target, Violation, check},
+    state::ClusterId,
 };
 
 use crate::{

@@ -2,9 +2,10 @@
 
 use rke_operator::{
     actual::{Before, Down},
-    desired::{CLAIM, ClusterId, FILES_IMAGE, label},
+    desired::{CLAIM, FILES_IMAGE, label},
     error::{Blame, Explain},
     plan::{self, Action},
+    state::ClusterId,
 };
 
 use crate::{

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::{
     actual::Down,
     config::NodeName,
-    desired::ClusterId,
     error::{Blame, Explain},
+    state::ClusterId,
 };
 
 /// Why there are no keys for this run. Nothing was changed.

@@ -27,7 +27,8 @@ pub use self::{
     leaf::{KUBELET_CLIENT, Leaf},
     reconcile::{engine_client, reconcile},
 };
-use super::{ClusterId, Digest};
+use super::Digest;
+use crate::state::ClusterId;
 use crate::{config::NodeName, secret::Secret, state::Saved};
 
 /// What is not in the intent and not in the world, and decides all the same.

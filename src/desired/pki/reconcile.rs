@@ -22,9 +22,9 @@ use super::{
 use crate::{
     actual::{Actual, HostView},
     config::{Intent, NodeIntent, NodeName, Role},
-    desired::{ClusterId, label, path},
+    desired::{label, path},
     secret::Secret,
-    state::{CaPair, InventoryEntry, Saved, codec},
+    state::{CaPair, ClusterId, InventoryEntry, Saved, codec},
 };
 
 /// Settles every key of the cluster, or says why there are none. Makes nothing that was there.

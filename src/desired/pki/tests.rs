@@ -18,7 +18,7 @@ use crate::{
     actual::{Actual, FileFact, HostFacts, HostView},
     config::{Intent, NodeName, Role},
     desired::{
-        CLAIM, ClusterId, Desired,
+        CLAIM, Desired,
         fixture::{
             NOBODY, applied, blank, claim, down, drawn, facts, intent, intent_of, now, settle,
             settle_at, up,
@@ -27,7 +27,7 @@ use crate::{
     },
     error::{Blame, Explain as _},
     secret::Secret,
-    state::{Saved, codec},
+    state::{ClusterId, Saved, codec},
 };
 
 const ALL: [Role; 3] = [Role::Etcd, Role::ControlPlane, Role::Worker];

@@ -9,11 +9,12 @@ use rke_operator::{
     },
     config::NodeName,
     desired::{
-        self, Addon, CLAIM, ClusterId, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta,
-        ObjectRef, label, path,
+        self, Addon, CLAIM, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta, ObjectRef, label,
+        path,
     },
     plan::{Action, Component, FileRef, Step, Target},
     secret::Secret,
+    state::ClusterId,
     workload::NODE_META,
 };
 use serde_json::{Value, json};

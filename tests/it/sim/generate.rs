@@ -7,11 +7,11 @@ use rke_operator::{
     actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
     config::{Endpoint, NodeName, Role, Taint},
     desired::{
-        Addon, ClusterId, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost,
-        Digest, KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
+        Addon, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost, Digest,
+        KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
     },
     secret::Secret,
-    state::{CaPair, InventoryEntry, Saved},
+    state::{CaPair, ClusterId, InventoryEntry, Saved},
 };
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The parts of RKE's schema that are only known by name so far. Pure data.
 
-use super::schema::{Key, OFF, ZERO, later, later_map, read};
+use super::key::{Key, OFF, ZERO, later, later_map, read};
 
 /// `ingress`: only `provider: none` works so far.
 pub(super) const INGRESS: &[Key] = &[

@@ -1,0 +1,145 @@
+//! The components' containers, and their health.
+
+use std::{sync::OnceLock, time::Duration};
+
+use super::job::node_error;
+use crate::{
+    actual::ContainerState,
+    apply::{
+        effects::{Effects, failed, until},
+        step::{Done, Reporter, StepError},
+        stop::Stop,
+    },
+    desired::ContainerSpec,
+    host::Host,
+    plan::Component,
+    state::Saved,
+    workload,
+};
+
+/// How long a component may take to end by itself.
+const GRACE: Duration = Duration::from_secs(10);
+
+pub(in crate::apply) async fn run_container(
+    host: &Host,
+    name: &str,
+    spec: &ContainerSpec,
+    saved: &Saved,
+) -> Result<Done, StepError> {
+    host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
+        .await
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(in crate::apply) async fn start_container(host: &Host, name: &str) -> Result<Done, StepError> {
+    host.start(name).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(in crate::apply) async fn remove_container(host: &Host, name: &str) -> Result<Done, StepError> {
+    host.remove(name, Some(GRACE)).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+/// Asks the component itself, every 100 ms; now and then also Docker whether it keeps exiting,
+/// so that a wrong flag is an error with its log and not a timeout.
+pub(in crate::apply) async fn await_healthy(
+    run: &Effects<'_>,
+    host: &Host,
+    component: Component,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    const LOOK_AT_DOCKER: u64 = 75;
+    let name = component.container();
+    let first = OnceLock::new();
+    let first = &first;
+    until(
+        name,
+        Duration::from_millis(100),
+        reporter,
+        stop,
+        |tries| async move {
+            let Err(why) = probe(run, host, component).await? else {
+                return Ok(Ok(()));
+            };
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
+                && let Some((state, restarts)) = host.restarts(name).await.map_err(failed)?
+                && let Some(code) = keeps_exiting(&state, restarts, *first.get_or_init(|| restarts))
+            {
+                return Err(exits(host, name, code).await);
+            }
+            Ok(Err(why))
+        },
+    )
+    .await?;
+    Ok(Done::default())
+}
+
+/// Asks a component through the node's SSH connection. The inner error says why it is not healthy yet; the outer one ends the wait.
+async fn probe(
+    run: &Effects<'_>,
+    host: &Host,
+    component: Component,
+) -> Result<Result<(), String>, StepError> {
+    let engine = run.engine()?;
+    if let Some(lost) = host.lost() {
+        // The next step dials again; this wait cannot.
+        return Err(failed(lost));
+    }
+    match host.local_port(component.health_port()).await {
+        Ok(stream) => Ok(workload::probe(component, stream, engine).await),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// The code of a component that exits again and again, and did so since the wait's first look. What it
+/// did before may have had another's cause: without an API server its clients exit, and Docker
+/// takes its time to start them again.
+const fn keeps_exiting(state: &ContainerState, restarts: i64, first: i64) -> Option<i64> {
+    match state {
+        ContainerState::Restarting(code) | ContainerState::Exited(code)
+            if restarts >= 3 && restarts > first =>
+        {
+            Some(*code)
+        }
+        ContainerState::Restarting(_)
+        | ContainerState::Exited(_)
+        | ContainerState::Created
+        | ContainerState::Running
+        | ContainerState::Other => None,
+    }
+}
+
+async fn exits(host: &Host, name: &str, code: i64) -> StepError {
+    let log = host.log_tail(name, 4).await.unwrap_or_default();
+    let message = format!(
+        "`{name}` keeps exiting with {code}; its last words: {}",
+        log.trim()
+    );
+    node_error(
+        host,
+        &message,
+        &["a flag in `extra_args` may be unknown to this version"],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ContainerState, keeps_exiting};
+
+    #[test]
+    fn only_exits_since_the_first_look_count() {
+        let waiting = ContainerState::Restarting(1);
+        assert_eq!(
+            keeps_exiting(&waiting, 7, 7),
+            None,
+            "the API server was away"
+        );
+        assert_eq!(keeps_exiting(&waiting, 8, 7), Some(1));
+        assert_eq!(keeps_exiting(&waiting, 2, 0), None, "it may come up yet");
+        assert_eq!(keeps_exiting(&ContainerState::Running, 9, 7), None);
+        assert_eq!(keeps_exiting(&ContainerState::Exited(2), 9, 7), Some(2));
+    }
+}

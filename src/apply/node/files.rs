@@ -1,0 +1,91 @@
+//! Files, through the claim.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::job::{job, quoted};
+use crate::{
+    apply::{
+        effects::{bug, failed},
+        step::{Done, StepError},
+    },
+    desired::Desired,
+    host::{Host, NewFile},
+    plan::FileRef,
+    secret::Secret,
+    state::ClusterId,
+};
+
+pub(in crate::apply) async fn write_files(
+    host: &Host,
+    desired: &Desired,
+    dirs: &BTreeMap<String, u32>,
+    refs: &BTreeMap<String, FileRef>,
+) -> Result<Done, StepError> {
+    let wanted = desired
+        .hosts
+        .get(&host.name)
+        .ok_or_else(|| bug("files for a host that is not desired"))?;
+    let mut files = BTreeMap::new();
+    for (file, FileRef { digest, mode }) in refs {
+        let found = wanted
+            .files
+            .get(file)
+            .filter(|found| found.digest == *digest)
+            .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
+        let content = &found.content;
+        files.insert(
+            file.as_str(),
+            NewFile {
+                mode: *mode,
+                content,
+            },
+        );
+    }
+    host.write_files(dirs, &files).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(in crate::apply) async fn remove_files(
+    host: &Host,
+    id: &ClusterId,
+    paths: &BTreeSet<String>,
+) -> Result<Done, StepError> {
+    let words = paths
+        .iter()
+        .map(|path| quoted(path))
+        .collect::<Vec<_>>()
+        .join(" ");
+    job(
+        host,
+        id,
+        &format!("rm -f -- {words}"),
+        Duration::from_secs(60),
+    )
+    .await?;
+    Ok(Done::default())
+}
+
+/// Puts files for a job beside containerd's own, root's alone.
+pub(super) async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
+    let contents: Vec<(&str, Secret<Vec<u8>>)> = files
+        .iter()
+        .map(|(path, bytes)| (*path, bytes.clone().into()))
+        .collect();
+    let files = contents
+        .iter()
+        .map(|(path, content)| {
+            (
+                *path,
+                NewFile {
+                    mode: 0o600,
+                    content,
+                },
+            )
+        })
+        .collect();
+    let dirs = BTreeMap::from([("/etc/containerd".to_owned(), 0o755)]);
+    host.write_files(&dirs, &files).await.map_err(failed)
+}
