@@ -251,7 +251,11 @@ async fn look<'w>(
             return Err(Error::Unsafe(violations));
         }
     }
-    let engine = saved.as_ref().map(engine).transpose()?;
+    let engine = if saved.as_ref() == actual.saved.as_deref() {
+        reader
+    } else {
+        saved.as_ref().map(engine).transpose()?
+    };
     let survey = Survey {
         actual,
         desired,

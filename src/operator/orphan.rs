@@ -101,7 +101,7 @@ async fn write(ctx: &Context, cluster: &str, record: &Record) -> Result<(), Reco
     let maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
     let name = format!("{cluster}-orphaned");
     let entry = format!("{}.json", record.uid);
-    let text = serde_json::to_string_pretty(record).unwrap_or_else(|_| "{}".to_owned());
+    let text = serde_json::to_string_pretty(record).map_err(kube::Error::SerdeError)?;
     let body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
