@@ -8,7 +8,9 @@
 
 use std::{
     env,
-    fs::{self, File},
+    fs::{self, File, Permissions},
+    io::Write,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -46,13 +48,19 @@ pub(crate) fn make_dir(path: &Path) -> Result<(), LabError> {
     fs::create_dir_all(path).map_err(LabError::file("cannot make", path))
 }
 
-/// Writes a file so that it is never seen half written.
+/// Writes a file so that it is never seen half written, by several at once too: the last one's
+/// content stays.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), LabError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let new = PathBuf::from(name);
-    fs::write(&new, content).map_err(LabError::file("cannot write", &new))?;
-    fs::rename(&new, path).map_err(LabError::file("cannot rename to", path))
+    let told = LabError::file("cannot write", path);
+    let written = || {
+        let mut new = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
+        new.write_all(content.as_ref())?;
+        new.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    written().map_err(told)
 }
 
 /// Removes a folder with all that is in it; that it is not there is fine.
@@ -80,4 +88,28 @@ pub(crate) fn lock_in(dir: &Path, name: &str) -> Result<File, LabError> {
     let file = File::create(&path).map_err(LabError::file("cannot write", &path))?;
     file.lock().map_err(LabError::file("cannot lock", &path))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::{read, write};
+
+    #[test]
+    fn writers_of_one_file_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("layer.sha256");
+        let writers: Vec<_> = (0..4)
+            .map(|_| {
+                let path = path.clone();
+                thread::spawn(move || (0..200).try_for_each(|_| write(&path, "digest")))
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
+        assert_eq!(read(&path).unwrap(), "digest");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1, "nothing is left");
+    }
 }
