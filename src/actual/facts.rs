@@ -141,6 +141,13 @@ pub struct ContainerFact {
     pub image: String,
 }
 
+impl ContainerFact {
+    /// What a claim remembers of the time before us; `None` when it cannot be read.
+    pub fn before(&self) -> Option<Before> {
+        serde_json::from_str(self.labels.get(crate::desired::label::BEFORE)?).ok()
+    }
+}
+
 /// Docker's container states, folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerState {

@@ -18,7 +18,7 @@ use crate::{
     world::World,
 };
 
-/// Carries out the steps of one plan.
+/// What the steps of one plan are carried out with; `act.rs` does it.
 pub struct Effects<'a> {
     /// Stores and settings.
     pub world: &'a World,

@@ -2,7 +2,7 @@
 //! `Action`, the only place with effects; [`event`] is the one stream of progress.
 
 mod act;
-pub(crate) mod cluster;
+mod cluster;
 pub mod effects;
 pub mod event;
 pub mod limit;

@@ -1,7 +1,7 @@
 //! What a step is to those who run it ([`super::run`]) and to those who carry it out
 //! (`act.rs`): how it reports, and how it ends.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 

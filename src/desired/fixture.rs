@@ -6,7 +6,6 @@ use super::{
     CLAIM, Desired, label,
     pki::{Keys, PkiContext, PkiError, Seed, reconcile},
 };
-use crate::state::ClusterId;
 use crate::{
     actual::{
         Actual, ApiView, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, Down,
@@ -18,6 +17,7 @@ use crate::{
     },
     error::Blame,
     secret::Secret,
+    state::ClusterId,
 };
 
 pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();

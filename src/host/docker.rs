@@ -272,7 +272,7 @@ fn refusal(error: &DockerError) -> Option<&OpenError> {
 /// What the node says about the socket, one `name=value` a line. sshd gives the same bare refusal
 /// for a socket that is missing, forbidden, or not to be forwarded.
 fn questions(socket: &str) -> String {
-    let socket = quote(socket);
+    let socket = exec::quote(socket);
     format!(
         "s={socket}
 echo \"user=$(id -un)\"
@@ -285,11 +285,6 @@ fi
 if sudo -n true >/dev/null 2>&1; then echo sudo=yes; fi
 exit 0"
     )
-}
-
-/// For `sh`.
-pub(super) fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 async fn diagnose(session: &Session, socket: &str) -> HostError {

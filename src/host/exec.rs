@@ -111,3 +111,8 @@ async fn talk(
     };
     Ok((status, output))
 }
+
+/// One word for `sh`.
+pub(crate) fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -181,7 +181,7 @@ exit 0";
     /// After a failed write: the first of these paths whose file system is full, if one is. Docker
     /// tells a full disk only in words.
     pub(super) async fn full(&self, paths: &BTreeSet<&str>) -> Option<String> {
-        let words: Vec<String> = paths.iter().map(|path| docker::quote(path)).collect();
+        let words: Vec<String> = paths.iter().map(|path| exec::quote(path)).collect();
         let script = format!(
             "for p in {}; do
   d=$p; while [ ! -d \"$d\" ] && [ \"$d\" != / ]; do d=$(dirname \"$d\"); done

@@ -34,6 +34,7 @@ pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
 pub use error::{HostError, KeyProblem, Place};
 pub use exec::ExecOutput;
+pub(crate) use exec::quote;
 pub use files::NewFile;
 pub use jobs::{Job, JobOutput};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};

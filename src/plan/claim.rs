@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     actual::{Actual, Before, HostFacts},
-    desired::{CLAIM, Desired, FILES_IMAGE, label, path},
+    desired::{Desired, FILES_IMAGE, path},
 };
 
 /// The claim comes before every other effect on a node: its fixed name is the lock.
@@ -82,6 +82,5 @@ pub(super) fn rebuilt_before(facts: &HostFacts) -> Before {
 
 /// What the claim remembers of the time before us, if it can be read.
 pub(super) fn remembered(facts: &HostFacts) -> Option<Before> {
-    let claim = facts.containers.get(CLAIM)?;
-    serde_json::from_str(claim.labels.get(label::BEFORE)?).ok()
+    facts.claim()?.before()
 }

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CaPair, InventoryEntry, Saved};
+use super::{CaPair, ClusterId, InventoryEntry, Saved};
 use crate::{
     config::{Endpoint, NodeName, Role},
     secret::Secret,
-    state::ClusterId,
 };
 
 const VERSION: u32 = 1;

@@ -13,16 +13,15 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
-    CaPair, InventoryEntry, Loaded, Saved, StateError, Store, atomic,
+    CaPair, ClusterId, InventoryEntry, Loaded, Saved, StateError, Store, atomic,
     file::FileStore,
-    kubeconfig::{FileKubeconfig, SecretKubeconfig},
+    kubeconfig::{FileKubeconfig, KubeconfigStore, SecretKubeconfig},
     secret::SecretStore,
 };
 use crate::{
     config::{Endpoint, Role},
     error::{Blame, Explain},
     secret::Secret,
-    state::{ClusterId, kubeconfig::KubeconfigStore},
     workload::fake::FakeApi,
 };
 

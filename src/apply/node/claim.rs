@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{
-    containerd::VERDICT,
-    job::{job, quoted},
-};
+use super::{containerd::VERDICT, job::job};
 use crate::{
     actual::Before,
     apply::{
@@ -13,7 +10,7 @@ use crate::{
         step::{Done, StepError},
     },
     desired::{self, CLAIM_DIRS, label},
-    host::{ClaimOutcome, Host},
+    host::{ClaimOutcome, Host, quote},
     state::ClusterId,
 };
 
@@ -56,15 +53,11 @@ pub(in crate::apply) async fn release_claim(
     id: &ClusterId,
 ) -> Result<Done, StepError> {
     if let Some(claim) = host.container(desired::CLAIM).await.map_err(failed)? {
-        let before: Before = claim
-            .labels
-            .get(label::BEFORE)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default();
+        let before = claim.before().unwrap_or_default();
         let made = CLAIM_DIRS
             .iter()
             .filter(|(dir, _)| !before.paths.contains(*dir))
-            .map(|(dir, _)| quoted(dir))
+            .map(|(dir, _)| quote(dir))
             .collect::<Vec<_>>()
             .join(" ");
         let script = format!(

@@ -23,13 +23,12 @@ if ctr --timeout 10s namespaces ls -q 2>/dev/null | grep -qx k8s.io; then
     sleep 0.1
   done
   k8s_rm containers
+  # One by one: of these ctr stops at the first that it cannot remove.
   k8s leases ls -q 2>/dev/null | while read -r id; do k8s leases rm "$id" >/dev/null 2>&1; done
   k8s_rm images --sync
   # Children before parents: what is still somebody's parent goes in the next round.
   rounds=0
-  while [ "$rounds" -lt 30 ] && k8s snapshots ls 2>/dev/null | grep -q .; do
-    left=$(k8s snapshots ls 2>/dev/null | awk 'NR > 1 { print $1 }')
-    [ -n "$left" ] || break
+  while left=$(k8s snapshots ls 2>/dev/null | awk 'NR > 1 { print $1 }') && [ -n "$left" ] && [ "$rounds" -lt 30 ]; do
     for key in $left; do k8s snapshots rm "$key" >/dev/null 2>&1; done
     rounds=$((rounds + 1))
   done

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use super::job::{job, quoted};
+use super::job::job;
 use crate::{
     apply::{
         effects::{bug, failed},
         step::{Done, StepError},
     },
     desired::Desired,
-    host::{Host, NewFile},
+    host::{Host, NewFile, quote},
     plan::FileRef,
     secret::Secret,
     state::ClusterId,
@@ -55,7 +55,7 @@ pub(in crate::apply) async fn remove_files(
 ) -> Result<Done, StepError> {
     let words = paths
         .iter()
-        .map(|path| quoted(path))
+        .map(|path| quote(path))
         .collect::<Vec<_>>()
         .join(" ");
     job(

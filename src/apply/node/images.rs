@@ -2,17 +2,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{
-    files::put,
-    job::{job, quoted},
-};
+use super::{files::put, job::job};
 use crate::{
     apply::{
         effects::failed,
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
-    host::Host,
+    host::{Host, quote},
     state::ClusterId,
 };
 
@@ -47,7 +44,7 @@ pub(in crate::apply) async fn import_pause(
          rm -f {PAUSE_TAR}; [ $status = 0 ] || exit $status; \
          for name in $(ctr --namespace k8s.io images ls -q | grep -F {}); do \
          ctr --namespace k8s.io images label \"$name\" io.cri-containerd.pinned=pinned >/dev/null; done",
-        quoted(image)
+        quote(image)
     );
     job(host, id, &script, Duration::from_secs(60)).await?;
     Ok(Done::default())

@@ -1,6 +1,6 @@
 //! Scripts as root on the node.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use crate::{
     apply::{
@@ -20,11 +20,8 @@ pub(super) async fn job(
     limit: Duration,
 ) -> Result<(), StepError> {
     let output = run_job(host, id, script, limit).await?;
-    if output.status == 0 {
-        return Ok(());
-    }
-    let message = format!("a job exited with {}: {}", output.status, output.log.trim());
-    Err(node_error(host, &message, &[]))
+    let what = format!("a job exited with {}", output.status);
+    succeeded(host, &output, &what, &[])
 }
 
 pub(super) async fn run_job(
@@ -33,15 +30,25 @@ pub(super) async fn run_job(
     script: &str,
     limit: Duration,
 ) -> Result<JobOutput, StepError> {
-    host.run_job(
-        &Job {
-            script: script.to_owned(),
-            limit,
-        },
-        id,
-    )
-    .await
-    .map_err(failed)
+    let job = Job {
+        script: script.to_owned(),
+        limit,
+    };
+    host.run_job(&job, id).await.map_err(failed)
+}
+
+/// A status other than 0 is an error: `what`, and the job's output.
+pub(super) fn succeeded(
+    host: &Host,
+    output: &JobOutput,
+    what: &str,
+    hints: &[&str],
+) -> Result<(), StepError> {
+    if output.status == 0 {
+        return Ok(());
+    }
+    let message = format!("{what}: {}", output.log.trim());
+    Err(node_error(host, &message, hints))
 }
 
 pub(super) fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
@@ -50,29 +57,4 @@ pub(super) fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
         hints: hints.iter().map(|hint| (*hint).to_owned()).collect(),
         blame: Blame::Host,
     })
-}
-
-/// Fills the lists in capitals of a script in. Their words are ours, or quoted.
-pub(super) fn with_lists(script: &str, lists: &[(&str, &str)]) -> String {
-    lists
-        .iter()
-        .fold(script.to_owned(), |script, (name, words)| {
-            script.replace(&format!("in {name};"), &format!("in {words};"))
-        })
-}
-
-pub(super) fn settings(sysctls: &BTreeMap<String, String>) -> String {
-    sysctls
-        .iter()
-        .filter(|(name, value)| {
-            !name.contains(char::is_whitespace) && !value.contains(char::is_whitespace)
-        })
-        .map(|(name, value)| quoted(&format!("{name}={value}")))
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-/// One word for `sh`.
-pub(super) fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,13 +1,13 @@
 //! The machine itself: its kernel before, and everything that Kubernetes left in it after.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::job::{node_error, quoted, run_job, settings, with_lists};
+use super::job::{run_job, succeeded};
 use crate::{
     actual::Before,
     apply::step::{Done, StepError},
     desired::KernelWants,
-    host::Host,
+    host::{Host, quote},
     state::ClusterId,
 };
 
@@ -26,16 +26,15 @@ pub(in crate::apply) async fn prepare_kernel(
         &[("MODULES", &modules), ("SYSCTLS", &settings(sysctls))],
     );
     let output = run_job(host, id, &script, Duration::from_secs(60)).await?;
-    if output.status == 0 {
-        return Ok(Done::default());
-    }
-    Err(node_error(
+    succeeded(
         host,
-        &format!("the kernel cannot be prepared: {}", output.log.trim()),
+        &output,
+        "the kernel cannot be prepared",
         &[
             "load the module on the node once (`modprobe br_netfilter`) or install the kernel's module package",
         ],
-    ))
+    )?;
+    Ok(Done::default())
 }
 
 pub(in crate::apply) async fn clean(
@@ -51,16 +50,35 @@ pub(in crate::apply) async fn clean(
     } = before;
     let paths = paths.iter().cloned().collect::<Vec<_>>().join(" ");
     let script = with_lists(CLEAN, &[("SYSCTLS", &settings(sysctls))])
-        .replace("' BEFORE '", &quoted(&format!(" {paths} ")));
+        .replace("' BEFORE '", &quote(&format!(" {paths} ")));
     let output = run_job(host, id, &script, Duration::from_secs(240)).await?;
-    if output.status == 0 {
-        return Ok(Done::default());
-    }
-    Err(node_error(
+    succeeded(
         host,
-        &format!("the node is not clean yet: {}", output.log.trim()),
+        &output,
+        "the node is not clean yet",
         &[
             "run `remove` again; a file system that is still in use by somebody else's process keeps its folder",
         ],
-    ))
+    )?;
+    Ok(Done::default())
+}
+
+/// Fills the lists in capitals of a script in. Their words are ours, or quoted.
+fn with_lists(script: &str, lists: &[(&str, &str)]) -> String {
+    lists
+        .iter()
+        .fold(script.to_owned(), |script, (name, words)| {
+            script.replace(&format!("in {name};"), &format!("in {words};"))
+        })
+}
+
+fn settings(sysctls: &BTreeMap<String, String>) -> String {
+    sysctls
+        .iter()
+        .filter(|(name, value)| {
+            !name.contains(char::is_whitespace) && !value.contains(char::is_whitespace)
+        })
+        .map(|(name, value)| quote(&format!("{name}={value}")))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

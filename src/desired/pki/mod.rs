@@ -28,8 +28,11 @@ pub use self::{
     reconcile::{engine_client, reconcile},
 };
 use super::Digest;
-use crate::state::ClusterId;
-use crate::{config::NodeName, secret::Secret, state::Saved};
+use crate::{
+    config::NodeName,
+    secret::Secret,
+    state::{ClusterId, Saved},
+};
 
 /// What is not in the intent and not in the world, and decides all the same.
 pub struct PkiContext<'a> {
