@@ -7,18 +7,19 @@ NODES ?= 1
 NODE ?= n1
 N ?= 10
 SEED ?= 1
+MUTANTS ?= 40
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The lab makes networks and mounts disks. Programs are built by you and run by root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test fmt lint build bench docs clean soak lab lab-up lab-status lab-ssh lab-down
+.PHONY: help demo test fmt lint build bench docs clean mutants soak lab lab-up lab-status lab-ssh lab-down
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 	@echo
-	@echo '  NAME=$(NAME) NODES=$(NODES) NODE=$(NODE) for the lab; N=$(N) SEED=$(SEED) for soak; YES=1 asks nothing'
+	@echo '  NAME=$(NAME) NODES=$(NODES) NODE=$(NODE) for the lab; N=$(N) SEED=$(SEED) for soak and mutants; YES=1 skips all questions'
 
 demo: ## Two real nodes, a management cluster, a Cluster object, a pod, and everything back again
 	@tests/demo.sh
@@ -37,7 +38,7 @@ build: ## The release binary
 	cargo build --release --locked
 	@echo "$(TARGET)/release/rke-operator"
 
-bench: ## A fresh `up` on a real node beside its floor
+bench: ## A fresh `up` on a real node beside kubeadm and a floor: make bench ROUNDS=5
 	@bench/run.sh
 
 docs: ## Writes what is generated: the reference pages and the custom resource definitions
@@ -46,6 +47,9 @@ docs: ## Writes what is generated: the reference pages and the custom resource d
 
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean
+
+mutants: ## Changes the code in one place at a time and runs the tests: make mutants MUTANTS=40 SEED=1
+	@MUTANTS='$(MUTANTS)' SEED='$(SEED)' tests/mutants.sh
 
 soak: ## Repeats the fault tests: make soak N=50 SEED=7
 	@SOAK_ROUNDS='$(N)' SOAK_SEED='$(SEED)' tests/soak.sh

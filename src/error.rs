@@ -1,11 +1,11 @@
 //! Errors that say what to do: the class is decided once and used for the exit code, the
-//! operator's requeue and the condition's reason.
+//! operator's requeue and the condition in which it is told.
 
 use std::borrow::Cow;
 
-/// Whose turn it is when something went wrong.
+/// What kind of error it is, and so who has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Blame {
+pub enum ErrorClass {
     /// The config, a flag or a key path is wrong: exit 1, wait for a change.
     User,
     /// A node refuses or cannot: exit 2, retried with backoff.
@@ -16,7 +16,7 @@ pub enum Blame {
     Bug,
 }
 
-impl Blame {
+impl ErrorClass {
     /// The process's exit code for an error of this class.
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -26,21 +26,19 @@ impl Blame {
         }
     }
 
-    /// The condition reason for an error of this class.
-    pub const fn reason(self) -> &'static str {
+    /// The condition of a `Cluster` in which an error of this class is told.
+    pub const fn condition(self) -> &'static str {
         match self {
-            Self::User => "InvalidSpec",
-            Self::Host => "HostUnavailable",
-            Self::Transient => "Retrying",
-            Self::Bug => "InternalError",
+            Self::User | Self::Bug => "Stalled",
+            Self::Host | Self::Transient => "Reconciling",
         }
     }
 }
 
 /// An error that knows its class and the cure.
 pub trait Explain: std::error::Error {
-    /// Whose turn it is.
-    fn blame(&self) -> Blame;
+    /// Who has to act.
+    fn class(&self) -> ErrorClass;
 
     /// What the reader can do, one sentence fragment each, most likely cure first.
     fn hints(&self) -> Vec<Cow<'static, str>> {

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use clap::Parser;
 use rke_operator::{
     cli::{args::Cli, dispatch::dispatch, log, output::Screen},
-    error::Blame,
+    error::ErrorClass,
 };
 
 fn main() -> ExitCode {
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            screen.insist(&format!("error: cannot start\n  caused by: {error}"));
-            return ExitCode::from(Blame::Bug.exit_code());
+            screen.print(&format!("error: cannot start\n  caused by: {error}"));
+            return ExitCode::from(ErrorClass::Bug.exit_code());
         }
     };
     let code = runtime.block_on(dispatch(cli, screen));
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn explain(usage: &clap::Error) -> ExitCode {
     let _ = usage.print();
     if usage.use_stderr() {
-        ExitCode::from(Blame::User.exit_code())
+        ExitCode::from(ErrorClass::User.exit_code())
     } else {
         ExitCode::SUCCESS
     }

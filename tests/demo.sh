@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: two real nodes on this machine; a management cluster on the first, made by our own
 # `up`; our operator in it, and a second cluster on the other node as an object. Ends with the
-# second node as it was, and the first standing. YES=1 asks nothing.
+# second node as it was, and the first standing. YES=1 skips all questions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,9 +13,12 @@ target="${CARGO_TARGET_DIR:-$target}"
 dir="$target/demo"
 lab="$target/debug/lab"
 rke="$target/debug/rke-operator"
-operator='' forward=''
+operator='' forward='' doing='nothing yet'
 
-step() { printf '\n== %s\n' "$*"; }
+step() {
+  doing=$*
+  printf '\n== %s\n' "$*"
+}
 
 # Shows a command as you would type it, then runs it.
 run() {
@@ -49,11 +52,20 @@ end() {
     root kill "$operator" 2>/dev/null || true
     wait "$operator" 2>/dev/null || true
   fi
-  if ((code != 0)); then
-    printf '\nthe demo failed; the operator says why in %s/operator.log\n' "$dir" >&2
-    printf 'take the nodes away with: make lab-down NAME=%s\n' "$name" >&2
-  fi
+  if ((code != 0)); then tell_failure "$code" >&2; fi
   exit "$code"
+}
+
+# What failed, and where to look. Only what is there is pointed at: an early failure has no logs.
+tell_failure() {
+  printf '\nthe demo failed with exit code %d at this step: %s\n' "$1" "$doing"
+  local log
+  for log in "$dir/operator.log" "$dir/forward.log"; do
+    if [[ -s $log ]]; then printf 'the last lines of %s:\n%s\n' "$log" "$(tail -n 15 "$log")"; fi
+  done
+  if [[ -x $lab ]] && lab status 2>/dev/null | grep -q "^lab $name:"; then
+    printf 'its nodes stand; take them away with: make lab-down NAME=%s\n' "$name"
+  fi
 }
 trap end EXIT
 trap 'exit 130' INT
@@ -67,17 +79,16 @@ agree() {
 	TEXT
   local packages
   packages=$(lab missing)
-  if ! command -v curl >/dev/null; then packages+=$'\ncurl'; fi
-  packages=$(xargs <<<"$packages")
-  if [[ -n $packages ]]; then echo "It installs these Debian packages: $packages"; fi
+  if [[ -n $packages ]]; then echo "It installs these Debian packages: ${packages//$'\n'/ }"; fi
   if [[ ${YES:-} != 1 ]]; then
     read -r -p 'Go on? [y/n]: ' answer
-    [[ $answer == y || $answer == Y ]] || { echo 'nothing was done'; trap - EXIT; exit 1; }
+    [[ $answer == y || $answer == Y ]] || {
+      echo 'nothing was done'
+      trap - EXIT
+      exit 1
+    }
   fi
-  if ! command -v curl >/dev/null; then
-    root apt-get update -qq
-    root apt-get install -qq -y --no-install-recommends curl
-  fi
+  lab missing --install
 }
 
 # One line of what `lab status` says about this lab.

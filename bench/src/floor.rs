@@ -1,21 +1,25 @@
-//! The floor: what a script on the node needs to start the cluster that `up` made, taken from it.
+//! The floor: what a script on the node needs to start the cluster that `up` made, with the flags
+//! and in the order that are known to be quickest.
 
-use std::{
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{net::Ipv4Addr, path::Path, process::Command};
 
-use lab::{Lab, Node};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::Fallible;
+use crate::{
+    Fallible,
+    site::{Site, docker},
+};
 
 /// On a node: certificates, configurations, what is loaded at boot.
-const FILES: &str = "/etc/kubernetes /etc/containerd /etc/systemd/system/containerd.service.d \
-                     /etc/modules-load.d /etc/sysctl.d";
+pub(crate) const FILES: &str = "/etc/kubernetes /etc/containerd \
+                                /etc/systemd/system/containerd.service.d \
+                                /etc/modules-load.d /etc/sysctl.d";
+/// Makes what is in those folders hold without a reboot.
+pub(crate) const LOAD: &str = "
+    for module in $(cat /etc/modules-load.d/*.conf | grep -v '^#'); do modprobe $module || true; done
+    sysctl --system > /dev/null 2>&1 || true
+    systemctl daemon-reload && systemctl restart containerd && sleep 2";
 const SCRIPT: &str = include_str!("floor.sh");
 const COMPONENTS: [&str; 6] = [
     "etcd",
@@ -24,6 +28,14 @@ const COMPONENTS: [&str; 6] = [
     "kube-scheduler",
     "kubelet",
     "kube-proxy",
+];
+/// The quickest known flags, whatever `up` has: etcd's own defaults, for a lone member waits for an
+/// election first; and a controller-manager that does not start a controller every 150 ms only.
+const BEST: [(&str, &str, &str); 4] = [
+    ("etcd", "heartbeat-interval", "100"),
+    ("etcd", "election-timeout", "1000"),
+    ("kube-controller-manager", "kube-api-qps", "200"),
+    ("kube-controller-manager", "kube-api-burst", "400"),
 ];
 const LABEL: &str = "clusterprovisioner.rke.io/addon";
 const KINDS: &str = "serviceaccounts,configmaps,services,daemonsets,deployments,clusterroles,\
@@ -37,28 +49,23 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// From a node on which `up` has just ended.
-    pub(crate) fn take(lab: &Lab, kubeconfig: &Path) -> Fallible<Self> {
-        let node = lab.node("n1");
+    pub(crate) fn take(site: &Site) -> Fallible<Self> {
+        let node = site.node();
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
-        node.sh(&format!("tar cf /root/files.tar --ignore-failed-read {FILES} 2>/dev/null; test -s /root/files.tar"))?;
-        docker(&[
-            "cp",
-            &format!("{}:/root/files.tar", node.container()),
-            &shown(&path("files.tar")),
-        ])?;
-        for (index, name) in COMPONENTS.iter().enumerate() {
+        take_files(site, FILES, &path("files.tar"))?;
+        for name in COMPONENTS {
             let inspected = node.sh(&format!("docker inspect {name}"))?;
             let inspected: Value = serde_json::from_str(&inspected)?;
             let container = inspected.get(0).ok_or("docker inspect gave nothing")?;
-            std::fs::write(
-                path(&format!("run-{index}-{name}.sh")),
-                start(name, container),
-            )?;
+            std::fs::write(path(&format!("run-{name}.sh")), start(name, container))?;
         }
-        std::fs::write(path("manifests.json"), manifests(kubeconfig)?)?;
+        std::fs::write(
+            path("manifests.json"),
+            manifests(&site.kubeconfig(), LABEL)?,
+        )?;
         std::fs::write(path("floor.sh"), SCRIPT)?;
-        std::fs::copy(kubeconfig, path("admin.kubeconfig"))?;
+        std::fs::copy(site.kubeconfig(), path("admin.kubeconfig"))?;
         std::fs::copy(lab::kubectl()?, path("kubectl"))?;
         Ok(Self {
             folder,
@@ -66,30 +73,42 @@ impl Floor {
         })
     }
 
-    /// How long the script takes on a fresh node that has the files.
-    pub(crate) fn run(&self, node: &Node) -> Fallible<Duration> {
+    /// Puts the files onto a fresh node.
+    pub(crate) fn prepare(&self, site: &Site) -> Fallible<()> {
+        let node = site.node();
         if node.address() != self.address {
             // The certificates would not fit.
             return Err(
                 format!("the node is at {}, not at {}", node.address(), self.address).into(),
             );
         }
-        let target = format!("{}:/root/floor", node.container());
-        docker(&["cp", &shown(self.folder.path()), &target])?;
-        node.sh(
+        site.put(self.folder.path(), "/root/floor")?;
+        node.sh(&format!(
             "install -m 0755 /root/floor/kubectl /usr/local/bin/kubectl
              tar xf /root/floor/files.tar -C /
              mkdir -p /var/lib/etcd /var/lib/kubelet && chmod 0700 /var/lib/etcd
-             for module in $(cat /etc/modules-load.d/*.conf | grep -v '^#'); do modprobe $module || true; done
-             sysctl --system > /dev/null 2>&1 || true
-             systemctl daemon-reload && systemctl restart containerd && sleep 2",
-        )?;
-        let took = node.sh("sh /root/floor/floor.sh")?;
-        Ok(Duration::from_millis(took.trim().parse()?))
+             {LOAD}"
+        ))?;
+        Ok(())
+    }
+
+    /// Starts everything, and ends when every object is applied.
+    pub(crate) fn run(site: &Site) -> Fallible<()> {
+        site.node().sh("sh /root/floor/floor.sh")?;
+        Ok(())
     }
 }
 
-/// `docker run` for a container as it is.
+/// Takes folders of the node, those of them that are there, as an archive.
+pub(crate) fn take_files(site: &Site, folders: &str, to: &Path) -> Fallible<()> {
+    site.node().sh(&format!(
+        "tar cf /root/files.tar --ignore-failed-read {folders} 2>/dev/null; test -s /root/files.tar"
+    ))?;
+    let from = format!("{}:/root/files.tar", site.node().container());
+    docker(&["cp", &from, &to.display().to_string()]).map(drop)
+}
+
+/// `docker run` for a container as it is, with the quickest flags.
 fn start(name: &str, container: &Value) -> String {
     let mut words: Vec<String> = [
         "docker",
@@ -128,10 +147,18 @@ fn start(name: &str, container: &Value) -> String {
         words.extend(["--entrypoint".to_owned(), program]);
     }
     words.push(config["Image"].as_str().unwrap_or_default().to_owned());
-    words.extend(command);
-    words.extend(strings(&config["Cmd"]));
+    let arguments = command.chain(strings(&config["Cmd"])).collect();
+    words.extend(with_best_flags(name, arguments));
     let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
     format!("exec {}\n", quoted.join(" "))
+}
+
+fn with_best_flags(name: &str, mut arguments: Vec<String>) -> Vec<String> {
+    for (_, flag, value) in BEST.iter().filter(|(of, _, _)| *of == name) {
+        arguments.retain(|argument| !argument.starts_with(&format!("--{flag}=")));
+        arguments.push(format!("--{flag}={value}"));
+    }
+    arguments
 }
 
 fn strings(value: &Value) -> Vec<String> {
@@ -143,8 +170,9 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The add-ons' objects as they are, without what the API server keeps about them.
-fn manifests(kubeconfig: &Path) -> Fallible<String> {
+/// The add-ons' objects that a selector finds, as they are, without what the API server keeps about
+/// them.
+pub(crate) fn manifests(kubeconfig: &Path, selector: &str) -> Fallible<String> {
     let output = Command::new(lab::kubectl()?)
         .arg("--kubeconfig")
         .arg(kubeconfig)
@@ -153,7 +181,7 @@ fn manifests(kubeconfig: &Path) -> Fallible<String> {
             KINDS,
             "--all-namespaces",
             "--selector",
-            LABEL,
+            selector,
             "--output",
             "json",
         ])
@@ -181,20 +209,22 @@ fn manifests(kubeconfig: &Path) -> Fallible<String> {
     Ok(json!({ "apiVersion": "v1", "kind": "List", "items": list["items"] }).to_string())
 }
 
-fn docker(args: &[&str]) -> Fallible<()> {
-    let output = Command::new("docker").args(args).output()?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(format!(
-            "docker {}: {}",
-            args.join(" "),
-            String::from_utf8_lossy(&output.stderr)
-        )
-        .into())
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn shown(path: &Path) -> String {
-    PathBuf::from(path).display().to_string()
+    #[test]
+    fn the_quickest_flags_stand_in_place_of_others() {
+        let have = ["--name=a", "--election-timeout=5000"].map(str::to_owned);
+        assert_eq!(
+            with_best_flags("etcd", have.to_vec()),
+            [
+                "--name=a",
+                "--heartbeat-interval=100",
+                "--election-timeout=1000"
+            ]
+        );
+        let have = ["--v=2"].map(str::to_owned);
+        assert_eq!(with_best_flags("kubelet", have.to_vec()), ["--v=2"]);
+    }
 }

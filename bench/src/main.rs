@@ -1,22 +1,33 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-//! `make bench`: how long a fresh `up` of one node takes, beside the floor: the same containers
-//! and manifests started by a script on the node itself. Both on a node that was made a moment
-//! ago and has every image; in pairs, interleaved, so that a slow minute hits both.
+//! `make bench`: how long a fresh `up` of one node takes, beside kubeadm (as users run it, and at
+//! its best) and beside a floor: the same programs started by a script on the node itself. Each on a
+//! node that was made a moment ago and has every image; interleaved, so that a slow minute hits all.
 
+mod candidate;
+mod count;
 mod floor;
+mod kubeadm;
+mod load;
+mod probe;
+mod report;
+mod site;
 
 use std::{
     env,
     error::Error,
     io,
-    path::PathBuf,
-    process::{Command, ExitCode, Stdio},
+    path::{Path, PathBuf},
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
+use candidate::Candidate;
 use floor::Floor;
-use lab::{Images, Lab, LabSpec, Node, Profile};
-use tempfile::TempDir;
+use kubeadm::Kubeadm;
+use lab::Images;
+use probe::Probe;
+use report::Run;
+use site::Site;
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
@@ -33,146 +44,111 @@ fn main() -> ExitCode {
 fn run() -> Fallible<()> {
     let binary = env::args()
         .nth(1)
-        .ok_or("usage: bench PATH-OF-RKE-OPERATOR")?;
+        .ok_or("usage: bench PATH-OF-RKE-OPERATOR [ROUNDS]")?;
     let binary = PathBuf::from(binary).canonicalize()?;
-    let pairs: usize = env::args().nth(2).map_or(Ok(5), |pairs| pairs.parse())?;
+    let rounds: usize = env::args().nth(2).map_or(Ok(5), |rounds| rounds.parse())?;
     let images = lab::images(&mut io::stderr())?;
 
-    println!("warming up: one run to take the floor's files from, and to count requests");
-    let (floor, counts) = first(&binary, &images)?;
-    println!("  {counts}");
+    println!("warming up: one run to take files from, and to count requests");
+    let (others, counts) = first(&binary, &images)?;
+    println!("{counts}");
 
-    let (mut ups, mut floors, mut no_ops) = (Vec::new(), Vec::new(), Vec::new());
-    for pair in 1..=pairs {
-        // Who goes first takes turns.
-        for floor_now in [pair % 2 == 0, pair % 2 != 0] {
-            let site = Site::new(&images)?;
-            if floor_now {
-                let took = floor.run(site.node())?;
-                println!("pair {pair}  floor {:.2} s", took.as_secs_f64());
-                floors.push(took);
+    let mut runs = Vec::new();
+    for round in 1..=rounds {
+        for candidate in Candidate::round(round) {
+            let run = others.measure(&binary, &images, round, candidate)?;
+            let busy = if load::is_quiet(run.busy) {
+                ""
             } else {
-                let took = site.up(&binary)?;
-                let no_op = site.up(&binary)?;
-                let (up, again) = (took.as_secs_f64(), no_op.as_secs_f64());
-                println!("pair {pair}  up    {up:.2} s, again {again:.2} s");
-                ups.push(took);
-                no_ops.push(no_op);
-            }
-            site.lab.destroy()?;
+                "; the machine was busy before"
+            };
+            println!(
+                "round {round}  {:<26} {:>6.2} s{busy} ({:.0} %)",
+                candidate.name(),
+                run.took.as_secs_f64(),
+                run.busy * 100.0
+            );
+            runs.push(run);
         }
     }
-    let ratio = median(&ups).as_secs_f64() / median(&floors).as_secs_f64();
-    println!("\n| | median | spread |\n|---|---|---|");
-    for (name, times) in [
-        ("fresh `up`", &ups),
-        ("floor", &floors),
-        ("`up` again", &no_ops),
-    ] {
+    println!("\n{}\n{counts}", report::tables(&runs));
+    let busy = runs.iter().filter(|run| !load::is_quiet(run.busy)).count();
+    if busy > 0 {
         println!(
-            "| {name} | {:.2} s | {} |",
-            median(times).as_secs_f64(),
-            spread(times)
+            "{busy} of {} runs began on a busy machine: measure again",
+            runs.len()
         );
     }
-    println!("| ratio | {ratio:.2} | |\n\n{counts}");
     Ok(())
 }
 
-/// A node that was made a moment ago, and a folder with a config for it.
-struct Site {
-    lab: Lab,
-    folder: TempDir,
+/// What the ways beside `up` need, taken from a cluster that `up` made.
+struct Others {
+    floor: Floor,
+    kubeadm: Kubeadm,
 }
 
-impl Site {
-    fn new(images: &Images) -> Fallible<Self> {
-        let lab = Lab::up(
-            &LabSpec::new("bench").node("n1", Profile::Plain),
-            &mut io::sink(),
-        )?;
-        let site = Self {
-            lab,
-            folder: tempfile::tempdir()?,
-        };
-        site.node().load_images(images)?;
-        let home = site.folder.path().join(".ssh");
-        std::fs::create_dir_all(&home)?;
-        std::fs::copy(site.lab.known_hosts(), home.join("known_hosts"))?;
-        let config = site.node().cluster_yml("bench")?;
-        std::fs::write(site.folder.path().join("cluster.yml"), config)?;
-        Ok(site)
-    }
-
-    fn node(&self) -> &Node {
-        self.lab.node("n1")
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("kube_config_cluster.yml")
-    }
-
-    /// How long `up` takes, from start to exit.
-    fn up(&self, binary: &PathBuf) -> Fallible<Duration> {
-        let begun = Instant::now();
-        let output = Command::new(binary)
-            .args(["up", "--yes"])
-            .current_dir(self.folder.path())
-            .env("HOME", self.folder.path())
-            .env_remove("RKE_CONFIG")
-            .stdin(Stdio::null())
-            .output()?;
-        let took = begun.elapsed();
-        if output.status.success() {
-            Ok(took)
-        } else {
-            Err(format!("`up` failed:\n{}", String::from_utf8_lossy(&output.stderr)).into())
+impl Others {
+    /// Makes a cluster on a fresh node in one way, and takes the node down.
+    fn measure(
+        &self,
+        binary: &Path,
+        images: &Images,
+        round: usize,
+        candidate: Candidate,
+    ) -> Fallible<Run> {
+        let site = Site::new(images)?;
+        match candidate {
+            Candidate::Up => {}
+            Candidate::Kubeadm | Candidate::KubeadmBest => self.kubeadm.prepare(&site, images)?,
+            Candidate::Floor => self.floor.prepare(&site)?,
         }
+        let busy = load::wait_until_quiet()?;
+        let begun = Instant::now();
+        let probe = Probe::start(begun, site.root()?, site.node().address());
+        match candidate {
+            Candidate::Up => site.up(binary).map(drop)?,
+            Candidate::Kubeadm => Kubeadm::run(&site, "users")?,
+            Candidate::KubeadmBest => Kubeadm::run(&site, "best")?,
+            Candidate::Floor => Floor::run(&site)?,
+        }
+        let ended = begun.elapsed();
+        let phases = probe.end()?;
+        let took = phases.iter().map(|(_, at)| *at).fold(ended, Duration::max);
+        let again = match candidate {
+            Candidate::Up => Some(site.up(binary)?),
+            Candidate::Kubeadm | Candidate::KubeadmBest | Candidate::Floor => None,
+        };
+        site.lab.destroy()?;
+        Ok(Run {
+            round,
+            candidate,
+            // `up` waits for more than is looked at from outside: its end is its exit.
+            took: if candidate == Candidate::Up {
+                ended
+            } else {
+                took
+            },
+            phases,
+            again,
+            busy,
+        })
     }
 }
 
-/// The run that is not timed: what it asks of the node is counted there, and the floor's files
+/// The run that is not timed: what it asks of the node is counted there, and the other ways' files
 /// are taken from what it made.
-fn first(binary: &PathBuf, images: &Images) -> Fallible<(Floor, String)> {
+fn first(binary: &Path, images: &Images) -> Fallible<(Others, String)> {
     let site = Site::new(images)?;
     let node = site.node();
-    // dockerd logs its requests at level debug; a reload switches that on.
-    node.sh(
-        "test -s /etc/docker/daemon.json || echo '{}' > /etc/docker/daemon.json
-         jq '.debug = true' /etc/docker/daemon.json > /tmp/daemon.json
-         cat /tmp/daemon.json > /etc/docker/daemon.json
-         systemctl reload docker; sleep 1",
-    )?;
-    let since = node.sh("date '+%Y-%m-%d %H:%M:%S'")?;
-    let since = since.trim();
-    // A whole second, so that what came before is not counted.
-    node.sh("sleep 1.1")?;
-    site.up(binary)?;
-    let count = |unit: &str, pattern: &str| {
-        node.sh(&format!(
-            "journalctl --unit {unit} --since '{since}' --output cat | grep -cE '{pattern}' || true"
-        ))
+    let counts = count::around(node, "a fresh `up`", || site.up(binary).map(drop))?
+        + &count::around(node, "`up` with nothing to do", || {
+            site.up(binary).map(drop)
+        })?;
+    let others = Others {
+        floor: Floor::take(&site)?,
+        kubeadm: Kubeadm::take(&site)?,
     };
-    let requests = count("docker", "Calling (HEAD|GET|POST|PUT|DELETE) ")?;
-    let connections = count("ssh", "Accepted publickey")?;
-    let floor = Floor::take(&site.lab, &site.kubeconfig())?;
-    let counts = format!(
-        "{} SSH connections, {} Docker API requests for a fresh node",
-        connections.trim(),
-        requests.trim()
-    );
     site.lab.destroy()?;
-    Ok((floor, counts))
-}
-
-fn median(times: &[Duration]) -> Duration {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
-fn spread(times: &[Duration]) -> String {
-    let (least, most) = (times.iter().min(), times.iter().max());
-    let seconds = |time: Option<&Duration>| time.copied().unwrap_or_default().as_secs_f64();
-    format!("{:.2}–{:.2} s", seconds(least), seconds(most))
+    Ok((others, counts))
 }

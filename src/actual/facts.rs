@@ -8,29 +8,33 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{NodeName, Role, Taint},
-    desired::{ContainerSpec, ObjectRef},
-    error::{Blame, Explain, with_causes},
-    secret::Secret,
-    state::{ClusterId, Saved},
+    error::{ErrorClass, Explain, with_causes},
+    etcd::EtcdView,
+    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Role, Secret, Taint},
+    state::ClusterState,
 };
 
 /// The world as one survey saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actual {
     /// Every host of the intent and of the saved inventory.
     pub hosts: BTreeMap<NodeName, HostView>,
-    /// The cluster's API, as seen through a control plane.
-    pub api: ApiView,
+    /// etcd, as its members tell.
+    pub etcd: EtcdView,
+    /// The API server of each control plane that was asked.
+    pub apis: BTreeMap<NodeName, ApiHealth>,
+    /// What the cluster's API said, read once, through the first API server that serves; `None`:
+    /// none does, or there was nothing to ask.
+    pub cluster: Option<Box<ClusterFacts>>,
     /// The administrator's kubeconfig that the shell keeps, if there is one.
     pub kubeconfig: Option<Secret<String>>,
     /// What the store holds.
-    pub saved: Option<Box<Saved>>,
+    pub saved: Option<Box<ClusterState>>,
 }
 
 /// The inventory's control planes that answered: through one of them the cluster's API is reached.
 pub fn control_planes<'a>(
-    saved: &'a Saved,
+    saved: &'a ClusterState,
     hosts: &'a BTreeMap<NodeName, HostView>,
 ) -> impl Iterator<Item = (&'a NodeName, &'a HostFacts)> {
     let planes = saved
@@ -38,8 +42,8 @@ pub fn control_planes<'a>(
         .iter()
         .filter(|(_, entry)| entry.roles.contains(&Role::ControlPlane));
     planes.filter_map(|(name, _)| match hosts.get(name) {
-        Some(HostView::Up(facts)) => Some((name, &**facts)),
-        Some(HostView::Down(_)) | None => None,
+        Some(HostView::Reachable(facts)) => Some((name, &**facts)),
+        Some(HostView::Unreachable(_)) | None => None,
     })
 }
 
@@ -47,27 +51,27 @@ pub fn control_planes<'a>(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostView {
     /// It answered.
-    Up(Box<HostFacts>),
+    Reachable(Box<HostFacts>),
     /// It did not.
-    Down(Down),
+    Unreachable(Unreachable),
 }
 
 /// Why a host did not answer, as data: the error that is shown for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Down {
+pub struct Unreachable {
     /// Whose turn it is.
-    pub blame: Blame,
+    pub class: ErrorClass,
     /// The message, with its causes.
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
 }
 
-impl Down {
+impl Unreachable {
     /// An error as a fact.
     pub fn of(error: &(dyn Explain + Send + Sync + 'static)) -> Self {
         Self {
-            blame: error.blame(),
+            class: error.class(),
             why: with_causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
         }
@@ -89,12 +93,39 @@ pub struct HostFacts {
     pub files: Option<BTreeMap<String, FileFact>>,
     /// The system below Docker.
     pub system: SystemFacts,
+    /// The node's clock; `None` when it was not read.
+    pub clock: Option<ClockFact>,
+}
+
+/// What a node's clock showed in the middle of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockFact {
+    /// Seconds since 1970, UTC.
+    pub unix_seconds: i64,
+    /// How far off that may be because the answer took its time.
+    pub uncertainty_ms: u32,
 }
 
 impl HostFacts {
+    /// What the node's claim remembers of the time before us. The record beside it is as old as the
+    /// first claim of this cluster; the label may be of a claim that was made again.
+    pub fn before(&self) -> Option<Baseline> {
+        let claim = self.claim()?;
+        let id = claim.labels.get(crate::model::label::CLUSTER_ID);
+        let recorded = self
+            .files
+            .as_ref()
+            .and_then(|files| files.get(crate::model::path::NODE_RECORD))
+            .and_then(|fact| NodeRecord::read(&fact.content))
+            .filter(|record| id == Some(&record.cluster_id.0));
+        recorded
+            .map(|record| record.before)
+            .or_else(|| claim.before())
+    }
+
     /// Who holds this node, if anybody does.
     pub fn claim(&self) -> Option<&ContainerFact> {
-        self.containers.get(crate::desired::CLAIM)
+        self.containers.get(crate::model::CLAIM)
     }
 }
 
@@ -123,6 +154,10 @@ pub struct DockerFacts {
     pub proxy: Option<(String, String, String)>,
     /// `linux`/`x86_64` …
     pub architecture: String,
+    /// Mirrors of Docker Hub, as URLs.
+    pub mirrors: Vec<String>,
+    /// Registries that are reached without TLS, or without looking at their certificate.
+    pub insecure_registries: Vec<String>,
 }
 
 /// A container of the node's Docker.
@@ -143,8 +178,8 @@ pub struct ContainerFact {
 
 impl ContainerFact {
     /// What a claim remembers of the time before us; `None` when it cannot be read.
-    pub fn before(&self) -> Option<Before> {
-        serde_json::from_str(self.labels.get(crate::desired::label::BEFORE)?).ok()
+    pub fn before(&self) -> Option<Baseline> {
+        serde_json::from_str(self.labels.get(crate::model::label::BEFORE)?).ok()
     }
 }
 
@@ -179,6 +214,7 @@ pub struct FileFact {
 }
 
 /// The system below Docker, read by one unprivileged SSH command.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemFacts {
     /// Host name.
@@ -198,7 +234,7 @@ pub struct SystemFacts {
     /// Whose they are, where the node tells: the last part of the listener's cgroup, which is a
     /// systemd unit (`k3s.service`) or a container (`docker-<id>.scope`, `<id>`).
     pub listeners: BTreeMap<u16, String>,
-    /// Those of [`Before::PATHS`] that exist now.
+    /// Those of [`Baseline::PATHS`] that exist now.
     pub paths: BTreeSet<String>,
     /// Those of `paths` that are directories and were seen to be empty but for `lost+found`: a
     /// mount point that waits for its data is nobody's Kubernetes.
@@ -207,15 +243,46 @@ pub struct SystemFacts {
     pub modules: BTreeSet<String>,
     /// Current values of the sysctls that Kubernetes or we set.
     pub sysctls: BTreeMap<String, String>,
+    /// Those of `paths` that are directories which a user without rights may not look into: nobody
+    /// knows what is in them.
+    pub unreadable: BTreeSet<String>,
+    /// The files by which Docker knows the authorities of registries.
+    #[serde(default)]
+    pub docker_certs: BTreeSet<String>,
+    /// The cluster whose claim wrote its id here ([`crate::model::path::CLUSTER_ID`]); outlives the
+    /// claim.
+    pub cluster_id: Option<ClusterId>,
+    /// Files of ours outside of `/etc/kubernetes` that are there: containerd's configuration and
+    /// drop-in, modules, sysctls.
+    pub ours: BTreeSet<String>,
+    /// Mount points below kubelet's root and etcd's data.
+    pub mounts: BTreeSet<String>,
+    /// How many pods run on this node's containerd (their shims).
+    pub pods: u64,
+    /// The node's clock when the script ran, seconds since 1970; `None` if it did not tell.
+    pub clock: Option<i64>,
+    /// The node's own addresses.
+    pub addresses: BTreeSet<String>,
+    /// The one that its default route starts from: kubelet announces it unless it is told another.
+    pub route_address: Option<String>,
     /// Free bytes: path → bytes, for `/`, Docker's root, `/var/lib/containerd`, `/var/lib/etcd`'s parent.
     pub free: BTreeMap<String, u64>,
     /// firewalld is active.
     pub firewalld: bool,
+    /// What else works on the node's network: `ufw` (switched on), `NetworkManager`,
+    /// `nm-cloud-setup`.
+    pub services: BTreeSet<String>,
+    /// Every name server of [`Self::resolv_conf`] is on the node's loopback: a pod that is given
+    /// it asks itself.
+    pub resolv_loops: bool,
+    /// sshd refuses to forward to ports of the node (`AllowTcpForwarding no`).
+    pub no_port_forwarding: bool,
     /// `/etc/machine-id`: tells two addresses of one machine apart from two machines.
     pub machine_id: String,
 }
 
 /// containerd on the node.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerdFacts {
     /// `/run/containerd/containerd.sock` is there.
@@ -231,11 +298,87 @@ pub struct ContainerdFacts {
     pub docker_bound: bool,
     /// When the unit was last started, monotonic µs: a restart changes it.
     pub started: u64,
+    /// `ctr` is on the node.
+    pub ctr: bool,
+    /// How the unit starts it (our drop-in left out).
+    pub command: ContainerdCommand,
+}
+
+/// How a unit starts containerd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerdCommand {
+    /// The program's path; empty if it could not be read.
+    pub program: String,
+    /// What it is given besides its configuration: `--log-level debug`.
+    pub words: Vec<String>,
+    /// What of the command is not understood; then it is not replaced.
+    pub odd: Option<String>,
+}
+
+impl ContainerdFacts {
+    /// Where containerd keeps its data and its state.
+    pub fn folders(&self) -> (String, String) {
+        let words = &self.command.words;
+        let dump: toml::Table = self.dump.parse().unwrap_or_default();
+        let folder = |key: &str, usual: &str| {
+            let flag = format!("--{key}");
+            let after = words.iter().position(|word| *word == flag);
+            let told = after.and_then(|at| words.get(at + 1));
+            let dumped = || dump.get(key)?.as_str().map(str::to_owned);
+            told.cloned()
+                .or_else(dumped)
+                .filter(|path| path.starts_with('/'))
+                .unwrap_or_else(|| usual.to_owned())
+        };
+        (
+            folder("root", "/var/lib/containerd"),
+            folder("state", "/run/containerd"),
+        )
+    }
+}
+
+/// What the claim remembers, as it is kept a second time in [`crate::model::path::NODE_RECORD`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// Who claimed the node.
+    pub cluster_id: ClusterId,
+    /// Its name, for people.
+    pub cluster_name: String,
+    /// The node's name in that cluster. Releases before this one did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
+    /// What was there before.
+    pub before: Baseline,
+}
+
+impl NodeRecord {
+    /// The labels of a claim that remembers this.
+    pub fn labels(&self) -> Result<BTreeMap<String, String>, serde_json::Error> {
+        use crate::model::label;
+        let node = self.node.iter();
+        let mut labels: BTreeMap<String, String> = node
+            .map(|node| (label::NODE.to_owned(), node.0.clone()))
+            .collect();
+        labels.extend([
+            (label::CLUSTER_ID.to_owned(), self.cluster_id.0.clone()),
+            (label::CLUSTER_NAME.to_owned(), self.cluster_name.clone()),
+            (
+                label::BEFORE.to_owned(),
+                serde_json::to_string(&self.before)?,
+            ),
+        ]);
+        Ok(labels)
+    }
+
+    /// A file's content, if it is a record.
+    pub fn read(content: &Secret<Vec<u8>>) -> Option<Self> {
+        serde_json::from_slice(content.expose()).ok()
+    }
 }
 
 /// What was on a node before us, remembered on the claim: `remove` deletes only what is not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub struct Baseline {
     /// Those of [`Self::PATHS`] that existed.
     pub paths: BTreeSet<String>,
     /// Values of the sysctls that Kubernetes changes.
@@ -246,10 +389,10 @@ pub struct Before {
     pub images: BTreeSet<String>,
 }
 
-impl Before {
+impl Baseline {
     /// The paths that Kubernetes, its plugins or we create (network links by their place in
     /// `/sys`). Entries of `/opt/cni/bin` and `/etc/cni/net.d` are recorded one by one as well.
-    pub const PATHS: [&str; 25] = [
+    pub const PATHS: [&str; 27] = [
         "/etc/kubernetes",
         "/etc/kubernetes/ssl",
         "/etc/cni",
@@ -267,6 +410,8 @@ impl Before {
         "/run/xtables.lock",
         "/sys/class/net/cni0",
         "/sys/class/net/flannel.1",
+        "/sys/class/net/flannel-v6.1",
+        "/sys/class/net/kube-ipvs0",
         "/var/lib/calico",
         "/var/lib/cni",
         "/var/lib/etcd",
@@ -299,28 +444,58 @@ impl Before {
     pub const MODULES: [&str; 4] = ["br_netfilter", "nf_conntrack", "overlay", "vxlan"];
 }
 
-/// The cluster's API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApiView {
+/// One control plane's API server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ApiHealth {
+    /// It answers `/readyz`.
+    Serving,
+    /// It does not; why.
+    Unreachable(String),
+}
+
+/// The cluster's API, whichever server answers for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiView<'a> {
     /// No keys yet, or no control plane to ask.
     Unknown,
-    /// It does not answer.
-    Down(String),
-    /// It answers `/readyz`.
-    Up(Box<ApiFacts>),
+    /// No server answers; why the last one does not.
+    Unreachable(&'a str),
+    /// What it said.
+    Up(&'a ClusterFacts),
 }
 
 /// What the API said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ApiFacts {
+pub struct ClusterFacts {
     /// Server version, `v1.34.4`.
     pub version: String,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, NodeFact>,
-    /// Objects that bear [`crate::desired::label::ADDON`], as they are.
+    /// Objects that bear [`crate::model::label::ADDON`], as they are.
     pub objects: BTreeMap<ObjectRef, serde_json::Value>,
+    /// What the server would make of those of our objects that are there.
+    pub dry_runs: BTreeMap<ObjectRef, DryRun>,
     /// The copy of the state in `kube-system` is there and equals the store's.
     pub state_copy: bool,
+    /// There is a copy of a state in `kube-system`, whatever it says.
+    pub marked: bool,
+}
+
+impl ClusterFacts {
+    /// True when nothing is there of what we put into every cluster: what etcd without its data
+    /// looks like.
+    pub fn is_bare(&self) -> bool {
+        !self.marked && self.objects.is_empty()
+    }
+}
+
+/// What a server-side apply would do to an object, as the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// The object would be this.
+    Would(serde_json::Value),
+    /// The server refuses to try: a webhook that cannot, for one. The reason.
+    KnownAfterApply(String),
 }
 
 /// A Node object.
@@ -341,11 +516,23 @@ pub struct NodeFact {
 }
 
 impl Actual {
+    /// The cluster's API, whichever server answers for it.
+    pub fn api(&self) -> ApiView<'_> {
+        if let Some(facts) = &self.cluster {
+            return ApiView::Up(facts);
+        }
+        let down = self.apis.values().find_map(|api| match api {
+            ApiHealth::Unreachable(why) => Some(why.as_str()),
+            ApiHealth::Serving => None,
+        });
+        down.map_or(ApiView::Unknown, ApiView::Unreachable)
+    }
+
     /// The host's facts, when it answered.
     pub fn up(&self, name: &NodeName) -> Option<&HostFacts> {
         match self.hosts.get(name) {
-            Some(HostView::Up(facts)) => Some(facts),
-            Some(HostView::Down(_)) | None => None,
+            Some(HostView::Reachable(facts)) => Some(facts),
+            Some(HostView::Unreachable(_)) | None => None,
         }
     }
 
@@ -354,7 +541,7 @@ impl Actual {
         let claim = self.up(name)?.claim()?;
         claim
             .labels
-            .get(crate::desired::label::CLUSTER_ID)
+            .get(crate::model::label::CLUSTER_ID)
             .cloned()
             .map(ClusterId)
     }

@@ -1,85 +1,188 @@
 # Reads what an unprivileged user may know of a node. Writes nothing. One `@@name` line opens
-# each section; the lists in capitals are filled in by the caller.
+# each section. Each argument is `kind=word`: what to look at.
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
 LC_ALL=C
 export PATH LC_ALL
 
+# Calls a function with each argument of a kind.
+each() {
+  kind=$1 call=$2
+  shift 2
+  for word; do
+    case $word in "$kind="*) "$call" "${word#*=}" ;; esac
+  done
+}
+
 # A change of containerd's configuration outlives the run that began it.
 echo @@switching
-systemctl is-active --quiet SWITCH_UNIT 2>/dev/null && echo yes
+switching() { systemctl is-active --quiet "$1" 2>/dev/null && echo yes; }
+each switch switching "$@"
 
+echo @@clock; date +%s
 echo @@hostname; uname -n
 echo @@kernel; uname -r
 echo @@os; (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null
 echo @@machine-id; cat /etc/machine-id 2>/dev/null
 echo @@init; cat /proc/1/comm 2>/dev/null
+echo @@addresses
+ip -o addr show scope global 2>/dev/null | awk '{ sub("/.*", "", $4); print $4 }'
+
+echo @@route-address
+ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p'
 
 echo @@containerd-socket
 [ -S /run/containerd/containerd.sock ] && echo yes
+echo @@ctr; command -v ctr
 echo @@containerd-unit
 systemctl show containerd.service -p LoadState -p ExecMainStartTimestampMonotonic 2>/dev/null
+
+# How the unit starts it without our drop-in: continued lines are one, an empty one takes back.
+drop_ins=:
+add_drop_in() { drop_ins=$drop_ins$1:; }
+each drop-in add_drop_in "$@"
+command=$(systemctl cat containerd.service 2>/dev/null | OURS=$drop_ins awk '
+  /^# \// { ours = index(ENVIRON["OURS"], ":" substr($0, 3) ":"); next }
+  ours { next }
+  { line = line $0; if (sub(/\\$/, " ", line)) next }
+  line ~ /^[ \t]*ExecStart[ \t]*=/ { sub(/^[^=]*=[ \t]*/, "", line); command = line }
+  { line = "" }
+  END { print command }')
+environment=$(systemctl show containerd.service -p Environment --value 2>/dev/null)
+echo @@containerd-command; printf '%s\n' "$command"
+echo @@containerd-environment; printf '%s\n' "$environment"
+
+# The configuration that it is given, a variable of the unit looked up.
+set -f
+config= before=
+for word in $command; do
+  case $before in -c | --config) config=$word ;; esac
+  case $word in --config=*) config=${word#*=} ;; esac
+  before=$word
+done
+name=
+case $config in
+'${'*'}') name=${config#??} name=${name%?} ;;
+'$'*) name=${config#?} ;;
+esac
+if [ -n "$name" ]; then
+  config=
+  for pair in $environment; do
+    case $pair in "$name="*) config=${pair#*=} ;; esac
+  done
+fi
+program=${command%%[ 	]*}
+set +f
+[ -x "$program" ] || program=containerd
+[ -n "$config" ] || config=/etc/containerd/config.toml
 echo @@containerd-version
-containerd --version 2>/dev/null
+"$program" --version 2>/dev/null
 echo @@containerd-dump
-if [ -e /etc/containerd/config.toml ]; then
-  containerd --config /etc/containerd/config.toml config dump 2>/dev/null
+if [ -e "$config" ]; then
+  "$program" --config "$config" config dump 2>/dev/null
 else
-  containerd config dump 2>/dev/null
+  "$program" config dump 2>/dev/null
 fi
 echo @@docker-unit
 systemctl show docker.service -p BindsTo -p Requires 2>/dev/null
 
+# A name server on the node's loopback cannot be reached from a pod: then the file that names
+# those behind it.
+local_only() {
+  awk '$1 == "nameserver" { n++; if ($2 !~ /^(127\.|::1)/) far++ } END { exit !(n && !far) }' "$1" 2>/dev/null
+}
 echo @@resolv-conf
-if grep -Eq '^nameserver[[:space:]]+127\.0\.0\.53' /etc/resolv.conf 2>/dev/null &&
-  [ -r /run/systemd/resolve/resolv.conf ]; then
-  echo /run/systemd/resolve/resolv.conf
-else
-  echo /etc/resolv.conf
+resolv=/etc/resolv.conf loops=
+if local_only "$resolv"; then
+  loops=yes
+  for file in /run/systemd/resolve/resolv.conf /run/NetworkManager/no-stub-resolv.conf \
+    /run/NetworkManager/resolv.conf /run/dnsmasq/resolv.conf /run/resolvconf/resolv.conf; do
+    [ -r "$file" ] && grep -q '^nameserver' "$file" && ! local_only "$file" &&
+      resolv=$file loops= && break
+  done
 fi
+echo "$resolv"
+echo @@resolv-loops; echo "$loops"
 
 echo @@listening
-cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | while read -r _ local _ state _; do
-  [ "$state" = 0A ] && echo "${local##*:}"
-done
+awk '$4 == "0A" { sub(/.*:/, "", $2); print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null | sort -u
 
 echo @@listeners
-ss -Hltn --cgroup 2>/dev/null | while read -r _ _ _ local _ cgroup _; do
-  case $cgroup in cgroup:/?*) echo "${local##*:} ${cgroup##*/}" ;; esac
-done
+ss -Hltn --cgroup 2>/dev/null | awk '
+  match($0, /cgroup:\/[^ ]+/) {
+    cgroup = substr($0, RSTART, RLENGTH); sub(/.*\//, "", cgroup)
+    port = $4; sub(/.*:/, "", port)
+    if (cgroup != "") print port, cgroup
+  }' | sort -u
 
 echo @@paths
-for path in PATHS /opt/cni/bin/* /etc/cni/net.d/*; do
-  [ -e "$path" ] && echo "$path"
-done
+exists() { [ -e "$1" ] && printf '%s\n' "$1"; }
+each path exists "$@"
+for path in /opt/cni/bin/* /etc/cni/net.d/*; do exists "$path"; done
+
+echo @@docker-certs
+docker_certs() { for path in "$1"/*/*.crt; do exists "$path"; done; }
+each docker-certs docker_certs "$@"
 
 echo @@empty
-for path in PATHS; do
-  [ -d "$path" ] && [ -r "$path" ] && [ -z "$(ls -A "$path" 2>/dev/null | grep -vx lost+found)" ] && echo "$path"
-done
+is_empty() {
+  [ -d "$1" ] && [ -r "$1" ] && [ -x "$1" ] &&
+    [ -z "$(ls -A "$1" 2>/dev/null | grep -vx lost+found)" ] && echo "$1"
+}
+each path is_empty "$@"
+echo @@unreadable
+is_unreadable() { [ -d "$1" ] && ! { [ -r "$1" ] && [ -x "$1" ]; } && echo "$1"; }
+each path is_unreadable "$@"
+
+# What a claim of ours leaves where everybody may look.
+echo @@cluster-id
+show() { cat "$1" 2>/dev/null; }
+each cluster-id show "$@"
+echo @@ours
+each ours exists "$@"
+echo @@mounts
+mounts_below() {
+  FOLDER=$(readlink -f "$1" 2>/dev/null) awk '
+    BEGIN { folder = ENVIRON["FOLDER"] "/" }
+    folder != "/" && substr($5, 1, length(folder)) == folder { print $5 }' /proc/self/mountinfo 2>/dev/null |
+    head -n 100
+}
+each mounts mounts_below "$@"
+echo @@pods
+grep -lszx -e 'k8s\.io' /proc/[0-9]*/cmdline 2>/dev/null |
+  xargs -r grep -lsz -e containerd-shim 2>/dev/null | wc -l
 
 echo @@modules
-for module in MODULES; do
-  if [ -d "/sys/module/$module" ] || grep -q "/$module\.ko" "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null; then
-    echo "$module"
+is_there() {
+  if [ -d "/sys/module/$1" ] || grep -q "/$1\.ko" "/lib/modules/$(uname -r)/modules.builtin" 2>/dev/null; then
+    echo "$1"
   fi
-done
+}
+each module is_there "$@"
 [ -e /proc/sys/net/bridge/bridge-nf-call-iptables ] && echo br_netfilter
 [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && echo nf_conntrack
 grep -qw overlay /proc/filesystems && echo overlay
 
 echo @@sysctls
-for name in SYSCTLS; do
-  file=/proc/sys/$(echo "$name" | tr . /)
-  [ -r "$file" ] && echo "$name $(cat "$file" 2>/dev/null)"
-done
+value() {
+  file=/proc/sys/$(echo "$1" | tr . /)
+  [ -r "$file" ] && echo "$1 $(cat "$file" 2>/dev/null)"
+}
+each sysctl value "$@"
 
 echo @@free
-for path in / /var/lib /var/lib/docker /var/lib/containerd; do
-  df -Pk "$path" 2>/dev/null | while read -r _ _ _ free _; do
-    case $free in *[!0-9]*) ;; ?*) echo "$path $free" ;; esac
+free() {
+  df -Pk "$1" 2>/dev/null | while read -r _ _ _ free _; do
+    case $free in *[!0-9]*) ;; ?*) echo "$1 $free" ;; esac
   done
-done
+}
+each free free "$@"
 
 echo @@firewalld
 systemctl is-active firewalld.service 2>/dev/null
+echo @@services
+# ufw's unit is active even where it is switched off.
+grep -qsx 'ENABLED=yes' /etc/ufw/ufw.conf && echo ufw
+for unit in NetworkManager.service nm-cloud-setup.timer nm-cloud-setup.service; do
+  systemctl is-active --quiet "$unit" 2>/dev/null && echo "${unit%.*}"
+done
 echo @@end

@@ -2,7 +2,12 @@
 //! how they are read (I/O, hosts in parallel).
 
 pub mod facts;
+pub(crate) mod members;
+mod node_meta;
+mod objects;
 pub mod read;
 pub mod system;
 
 pub use facts::*;
+pub use node_meta::{NODE_META, node_changes, node_patch};
+pub use objects::{Rollout, object_changes, rollout};

@@ -4,19 +4,25 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt, stream};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    facts::{Actual, ApiView, Down, HostFacts, HostView, control_planes},
-    system,
+    facts::{
+        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, Unreachable,
+        control_planes,
+    },
+    members, system,
 };
 use crate::{
-    config::NodeName,
-    desired::{label, path, pki::EngineClient},
-    error::Blame,
-    host::{Host, HostError, pool::Hosts},
-    secret::Secret,
-    state::Saved,
+    desired::pki::EngineClients,
+    error::ErrorClass,
+    etcd::EtcdView,
+    host::{
+        Host, HostError, Passing,
+        pool::{Hosts, NotOpen},
+    },
+    model::{ClientIdentity, NodeName, Secret, WantedObjects, label, path},
+    state::ClusterState,
     workload,
 };
 
@@ -26,24 +32,29 @@ const WIDTH: usize = 32;
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
 /// Until a node whose containerd is being switched is asked again.
 const SWITCH_PAUSE: Duration = Duration::from_millis(500);
+/// Until a node whose connection was lost is dialled again.
+const AWAY_PAUSE: Duration = Duration::from_secs(2);
 /// All the questions to one node together.
 const HOST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
-const ROOTS: [&str; 5] = [
+const ROOTS: [&str; 7] = [
     path::KUBERNETES,
     path::CONTAINERD_CONFIG,
     path::CONTAINERD_DROP_IN,
+    path::FORMER_DROP_IN,
+    path::CERTS_D,
     path::MODULES_LOAD,
     path::SYSCTL,
 ];
 
 /// Reads every host that the pool aims at, then the API.
 pub async fn read(
-    hosts: &Hosts<'_>,
-    saved: Option<Saved>,
-    engine: Option<&EngineClient>,
+    hosts: &Hosts,
+    saved: Option<ClusterState>,
+    engine: Option<&EngineClients>,
     kubeconfig: Option<Secret<String>>,
+    wanted: &WantedObjects,
 ) -> Actual {
     let views: BTreeMap<NodeName, HostView> = stream::iter(hosts.names())
         .map(|name| async move {
@@ -53,30 +64,52 @@ pub async fn read(
         .buffer_unordered(WIDTH)
         .collect()
         .await;
-    let api = match (&saved, engine) {
-        (Some(saved), Some(engine)) => api_view(hosts, saved, engine, &views).await,
-        (_, _) => ApiView::Unknown,
+    let ((apis, cluster), etcd) = match (&saved, engine) {
+        (Some(saved), Some(engine)) => tokio::join!(
+            Box::pin(read_apis(hosts, saved, &engine.api, wanted, &views)),
+            Box::pin(members::etcd(hosts, saved, &engine.etcd, &views)),
+        ),
+        (_, _) => ((BTreeMap::new(), None), EtcdView::default()),
     };
     Actual {
         hosts: views,
-        api,
+        etcd,
+        apis,
+        cluster,
         kubeconfig,
         saved: saved.map(Box::new),
     }
 }
 
-async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
+async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
     let facts = async {
-        let host = hosts.get(name).await?;
-        Box::pin(host_facts(&host))
-            .await
-            .map_err(|error| Down::of(&error))
+        let mut connected = false;
+        loop {
+            let error = match hosts.open(name).await {
+                Ok(host) => {
+                    connected = true;
+                    match Box::pin(host_facts(&host)).await {
+                        Ok(facts) => return Ok(facts),
+                        Err(error) if host.is_alive() => return Err(Unreachable::of(&error)),
+                        Err(error) => error,
+                    }
+                }
+                Err(NotOpen::Target(down)) => return Err(down),
+                Err(NotOpen::Host(error)) => error,
+            };
+            // A node that was there and is away is waited for; one that never answered is down.
+            let waits = connected && error.passing() == Some(Passing::Away);
+            if !waits {
+                return Err(Unreachable::of(&error));
+            }
+            sleep(AWAY_PAUSE).await;
+        }
     };
     match timeout(HOST_LIMIT, facts).await {
-        Ok(Ok(facts)) => HostView::Up(Box::new(facts)),
-        Ok(Err(down)) => HostView::Down(down),
-        Err(_) => HostView::Down(Down {
-            blame: Blame::Transient,
+        Ok(Ok(facts)) => HostView::Reachable(Box::new(facts)),
+        Ok(Err(down)) => HostView::Unreachable(down),
+        Err(_) => HostView::Unreachable(Unreachable {
+            class: ErrorClass::Transient,
             why: format!(
                 "node `{name}` did not answer within {} s",
                 HOST_LIMIT.as_secs()
@@ -87,22 +120,36 @@ async fn host_view(hosts: &Hosts<'_>, name: &NodeName) -> HostView {
 }
 
 async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
-    let script = system::script();
-    let (output, docker) = loop {
-        let (output, docker) = tokio::join!(host.exec(&script, SCRIPT_LIMIT), async {
+    let arguments = system::arguments();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (took, output, docker) = loop {
+        let asked = Instant::now();
+        let script = host.exec_with(system::SCRIPT, &arguments, SCRIPT_LIMIT);
+        let (output, docker) = tokio::join!(script, async {
             tokio::try_join!(host.docker_facts(), host.containers(), host.images())
         });
         let output = output?;
         if !system::is_switching(&output.stdout) {
-            break (output, docker);
+            break (asked.elapsed(), output, docker);
         }
         sleep(SWITCH_PAUSE).await;
     };
     let (docker, containers, images) = docker?;
-    let system = system::parse(&output.stdout)
+    let mut system = system::parse(&output.stdout)
         .ok_or_else(|| host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr)))?;
+    // The node tells whole seconds.
+    let uncertainty = took + Duration::from_secs(1);
+    let clock = system.clock.map(|unix_seconds| ClockFact {
+        unix_seconds,
+        uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
+    });
+    system.no_port_forwarding = !host.forwards_to_ports().await?;
+    if !system.free.contains_key(&docker.root_dir) {
+        system.free.extend(free_at(host, &docker.root_dir).await?);
+        system.free.remove("/var/lib/docker");
+    }
     let ours = containers
-        .get(crate::desired::CLAIM)
+        .get(crate::model::CLAIM)
         .is_some_and(|claim| claim.labels.contains_key(label::CLUSTER_ID));
     let files = if ours {
         Some(host.read_files(&ROOTS).await?)
@@ -115,17 +162,45 @@ async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
         images,
         files,
         system,
+        clock,
     })
 }
 
-/// Asks the first control plane that answered and runs an API server of this cluster.
-async fn api_view(
-    hosts: &Hosts<'_>,
-    saved: &Saved,
-    engine: &EngineClient,
+/// Free space at Docker's root, where that is not the usual place.
+async fn free_at(host: &Host, root: &str) -> Result<Option<(String, u64)>, HostError> {
+    let output = host
+        .exec_with("df -Pk \"$1\" 2>/dev/null", &[root], SCRIPT_LIMIT)
+        .await?;
+    let kib = output.stdout.lines().nth(1).and_then(|line| {
+        let word = line.split_whitespace().nth(3)?;
+        word.parse::<u64>().ok()
+    });
+    Ok(kib.map(|kib| (root.to_owned(), kib * 1024)))
+}
+
+/// Whether each API server serves, of those control planes that answered and run one.
+pub async fn apis(
+    hosts: &Hosts,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
     views: &BTreeMap<NodeName, HostView>,
-) -> ApiView {
-    let mut why = None;
+) -> BTreeMap<NodeName, ApiHealth> {
+    read_apis(hosts, saved, engine, &WantedObjects::default(), views)
+        .await
+        .0
+}
+
+/// Asks each control plane that answered and runs an API server of this cluster: the first that
+/// serves says what the cluster holds, the others only whether they serve.
+async fn read_apis(
+    hosts: &Hosts,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    wanted: &WantedObjects,
+    views: &BTreeMap<NodeName, HostView>,
+) -> (BTreeMap<NodeName, ApiHealth>, Option<Box<ClusterFacts>>) {
+    let mut apis = BTreeMap::new();
+    let mut cluster = None;
     for (name, facts) in control_planes(saved, views) {
         let ours = facts
             .containers
@@ -139,17 +214,18 @@ async fn api_view(
         let Ok(host) = hosts.get(name).await else {
             continue;
         };
-        let client = match workload::through(host, engine) {
-            Ok(client) => client,
-            Err(error) => {
-                why = Some(error.to_string());
-                continue;
-            }
+        let health = match workload::through(host, engine) {
+            Err(error) => ApiHealth::Unreachable(error.to_string()),
+            Ok(client) if cluster.is_some() => workload::serves(&client).await,
+            Ok(client) => match workload::read(&client, Some(saved), wanted).await {
+                Ok(facts) => {
+                    cluster = Some(Box::new(facts));
+                    ApiHealth::Serving
+                }
+                Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
+            },
         };
-        match workload::read(&client, Some(saved)).await {
-            ApiView::Down(text) => why = Some(format!("node `{name}`: {text}")),
-            view @ (ApiView::Up(_) | ApiView::Unknown) => return view,
-        }
+        apis.insert(name.clone(), health);
     }
-    why.map_or(ApiView::Unknown, ApiView::Down)
+    (apis, cluster)
 }

@@ -2,16 +2,42 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Before, ContainerdFacts, SystemFacts};
-use crate::desired::SWITCH_UNIT;
+use super::facts::{Baseline, ContainerdCommand, ContainerdFacts, SystemFacts};
+use crate::model::{ClusterId, SWITCH_UNIT, path};
 
 /// The script: unprivileged, read-only, one round trip.
-pub fn script() -> String {
-    include_str!("facts.sh")
-        .replace("in PATHS", &format!("in {}", Before::PATHS.join(" ")))
-        .replace("in SYSCTLS", &format!("in {}", Before::SYSCTLS.join(" ")))
-        .replace("in MODULES", &format!("in {}", Before::MODULES.join(" ")))
-        .replace("SWITCH_UNIT", SWITCH_UNIT)
+pub const SCRIPT: &str = include_str!("facts.sh");
+
+/// Where free space is measured; Docker's root is asked for where it is another.
+const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/containerd"];
+
+/// What the script is to look at.
+pub fn arguments() -> Vec<String> {
+    let lists: [(&str, &[&str]); 10] = [
+        ("switch", &[SWITCH_UNIT]),
+        ("drop-in", &[path::CONTAINERD_DROP_IN, path::FORMER_DROP_IN]),
+        ("path", &Baseline::PATHS),
+        ("module", &Baseline::MODULES),
+        ("sysctl", &Baseline::SYSCTLS),
+        ("cluster-id", &[path::CLUSTER_ID]),
+        (
+            "ours",
+            &[
+                path::CONTAINERD_CONFIG,
+                path::CONTAINERD_DROP_IN,
+                path::FORMER_DROP_IN,
+                path::MODULES_LOAD,
+                path::SYSCTL,
+            ],
+        ),
+        ("mounts", &[path::KUBELET, path::ETCD]),
+        ("docker-certs", &[path::DOCKER_CERTS_D]),
+        ("free", &FREE),
+    ];
+    lists
+        .iter()
+        .flat_map(|(kind, words)| words.iter().map(move |word| format!("{kind}={word}")))
+        .collect()
 }
 
 /// True while a run that was killed still has containerd's configuration changed: what the node
@@ -59,6 +85,20 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
             .filter_map(|(path, kib)| Some((path.to_owned(), kib.parse::<u64>().ok()? * 1024)))
             .collect(),
         firewalld: text("firewalld") == "active",
+        services: lines("services").map(str::to_owned).collect(),
+        resolv_loops: text("resolv-loops") == "yes",
+        no_port_forwarding: false,
+        docker_certs: lines("docker-certs").map(str::to_owned).collect(),
+        unreadable: lines("unreadable").map(str::to_owned).collect(),
+        cluster_id: Some(text("cluster-id"))
+            .filter(|id| !id.is_empty() && !id.contains(char::is_whitespace))
+            .map(ClusterId),
+        ours: lines("ours").map(str::to_owned).collect(),
+        mounts: lines("mounts").map(str::to_owned).collect(),
+        pods: text("pods").parse().unwrap_or(0),
+        clock: text("clock").parse().ok(),
+        route_address: Some(text("route-address")).filter(|address| !address.is_empty()),
+        addresses: lines("addresses").map(str::to_owned).collect(),
         machine_id: text("machine-id"),
     })
 }
@@ -79,7 +119,66 @@ fn containerd(sections: &BTreeMap<&str, String>) -> ContainerdFacts {
             .get("ExecMainStartTimestampMonotonic")
             .and_then(|micros| micros.parse().ok())
             .unwrap_or(0),
+        ctr: !text("ctr").is_empty(),
+        command: command(text("containerd-command"), text("containerd-environment")),
     }
+}
+
+/// Understands the unit's command line. What is not understood is named, and then nothing is
+/// replaced: a data folder that gets lost takes Docker's containers with it.
+fn command(line: &str, environment: &str) -> ContainerdCommand {
+    let variable = |name: &str| {
+        let pairs = environment.split_whitespace();
+        pairs
+            .filter_map(|pair| pair.split_once('='))
+            .find_map(|(key, value)| (key == name).then(|| value.to_owned()))
+    };
+    let mut words = line.split_whitespace().map(|word| {
+        let name = word
+            .strip_prefix("${")
+            .and_then(|rest| rest.strip_suffix('}'))
+            .or_else(|| word.strip_prefix('$'));
+        let word = name.map_or_else(|| Some(word.to_owned()), variable);
+        word.filter(|word| word.chars().all(is_plain))
+    });
+    let odd = |what: &str| ContainerdCommand {
+        program: String::new(),
+        words: Vec::new(),
+        odd: Some(what.to_owned()),
+    };
+    let program = match words.next() {
+        None => return ContainerdCommand::default(),
+        Some(Some(program)) if program.starts_with('/') && program.ends_with("/containerd") => {
+            program
+        }
+        Some(_) => return odd(line),
+    };
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let Some(word) = word else { return odd(line) };
+        let (flag, value) = match word.split_once('=') {
+            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+            None => (word, words.next().flatten()),
+        };
+        let Some(value) = value else { return odd(line) };
+        match flag.as_str() {
+            // Ours takes its place, and says all that it says.
+            "--config" | "-c" => {}
+            "--root" | "--state" | "--log-level" | "-l" => kept.extend([flag, value]),
+            "--address" | "-a" if value == "/run/containerd/containerd.sock" => {}
+            _ => return odd(line),
+        }
+    }
+    ContainerdCommand {
+        program,
+        words: kept,
+        odd: None,
+    }
+}
+
+/// A character that means itself in a unit.
+const fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | ':' | '=' | ',' | '@' | '+' | '-')
 }
 
 /// `containerd github.com/containerd/containerd 1.7.24~ds1 1.7.24~ds1-6` → `1.7.24`.
@@ -118,12 +217,125 @@ mod tests {
 
     #[test]
     fn the_script_runs_on_this_machine_and_is_understood() {
-        let output = Command::new("sh").arg("-c").arg(script()).output().unwrap();
+        let output = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .args(arguments())
+            .output()
+            .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let facts = parse(&text).expect("a whole answer");
         assert!(!facts.kernel.is_empty());
         assert!(facts.free.contains_key("/"), "{:?}", facts.free);
+        assert!(facts.clock.is_some_and(|clock| clock > 1_700_000_000));
+        assert!(facts.paths.contains("/etc/sysctl.d") || !facts.paths.is_empty());
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+
+    /// The script with files of a folder in the place of the machine's own.
+    fn told(root: &std::path::Path) -> SystemFacts {
+        let own = |path: &str| format!("{}{path}", root.display());
+        let script = ["/run/", "/etc/resolv.conf", "/proc/net/tcp"]
+            .iter()
+            .fold(SCRIPT.to_owned(), |script, path| {
+                script.replace(path, &own(path))
+            });
+        let output = Command::new("sh").args(["-c", &script, "sh"]).output();
+        parse(&String::from_utf8(output.unwrap().stdout).unwrap()).unwrap()
+    }
+
+    fn write(root: &std::path::Path, path: &str, text: &str) {
+        let path = root.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// R27: a name server on any loopback address cannot be reached from a pod.
+    #[test]
+    fn a_local_resolver_is_looked_behind_whatever_its_address() {
+        // What the resolver says, the file behind it, which file is taken, and whether it loops.
+        type Case = (
+            &'static str,
+            Option<(&'static str, &'static str)>,
+            &'static str,
+            bool,
+        );
+        const FAR: &str = "nameserver 192.0.2.1\n";
+        const OWN: &str = "/etc/resolv.conf";
+        let cases: [Case; 7] = [
+            (FAR, None, OWN, false),
+            (
+                "nameserver 127.0.0.53\n",
+                Some(("/run/systemd/resolve/resolv.conf", FAR)),
+                "/run/systemd/resolve/resolv.conf",
+                false,
+            ),
+            (
+                "search example.org\nnameserver 127.0.0.1\n",
+                Some(("/run/NetworkManager/no-stub-resolv.conf", FAR)),
+                "/run/NetworkManager/no-stub-resolv.conf",
+                false,
+            ),
+            (
+                "nameserver ::1\n",
+                Some(("/run/dnsmasq/resolv.conf", FAR)),
+                "/run/dnsmasq/resolv.conf",
+                false,
+            ),
+            ("nameserver 127.0.1.1\n", None, OWN, true),
+            (
+                "nameserver 127.0.0.1\n",
+                Some(("/run/resolvconf/resolv.conf", "nameserver ::1\n")),
+                OWN,
+                true,
+            ),
+            (
+                "nameserver 127.0.0.1\nnameserver 192.0.2.1\n",
+                None,
+                OWN,
+                false,
+            ),
+        ];
+        for (resolver, behind, file, loops) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), OWN, resolver);
+            if let Some((path, text)) = behind {
+                write(folder.path(), path, text);
+            }
+            let facts = told(folder.path());
+            let found = facts
+                .resolv_conf
+                .strip_prefix(&folder.path().display().to_string());
+            assert_eq!(
+                (found, facts.resolv_loops),
+                (Some(file), loops),
+                "{resolver}"
+            );
+        }
+    }
+
+    /// R30: a node with many connections is read in time.
+    #[test]
+    fn a_hundred_thousand_sockets_are_read_in_a_moment() {
+        use std::fmt::Write as _;
+        let folder = tempfile::tempdir().unwrap();
+        let mut table = String::from("  sl  local_address rem_address   st\n");
+        let mut socket = |at: u32, port: u32, state: &str| {
+            writeln!(
+                table,
+                "{at:6}: 0100007F:{port:04X} 0100007F:1234 {state} 0 0 0"
+            )
+            .unwrap();
+        };
+        for at in 0..100_000 {
+            socket(at, 0x8000 + at % 0x7000, "01");
+        }
+        socket(100_000, 6443, "0A");
+        write(folder.path(), "/proc/net/tcp", &table);
+        write(folder.path(), "/proc/net/tcp6", "");
+        let begun = std::time::Instant::now();
+        let facts = told(folder.path());
+        assert_eq!(facts.listening.into_iter().collect::<Vec<_>>(), [6443]);
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     }
 
     #[test]
@@ -153,5 +365,55 @@ mod tests {
         assert!(facts.paths.contains("/etc/cni"));
         assert_eq!(facts.sysctls["vm.overcommit_memory"], "1");
         assert_eq!(facts.free["/"], 2048 * 1024);
+    }
+
+    /// R2: what containerd is started with goes on being what it is started with.
+    #[test]
+    fn the_words_of_the_unit_are_kept_or_named() {
+        let plain = command("/usr/bin/containerd", "");
+        assert_eq!(plain.program, "/usr/bin/containerd");
+        assert_eq!((plain.words, plain.odd), (vec![], None));
+        // Flatcar.
+        let flatcar = command(
+            "/usr/bin/containerd --config ${CONTAINERD_CONFIG}",
+            "CONTAINERD_CONFIG=/usr/share/containerd/config.toml",
+        );
+        assert_eq!((flatcar.words, flatcar.odd), (vec![], None));
+        let moved = command(
+            "/opt/bin/containerd --root=/data/c -l debug --state /run/c",
+            "",
+        );
+        assert_eq!(moved.program, "/opt/bin/containerd");
+        assert_eq!(
+            moved.words,
+            ["--root", "/data/c", "-l", "debug", "--state", "/run/c"]
+        );
+        for odd in [
+            "/usr/bin/env A=b /usr/bin/containerd",
+            "-/usr/bin/containerd",
+            "/usr/bin/containerd --address /run/other.sock",
+            "/usr/bin/containerd $OPTIONS",
+            "/usr/bin/containerd --root \"/data/of people\"",
+            "/usr/bin/containerd --root",
+            "/usr/bin/containerd oom",
+        ] {
+            assert_eq!(command(odd, "").odd.as_deref(), Some(odd));
+        }
+        assert_eq!(command("", "").odd, None, "there is no unit");
+    }
+
+    #[test]
+    fn data_and_state_are_where_containerd_is_told() {
+        let mut facts = ContainerdFacts::default();
+        let usual = (
+            "/var/lib/containerd".to_owned(),
+            "/run/containerd".to_owned(),
+        );
+        assert_eq!(facts.folders(), usual);
+        facts.dump = "root = \"/data/dump\"\nstate = \"\"".to_owned();
+        assert_eq!(facts.folders().0, "/data/dump");
+        assert_eq!(facts.folders().1, "/run/containerd");
+        facts.command = command("/usr/bin/containerd --root /data/flag", "");
+        assert_eq!(facts.folders().0, "/data/flag");
     }
 }

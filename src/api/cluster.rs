@@ -5,7 +5,7 @@
     reason = "what KubeSchema derives repeats the types inside a function"
 )]
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -26,14 +26,17 @@ use serde::{Deserialize, Serialize};
     cel,
     doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Desired", type_ = "string", json_path = ".status.desiredVersion"),
+    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodeSummary"),
+    printcolumn(name = "Available", type_ = "string", json_path = r#".status.conditions[?(@.type=="Available")].status"#),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes"),
-    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Stage", type_ = "string", json_path = ".status.progress.stage", priority = 1),
+    printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoints[0].url", priority = 1),
+    printcolumn(name = "Certs", type_ = "string", json_path = ".status.certificates.earliestExpiry", priority = 1),
     printcolumn(name = "UpToDate", type_ = "string", json_path = r#".status.conditions[?(@.type=="UpToDate")].status"#, priority = 1),
+    printcolumn(name = "Stage", type_ = "string", json_path = ".status.progress.stage", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].message"#, priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
@@ -47,13 +50,13 @@ pub struct ClusterSpec {
     /// How to log in to the nodes.
     pub ssh: Ssh,
 
-    /// What happens when the config and the world differ.
-    #[serde(default)]
-    pub changes: Changes,
+    /// How changes are applied that the config asks for. Without it: Automatic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
 
     /// What happens when this object is deleted.
-    #[serde(default)]
-    pub deletion: Deletion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<Deletion>,
 }
 
 /// The one part without a structural schema. With one, the API server would prune keys that it
@@ -76,9 +79,9 @@ pub struct Ssh {
     /// The nodes' host keys, as lines of an OpenSSH known_hosts file (`ssh-keyscan <node>`
     /// prints them; compare before you trust them). A node whose key is not here is refused,
     /// and the condition NodesReachable gives the fingerprint that it showed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262_144))]
-    pub known_hosts: String,
+    pub known_hosts: Option<String>,
 }
 
 /// A key of a Secret in the operator's namespace. There is no field for another namespace: who
@@ -93,17 +96,13 @@ pub struct KeySecretRef {
     )]
     pub name: String,
 
-    /// Which key of the Secret.
-    #[serde(default = "ssh_privatekey")]
+    /// Which key of the Secret. Without it: `ssh-privatekey`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
-    pub key: String,
+    pub key: Option<String>,
 }
 
-fn ssh_privatekey() -> String {
-    "ssh-privatekey".to_owned()
-}
-
-/// What happens when the config and the world differ.
+/// How changes are applied that the config asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Changes {
     /// Applied at once, the disruptive ones too.
@@ -112,22 +111,19 @@ pub enum Changes {
 }
 
 /// What happens when the object is deleted.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
     /// How long the nodes are given to be cleaned, counted from the deletion: `30m`, `1h30m`.
+    /// Without it: `30m`.
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('720h')").message("the time for a deletion is between 1s and 720h"))]
     #[schemars(length(min = 2, max = 32), regex(pattern = r"^([0-9]+(s|m|h))+$"))]
-    #[serde(default = "half_an_hour")]
-    pub timeout: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
 
-    /// What happens when that time is over and some nodes are not cleaned.
-    #[serde(default)]
-    pub on_timeout: OnTimeout,
-}
-
-fn half_an_hour() -> String {
-    "30m".to_owned()
+    /// What happens when that time is over and some nodes are not cleaned. Without it: Orphan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
 }
 
 impl Deletion {
@@ -148,15 +144,6 @@ impl Deletion {
             .and_then(|value| OnTimeout::deserialize(value).ok())
             .unwrap_or_default();
         (timeout, on_timeout)
-    }
-}
-
-impl Default for Deletion {
-    fn default() -> Self {
-        Self {
-            timeout: half_an_hour(),
-            on_timeout: OnTimeout::default(),
-        }
     }
 }
 
@@ -184,20 +171,33 @@ pub struct ClusterStatus {
     pub conditions: Vec<Condition>,
 
     /// The identity that the nodes bear.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub cluster_id: Option<String>,
 
     /// The Kubernetes version that the API server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
     pub version: Option<String>,
 
-    /// Nodes that are Ready, of those that the config names: `1/1`.
+    /// The Kubernetes version that the config asks for, or the default of this release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<String>,
+    #[schemars(length(max = 64))]
+    pub desired_version: Option<String>,
 
-    /// Where the cluster's API answers.
+    /// Nodes that are Ready, of those that the config names: `4/5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<String>,
+    #[schemars(length(max = 32))]
+    pub node_summary: Option<String>,
+
+    /// The nodes, counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+
+    /// Where the cluster's API answers; the first ten control planes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub endpoints: Vec<ApiEndpoint>,
 
     /// How far the current run is; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,14 +207,71 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubeconfig_ref: Option<NameRef>,
 
-    /// The release of the operator that applied the config last: another one applies nothing
-    /// by itself.
+    /// The certificate that ends first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub applied_by: Option<String>,
+    pub certificates: Option<CertificateStatus>,
 
-    /// While Deleting: the nodes that are not given back yet, and why; the first twenty.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub remaining: BTreeMap<String, String>,
+    /// What the config and the last run warned about; the first twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(max = 1024)))]
+    pub warnings: Vec<String>,
+
+    /// While it is deleted: the nodes that are not cleaned yet, and why; the first twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub remaining: Vec<RemainingNode>,
+}
+
+/// The nodes of a cluster, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCounts {
+    /// Nodes that the config names.
+    pub total: i64,
+    /// Those that are Ready in the cluster.
+    pub ready: i64,
+    /// Those that carry what the spec says.
+    pub up_to_date: i64,
+    /// Those that do not answer.
+    pub unreachable: i64,
+}
+
+/// A certificate of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// When it ends.
+    #[schemars(length(max = 64))]
+    pub earliest_expiry: String,
+    /// Which it is: a file of a node, or an authority.
+    #[schemars(length(max = 512))]
+    pub component: String,
+}
+
+/// Where one API server answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct ApiEndpoint {
+    /// `https://<address>:6443`.
+    #[schemars(length(max = 300))]
+    pub url: String,
+    /// The node on which it runs.
+    #[schemars(length(max = 253))]
+    pub node: String,
+}
+
+/// A node that a deletion has not cleaned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct RemainingNode {
+    /// The node.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Why, in one word: as in the conditions.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// Why.
+    #[schemars(length(max = 512))]
+    pub message: String,
 }
 
 /// How far a run is.
@@ -222,13 +279,15 @@ pub struct ClusterStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ProgressStatus {
     /// The stage that runs.
+    #[schemars(length(max = 64))]
     pub stage: String,
     /// Steps that are done.
     pub done: i64,
-    /// Steps of this round.
+    /// Steps of this iteration.
     pub total: i64,
     /// What it does at the moment, or waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub current: Option<String>,
 }
 
@@ -236,6 +295,7 @@ pub struct ProgressStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct NameRef {
     /// Its name.
+    #[schemars(length(max = 253))]
     pub name: String,
 }
 
@@ -292,15 +352,19 @@ mod tests {
         );
     }
 
+    /// No default is persisted: a better one reaches the objects that are there.
     #[test]
-    fn defaults_of_the_schema_are_those_of_the_types() {
+    fn the_schema_has_no_defaults() {
+        use kube::CustomResourceExt;
+
+        let crd = serde_json::to_string(&Cluster::crd()).unwrap();
+        assert!(!crd.contains("\"default\""), "{crd}");
+        let bare = cluster(&json!(null)).spec;
+        assert!(bare.changes.is_none() && bare.deletion.is_none());
+        let spec = serde_json::to_value(&bare).unwrap();
         assert_eq!(
-            cluster(&json!({})).spec.deletion,
-            Deletion {
-                timeout: "30m".into(),
-                on_timeout: OnTimeout::Orphan
-            }
+            spec,
+            json!({"config": {}, "ssh": {"keySecretRef": {"name": "nodes"}}})
         );
-        assert_eq!(cluster(&json!({})).spec.changes, Changes::Automatic);
     }
 }

@@ -105,6 +105,9 @@ mod tests {
                     if part.contains("[?(@") {
                         break;
                     }
+                    if part.contains('[') {
+                        at = &at["items"];
+                    }
                 }
             }
         }

@@ -27,6 +27,7 @@ use super::NameRef;
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
     printcolumn(name = "Secret", type_ = "string", json_path = ".status.secretRef.name"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -46,7 +47,8 @@ pub struct KubeconfigStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// `Ready`: the Secret is there.
+    /// `Ready`: the Secret is there. Reasons: `Issued`, `WaitingForCluster`, `ClusterNotFound`,
+    /// `SecretNotOurs`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -54,6 +56,42 @@ pub struct KubeconfigStatus {
     /// The Secret with the kubeconfig, in the operator's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<NameRef>,
+}
+
+/// The reasons of the condition `Ready` of a Kubeconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeconfigReason {
+    /// It is there.
+    Issued,
+    /// Its cluster has none yet.
+    WaitingForCluster,
+    /// There is no such Cluster.
+    ClusterNotFound,
+    /// Its name is taken.
+    SecretNotOurs,
+}
+
+impl KubeconfigReason {
+    /// Every reason, and what it says.
+    pub const TABLE: [(Self, &'static str); 4] = [
+        (Self::Issued, "the Secret has the kubeconfig"),
+        (Self::WaitingForCluster, "the Cluster has no kubeconfig yet"),
+        (Self::ClusterNotFound, "there is no Cluster of that name"),
+        (
+            Self::SecretNotOurs,
+            "a Secret of that name is there and was not made for this Kubeconfig",
+        ),
+    ];
+
+    /// The word in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Issued => "Issued",
+            Self::WaitingForCluster => "WaitingForCluster",
+            Self::ClusterNotFound => "ClusterNotFound",
+            Self::SecretNotOurs => "SecretNotOurs",
+        }
+    }
 }
 
 /// The name of the Secret of a Kubeconfig.

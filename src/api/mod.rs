@@ -12,8 +12,8 @@
 //!     "ssh": { "keySecretRef": { "name": "nodes" } },
 //! }))?;
 //! let cluster = Cluster::new("prod", spec);
-//! assert_eq!(cluster.spec.ssh.key_secret_ref.key, "ssh-privatekey");
-//! assert_eq!(cluster.spec.deletion.timeout, "30m");
+//! assert_eq!(cluster.spec.ssh.key_secret_ref.name, "nodes");
+//! assert_eq!(cluster.spec.deletion, None, "no default is written into an object");
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
@@ -21,14 +21,16 @@ pub mod cluster;
 pub mod conditions;
 mod crd;
 pub mod kubeconfig;
+pub mod reason;
 
 pub use cluster::{
-    Changes, Cluster, ClusterSpec, ClusterStatus, Deletion, KeySecretRef, NameRef, OnTimeout,
-    ProgressStatus, Ssh,
+    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, Deletion,
+    KeySecretRef, NameRef, NodeCounts, OnTimeout, ProgressStatus, RemainingNode, Ssh,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
-    KUBECONFIG_KEY, Kubeconfig, KubeconfigSpec, KubeconfigStatus, kubeconfig_secret,
+    KUBECONFIG_KEY, Kubeconfig, KubeconfigReason, KubeconfigSpec, KubeconfigStatus,
+    kubeconfig_secret,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
@@ -37,13 +39,21 @@ pub const GROUP: &str = "clusterprovisioner.rke.io";
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 
-/// Keeps a `Cluster` until its nodes are given back, or until it is written down that they are
+/// Keeps a `Cluster` until its nodes are clean, or until it is written down that they are
 /// left (invariant 10).
 pub const FINALIZER: &str = "clusterprovisioner.rke.io/cleanup";
 
-/// An annotation: with the value `"true"`, keys that the operator has lost are read back from
-/// the nodes, as far as invariant 2 allows.
+/// An annotation whose value is a cluster's id: the lost keys of that cluster are read back from
+/// the nodes, as far as invariant 2 allows. Used once: the operator takes it away.
 pub const RECOVER: &str = "clusterprovisioner.rke.io/recover";
+
+/// An annotation whose value is a cluster's id: the state of that cluster, which an earlier
+/// object of this name left, becomes this object's. Used once: the operator takes it away.
+pub const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
+
+/// An annotation that the operator writes: the id of the cluster that this object once had. It
+/// outlives a status that was lost, so that a deletion knows that there were nodes.
+pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

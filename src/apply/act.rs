@@ -6,95 +6,163 @@
 
 use super::{
     cluster,
-    effects::{Effects, bug},
+    executor::{Executor, bug},
     local, node,
+    remote::{Context, RemoteSession},
+    retry,
     step::{Act, Done, Reporter, StepError},
     stop::Stop,
 };
 use crate::{
-    desired::FILES_IMAGE,
     host::Host,
-    plan::{Action, Step, Target},
+    plan::{Action, ClusterAction, HostAction, LocalAction, Step},
 };
 
-impl Act for Effects<'_> {
+/// The steps of one run: what we keep ourselves is written here, everything else remotely.
+pub struct Steps<'a> {
+    /// The connections of this run.
+    pub session: &'a dyn RemoteSession,
+    /// Everything else.
+    pub context: Context<'a>,
+}
+
+impl Act for Steps<'_> {
     async fn act(&self, step: &Step, reporter: &Reporter, stop: &Stop) -> Result<Done, StepError> {
-        match &step.target {
-            Target::Host(name) => {
-                let host = self.host(name).await?;
-                self.check(step.guard.as_ref(), &host).await?;
-                Box::pin(self.effect(&step.action, Some(&host), reporter, stop)).await
+        match &step.action {
+            Action::Local(_) if !step.guards.is_empty() => {
+                Err(bug("a step where we run has no guards"))
             }
-            Target::Cluster | Target::Local => {
-                Box::pin(self.effect(&step.action, None, reporter, stop)).await
+            // What we keep ourselves is not shared by chance: a conflict is a conflict.
+            Action::Local(action) => locally(&self.context, *action).await,
+            Action::Host(..) | Action::Cluster(_) => {
+                self.session.act(step, self.context, reporter, stop).await
             }
         }
     }
 }
 
-impl Effects<'_> {
-    async fn effect(
+async fn locally(context: &Context<'_>, action: LocalAction) -> Result<Done, StepError> {
+    match action {
+        LocalAction::SaveState => local::save_state(context).await,
+        LocalAction::WriteKubeconfig => local::write_kubeconfig(context).await,
+        LocalAction::RemoveKubeconfig => local::remove_kubeconfig(context).await,
+        LocalAction::DeleteState => local::delete_state(context).await,
+    }
+}
+
+impl Executor<'_> {
+    /// One step on a node or in the cluster, again while what it met may pass by itself.
+    pub(super) async fn remotely(
         &self,
-        action: &Action,
-        host: Option<&Host>,
+        step: &Step,
         reporter: &Reporter,
         stop: &Stop,
     ) -> Result<Done, StepError> {
-        let on = || host.ok_or_else(|| bug("this step needs a host"));
+        let attempt = || {
+            Box::pin(async move {
+                self.check(&step.guards).await?;
+                match &step.action {
+                    Action::Host(node, action) => {
+                        let host = self.host(node).await?;
+                        self.on_host(action, &host, reporter, stop).await
+                    }
+                    Action::Cluster(action) => self.in_cluster(action, reporter, stop).await,
+                    Action::Local(_) => Err(bug("this step is not remote")),
+                }
+            })
+        };
+        Box::pin(retry::again(reporter, stop, attempt)).await
+    }
+
+    async fn on_host(
+        &self,
+        action: &HostAction,
+        host: &Host,
+        reporter: &Reporter,
+        stop: &Stop,
+    ) -> Result<Done, StepError> {
         match action {
-            Action::SaveState => local::save_state(self).await,
-            Action::Claim {
+            HostAction::Claim {
                 cluster_id,
                 cluster_name,
                 before,
             } => {
-                let there = self.facts(on()?)?.images.contains(FILES_IMAGE);
-                node::claim(on()?, cluster_id, cluster_name, before, there).await
+                let facts = self.facts(host)?;
+                node::claim(host, cluster_id, cluster_name, before, facts).await
             }
-            Action::PullImage { image } => node::pull(on()?, image, reporter, stop).await,
-            Action::WriteFiles { dirs, files } => {
-                node::write_files(on()?, self.desired()?, dirs, files).await
+            HostAction::PullImage { image } => node::pull(host, image, reporter, stop).await,
+            HostAction::WriteFiles { dirs, files } => {
+                node::write_files(host, self.context.desired()?, dirs, files).await
             }
-            Action::RemoveFiles { paths } => node::remove_files(on()?, self.id()?, paths).await,
-            Action::PrepareKernel { wants } => node::prepare_kernel(on()?, self.id()?, wants).await,
-            Action::ConfigureContainerd { wants, digest: _ } => {
-                let dump = &self.facts(on()?)?.system.containerd.dump;
-                node::configure_containerd(on()?, self.id()?, dump, wants, reporter, stop).await
+            HostAction::RemoveFiles { paths } => {
+                node::remove_files(host, self.context.id()?, paths).await
             }
-            Action::ImportPause { image } => node::import_pause(on()?, self.id()?, image).await,
-            Action::RunContainer { name, spec } => {
-                node::run_container(on()?, name, spec, self.saved()?).await
+            HostAction::PrepareKernel { wants } => {
+                node::prepare_kernel(host, self.context.id()?, wants).await
             }
-            Action::StartContainer { name } => node::start_container(on()?, name).await,
-            Action::ReplaceContainer { name, spec } => {
-                node::remove_container(on()?, name).await?;
-                node::run_container(on()?, name, spec, self.saved()?).await
+            HostAction::ConfigureContainerd { wants, digest: _ } => {
+                let containerd = &self.facts(host)?.system.containerd;
+                node::configure_containerd(
+                    host,
+                    self.context.id()?,
+                    containerd,
+                    wants,
+                    reporter,
+                    stop,
+                )
+                .await
             }
-            Action::RemoveContainer { name } => node::remove_container(on()?, name).await,
-            Action::AwaitHealthy { component } => {
-                node::await_healthy(self, on()?, *component, reporter, stop).await
+            HostAction::ImportPause { image } => {
+                let architecture = &self.facts(host)?.docker.architecture;
+                node::import_pause(host, self.context.id()?, image, architecture).await
             }
-            Action::ApplyAddon { addon, objects } => {
+            HostAction::RunContainer { name, spec } => {
+                node::run_container(host, name, spec, self.context.saved()?).await
+            }
+            HostAction::StartContainer { name } => node::start_container(host, name).await,
+            HostAction::ReplaceContainer { name, spec } => {
+                node::remove_container(host, self.seen(host, name)?).await?;
+                node::run_container(host, name, spec, self.context.saved()?).await
+            }
+            HostAction::RemoveContainer { name } => {
+                node::remove_container(host, self.seen(host, name)?).await
+            }
+            HostAction::AwaitHealthy { component } => {
+                node::await_healthy(self, host, *component, reporter, stop).await
+            }
+            HostAction::CleanHost { before } => {
+                let containerd = &self.facts(host)?.system.containerd;
+                node::clean(host, self.context.id()?, before, containerd).await
+            }
+            HostAction::RestoreContainerd => {
+                node::restore_containerd(host, self.context.id()?, reporter, stop).await
+            }
+            HostAction::RemoveImages { images } => node::remove_images(host, images).await,
+            HostAction::ReleaseClaim => node::release_claim(host, self.context.id()?).await,
+        }
+    }
+
+    async fn in_cluster(
+        &self,
+        action: &ClusterAction,
+        reporter: &Reporter,
+        stop: &Stop,
+    ) -> Result<Done, StepError> {
+        match action {
+            ClusterAction::ApplyAddon { addon, objects } => {
                 cluster::apply_addon(self, addon, objects).await
             }
-            Action::PruneObjects { objects } => cluster::prune(self, objects).await,
-            Action::SetNodeMeta { meta } => {
-                cluster::set_node_meta(self, &on()?.name, meta, reporter, stop).await
+            ClusterAction::PruneObjects { objects } => cluster::prune(self, objects).await,
+            ClusterAction::SetNodeMeta { node, meta } => {
+                cluster::set_node_meta(self, node, meta, reporter, stop).await
             }
-            Action::AwaitNodeReady { node } => {
+            ClusterAction::AwaitNodeReady { node } => {
                 cluster::await_node_ready(self, node, reporter, stop).await
             }
-            Action::AwaitAddon { addon } => cluster::await_addon(self, addon, reporter, stop).await,
-            Action::SaveStateCopy => cluster::save_state_copy(self).await,
-            Action::WriteKubeconfig => local::write_kubeconfig(self).await,
-            Action::CleanHost { before } => node::clean(on()?, self.id()?, before).await,
-            Action::RestoreContainerd => {
-                node::restore_containerd(on()?, self.id()?, reporter, stop).await
+            ClusterAction::AwaitAddon { addon } => {
+                cluster::await_addon(self, addon, reporter, stop).await
             }
-            Action::RemoveImages { images } => node::remove_images(on()?, images).await,
-            Action::ReleaseClaim => node::release_claim(on()?, self.id()?).await,
-            Action::RemoveKubeconfig => local::remove_kubeconfig(self).await,
-            Action::DeleteState => local::delete_state(self).await,
+            ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }
     }
 }

@@ -1,42 +1,89 @@
-//! Effects on the provisioned cluster's API, through a control plane's SSH connection.
+//! Executor on the provisioned cluster's API, through a control plane's SSH connection.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    effects::{EffectError, Effects, bug, failed},
-    limit::ADDON_PATIENCE,
+    executor::{Executor, bug, failed},
+    limit::{ADDON_PATIENCE, NODE_PATIENCE},
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
-    actual::control_planes,
-    config::NodeName,
-    desired::{Addon, NodeMeta, ObjectRef},
-    workload::{self, Waited, WorkloadError},
+    actual::{NodeFact, control_planes},
+    desired::Addon,
+    model::{NodeMeta, NodeName, ObjectRef, WantedObjects},
+    workload,
+    workload::{Waited, WorkloadError},
 };
 
-/// A node that pulls its first images slowly is no failure yet.
-const NODE_READY: Duration = Duration::from_secs(240);
+/// How often it is looked whether it does something.
+const SLICE: Duration = Duration::from_secs(10);
+/// Less than this, written meanwhile, are logs.
+const GROWTH: u64 = 1_000_000;
+
+/// What containerd has written on a node since the wait began: the images of its first pods.
+#[derive(Default)]
+struct Pulled {
+    used: Option<u64>,
+    bytes: u64,
+}
+
+impl Pulled {
+    /// True when more was written since the last look. A look that fails is no growth.
+    async fn grows(&mut self, run: &Executor<'_>, node: &NodeName) -> bool {
+        let Some(facts) = run.context.actual.up(node) else {
+            return false;
+        };
+        let (root, _) = facts.system.containerd.folders();
+        let Ok(host) = run.host(node).await else {
+            return false;
+        };
+        let script = "df -Pk \"$1\" | awk 'NR == 2 { print $3 }'";
+        let read = host
+            .exec_with(script, &[root.as_str()], Duration::from_secs(10))
+            .await;
+        let Some(used) = read
+            .ok()
+            .and_then(|output| output.stdout.trim().parse::<u64>().ok())
+        else {
+            return false;
+        };
+        self.seen(used * 1024)
+    }
+
+    fn seen(&mut self, used: u64) -> bool {
+        let before = self.used.replace(used).unwrap_or(used);
+        let more = used.saturating_sub(before);
+        self.bytes += more;
+        more >= GROWTH
+    }
+}
 
 /// The API of the first control plane that answers.
-async fn api(run: &Effects<'_>) -> Result<kube::Client, StepError> {
-    let saved = run.saved()?;
-    let engine = run.engine()?;
+async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
+    let saved = run.context.saved()?;
+    let engine = run.context.engine()?;
     let mut last = None;
-    for (name, _) in control_planes(saved, &run.actual.hosts) {
-        match run.hosts.get(name).await {
+    for (name, _) in control_planes(saved, &run.context.actual.hosts) {
+        match run.host(name).await {
             Ok(host) => return workload::through(host, engine).map_err(failed),
-            Err(down) => last = Some(down),
+            Err(error) => last = Some(error),
         }
     }
-    Err(last.map_or_else(
-        || bug("there is no control plane to ask"),
-        |down| failed(EffectError::Down(down)),
-    ))
+    Err(last.unwrap_or_else(|| bug("there is no control plane to ask")))
+}
+
+/// The Node objects as they are now, if the API answers.
+pub(super) async fn nodes(run: &Executor<'_>) -> Option<BTreeMap<NodeName, NodeFact>> {
+    let client = api(run).await.ok()?;
+    let facts = workload::read(&client, None, &WantedObjects::default())
+        .await
+        .ok()?;
+    Some(facts.nodes)
 }
 
 pub(super) async fn apply_addon(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     name: &str,
     objects: &[ObjectRef],
 ) -> Result<Done, StepError> {
@@ -46,56 +93,81 @@ pub(super) async fn apply_addon(
         .objects
         .iter()
         .filter(|(object, _)| objects.contains(object));
-    workload::apply_objects(&client, wanted)
+    workload::apply_objects(&client, run.kinds, wanted)
         .await
         .map_err(failed)?;
     Ok(Done::default())
 }
 
-pub(super) async fn prune(run: &Effects<'_>, objects: &[ObjectRef]) -> Result<Done, StepError> {
+pub(super) async fn prune(run: &Executor<'_>, objects: &[ObjectRef]) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::prune(&client, objects).await.map_err(failed)?;
+    workload::prune(&client, run.kinds, objects)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
 pub(super) async fn set_node_meta(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     node: &NodeName,
     meta: &NodeMeta,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::set_node_meta(&client, node, meta, reporter, stop)
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let registered = workload::await_registered(&client, node, NODE_PATIENCE, &waiting);
+    unless_stopped(stop, Box::pin(registered))
+        .await?
+        .map_err(failed)?;
+    workload::set_node_meta(&client, node, meta)
         .await
-        .map_err(ended)?;
+        .map_err(failed)?;
     Ok(Done::default())
 }
 
 pub(super) async fn await_node_ready(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     node: &NodeName,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::await_node_ready(&client, node, NODE_READY, reporter, stop)
-        .await
-        .map_err(ended)?;
-    Ok(Done::default())
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let mut idle = Duration::ZERO;
+    let mut pulled = Pulled::default();
+    loop {
+        let ready = workload::await_node_ready(&client, node, SLICE, &waiting);
+        let (waiting_for, after) = match unless_stopped(stop, Box::pin(ready)).await? {
+            Ok(()) => return Ok(Done::default()),
+            Err(WorkloadError::Overdue { waiting_for, after }) => (waiting_for, after),
+            Err(error) => return Err(failed(error)),
+        };
+        // While it pulls images it does something.
+        if pulled.grows(run, node).await {
+            idle = Duration::ZERO;
+            reporter.progress(pulled.bytes, 0, "bytes");
+        } else {
+            idle += after;
+        }
+        if idle >= NODE_PATIENCE {
+            let after = idle;
+            return Err(failed(WorkloadError::Overdue { waiting_for, after }));
+        }
+    }
 }
 
 pub(super) async fn await_addon(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     name: &str,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let workloads = &addon(run, name)?.workloads;
     let client = api(run).await?;
-    let waited =
-        workload::await_workloads(&client, workloads, ADDON_PATIENCE, reporter, stop).await;
-    match waited.map_err(ended)? {
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let waited = workload::await_workloads(&client, workloads, ADDON_PATIENCE, &waiting);
+    match unless_stopped(stop, Box::pin(waited)).await? {
         Waited::Ready => Ok(Done::default()),
         Waited::StillWaiting(why) => Ok(Done {
             detail: None,
@@ -107,29 +179,54 @@ pub(super) async fn await_addon(
     }
 }
 
-/// A wait that the stop signal ended is no failure.
-fn ended(error: WorkloadError) -> StepError {
-    match error {
-        WorkloadError::Stopped(_) => StepError::Stopped,
-        error @ (WorkloadError::Credentials(_)
-        | WorkloadError::Api { .. }
-        | WorkloadError::Overdue { .. }
-        | WorkloadError::UnknownKind(_)) => failed(error),
+/// A wait, which only watches, until it ends or the stop signal is given.
+async fn unless_stopped<T>(stop: &Stop, wait: impl Future<Output = T>) -> Result<T, StepError> {
+    tokio::select! {
+        waited = wait => Ok(waited),
+        _cause = stop.stopped() => Err(StepError::Stopped),
     }
 }
 
-pub(super) async fn save_state_copy(run: &Effects<'_>) -> Result<Done, StepError> {
+pub(super) async fn save_state_copy(run: &Executor<'_>) -> Result<Done, StepError> {
     let client = api(run).await?;
-    workload::save_state_copy(&client, run.saved()?)
+    workload::save_state_copy(&client, run.context.saved()?)
         .await
         .map_err(failed)?;
     Ok(Done::default())
 }
 
-fn addon<'a>(run: &'a Effects<'_>, name: &str) -> Result<&'a Addon, StepError> {
-    let addons = &run.desired()?.addons;
+fn addon<'a>(run: &'a Executor<'_>, name: &str) -> Result<&'a Addon, StepError> {
+    let addons = &run.context.desired()?.addons;
     addons
         .iter()
         .find(|addon| addon.name == name)
         .ok_or_else(|| bug("no such add-on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::stop::{StopCause, Stopper};
+
+    /// R26: a slow line is no failure while it carries something.
+    #[test]
+    fn what_is_written_is_progress() {
+        let mut pulled = Pulled::default();
+        assert!(!pulled.seen(5_000_000_000), "the first look knows nothing");
+        assert!(!pulled.seen(5_000_000_100), "logs");
+        assert!(pulled.seen(5_010_000_100));
+        assert!(!pulled.seen(4_000_000_000), "something was deleted");
+        assert!(pulled.seen(4_002_000_000));
+        assert_eq!(pulled.bytes, 12_000_100);
+    }
+
+    #[tokio::test]
+    async fn a_wait_ends_on_the_stop_signal_and_that_is_no_failure() {
+        let (stopper, stop) = Stopper::new();
+        let done = unless_stopped(&stop, std::future::ready(7)).await;
+        assert!(matches!(done, Ok(7)));
+        let wait = unless_stopped(&stop, std::future::pending::<()>());
+        stopper.stop(StopCause::Signal);
+        assert!(matches!(wait.await, Err(StepError::Stopped)));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::{error::Blame, plan::Target};
+use crate::{error::ErrorClass, plan::Target};
 
 /// Names a step within a run: stage index and step index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,14 +31,14 @@ pub enum StepOutcome {
         /// What to do.
         hints: Vec<String>,
     },
-    /// Failed; the run ends after this stage's siblings.
+    /// Failed; what that means for the others is said by the stage.
     Failed {
         /// Message with causes.
         message: String,
         /// Cures.
         hints: Vec<String>,
-        /// Whose turn it is.
-        blame: Blame,
+        /// Who has to act.
+        class: ErrorClass,
     },
 }
 
@@ -50,10 +50,25 @@ pub enum RunOutcome {
     Completed,
     /// A guard failed: the world changed, plan again.
     PlanAgain,
-    /// A step failed.
+    /// Steps on some nodes failed; what could be done on the others is done.
+    Degraded,
+    /// A step failed that nothing can go on without.
     Failed,
     /// Stopped by a signal.
     Stopped,
+}
+
+impl RunOutcome {
+    /// Of two outcomes the one of higher rank is the run's.
+    pub(super) const fn rank(&self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Degraded => 1,
+            Self::PlanAgain => 2,
+            Self::Stopped => 3,
+            Self::Failed => 4,
+        }
+    }
 }
 
 /// What happens, in order. Every run has exactly one [`Event::RunFinished`], as its last event.
@@ -66,8 +81,8 @@ pub enum RunOutcome {
 pub enum Event {
     /// A plan starts.
     RunStarted {
-        /// Which round of this convergence, from 1.
-        round: u32,
+        /// Which iteration of this convergence, from 1.
+        iteration: u32,
         /// How many stages.
         stages: usize,
         /// How many steps.

@@ -8,51 +8,68 @@
 use std::{borrow::Cow, time::Duration};
 
 use crate::{
-    error::{Blame, Explain},
-    plan::{Action, Target},
+    error::{ErrorClass, Explain},
+    plan::{Action, ClusterAction, HostAction, LocalAction, Target},
 };
 
 /// How long an add-on's workloads are waited for before that is a warning.
 pub const ADDON_PATIENCE: Duration = Duration::from_secs(300);
 
+/// How long a node may do nothing and not register itself, or not become Ready.
+pub const NODE_PATIENCE: Duration = Duration::from_secs(240);
+
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// The bound of an action.
-pub const fn limit(action: &Action) -> Duration {
-    const SECOND: u64 = 1;
-    const MINUTE: u64 = 60 * SECOND;
-    Duration::from_secs(match action {
+pub fn limit(action: &Action) -> Duration {
+    match action {
+        Action::Host(_, action) => on_host(action),
+        Action::Cluster(action) => in_cluster(action),
         // One small request or file.
-        Action::SaveState
-        | Action::SaveStateCopy
-        | Action::WriteKubeconfig
-        | Action::RemoveKubeconfig
-        | Action::DeleteState => MINUTE,
+        Action::Local(
+            LocalAction::SaveState
+            | LocalAction::WriteKubeconfig
+            | LocalAction::RemoveKubeconfig
+            | LocalAction::DeleteState,
+        ) => MINUTE,
+    }
+}
+
+fn on_host(action: &HostAction) -> Duration {
+    match action {
         // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
-        Action::Claim { .. }
-        | Action::ReleaseClaim
-        | Action::WriteFiles { .. }
-        | Action::RemoveFiles { .. }
-        | Action::PrepareKernel { .. }
-        | Action::RunContainer { .. }
-        | Action::StartContainer { .. }
-        | Action::ReplaceContainer { .. }
-        | Action::RemoveContainer { .. }
-        | Action::PruneObjects { .. }
-        | Action::ApplyAddon { .. } => 3 * MINUTE,
-        // Copies an image, restarts a service with its own deadline, or waits for a component
-        // or for a node that registers itself.
-        Action::ImportPause { .. }
-        | Action::ConfigureContainerd { .. }
-        | Action::RestoreContainerd
-        | Action::AwaitHealthy { .. }
-        | Action::AwaitNodeReady { .. }
-        | Action::SetNodeMeta { .. }
-        | Action::RemoveImages { .. } => 5 * MINUTE,
-        Action::AwaitAddon { .. } => ADDON_PATIENCE.as_secs() + MINUTE,
+        HostAction::Claim { .. }
+        | HostAction::ReleaseClaim
+        | HostAction::WriteFiles { .. }
+        | HostAction::RemoveFiles { .. }
+        | HostAction::PrepareKernel { .. }
+        | HostAction::RunContainer { .. }
+        | HostAction::StartContainer { .. }
+        | HostAction::ReplaceContainer { .. }
+        | HostAction::RemoveContainer { .. } => 3 * MINUTE,
+        // Copies an image, restarts a service with its own deadline, or waits for a component.
+        HostAction::ImportPause { .. }
+        | HostAction::ConfigureContainerd { .. }
+        | HostAction::RestoreContainerd
+        | HostAction::AwaitHealthy { .. }
+        | HostAction::RemoveImages { .. } => 5 * MINUTE,
         // Ends every pod, each with its grace period.
-        Action::CleanHost { .. } => 10 * MINUTE,
+        HostAction::CleanHost { .. } => 10 * MINUTE,
         // Hundreds of megabytes over somebody's slow line.
-        Action::PullImage { .. } => 30 * MINUTE,
-    })
+        HostAction::PullImage { .. } => 30 * MINUTE,
+    }
+}
+
+fn in_cluster(action: &ClusterAction) -> Duration {
+    match action {
+        ClusterAction::SaveStateCopy => MINUTE,
+        ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
+        // Wait for a node that registers itself.
+        ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
+        // While the images of its first pods come over somebody's slow line.
+        ClusterAction::AwaitNodeReady { .. } => 30 * MINUTE,
+        ClusterAction::AwaitAddon { .. } => ADDON_PATIENCE + MINUTE,
+    }
 }
 
 /// A step did not end within its bound.
@@ -88,12 +105,12 @@ impl std::fmt::Display for Overdue {
 impl std::error::Error for Overdue {}
 
 impl Explain for Overdue {
-    fn blame(&self) -> Blame {
-        Blame::Transient
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Transient
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
-        let again = Cow::Borrowed("run it again: what is done is not repeated");
+        let again = Cow::Borrowed("run it again: completed steps are not repeated");
         match &self.target {
             Target::Host(node) => vec![
                 format!(

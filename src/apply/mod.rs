@@ -1,16 +1,18 @@
 //! Runs a plan. [`run`] schedules and knows nothing about Kubernetes; `act` is one match over
 //! `Action`, the only place with effects; [`event`] is the one stream of progress.
 
-mod act;
+pub mod act;
 mod cluster;
-pub mod effects;
 pub mod event;
+pub mod executor;
 pub mod limit;
 mod local;
 mod node;
 pub mod progress;
+pub mod remote;
+mod retry;
 pub mod run;
-mod scene;
+mod stage;
 pub mod step;
 pub mod stop;
 

@@ -4,16 +4,16 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::event::{Event, RunOutcome, StepId, StepOutcome};
-use crate::{error::Blame, plan::Target};
+use crate::{error::ErrorClass, plan::Target};
 
-/// A run so far. Counts and what runs belong to the round; warnings are kept over rounds.
+/// A run so far. Counts and what runs belong to the iteration; warnings are kept over iterations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Which round of the convergence, from 1; 0 before the first.
-    pub round: u32,
-    /// How many stages this round has.
+    /// Which iteration of the convergence, from 1; 0 before the first.
+    pub iteration: u32,
+    /// How many stages this iteration has.
     pub stages: usize,
-    /// How many steps this round has.
+    /// How many steps this iteration has.
     pub steps: usize,
     /// The stage that runs or ran last.
     pub stage: Option<StageProgress>,
@@ -25,11 +25,11 @@ pub struct Progress {
     pub skipped: usize,
     /// Steps that failed.
     pub failed: usize,
-    /// Everything that was warned about, in every round, each once.
+    /// Everything that was warned about, in every iteration, each once.
     pub warnings: Vec<Said>,
-    /// The first failure of this round.
+    /// The first failure of this iteration.
     pub failure: Option<Failed>,
-    /// How the round ended, when it did.
+    /// How the iteration ended, when it did.
     pub finished: Option<Finished>,
 }
 
@@ -83,11 +83,11 @@ pub struct Said {
 pub struct Failed {
     /// The step and its message.
     pub said: Said,
-    /// Whose turn it is.
-    pub blame: Blame,
+    /// Who has to act.
+    pub class: ErrorClass,
 }
 
-/// The end of a round.
+/// The end of a iteration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// How.
@@ -102,12 +102,12 @@ impl Progress {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::RunStarted {
-                round,
+                iteration,
                 stages,
                 steps,
             } => {
                 *self = Self {
-                    round: *round,
+                    iteration: *iteration,
                     stages: *stages,
                     steps: *steps,
                     warnings: std::mem::take(&mut self.warnings),
@@ -197,13 +197,13 @@ impl Progress {
             StepOutcome::Failed {
                 message,
                 hints,
-                blame,
+                class,
             } => {
                 self.failed += 1;
                 if self.failure.is_none() {
                     self.failure = Some(Failed {
                         said: said(message, hints),
-                        blame: *blame,
+                        class: *class,
                     });
                 }
             }

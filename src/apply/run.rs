@@ -3,32 +3,34 @@
 //!
 //! It may emit events and call [`Act`]; it decides nothing about the cluster and spawns nothing.
 //!
-//! - A target that has begun finishes its steps of the stage, whatever happens to its siblings;
-//!   a target that has not begun when one fails does not begin. So a rolling change stops at
-//!   the first node that it breaks.
+//! - What a failure means is said by the stage ([`OnFailure`]): the run ends, a roll stops at the
+//!   first node that it breaks, or the node is left out of everything that comes.
 //! - Every step of a stage that was started has exactly one `StepFinished`; stages after an
 //!   ending are not mentioned at all.
 //! - Every step has a bound ([`super::limit`]), and a panic in one is a failure of that step.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     event::{Event, Events, RunOutcome},
-    scene::{LaneEnd, LaneOutcome, Scene},
+    stage::{QueueEnd, QueueOutcome, StageRunner},
     step::{Act, Failure, Warning},
     stop::Stop,
 };
-use crate::plan::Plan;
+use crate::{
+    model::NodeName,
+    plan::{OnFailure, Plan, Stage, Step},
+};
 
 /// What a run left to say.
 #[derive(Debug)]
 pub struct Report {
     /// How it ended.
     pub outcome: RunOutcome,
-    /// The first failure, when it failed.
-    pub failure: Option<Failure>,
+    /// Every failure, in the order in which they came. Each knows its node, if it is one's.
+    pub failures: Vec<Failure>,
     /// Why the plan no longer holds, when it must be made again.
     pub plan_again: Option<Cow<'static, str>>,
     /// Everything that was warned about.
@@ -38,14 +40,20 @@ pub struct Report {
 /// Runs a plan. Emits `RunStarted` first and exactly one `RunFinished`, last, always: also when
 /// a step panics, and when this future is dropped.
 ///
-/// A failure outranks a stop, which outranks "plan again". A stop that came too late to leave
-/// anything undone is a completed run.
-pub async fn run<A: Act>(plan: &Plan, round: u32, act: &A, events: &Events, stop: &Stop) -> Report {
+/// A failure that ends the run outranks a stop, which outranks "plan again", which outranks a node
+/// that was left out. A stop that came too late to leave anything undone is a completed run.
+pub async fn run<A: Act>(
+    plan: &Plan,
+    iteration: u32,
+    act: &A,
+    events: &Events,
+    stop: &Stop,
+) -> Report {
     let place = events.reserve().await;
     let started = Instant::now();
     events
         .emit(Event::RunStarted {
-            round,
+            iteration,
             stages: plan.stages.len(),
             steps: plan.steps().count(),
         })
@@ -79,17 +87,19 @@ impl Drop for Ending {
 }
 
 async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> Report {
+    let nodes: BTreeSet<NodeName> = plan.steps().filter_map(Step::node).cloned().collect();
     let mut report = Report {
         outcome: RunOutcome::Completed,
-        failure: None,
+        failures: Vec::new(),
         plan_again: None,
         warnings: Vec::new(),
     };
+    let mut dropped = BTreeSet::new();
     for (index, stage) in plan.stages.iter().enumerate() {
-        if report.outcome != RunOutcome::Completed {
+        if report.has_ended() {
             break;
         }
-        if stage.steps.is_empty() {
+        if stage.is_empty() {
             continue;
         }
         if stop.cause().is_some() {
@@ -100,35 +110,73 @@ async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> R
             .emit(Event::StageStarted {
                 stage: index,
                 name: stage.name.clone().into_owned(),
-                steps: stage.steps.len(),
+                steps: stage.steps().count(),
             })
             .await;
-        let scene = Scene::new(stage, act, events, stop);
-        scene.run(index, |end| report.take(end)).await;
+        let runner = StageRunner::new(stage, &nodes, &dropped, act, events, stop);
+        let mut failed = BTreeSet::new();
+        runner
+            .run(index, |end| {
+                failed.extend(end.failed_node().cloned());
+                report.take(stage, end);
+            })
+            .await;
+        dropped.extend(failed);
+        report.still_enough(stage, &nodes, &dropped);
     }
     report
 }
 
 impl Report {
-    fn take(&mut self, end: LaneEnd) {
+    /// Nothing comes after.
+    const fn has_ended(&self) -> bool {
+        match self.outcome {
+            RunOutcome::Completed | RunOutcome::Degraded => false,
+            RunOutcome::Failed | RunOutcome::Stopped | RunOutcome::PlanAgain => true,
+        }
+    }
+
+    fn take(&mut self, stage: &Stage, end: QueueEnd) {
         self.warnings.extend(end.warnings);
         match end.outcome {
-            LaneOutcome::Completed => {}
-            LaneOutcome::Failed(failure) => {
-                self.outcome = RunOutcome::Failed;
-                self.failure.get_or_insert(*failure);
-            }
-            LaneOutcome::PlanAgain(why) => {
-                if self.outcome == RunOutcome::Completed {
-                    self.outcome = RunOutcome::PlanAgain;
+            QueueOutcome::Completed => {}
+            QueueOutcome::Failed(failure) => {
+                let node = failure.step.node().is_some();
+                match stage.on_failure {
+                    OnFailure::DropNode { .. } if node => self.rise(RunOutcome::Degraded),
+                    OnFailure::DropNode { .. } | OnFailure::EndRun | OnFailure::FinishRunning => {
+                        self.rise(RunOutcome::Failed);
+                    }
                 }
+                self.failures.push(*failure);
+            }
+            QueueOutcome::PlanAgain(why) => {
+                self.rise(RunOutcome::PlanAgain);
                 self.plan_again.get_or_insert(Cow::Owned(why));
             }
-            LaneOutcome::Stopped => {
-                if self.outcome != RunOutcome::Failed {
-                    self.outcome = RunOutcome::Stopped;
-                }
-            }
+            QueueOutcome::Stopped => self.rise(RunOutcome::Stopped),
+        }
+    }
+
+    /// The outcome that outranks the other stays.
+    fn rise(&mut self, outcome: RunOutcome) {
+        if outcome.rank() > self.outcome.rank() {
+            self.outcome = outcome;
+        }
+    }
+
+    /// A run that lost too many nodes does not go on.
+    fn still_enough(
+        &mut self,
+        stage: &Stage,
+        nodes: &BTreeSet<NodeName>,
+        dropped: &BTreeSet<NodeName>,
+    ) {
+        if let OnFailure::DropNode { while_left } = &stage.on_failure
+            && self.outcome == RunOutcome::Degraded
+            && !while_left.left(nodes, dropped)
+        {
+            self.outcome = RunOutcome::Failed;
         }
     }
 }

@@ -13,9 +13,12 @@ use super::{
     stop::{Stop, StopCause, Stopper},
 };
 use crate::{
-    error::{Blame, Explain},
-    plan::{Action, Guard, Plan, Stage, Step, Target},
-    state::ClusterId,
+    error::{ErrorClass, Explain},
+    model::ClusterId,
+    plan::{
+        Action, Cause, ClusterAction, Enough, Guard, HostAction, LocalAction, OnFailure, Plan,
+        Stage, Step, Target,
+    },
 };
 
 type Effect = dyn for<'a> Fn(&'a str, &'a Reporter, &'a Stop) -> BoxFuture<'a, Result<Done, StepError>>
@@ -70,7 +73,7 @@ async fn second() -> Result<Done, StepError> {
 impl Act for Script {
     async fn act(&self, step: &Step, reporter: &Reporter, halt: &Stop) -> Result<Done, StepError> {
         let name = image(step).to_owned();
-        let key = (step.target.to_string(), name.clone());
+        let key = (step.target().to_string(), name.clone());
         {
             let mut seen = self.seen.lock().unwrap();
             assert!(
@@ -88,7 +91,7 @@ impl Act for Script {
 }
 
 fn image(step: &Step) -> &str {
-    let Action::PullImage { image } = &step.action else {
+    let Some((_, HostAction::PullImage { image })) = step.action.on_host() else {
         panic!("not in these tests: {step:?}");
     };
     image
@@ -99,8 +102,8 @@ fn image(step: &Step) -> &str {
 struct Broken(String, #[source] std::io::Error);
 
 impl Explain for Broken {
-    fn blame(&self) -> Blame {
-        Blame::Host
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Host
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
@@ -116,23 +119,28 @@ fn broken(what: &str) -> StepError {
 }
 
 fn step(host: &str, name: &str) -> Step {
+    let action = HostAction::PullImage {
+        image: name.to_owned(),
+    };
     Step {
-        target: Target::Host(host.into()),
+        cause: Cause::New,
         why: "not there yet".into(),
         changes: Vec::new(),
-        guard: Some(Guard::ClaimIs(ClusterId("c1".to_owned()))),
+        guards: vec![Guard::ClaimIs {
+            id: ClusterId("c1".to_owned()),
+            node: host.into(),
+        }],
         disturbs: None,
-        action: Action::PullImage {
-            image: name.to_owned(),
-        },
+        action: Action::Host(host.into(), action),
     }
 }
 
+/// Steps of one host are one queue; the width is the test's own, and a failure lets the others end.
 fn stage(name: &'static str, width: usize, steps: Vec<Step>) -> Stage {
     Stage {
-        name: name.into(),
         width,
-        steps,
+        on_failure: OnFailure::FinishRunning,
+        ..Stage::of(name, width, steps)
     }
 }
 
@@ -194,10 +202,10 @@ fn lines(events: &[Event]) -> Vec<String> {
         .iter()
         .map(|event| match event {
             Event::RunStarted {
-                round,
+                iteration,
                 stages,
                 steps,
-            } => format!("run {round}: {stages} stages, {steps} steps"),
+            } => format!("run {iteration}: {stages} stages, {steps} steps"),
             Event::StageStarted { name, steps, .. } => format!("stage {name}: {steps}"),
             Event::StepStarted { id, target, .. } => {
                 format!("  start {}.{} {target}", id.stage, id.step)
@@ -252,11 +260,11 @@ async fn stages_and_the_steps_of_one_target_run_in_order() {
     run 1: 3 stages, 4 steps
     stage images: 3
       start 0.0 n1
-      start 0.1 n2
+      start 0.2 n2
       end 0.0 n1 Done 1 s 
-      start 0.2 n1
-      end 0.1 n2 Done 1 s 
-      end 0.2 n1 Done 1 s 
+      start 0.1 n1
+      end 0.2 n2 Done 1 s 
+      end 0.1 n1 Done 1 s 
     stage start: 1
       start 2.0 n2
       end 2.0 n2 Done 1 s 
@@ -306,14 +314,14 @@ async fn siblings_of_a_failure_finish_and_the_rest_is_skipped() {
     let (report, events) = heard(&plan, &act, &stop).await;
     finished(&report, &events, &RunOutcome::Failed);
     assert_eq!(act.log(), ["n1 bad", "n2 slow", "n2 after"]);
-    let failure = report.failure.unwrap();
+    let [failure] = report.failures.try_into().unwrap();
     assert_eq!(image(&failure.step), "bad");
-    assert_eq!(failure.error.blame(), Blame::Host);
+    assert_eq!(failure.error.class(), ErrorClass::Host);
     insta::assert_snapshot!(lines(&events).join("\n"), @r#"
     run 1: 2 stages, 6 steps
     stage start: 5
       start 0.0 n1
-      end 0.0 n1 Failed { message: "cannot pull `bad` on node `n1`: no route to host", hints: ["is the registry there?"], blame: Host } 0 s 
+      end 0.0 n1 Failed { message: "cannot pull `bad` on node `n1`: no route to host", hints: ["is the registry there?"], class: Host } 0 s 
       end 0.1 n1 Skipped 0 s 
       start 0.2 n2
       end 0.2 n2 Done 1 s 
@@ -322,6 +330,137 @@ async fn siblings_of_a_failure_finish_and_the_rest_is_skipped() {
       end 0.4 n3 Skipped 0 s 
     end: Failed 2 s
     "#);
+}
+
+fn that_fails(bad: &'static str) -> Script {
+    Script::new(move |name, _, _| {
+        Box::pin(async move {
+            if name == bad {
+                sleep(Duration::from_millis(500)).await;
+                return Err(broken(name));
+            }
+            second().await
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_ends_the_run_stops_the_others_before_their_next_step() {
+    let steps = vec![step("n1", "bad"), step("n2", "slow"), step("n2", "never")];
+    let mut stage = stage("state", 2, steps);
+    stage.on_failure = OnFailure::EndRun;
+    let (_keep, stop) = Stopper::new();
+    let act = that_fails("bad");
+    let (report, events) = heard(&plan(vec![stage]), &act, &stop).await;
+    finished(&report, &events, &RunOutcome::Failed);
+    assert_eq!(act.log(), ["n1 bad", "n2 slow"]);
+}
+
+/// Images of n1 cannot be pulled; the others go on without it, in every stage that comes.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_fails_is_left_out_and_the_others_go_on() {
+    let mut images = stage(
+        "images",
+        1,
+        vec![
+            step("n1", "bad"),
+            step("n1", "never"),
+            step("n2", "b"),
+            step("n3", "c"),
+        ],
+    );
+    let start = stage(
+        "start",
+        1,
+        vec![step("n1", "never"), step("n2", "d"), step("n3", "e")],
+    );
+    let nodes = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
+    let quorum = |names| Enough::Quorum(nodes(names));
+    for (while_left, log) in [
+        (Enough::Any, vec!["n1 bad", "n2 b", "n3 c", "n2 d", "n3 e"]),
+        (
+            quorum(&["n1", "n2", "n3"]),
+            vec!["n1 bad", "n2 b", "n3 c", "n2 d", "n3 e"],
+        ),
+        (quorum(&["n1", "n2"]), vec!["n1 bad"]),
+        (Enough::OneOf(nodes(&["n1"])), vec!["n1 bad"]),
+        (
+            Enough::All(vec![Enough::Any, Enough::OneOf(nodes(&["n1"]))]),
+            vec!["n1 bad"],
+        ),
+    ] {
+        let outcome = if log.len() > 1 {
+            RunOutcome::Degraded
+        } else {
+            RunOutcome::Failed
+        };
+        images.on_failure = OnFailure::DropNode { while_left };
+        let (_keep, stop) = Stopper::new();
+        let act = that_fails("bad");
+        let (report, events) = heard(&plan(vec![images.clone(), start.clone()]), &act, &stop).await;
+        finished(&report, &events, &outcome);
+        assert_eq!(act.log(), log, "{:?}", images.on_failure);
+        assert_eq!(report.failures.len(), 1);
+        assert_eq!(report.failures[0].step.node(), Some(&"n1".into()));
+    }
+}
+
+/// Two queues at once, one ends each way: the graver one is the run's.
+#[tokio::test(start_paused = true)]
+async fn the_graver_ending_is_the_runs() {
+    for (first, second, outcome) in [
+        ("bad", "stops", RunOutcome::Failed),
+        ("stops", "bad", RunOutcome::Failed),
+        ("stops", "guarded", RunOutcome::Stopped),
+        ("guarded", "stops", RunOutcome::Stopped),
+        ("guarded", "fine", RunOutcome::PlanAgain),
+        ("bad", "guarded", RunOutcome::Failed),
+    ] {
+        let plan = plan(vec![stage(
+            "start",
+            2,
+            vec![step("n1", first), step("n2", second)],
+        )]);
+        let (_keep, stop) = Stopper::new();
+        let act = Script::new(|name, _, _| {
+            Box::pin(async move {
+                match name {
+                    "bad" => Err(broken(name)),
+                    "stops" => Err(StepError::Stopped),
+                    "guarded" => Err(StepError::Guard("it changed".to_owned())),
+                    _ => Ok(Done::default()),
+                }
+            })
+        });
+        let (report, events) = heard(&plan, &act, &stop).await;
+        finished(&report, &events, &outcome);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_fails_keeps_the_queues_that_wait_from_beginning() {
+    let steps = vec![
+        step("n1", "guarded"),
+        step("n2", "never"),
+        step("n3", "never"),
+    ];
+    for on_failure in [
+        OnFailure::EndRun,
+        OnFailure::FinishRunning,
+        OnFailure::DropNode {
+            while_left: Enough::Any,
+        },
+    ] {
+        let mut stage = stage("start", 1, steps.clone());
+        stage.on_failure = on_failure;
+        let (_keep, stop) = Stopper::new();
+        let act = Script::new(|_, _, _| {
+            Box::pin(async { Err(StepError::Guard("it changed".to_owned())) })
+        });
+        let (report, events) = heard(&plan(vec![stage]), &act, &stop).await;
+        finished(&report, &events, &RunOutcome::PlanAgain);
+        assert_eq!(act.log(), ["n1 guarded"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,7 +492,7 @@ async fn a_guard_that_fails_means_plan_again() {
         report.plan_again.as_deref(),
         Some("the claim on `n1` is gone")
     );
-    assert!(report.failure.is_none());
+    assert!(report.failures.is_empty());
     assert_eq!(act.log(), ["n1 guarded", "n2 slow"]);
 }
 
@@ -458,8 +597,8 @@ async fn a_step_that_hangs_is_cut_and_the_error_says_what_it_waited_for() {
     });
     let (report, events) = heard(&plan, &act, &stop).await;
     finished(&report, &events, &RunOutcome::Failed);
-    let error = report.failure.unwrap().error;
-    assert_eq!(error.blame(), Blame::Transient);
+    let error = &report.failures[0].error;
+    assert_eq!(error.class(), ErrorClass::Transient);
     let message = error.to_string();
     assert!(
         message.ends_with("on `n1` did not end within 1800 s; it waited for layer 3 of 5"),
@@ -483,8 +622,8 @@ async fn a_panic_is_a_failure_of_its_step_and_the_run_still_ends_in_order() {
     });
     let (report, events) = heard(&plan, &act, &stop).await;
     finished(&report, &events, &RunOutcome::Failed);
-    let error = report.failure.unwrap().error;
-    assert_eq!(error.blame(), Blame::Bug);
+    let error = &report.failures[0].error;
+    assert_eq!(error.class(), ErrorClass::Bug);
     assert!(error.to_string().ends_with("an index was wrong"), "{error}");
 }
 
@@ -623,8 +762,8 @@ fn a_recorded_run_replays() {
         let stage = progress.stage.as_ref();
         writeln!(
             picture,
-            "round {} {} {}/{} of {}: {} done, {} skipped, {} failed, {} warnings; {}{}",
-            progress.round,
+            "iteration {} {} {}/{} of {}: {} done, {} skipped, {} failed, {} warnings; {}{}",
+            progress.iteration,
             stage.map_or("-", |stage| &stage.name),
             stage.map_or(0, |stage| stage.ended),
             stage.map_or(0, |stage| stage.steps),
@@ -644,30 +783,36 @@ fn a_recorded_run_replays() {
     }
     insta::assert_snapshot!(picture);
     let failure = progress.failure.unwrap();
-    assert_eq!(failure.blame, Blame::Transient);
+    assert_eq!(failure.class, ErrorClass::Transient);
     assert_eq!(failure.said.target, Target::Host("n2".into()));
 }
 
 /// Every action has a bound that is neither nothing nor an afternoon.
 #[test]
 fn bounds_are_sane() {
-    for action in [
-        Action::SaveState,
-        Action::PullImage {
-            image: String::new(),
-        },
-        Action::RestoreContainerd,
-        Action::ReleaseClaim,
-    ] {
+    let pull = HostAction::PullImage {
+        image: String::new(),
+    };
+    let on_hosts = [
+        pull,
+        HostAction::RestoreContainerd,
+        HostAction::ReleaseClaim,
+    ];
+    let on_hosts = on_hosts.map(|action| Action::Host("n1".into(), action));
+    let others = [
+        Action::Local(LocalAction::SaveState),
+        Action::Cluster(ClusterAction::SaveStateCopy),
+    ];
+    for action in on_hosts.into_iter().chain(others) {
         let bound = super::limit::limit(&action);
         assert!(
             (30..=1800).contains(&bound.as_secs()),
             "{action:?}: {bound:?}"
         );
     }
-    let addon = Action::AwaitAddon {
+    let addon = Action::Cluster(ClusterAction::AwaitAddon {
         addon: "flannel".to_owned(),
-    };
+    });
     assert!(super::limit::limit(&addon) > super::limit::ADDON_PATIENCE);
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::model::ClusterId;
+
 /// Kubernetes out of Docker containers, over SSH, from one `cluster.yml`
 #[derive(Debug, Parser)]
 #[command(
@@ -12,8 +14,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
     disable_version_flag = true,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done or nothing to do · 1 the config, a flag or a key path is wrong, or \
-                  consent was not given · 2 a node or the network, worth another try · 70 a bug of ours · \
-                  130 stopped by Ctrl-C or SIGTERM"
+                  consent was not given · 2 a node or the network, worth another try · 3 done, except on \
+                  nodes that did not answer or failed · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
 )]
 pub struct Cli {
     /// What to do.
@@ -27,13 +29,13 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Says more: every request, on stderr
+    /// Logs every request to stderr
     #[arg(short, long, global = true)]
     pub debug: bool,
-    /// Says less: warnings and errors only
+    /// Shows warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "debug")]
     pub quiet: bool,
-    /// Draws no status line at a terminal, as when piped
+    /// Shows no status line, as when the output is piped
     #[arg(long, global = true)]
     pub no_progress: bool,
     /// Prints the version
@@ -44,11 +46,11 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Makes the cluster as the config says; a second time does nothing
+    /// Creates or updates the cluster; a second run changes nothing
     Up(Up),
     /// Shows what `up` would do, and why; writes nothing anywhere
     Plan(Plan),
-    /// Takes the cluster down and gives every node back as it was
+    /// Removes the cluster and restores every node to what it was before
     Remove(Remove),
     /// Prints our version, and the cluster's if its kubeconfig is beside the config
     Version(Version),
@@ -74,7 +76,7 @@ pub struct Config {
     pub config: PathBuf,
 }
 
-/// Whom to trust.
+/// Which host keys are accepted.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {
     /// Takes host keys that are not in `known_hosts` yet, and records them; a changed key is
@@ -92,12 +94,12 @@ pub struct Up {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Agrees to the steps that disturb what runs on a node
+    /// Gives consent to steps that disrupt what runs on a node
     #[arg(short, long)]
     pub yes: bool,
-    /// Reads the cluster's keys back from its nodes when the state file is lost
-    #[arg(long)]
-    pub recover: bool,
+    /// Reads the keys of the cluster with this id back from its nodes when the state file is lost
+    #[arg(long, value_name = "ID")]
+    pub recover: Option<ClusterId>,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -113,8 +115,8 @@ pub struct Plan {
     #[arg(long)]
     pub accept_new_host_keys: bool,
     /// Plans as `up --recover` would
-    #[arg(long)]
-    pub recover: bool,
+    #[arg(long, value_name = "ID")]
+    pub recover: Option<ClusterId>,
     /// The plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -129,7 +131,7 @@ pub struct Remove {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Asks nothing
+    /// Removes without asking
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
     /// Progress as lines on stderr, or as one JSON object a line on stdout

@@ -2,11 +2,11 @@
 
 use super::{
     print,
-    report::{Failure, Trouble},
+    report::{CliError, Failure},
 };
 
 /// Runs it.
-pub(super) fn crd() -> Result<u8, Trouble> {
+pub(super) fn crd() -> Result<u8, CliError> {
     let yaml = crate::api::crds().map_err(|error| Failure::Write {
         what: "the definitions".to_owned(),
         source: std::io::Error::other(error),

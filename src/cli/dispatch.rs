@@ -1,4 +1,5 @@
-//! From a command to its exit code: 0, the error's [`Blame`](crate::error::Blame), or 130.
+//! From a command to its exit code: 0, the error's [`ErrorClass`](crate::error::ErrorClass), 3
+//! when the rest converged, or 130.
 
 use std::{io, sync::Arc};
 
@@ -10,12 +11,15 @@ use super::{
         json::{self, Ended},
     },
     plan, reference, remove,
-    report::Trouble,
+    report::CliError,
     run,
     session::{STOPPED, Session},
     signals, up, version,
 };
 use crate::apply::stop::Stopper;
+
+/// The rest converged; some nodes of the config did not answer or failed.
+pub(super) const DEGRADED: u8 = 3;
 
 /// Runs a command to its end, or to the second Ctrl-C.
 pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
@@ -28,13 +32,13 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     match result {
         Ok(code) => code,
         Err(trouble) => {
-            screen.insist(&trouble.render(screen.paint()));
-            trouble.blame().exit_code()
+            screen.print(&trouble.render(screen.paint()));
+            trouble.class().exit_code()
         }
     }
 }
 
-async fn command(command: &Command, session: &Session) -> Result<u8, Trouble> {
+async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
     match command {
         Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
         Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
@@ -47,7 +51,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, Trouble> {
 }
 
 /// With `--output json` the last line says how it ended, whichever way that was.
-fn ended(output: Output, result: Result<Ended, Trouble>) -> Result<u8, Trouble> {
+fn ended(output: Output, result: Result<Ended, CliError>) -> Result<u8, CliError> {
     if output == Output::Json {
         let last = match &result {
             Ok(ended) => ended.clone(),
@@ -58,6 +62,7 @@ fn ended(output: Output, result: Result<Ended, Trouble>) -> Result<u8, Trouble> 
     }
     result.map(|ended| match ended {
         Ended::Stopped => STOPPED,
+        Ended::Degraded { .. } => DEGRADED,
         Ended::Converged { .. } | Ended::Failed { .. } => 0,
     })
 }

@@ -4,19 +4,15 @@ use std::path::Path;
 
 use super::{
     output::{Paint, lines::count},
-    report::{Failure, Trouble},
+    report::{CliError, Failure},
     session::Session,
-    sources::FileSources,
+    sources::{FileSources, read_at_most},
 };
-use crate::config::{Intent, Problems, RkeConfig};
+use crate::config::{Intent, MAX_BYTES, Problems, RkeConfig, supported_today};
 
-/// Reads, judges and resolves the config. Warnings are shown.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command line is where the config file is read"
-)]
-pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, Trouble> {
-    let text = std::fs::read_to_string(file).map_err(|source| Failure::Config {
+/// Reads, validates and resolves the config. Warnings are shown.
+pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
+    let text = read_at_most(MAX_BYTES, file).map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,
     })?;
@@ -27,16 +23,18 @@ pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, Trouble> {
         .map_err(|problems| not_valid(&name, &text, problems, paint))?;
     for warning in &resolved.warnings {
         let shown = warning.render_warning(&name, &text, paint == Paint::ON);
-        session.screen.insist(&shown);
+        session.screen.print(&shown);
     }
+    supported_today(&resolved.intent)
+        .map_err(|problems| not_valid(&name, &text, problems, paint))?;
     Ok(resolved.intent)
 }
 
-fn not_valid(name: &str, text: &str, problems: Problems, paint: Paint) -> Trouble {
+fn not_valid(name: &str, text: &str, problems: Problems, paint: Paint) -> CliError {
     let snippets = problems.render(name, text, paint == Paint::ON);
     let number = count(problems.iter().count(), "problem");
     let error = paint.bad("error:");
-    Trouble::Config {
+    CliError::Config {
         shown: format!("{snippets}\n\n{error} `{name}` has {number}; nothing was changed"),
         problems,
     }

@@ -6,14 +6,15 @@
 //! [`args`] declares, [`dispatch`](mod@dispatch) picks the command, one file a command does it.
 
 pub mod args;
-pub mod ask;
 mod crd;
 pub mod dispatch;
+mod environment;
 mod intent;
 pub mod log;
 pub mod output;
 mod plan;
 mod print;
+pub mod prompt;
 pub mod reference;
 mod remove;
 pub mod report;
@@ -24,4 +25,3 @@ pub mod sources;
 mod stream;
 mod up;
 mod version;
-mod world;

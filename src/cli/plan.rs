@@ -2,10 +2,10 @@
 
 use super::{
     args::{Output, Plan},
+    environment::{self, Opening},
     intent, print,
-    report::Trouble,
+    report::CliError,
     session::{STOPPED, Session},
-    world::{self, Opening},
 };
 use crate::{
     converge::{Goal, survey},
@@ -13,21 +13,21 @@ use crate::{
 };
 
 /// Runs it.
-pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     let opening = Opening {
         accept_new_host_keys: args.accept_new_host_keys,
         record_host_keys: false,
-        recover: args.recover,
+        recover: args.recover.clone(),
     };
-    let world = world::open(file, opening, session)?;
+    let environment = environment::open(file, opening, session)?;
     let goal = Goal::Up(&intent);
     let survey = tokio::select! {
         biased;
         // Nothing is written, so there is nothing to finish.
         _ = session.stop.stopped() => return Ok(STOPPED),
-        survey = survey(&goal, &world) => survey?,
+        survey = survey(&goal, &environment) => survey?,
     };
     match args.output {
         Output::Text => print::data(&render(&survey.plan))?,

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::report::{Failure, Trouble};
+use super::report::{CliError, Failure};
 
 /// Prints a text, with one newline at its end.
-pub(super) fn data(text: &str) -> Result<(), Trouble> {
+pub(super) fn data(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     written(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
 }
 
 /// Prints one JSON object.
-pub(super) fn json(value: &impl Serialize) -> Result<(), Trouble> {
+pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Write {
         what: "the result as JSON".to_owned(),
         source: error.into(),
@@ -21,7 +21,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<(), Trouble> {
     data(&text)
 }
 
-fn written(result: io::Result<()>) -> Result<(), Trouble> {
+fn written(result: io::Result<()>) -> Result<(), CliError> {
     match result {
         // `| head` has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

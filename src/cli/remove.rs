@@ -2,49 +2,49 @@
 
 use super::{
     args::Remove,
-    ask::AskConsent,
+    environment::{self, Opening},
     intent,
     output::json::Ended,
-    report::{Failure, Trouble},
+    prompt::AskConsent,
+    report::{CliError, Failure},
     session::Session,
     stream::converge_shown,
-    world::{self, Opening},
 };
 use crate::{
     config::Intent,
     converge::{Goal, Outcome},
+    environment::Environment,
     state::Loaded,
-    world::World,
 };
 
 /// Runs it.
-pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Trouble> {
+pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, CliError> {
     let file = &args.config.config;
     let opening = Opening {
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
-        recover: false,
+        recover: None,
     };
-    let world = world::open(file, opening, session)?;
-    let intent = intent_unless_saved(args, &world, session).await?;
+    let environment = environment::open(file, opening, session)?;
+    let intent = intent_unless_saved(args, &environment, session).await?;
     if !args.force {
-        if !session.asker.somebody() {
+        if !session.prompt.is_interactive() {
             return Err(Failure::NobodyToAsk.into());
         }
         let question = "Are you sure you want to remove Kubernetes cluster";
-        if !session.asker.yes(question).await {
+        if !session.prompt.yes(question).await {
             return Err(Failure::Declined.into());
         }
     }
     let consent = AskConsent {
         given: true,
-        asker: session.asker.clone(),
+        prompt: session.prompt.clone(),
     };
     let goal = Goal::Remove(intent.as_ref());
-    match converge_shown(&goal, &world, &consent, args.output, session).await? {
+    match converge_shown(&goal, &environment, &consent, args.output, session).await? {
         Outcome::Converged { changed, .. } => {
-            session.screen.say(if changed {
-                "\nthe cluster is removed, and its nodes are given back"
+            session.screen.print_unless_quiet(if changed {
+                "\nthe cluster is removed and its nodes are clean"
             } else {
                 "nothing to remove: there is no cluster of this config"
             });
@@ -57,11 +57,14 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Tr
         Outcome::ConsentRefused { disruptions } => {
             Err(Failure::ConsentNeeded { disruptions }.into())
         }
+        Outcome::Degraded { left, .. } => {
+            Err(Failure::incomplete(left.into_iter().collect()).into())
+        }
         Outcome::RemovalIncomplete { left } => Err(Failure::incomplete(left).into()),
         Outcome::Stopped(_) => {
             session
                 .screen
-                .insist("stopped; `rke-operator remove` again goes on from here");
+                .print("stopped; `rke-operator remove` again continues from here");
             Ok(Ended::Stopped)
         }
     }
@@ -71,20 +74,20 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Tr
 /// says so. Without either the config's problem is the error.
 async fn intent_unless_saved(
     args: &Remove,
-    world: &World,
+    environment: &Environment,
     session: &Session,
-) -> Result<Option<Intent>, Trouble> {
+) -> Result<Option<Intent>, CliError> {
     let trouble = match intent::load(&args.config.config, session) {
         Ok(intent) => return Ok(Some(intent)),
         Err(trouble) => trouble,
     };
-    match world.store.load().await? {
+    match environment.store.load().await? {
         Loaded::Absent => Err(trouble),
         Loaded::Present { .. } => {
-            let place = world.store.place();
+            let place = environment.store.place();
             let text = trouble.render(session.screen.paint());
-            session.screen.insist(&format!(
-                "{text}\n\ngoing on without the config, with the nodes that {place} names"
+            session.screen.print(&format!(
+                "{text}\n\ncontinuing without the config, with the nodes recorded in {place}"
             ));
             Ok(None)
         }

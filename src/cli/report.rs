@@ -5,13 +5,14 @@ use std::{borrow::Cow, fmt::Write, path::PathBuf};
 
 use super::output::{Paint, json::Ended};
 use crate::{
-    actual::Down,
-    config::{NodeName, Problems},
-    error::{Blame, Explain},
+    actual::Unreachable,
+    config::Problems,
+    error::{ErrorClass, Explain},
+    model::NodeName,
 };
 
 /// Why a command failed.
-pub enum Trouble {
+pub enum CliError {
     /// The config is not valid. The text quotes the file and is for the terminal only.
     Config {
         /// Every problem with its line, as `rustc` shows them, and a last line that counts them.
@@ -23,13 +24,13 @@ pub enum Trouble {
     Error(Box<dyn Explain + Send + Sync>),
 }
 
-impl<E: Explain + Send + Sync + 'static> From<E> for Trouble {
+impl<E: Explain + Send + Sync + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
         Self::Error(Box::new(error))
     }
 }
 
-impl Trouble {
+impl CliError {
     /// As the terminal shows it.
     pub fn render(&self, paint: Paint) -> String {
         match self {
@@ -48,15 +49,15 @@ impl Trouble {
             message: error.to_string(),
             causes: causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
-            blame: error.blame(),
+            class: error.class(),
         }
     }
 
-    /// Whose turn it is.
-    pub fn blame(&self) -> Blame {
+    /// Who has to act.
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Config { shown: _, problems } => problems.blame(),
-            Self::Error(error) => error.blame(),
+            Self::Config { shown: _, problems } => problems.class(),
+            Self::Error(error) => error.class(),
         }
     }
 }
@@ -110,29 +111,29 @@ pub enum Failure {
         source: std::io::Error,
     },
     /// No kubeconfig leads to a management cluster.
-    #[error("cannot find the way to the management cluster: {why}")]
+    #[error("no kubeconfig for the management cluster: {why}")]
     NoManagementCluster {
         /// Why.
         why: String,
     },
     /// A removal wants an answer, and there is nobody to give it.
-    #[error("`remove` asks before it takes a cluster down, and there is no terminal to ask at")]
+    #[error("`remove` asks for confirmation, and stdin is not a terminal")]
     NobodyToAsk,
     /// Consent was asked for at a terminal, and the answer was no.
-    #[error("not agreed to: nothing was changed")]
+    #[error("consent was not given; nothing was changed")]
     Declined,
     /// Consent is needed, and there is nobody to ask.
     #[error(
-        "this disturbs what runs on the nodes, so it needs your consent:{}",
+        "these steps disrupt what runs on the nodes and need your consent:{}",
         list(disruptions)
     )]
     ConsentNeeded {
         /// What would be disturbed.
         disruptions: Vec<String>,
     },
-    /// Nodes that did not answer could not be given back.
+    /// Nodes that did not answer could not be cleaned.
     #[error(
-        "the removal is not complete; these nodes could not be given back:{}",
+        "the removal is not complete; these nodes could not be cleaned:{}",
         list(left)
     )]
     RemovalIncomplete {
@@ -154,7 +155,7 @@ pub enum Failure {
 
 impl Failure {
     /// A removal that could not reach some nodes.
-    pub fn incomplete(left: Vec<(NodeName, Down)>) -> Self {
+    pub fn incomplete(left: Vec<(NodeName, Unreachable)>) -> Self {
         let mut hints: Vec<String> = Vec::new();
         for hint in left.iter().flat_map(|(_, down)| &down.hints) {
             if !hints.contains(hint) {
@@ -177,7 +178,7 @@ fn list(items: &[String]) -> String {
 }
 
 impl Explain for Failure {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
             Self::Config { .. }
             | Self::KnownHosts { .. }
@@ -185,8 +186,8 @@ impl Explain for Failure {
             | Self::NobodyToAsk
             | Self::Declined
             | Self::ConsentNeeded { .. }
-            | Self::Write { .. } => Blame::User,
-            Self::RemovalIncomplete { .. } => Blame::Host,
+            | Self::Write { .. } => ErrorClass::User,
+            Self::RemovalIncomplete { .. } => ErrorClass::Host,
         }
     }
 
@@ -198,10 +199,10 @@ impl Explain for Failure {
             Self::NoManagementCluster { .. } => {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }
-            Self::NobodyToAsk => vec!["`--force` asks nothing".into()],
+            Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
             Self::ConsentNeeded { .. } => vec![
-                "look at it with `rke-operator plan`".into(),
-                "agree to it with `--yes`; nothing was changed".into(),
+                "`rke-operator plan` shows every step".into(),
+                "`--yes` gives consent; nothing was changed".into(),
             ],
             Self::RemovalIncomplete { hints, .. } => hints
                 .iter()
@@ -234,7 +235,7 @@ mod tests {
 
         hint: name the config with `--config FILE` or `RKE_CONFIG`
         ");
-        assert_eq!(error.blame().exit_code(), 1);
+        assert_eq!(error.class().exit_code(), 1);
     }
 
     #[test]
@@ -243,11 +244,11 @@ mod tests {
             disruptions: vec!["n1: containerd is restarted".into()],
         };
         insta::assert_snapshot!(render(&error, Paint::OFF), @r"
-        error: this disturbs what runs on the nodes, so it needs your consent:
+        error: these steps disrupt what runs on the nodes and need your consent:
           - n1: containerd is restarted
 
-        hint: look at it with `rke-operator plan`
-        hint: agree to it with `--yes`; nothing was changed
+        hint: `rke-operator plan` shows every step
+        hint: `--yes` gives consent; nothing was changed
         ");
     }
 
@@ -256,8 +257,8 @@ mod tests {
     struct Quotes(#[source] io::Error);
 
     impl Explain for Quotes {
-        fn blame(&self) -> Blame {
-            Blame::Transient
+        fn class(&self) -> ErrorClass {
+            ErrorClass::Transient
         }
     }
 
@@ -269,14 +270,14 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
-        let trouble = Trouble::from(Failure::Config {
+        let trouble = CliError::from(Failure::Config {
             path: "a.yml".into(),
             source: io::Error::other("disk on fire"),
         });
-        let Ended::Failed { causes, blame, .. } = trouble.ended() else {
+        let Ended::Failed { causes, class, .. } = trouble.ended() else {
             panic!("failed");
         };
         assert_eq!(causes, ["disk on fire"]);
-        assert_eq!(blame, Blame::User);
+        assert_eq!(class, ErrorClass::User);
     }
 }

@@ -9,7 +9,7 @@ use kube::{
 
 use super::{
     args::Run,
-    report::{Failure, Trouble},
+    report::{CliError, Failure},
     session::Session,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
-pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
     let client = client(args.kubeconfig.as_deref())
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;

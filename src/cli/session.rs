@@ -1,11 +1,11 @@
-//! What every command works with: the terminal, the stop signal, and somebody to ask.
+//! What every command works with: the terminal, the stop signal, and how to ask a person.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use super::{ask::Asker, output::Screen};
+use super::{output::Screen, prompt::Prompt};
 use crate::apply::stop::Stop;
 
 /// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
@@ -19,17 +19,17 @@ pub struct Session {
     /// Ctrl-C and SIGTERM.
     pub stop: Stop,
     /// The person at the terminal, if there is one.
-    pub asker: Asker,
+    pub prompt: Prompt,
 }
 
 impl Session {
     /// At this process's terminal.
     pub fn new(screen: Arc<Screen>, stop: Stop) -> Self {
-        let asker = Asker::at_terminal(Arc::clone(&screen), stop.clone());
+        let prompt = Prompt::at_terminal(Arc::clone(&screen), stop.clone());
         Self {
             screen,
             stop,
-            asker,
+            prompt,
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>) {
         }
     };
     next().await;
-    screen.insist("stopping: the step in flight is finished first; Ctrl-C again ends at once");
+    screen.print("stopping: the step in flight is finished first; Ctrl-C again ends at once");
     stopper.stop(StopCause::Signal);
     next().await;
 }

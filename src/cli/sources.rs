@@ -5,12 +5,35 @@
     reason = "the command line is where files and the environment come in"
 )]
 
-use std::{io, path::PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 use crate::config::{Refusal, Sources, SshKey};
 
 /// The key that RKE takes when a config names none.
 const DEFAULT_KEY: &str = "~/.ssh/id_rsa";
+
+/// The longest private key file that is read; an RSA key of 16384 bits has 13 kB.
+const MAX_KEY_BYTES: usize = 64 * 1024;
+
+/// Reads a file's text, but no more than so many bytes and one: a device or a file of some
+/// gigabytes must not fill the memory. The one byte more tells the caller that it is too long.
+pub(super) fn read_at_most(limit: usize, file: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(file)?.take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        // Cut off, perhaps within a character.
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        let text = "the file is not UTF-8 text";
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
 
 /// Private keys out of files.
 #[derive(Clone, Debug)]
@@ -56,7 +79,7 @@ impl FileSources {
 
     fn read(&self, path: &str) -> Result<SshKey, Refusal> {
         let file = self.expand(path)?;
-        match std::fs::read_to_string(&file) {
+        match read_at_most(MAX_KEY_BYTES, &file) {
             Ok(pem) => Ok(SshKey {
                 pem: pem.into(),
                 source: path.to_owned(),

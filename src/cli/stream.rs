@@ -13,7 +13,7 @@ use super::{
 use crate::{
     apply::event::{Event, Events},
     converge::{Consent, Error, Goal, Outcome, converge},
-    world::World,
+    environment::Environment,
 };
 
 /// Lifecycle events wait for room; this is room enough that they do not.
@@ -24,14 +24,14 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// Converges, and shows how. Ends when the convergence does and everything is shown.
 pub(super) async fn converge_shown(
     goal: &Goal<'_>,
-    world: &World,
+    environment: &Environment,
     consent: &dyn Consent,
     output: Output,
     session: &Session,
 ) -> Result<Outcome, Error> {
     let (events, mut incoming) = Events::channel(CAPACITY);
     let mut sink = Sink::new(output, &session.screen);
-    let mut run = converge(goal, world, consent, &events, &session.stop).boxed();
+    let mut run = converge(goal, environment, consent, &events, &session.stop).boxed();
     let mut ticks = interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let outcome = loop {
@@ -78,8 +78,8 @@ impl<'a> Sink<'a> {
                 screen,
                 begun,
             } => match lines.apply(event, begun.elapsed()) {
-                Some(said) if said.loud => screen.insist(&said.text),
-                Some(said) => screen.say(&said.text),
+                Some(said) if said.loud => screen.print(&said.text),
+                Some(said) => screen.print_unless_quiet(&said.text),
                 None => {}
             },
             // A reader that is gone must not end a run that changes servers.
@@ -102,7 +102,7 @@ impl<'a> Sink<'a> {
             screen.status(&lines.status(begun.elapsed()));
         } else {
             for line in lines.reminders(begun.elapsed()) {
-                screen.say(&line);
+                screen.print_unless_quiet(&line);
             }
         }
     }

@@ -1,54 +1,71 @@
 //! `up`: makes the cluster as the config says.
 
+use std::{collections::BTreeMap, fmt::Write as _};
+
 use tokio::time::Instant;
 
 use super::{
     args::Up,
-    ask::AskConsent,
+    environment::{self, Opening},
     intent,
     output::{
         json::Ended,
         lines::{count, span},
     },
-    report::{Failure, Trouble},
+    prompt::AskConsent,
+    report::{CliError, Failure},
     session::{Session, kubeconfig_beside},
     stream::converge_shown,
-    world::{self, Opening},
 };
 use crate::{
+    actual::Unreachable,
     config::Intent,
     converge::{Goal, Outcome},
+    model::NodeName,
 };
 
 /// Runs it.
-pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
+pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     let opening = Opening {
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
-        recover: args.recover,
+        recover: args.recover.clone(),
     };
-    let world = world::open(file, opening, session)?;
+    let environment = environment::open(file, opening, session)?;
     let consent = AskConsent {
         given: args.yes,
-        asker: session.asker.clone(),
+        prompt: session.prompt.clone(),
     };
     let goal = Goal::Up(&intent);
-    match converge_shown(&goal, &world, &consent, args.output, session).await? {
+    match converge_shown(&goal, &environment, &consent, args.output, session).await? {
         Outcome::Converged { changed, .. } => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let took = span(begun.elapsed());
             session
                 .screen
-                .say(&tip(&intent, changed, &took, &kubeconfig));
+                .print_unless_quiet(&tip(&intent, changed, &took, &kubeconfig));
             Ok(Ended::Converged {
                 changed,
                 kubeconfig: Some(kubeconfig),
             })
         }
-        Outcome::ConsentRefused { disruptions } if session.asker.somebody() => {
+        Outcome::Degraded {
+            left,
+            changed,
+            warnings: _,
+        } => {
+            let kubeconfig = kubeconfig_beside(file).display().to_string();
+            session.screen.print(&without(&left));
+            Ok(Ended::Degraded {
+                changed,
+                kubeconfig,
+                left,
+            })
+        }
+        Outcome::ConsentRefused { disruptions } if session.prompt.is_interactive() => {
             drop(disruptions);
             Err(Failure::Declined.into())
         }
@@ -59,10 +76,33 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, Trouble> {
         Outcome::Stopped(_) => {
             session
                 .screen
-                .insist("stopped; `rke-operator up` again goes on from here");
+                .print("stopped; `rke-operator up` again continues from here");
             Ok(Ended::Stopped)
         }
     }
+}
+
+/// What is left out, why, and what to do about it.
+fn without(left: &BTreeMap<NodeName, Unreachable>) -> String {
+    let mut text = format!(
+        "\nthe rest of the cluster is as the config says, without {}:",
+        count(left.len(), "node")
+    );
+    let mut hints: Vec<&str> = Vec::new();
+    for (name, down) in left {
+        let _ = write!(text, "\n  {name}: {}", down.why);
+        for hint in &down.hints {
+            if !hints.contains(&hint.as_str()) {
+                hints.push(hint);
+            }
+        }
+    }
+    hints.push("`rke-operator up` again brings them in when they answer");
+    for (index, hint) in hints.iter().enumerate() {
+        let gap = if index == 0 { "\n\n" } else { "\n" };
+        let _ = write!(text, "{gap}hint: {hint}");
+    }
+    text
 }
 
 fn tip(intent: &Intent, changed: bool, took: &str, kubeconfig: &str) -> String {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     args::{Output, Version},
     print,
-    report::Trouble,
+    report::CliError,
     session::{STOPPED, Session, kubeconfig_beside},
 };
 use crate::error::with_causes;
@@ -28,7 +28,7 @@ struct Versions {
 }
 
 /// Runs it.
-pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Trouble> {
+pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, CliError> {
     let file = kubeconfig_beside(&args.config.config);
     let kubernetes = if file.exists() {
         let answer = tokio::select! {
@@ -41,7 +41,7 @@ pub(super) async fn version(args: &Version, session: &Session) -> Result<u8, Tro
             Ok(version) => Some(version),
             Err(why) => {
                 let warning = session.screen.paint().warn("warning:");
-                session.screen.insist(&format!(
+                session.screen.print(&format!(
                     "{warning} the cluster of `{}` does not tell its version: {why}",
                     file.display()
                 ));

@@ -6,6 +6,7 @@ use super::{
     problem::{Place, Problem},
     tree::{Node, Value},
 };
+use crate::model::printable;
 
 /// A place in the document, there or not, with its path: how the rest of the module reads.
 #[derive(Clone, Debug)]
@@ -44,15 +45,16 @@ impl<'a> Cursor<'a> {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
         let path = match (self.path.as_str(), plain) {
-            ("", _) => key.to_owned(),
+            ("", _) => printable(key).into_owned(),
             (path, true) => format!("{path}.{key}"),
-            (path, false) => format!("{path}[\"{key}\"]"),
+            (path, false) => format!("{path}[\"{}\"]", printable(key)),
         };
         match entry {
             Some(entry) => Self {
                 node: Some(&entry.node),
                 path,
-                place: visible(&entry.node).or_else(|| entry.key_place.clone()),
+                place: visible(&entry.node, entry.key_place.as_ref())
+                    .or_else(|| entry.key_place.clone()),
             },
             None => Self {
                 node: None,
@@ -99,17 +101,34 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// True when it says nothing, or says one of these.
-    pub(super) fn passes(&self, values: &[&str]) -> bool {
+    /// True when it says nothing, at any depth.
+    pub(super) fn is_empty(&self) -> bool {
         self.node.is_none_or(Node::is_empty)
-            || self
-                .scalar()
-                .is_some_and(|text| values.iter().any(|value| text.eq_ignore_ascii_case(value)))
+    }
+
+    /// True when it is absent, null, or an empty text, list or mapping: what an entry of a mapping
+    /// holds is not looked at, its name may be what matters.
+    pub(super) fn has_nothing(&self) -> bool {
+        match self.value() {
+            None | Some(Value::Null) => true,
+            Some(Value::Scalar(text)) => text.expose().is_empty(),
+            Some(Value::List(items)) => items.is_empty(),
+            Some(Value::Map(entries)) => entries.is_empty(),
+        }
+    }
+
+    /// True when there is something, be it an empty list or mapping.
+    pub(super) fn is_written(&self) -> bool {
+        match self.value() {
+            None | Some(Value::Null) => false,
+            Some(Value::Scalar(text)) => !text.expose().is_empty(),
+            Some(Value::List(_) | Value::Map(_)) => true,
+        }
     }
 
     /// True for a mapping and for what may be read as an empty one.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.value(), Some(Value::Map(_))) || self.passes(&[])
+        matches!(self.value(), Some(Value::Map(_))) || self.is_empty()
     }
 
     /// A problem with this value.
@@ -126,7 +145,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Block mappings and lists have empty spans at their first entry: the key is better to point at.
-fn visible(node: &Node) -> Option<Place> {
-    node.place.clone().filter(|place| !place.span.is_empty())
+/// Block mappings and lists have empty spans at their first entry, and block scalars begin in the
+/// line below their key: there the key is better to point at.
+fn visible(node: &Node, key: Option<&Place>) -> Option<Place> {
+    let below = |place: &Place| key.is_some_and(|key| key.line < place.line);
+    node.place
+        .clone()
+        .filter(|place| !place.span.is_empty() && !below(place))
 }

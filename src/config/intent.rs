@@ -2,63 +2,18 @@
 //! validates again and nobody sees the raw document.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::IpAddr,
 };
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::secret::Secret;
-
-/// A node's Kubernetes name (`hostname_override`, else the address), lower case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeName(pub String);
-
-impl fmt::Display for NodeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<&str> for NodeName {
-    fn from(name: &str) -> Self {
-        Self(name.to_owned())
-    }
-}
-
-/// What a node is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Runs an etcd member.
-    Etcd,
-    /// Runs kube-apiserver, kube-controller-manager and kube-scheduler.
-    ControlPlane,
-    /// Takes workloads.
-    Worker,
-}
-
-/// Where sshd listens.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Endpoint {
-    /// Host name or address, as the user wrote it.
-    pub address: String,
-    /// TCP port of sshd.
-    pub port: u16,
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.port == 22 {
-            f.write_str(&self.address)
-        } else {
-            write!(f, "[{}]:{}", self.address, self.port)
-        }
-    }
-}
+use crate::{
+    catalog::{Catalogue, Images},
+    model::{Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Role, Secret, Taint},
+};
 
 /// How to log in to a node. Equal logins may share nothing: one connection a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,18 +28,6 @@ pub struct Login {
     pub docker_socket: String,
 }
 
-/// A Kubernetes taint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Taint {
-    /// Key.
-    pub key: String,
-    /// Value, may be empty.
-    #[serde(default)]
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
-    pub effect: String,
-}
-
 /// One node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeIntent {
@@ -93,7 +36,7 @@ pub struct NodeIntent {
     /// How to log in.
     pub login: Login,
     /// What other nodes and the components dial (`internal_address`, else `address`).
-    pub internal_address: String,
+    pub internal_address: HostAddress,
     /// True when the user wrote an `internal_address` that differs from `address`.
     pub has_internal_address: bool,
     /// At least one.
@@ -104,53 +47,15 @@ pub struct NodeIntent {
     pub taints: Vec<Taint>,
 }
 
-/// A supported Kubernetes release, e.g. `1.34.4`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct KubernetesVersion {
-    /// 1.
-    pub major: u16,
-    /// 34.
-    pub minor: u16,
-    /// 4.
-    pub patch: u16,
-}
-
-impl fmt::Display for KubernetesVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "v{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
-
-/// The images of one cluster, after `system_images` and `services.*.image`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Images {
-    /// Has kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy and kubelet on its PATH.
-    pub kubernetes: String,
-    /// etcd and etcdctl.
-    pub etcd: String,
-    /// `CoreDNS`.
-    pub coredns: String,
-    /// flanneld.
-    pub flannel: String,
-    /// Installs the CNI plugins.
-    pub cni_plugins: String,
-    /// The sandbox image.
-    pub pause: String,
-    /// The stream proxy on nodes without a control plane (unused while a cluster has one node).
-    pub nginx: String,
-}
-
 /// What every service takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceExtras {
-    /// Overrides this service's image.
-    pub image: Option<String>,
     /// Flags that replace or extend the defaults; an empty value is the bare `--flag=`.
     pub extra_args: BTreeMap<String, String>,
-    /// Docker binds, `source:target[:options]`.
-    pub extra_binds: Vec<String>,
-    /// `NAME=value`.
-    pub extra_env: Vec<String>,
+    /// Docker binds, one for each target.
+    pub extra_binds: Vec<Bind>,
+    /// Variables by name. People put passwords of proxies and the like into them.
+    pub extra_env: BTreeMap<String, Secret<String>>,
 }
 
 /// `services.*`.
@@ -205,12 +110,16 @@ pub enum Dns {
 pub struct Intent {
     /// `cluster_name` (RKE's default: `local`).
     pub cluster_name: String,
-    /// `kubernetes_version`.
+    /// `kubernetes_version`; the catalogue's default when the config names none.
     pub version: KubernetesVersion,
+    /// Whether the config names a version. Where it does not, a cluster that exists keeps its own.
+    pub version_given: bool,
     /// By node name.
     pub nodes: BTreeMap<NodeName, NodeIntent>,
     /// Every image, resolved.
     pub images: Images,
+    /// Those that the config names itself, by RKE's names.
+    pub system_images: BTreeMap<String, String>,
     /// `services`.
     pub services: Services,
     /// `network.plugin`.
@@ -220,6 +129,25 @@ pub struct Intent {
 }
 
 impl Intent {
+    /// The same for a cluster that has a release already: where the config names none, it stays
+    /// what it is, so that a newer program moves no cluster. `None` when the catalogue does not
+    /// have that release.
+    pub fn keeping(
+        &self,
+        release: KubernetesVersion,
+        catalogue: &Catalogue,
+    ) -> Option<Cow<'_, Self>> {
+        if self.version_given || self.version == release {
+            return Some(Cow::Borrowed(self));
+        }
+        let images = catalogue.images(release)?.with(&self.system_images);
+        Some(Cow::Owned(Self {
+            version: release,
+            images,
+            ..self.clone()
+        }))
+    }
+
     /// The nodes that carry a role, by name.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = (&NodeName, &NodeIntent)> {
         self.nodes

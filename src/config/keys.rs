@@ -1,25 +1,43 @@
 //! The keys of `cluster.yml` as a table, for the documentation. Pure.
 
-use super::schema::{Key, ROOT, Shape};
+use super::schema::{Answer, Below, Key, ROOT};
 
-/// One key, and what may stand in it today.
+/// One key, as the reference shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// `nodes[].address`.
-    pub path: String,
-    /// What may stand in it.
+    /// Where it stands: `nodes[]`; empty at the top level.
+    pub section: String,
+    /// `address`.
+    pub name: &'static str,
+    /// What may stand under it.
+    pub kind: &'static str,
+    /// What RKE takes when it is not set; empty when that is nothing.
+    pub default: &'static str,
+    /// Whether its value is never shown.
+    pub secret: bool,
+    /// What is done with it.
     pub support: Support,
+    /// What it is for.
+    pub doc: &'static str,
 }
 
-/// What may stand in a key today.
+/// What is done with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Support {
     /// It works.
     Works,
-    /// Only nothing, or one of these values (RKE's default).
-    Default(&'static [&'static str]),
-    /// Only null: its mere presence is an order to RKE.
-    Never,
+    /// Any value is accepted, all have the same effect; why.
+    Same(&'static str),
+    /// It has no effect, and a warning says so; what to do instead.
+    Ignored(&'static str),
+    /// Only nothing, or RKE's default: the rest is not supported yet.
+    Later,
+    /// Only nothing, or RKE's default; what to do instead.
+    Refused(&'static str),
+    /// Only this value, which is not RKE's default.
+    Only(&'static str),
+    /// Only null; what to do instead.
+    Never(&'static str),
 }
 
 /// Every key of RKE's schema, in the schema's order. What stands below a key that is not
@@ -30,28 +48,45 @@ pub fn keys() -> Vec<KeyRow> {
     rows
 }
 
-fn walk(above: &str, keys: &[Key], rows: &mut Vec<KeyRow>) {
+fn walk(section: &str, keys: &[Key], rows: &mut Vec<KeyRow>) {
+    let mut below = Vec::new();
     for key in keys {
-        let path = if above.is_empty() {
-            key.name.to_owned()
+        let support = match key.answer {
+            Answer::Used => match key.kind.below() {
+                Below::Section(keys) => {
+                    below.push((key.name.to_owned(), keys));
+                    continue;
+                }
+                Below::Each(keys) => {
+                    below.push((format!("{}[]", key.name), keys));
+                    continue;
+                }
+                Below::Nothing => Support::Works,
+            },
+            Answer::Same(why) => Support::Same(why),
+            Answer::Ignored(instead) => Support::Ignored(instead),
+            Answer::Later => Support::Later,
+            Answer::Refused(instead) => Support::Refused(instead),
+            Answer::Only { value, .. } => Support::Only(value),
+            Answer::Never(instead) => Support::Never(instead),
+        };
+        rows.push(KeyRow {
+            section: section.to_owned(),
+            name: key.name,
+            kind: key.kind.name(),
+            default: key.default,
+            secret: key.secret,
+            support,
+            doc: key.doc,
+        });
+    }
+    for (name, keys) in below {
+        let path = if section.is_empty() {
+            name
         } else {
-            format!("{above}.{}", key.name)
+            format!("{section}.{name}")
         };
-        let support = match key.shape {
-            Shape::Read => Support::Works,
-            Shape::Later(values) => Support::Default(values),
-            Shape::LaterMap(_) => Support::Default(&[]),
-            Shape::Never => Support::Never,
-            Shape::Map(below) => {
-                walk(&path, below, rows);
-                continue;
-            }
-            Shape::Each(below) => {
-                walk(&format!("{path}[]"), below, rows);
-                continue;
-            }
-        };
-        rows.push(KeyRow { path, support });
+        walk(&path, keys, rows);
     }
 }
 
@@ -62,12 +97,14 @@ mod tests {
     #[test]
     fn says_what_works_and_what_does_not() {
         let rows = keys();
-        let of = |path: &str| {
-            let row = rows.iter().find(|row| row.path == path);
+        let of = |section: &str, name: &str| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| (row.section.as_str(), row.name) == (section, name));
             row.map(|row| row.support.clone())
         };
-        assert_eq!(of("nodes[].address"), Some(Support::Works));
-        assert_eq!(of("authorization.mode"), Some(Support::Default(&["rbac"])));
-        assert_eq!(of("no_such_key"), None);
+        assert_eq!(of("nodes[]", "address"), Some(Support::Works));
+        assert_eq!(of("authorization", "mode"), Some(Support::Later));
+        assert_eq!(of("ingress", "provider"), Some(Support::Only("none")));
+        assert_eq!(of("", "no_such_key"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What the user wrote: `cluster.yml` → [`Intent`]. Pure.
 //!
-//! A document is parsed into a tree that remembers lines ([`RkeConfig`]), judged against RKE's
+//! A document is parsed into a tree that remembers lines ([`RkeConfig`]), validated against RKE's
 //! whole schema, and resolved once into an [`Intent`] that cannot be wrong. Whatever else it needs
 //! comes through [`Sources`]. All problems are reported together, each with its path and line.
 //!
@@ -23,19 +23,25 @@
 
 mod cursor;
 mod intent;
-mod judge;
 mod keys;
 mod problem;
 mod resolve;
 mod rke;
 mod schema;
+mod secrets;
+mod shown;
 mod snippet;
+#[cfg(test)]
+mod snippet_tests;
 mod sources;
+mod supported;
 mod tree;
+mod validate;
 
 pub use intent::*;
 pub use keys::{KeyRow, Support, keys};
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Resolved;
-pub use rke::RkeConfig;
+pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{Refusal, SecretSources, Sources, SshKey};
+pub use supported::supported_today;

@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, fmt, ops::Range};
 
-use crate::error::{Blame, Explain};
+use crate::{
+    error::{ErrorClass, Explain},
+    model::printable,
+};
 
 /// Where something stands in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl fmt::Display for Problem {
             (path, None) => write!(f, "`{path}`: ")?,
             (path, Some(line)) => write!(f, "`{path}` (line {line}): ")?,
         }
-        f.write_str(&self.message)
+        f.write_str(&printable(&self.message))
     }
 }
 
@@ -141,8 +144,8 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl Explain for Problems {
-    fn blame(&self) -> Blame {
-        Blame::User
+    fn class(&self) -> ErrorClass {
+        ErrorClass::User
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {

@@ -2,11 +2,15 @@
 
 use super::{
     cursor::Cursor,
-    problem::Problems,
+    problem::{Problem, Problems},
     tree::{Node, Value},
 };
 
-/// A well-formed config document. [`super::Intent::from_config`] judges what is in it.
+/// The longest config that is read. An object of the operator's cannot be larger either, and the
+/// longest file of a thousand nodes is a quarter of it.
+pub const MAX_BYTES: usize = 1024 * 1024;
+
+/// A well-formed config document. [`super::Intent::from_config`] validates what is in it.
 ///
 /// There is no `Debug` that prints it: it may hold keys and passwords.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,9 +19,12 @@ pub struct RkeConfig {
 }
 
 impl RkeConfig {
-    /// Reads a `cluster.yml`. Fails only when the text is not YAML or not a mapping; everything
-    /// else is reported together by [`super::Intent::from_config`].
+    /// Reads a `cluster.yml`. Fails only when the text is not YAML, not a mapping, or larger than
+    /// [`MAX_BYTES`]; everything else is reported together by [`super::Intent::from_config`].
     pub fn parse(yaml: &str) -> Result<Self, Problems> {
+        if yaml.len() > MAX_BYTES {
+            return Err(Problem::new("", "the config is larger than 1 MiB").into());
+        }
         Self::of(Node::from_yaml(yaml)?)
     }
 

@@ -1,63 +1,87 @@
 //! Problems for the terminal of the person who wrote the file: the line, the key, the cure.
 //!
-//! A snippet quotes the document, which may hold passwords: never into status, events or logs.
-//! Pure: gives a string.
+//! A snippet quotes the document, without what is secret in it: for terminals, never into status or
+//! events. Pure: gives a string.
 
 use std::ops::Range;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use super::problem::{Problem, Problems};
+use super::{
+    problem::{Problem, Problems},
+    shown::Shown,
+};
+use crate::model::printable;
 
 impl Problems {
     /// All of them as `rustc` would print them. `name` is the file's, `source` its text.
     pub fn render(&self, name: &str, source: &str, colour: bool) -> String {
+        let shown = Shown::of(source);
         let reports: Vec<String> = self
             .iter()
-            .map(|problem| problem.render(name, source, colour))
+            .map(|problem| problem.report(Level::ERROR, name, source, &shown, colour))
             .collect();
         reports.join("\n\n")
     }
 }
 
 impl Problem {
-    /// This one as an error; see [`Problems::render`].
-    pub fn render(&self, name: &str, source: &str, colour: bool) -> String {
-        self.report(Level::ERROR, name, source, colour)
-    }
-
-    /// The same as a warning.
+    /// This one as a warning; see [`Problems::render`].
     pub fn render_warning(&self, name: &str, source: &str, colour: bool) -> String {
-        self.report(Level::WARNING, name, source, colour)
+        self.report(Level::WARNING, name, source, &Shown::of(source), colour)
     }
 
-    fn report(&self, level: Level<'_>, name: &str, source: &str, colour: bool) -> String {
+    fn report(
+        &self,
+        level: Level<'_>,
+        name: &str,
+        source: &str,
+        shown: &Shown,
+        colour: bool,
+    ) -> String {
         let title = if self.path.is_empty() {
-            self.message.clone()
+            printable(&self.message).into_owned()
         } else {
-            format!("`{}`: {}", self.path, self.message)
+            format!("`{}`: {}", printable(&self.path), printable(&self.message))
         };
+        let name = printable(name).into_owned();
         let mut group = Group::with_title(level.primary_title(title));
-        let label = self.detail.clone().unwrap_or_default();
+        let hidden = self
+            .place
+            .as_ref()
+            .is_some_and(|place| shown.hides(&pointed_at(source, &place.span)));
+        let detail = self.detail.as_deref().filter(|_| !hidden);
+        let label = detail.map(printable).unwrap_or_default().into_owned();
         match &self.place {
             Some(place) => {
                 let span = pointed_at(source, &place.span);
                 // What stands above the carets need not stand beside them.
                 let written = source.get(span.clone()).unwrap_or_default();
                 let label = Some(label)
-                    .filter(|label| written.trim_matches(['\'', '"']) != label)
+                    .filter(|_| detail != Some(written.trim_matches(['\'', '"'])))
                     .unwrap_or_default();
-                group = group.element(
-                    Snippet::source(source)
-                        .path(name)
-                        .annotation(AnnotationKind::Primary.span(span).label(label)),
-                );
+                let span = shown.span(&span);
+                if shown.may_show(span.start) {
+                    group = group.element(
+                        Snippet::source(shown.text.as_str())
+                            .path(name)
+                            .annotation(AnnotationKind::Primary.span(span).label(label)),
+                    );
+                } else {
+                    let origin = Origin::path(name)
+                        .line(place.line)
+                        .char_column(place.column);
+                    group = group.element(origin);
+                    if !label.is_empty() {
+                        group = group.element(Level::NOTE.message(label));
+                    }
+                }
             }
             None if label.is_empty() => {}
             None => group = group.element(Level::NOTE.message(label)),
         }
         if let Some(hint) = &self.hint {
-            group = group.element(Level::HELP.message(hint.clone()));
+            group = group.element(Level::HELP.message(printable(hint).into_owned()));
         }
         let renderer = if colour {
             Renderer::styled()

@@ -2,7 +2,7 @@
 //! gives files, the operator gives the Secret that the `Cluster` names and nothing else. Pure:
 //! the implementation that reads files is in `cli`.
 
-use crate::secret::Secret;
+use crate::model::Secret;
 
 /// A private key and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,14 +15,19 @@ use serde_saphyr::{
     options::{DuplicateKeyPolicy, NonFiniteFloatPolicy},
 };
 
-use super::problem::{Place, Problem, Problems};
-use crate::secret::Secret;
+use super::{
+    problem::{Place, Problem, Problems},
+    rke::MAX_BYTES,
+};
+use crate::model::Secret;
 
 /// A value and where it stands. `place` is `None` when it did not come from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) place: Option<Place>,
+    /// Where its text stands when `place` is an alias of it (`*name`).
+    pub(super) defined: Option<Place>,
 }
 
 /// What a value is.
@@ -63,6 +68,8 @@ impl Node {
         let options = serde_saphyr::options! {
             legacy_octal_numbers: true,
             with_snippet: false,
+            // Far above what a thousand nodes need; aliases count each time they are used.
+            budget: serde_saphyr::budget! { max_nodes: 100_000, max_events: 400_000, flow_nesting_limit: MAX_BYTES },
             duplicate_keys: DuplicateKeyPolicy::PassThrough,
             non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         };
@@ -93,11 +100,17 @@ impl Node {
                     .collect(),
             ),
         };
-        Self { value, place: None }
+        Self {
+            value,
+            place: None,
+            defined: None,
+        }
     }
 
     fn from_raw(raw: Spanned<Raw>, source: &str) -> Self {
         let place = Place::of(&raw.referenced, source);
+        let defined =
+            Place::of(&raw.defined, source).filter(|defined| Some(defined) != place.as_ref());
         let value = match raw.value {
             Raw::Null => Value::Null,
             Raw::Text(text) => Value::Scalar(text.into()),
@@ -124,7 +137,11 @@ impl Node {
                     .collect(),
             ),
         };
-        Self { value, place }
+        Self {
+            value,
+            place,
+            defined,
+        }
     }
 
     /// True for what says nothing: null, an empty text, list or mapping, at any depth.
@@ -142,6 +159,12 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
     let bare = error.without_snippet();
     let problem = if matches!(bare, serde_saphyr::Error::MultipleDocuments { .. }) {
         Problem::new("", "the file holds more than one document").hint("remove the `---`")
+    } else if is_too_much(bare) {
+        Problem::new(
+            "",
+            "the document is nested too deeply, or has too many values or aliases",
+        )
+        .hint("this is a limit of ours, not a mistake in its YAML: no config of RKE comes near it")
     } else {
         // The library's words may quote the document; the place is told by ours.
         let words = bare.to_string();
@@ -154,6 +177,22 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
             .and_then(|location| Place::of(&location, source)),
         ..problem
     }
+}
+
+/// Whether the parser gave up because of its own limits.
+fn is_too_much(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    if let Error::AliasError { error, .. } = error {
+        return is_too_much(error.without_snippet());
+    }
+    matches!(
+        error,
+        Error::Budget { .. }
+            | Error::AliasReplayCounterOverflow { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasExpansionLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+    )
 }
 
 impl Place {

@@ -4,12 +4,12 @@
 //! kubelets are verified, etcd has its own clients, issuer and audience are the standard ones.
 
 use super::{
-    ContainerSpec, DrawError, path,
-    pki::Leaf,
+    DesiredError,
+    host_context::{Files, HostContext, PUBLIC, TLS_CIPHERS},
+    pki::CertKind,
     service::{Flags, Service, View, read_write},
-    site::{Files, PUBLIC, Site, TLS_CIPHERS, host_port},
 };
-use crate::config::Role;
+use crate::model::{ContainerSpec, Role, path};
 
 /// RKE's policy: who did what, never what was in it.
 const AUDIT_POLICY: &str = "\
@@ -20,32 +20,35 @@ rules:
 ";
 
 /// The container and its files.
-pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
-    let mut flags = basics(site);
-    certificates(site, &mut flags, &mut files)?;
-    audit(site, &mut flags, &mut files);
+    let mut flags = basics(context);
+    certificates(context, &mut flags, &mut files)?;
+    audit(context, &mut flags, &mut files);
     Service {
         key: "kube-api",
-        image: &site.intent.images.kubernetes,
-        extras: &site.intent.services.kube_api,
+        image: &context.intent.images.kubernetes,
+        extras: &context.intent.services.kube_api,
         entrypoint: vec!["kube-apiserver".to_owned()],
         flags,
+        bootstrap: Flags::default(),
         files,
         view: View::OwnFiles,
         binds: vec![read_write(path::AUDIT_LOG, path::AUDIT_LOG)],
-        env: Vec::new(),
+        mounts: Vec::new(),
+        env: [].into(),
         privileged: false,
         host_pid: false,
         host_cgroupns: false,
     }
-    .finish(site)
+    .finish(context)
 }
 
-fn basics(site: &Site<'_>) -> Flags {
-    let services = &site.intent.services;
+fn basics(context: &HostContext<'_>) -> Flags {
+    let services = &context.intent.services;
     let (first, last) = services.service_node_port_range;
-    let domain = &services.cluster_domain;
+    let issuers = &context.keys.saved.service_accounts.issuers;
+    let issuer = issuers.first().cloned().unwrap_or_default();
     let mut flags = Flags::from([
         ("allow-privileged", "true".to_owned()),
         ("anonymous-auth", "false".to_owned()),
@@ -53,7 +56,7 @@ fn basics(site: &Site<'_>) -> Flags {
         ("bind-address", "0.0.0.0".to_owned()),
         // Added to those that are on by default.
         ("enable-admission-plugins", "NodeRestriction".to_owned()),
-        ("etcd-servers", etcd_servers(site)),
+        ("etcd-servers", etcd_servers(context)),
         (
             "kubelet-preferred-address-types",
             "InternalIP,ExternalIP,Hostname".to_owned(),
@@ -73,10 +76,7 @@ fn basics(site: &Site<'_>) -> Flags {
         // Without it open watches hold the server until Docker kills it, ten seconds later: long
         // enough for controller-manager and scheduler to lose their leases and exit.
         ("shutdown-watch-termination-grace-period", "2s".to_owned()),
-        (
-            "service-account-issuer",
-            format!("https://kubernetes.default.svc.{domain}"),
-        ),
+        ("service-account-issuer", issuer),
         (
             "service-cluster-ip-range",
             services.service_cluster_ip_range.to_string(),
@@ -84,51 +84,61 @@ fn basics(site: &Site<'_>) -> Flags {
         ("service-node-port-range", format!("{first}-{last}")),
         ("tls-cipher-suites", TLS_CIPHERS.to_owned()),
     ]);
-    let own = &site.node.internal_address;
-    if own.parse::<std::net::IpAddr>().is_ok() {
-        flags.set("advertise-address", own.as_str());
+    if let Some(own) = context.node.internal_address.ip() {
+        flags.set("advertise-address", own.to_string());
     }
     flags
 }
 
-fn certificates(site: &Site<'_>, flags: &mut Flags, files: &mut Files) -> Result<(), DrawError> {
-    let ca = site.cluster_ca(files);
+fn certificates(
+    context: &HostContext<'_>,
+    flags: &mut Flags,
+    files: &mut Files,
+) -> Result<(), DesiredError> {
+    let ca = context.cluster_and_signer_ca(files);
     flags.set("client-ca-file", ca.as_str());
     flags.set("kubelet-certificate-authority", ca);
-    flags.set("etcd-cafile", site.etcd_ca(files));
-    flags.set("requestheader-client-ca-file", site.front_proxy_ca(files));
-    for (leaf, cert_flag, key_flag) in [
-        (Leaf::ApiServer, "tls-cert-file", "tls-private-key-file"),
-        (Leaf::ApiServerEtcdClient, "etcd-certfile", "etcd-keyfile"),
+    flags.set("etcd-cafile", context.etcd_ca(files));
+    flags.set(
+        "requestheader-client-ca-file",
+        context.front_proxy_ca(files),
+    );
+    for (kind, cert_flag, key_flag) in [
+        (CertKind::ApiServer, "tls-cert-file", "tls-private-key-file"),
         (
-            Leaf::ApiServerKubeletClient,
+            CertKind::ApiServerEtcdClient,
+            "etcd-certfile",
+            "etcd-keyfile",
+        ),
+        (
+            CertKind::ApiServerKubeletClient,
             "kubelet-client-certificate",
             "kubelet-client-key",
         ),
         (
-            Leaf::FrontProxyClient,
+            CertKind::FrontProxyClient,
             "proxy-client-cert-file",
             "proxy-client-key-file",
         ),
     ] {
-        let (cert, key) = site.pair(leaf, files)?;
+        let (cert, key) = context.pair(kind, files)?;
         flags.set(cert_flag, cert);
         flags.set(key_flag, key);
     }
     flags.set(
         "service-account-key-file",
-        site.service_account_public(files),
+        context.service_account_public(files),
     );
     flags.set(
         "service-account-signing-key-file",
-        site.service_account_key(files),
+        context.service_account_key(files),
     );
     Ok(())
 }
 
-fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
+fn audit(context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
-    files.insert(policy.clone(), site.file(AUDIT_POLICY, PUBLIC));
+    files.insert(policy.clone(), context.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
     flags.set(
         "audit-log-path",
@@ -141,16 +151,16 @@ fn audit(site: &Site<'_>, flags: &mut Flags, files: &mut Files) {
 }
 
 /// The node's own member first, without leaving the node; then the others.
-fn etcd_servers(site: &Site<'_>) -> String {
-    let own = site
+fn etcd_servers(context: &HostContext<'_>) -> String {
+    let own = context
         .node
         .roles
         .contains(&Role::Etcd)
         .then(|| "https://127.0.0.1:2379".to_owned());
-    let others = site
+    let others = context
         .intent
         .with_role(Role::Etcd)
-        .filter(|(name, _)| *name != site.name)
-        .map(|(_, node)| format!("https://{}", host_port(&node.internal_address, 2379)));
+        .filter(|(name, _)| *name != context.name)
+        .map(|(_, node)| format!("https://{}", node.internal_address.with_port(2379)));
     own.into_iter().chain(others).collect::<Vec<_>>().join(",")
 }

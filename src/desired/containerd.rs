@@ -4,18 +4,31 @@
 //! configuration with our few settings, in the format of the dump. That is 2 for containerd 1.x,
 //! and 2.x takes it too; 3 comes only from a 2.x. Its own output as input gives the same file.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use toml::{Table, Value};
 
-use super::ContainerdWants;
-use crate::error::{Blame, Explain};
+use crate::{
+    actual::{ContainerdCommand, DockerFacts},
+    error::{ErrorClass, Explain},
+    model::{ContainerdWants, path},
+};
 
 /// Stands at the head of our file.
 const HEAD: &str = "\
 # Written by rke-operator from this node's own configuration: CRI on, sandbox image, folders of
 # CNI and registries. `rke-operator remove` takes it away; edits are overwritten.
 ";
+
+/// Stands at the head of each registry's file: `remove` knows ours by it.
+pub(crate) const REGISTRY_HEAD: &str =
+    "# Written by rke-operator from what this node's Docker is told.\n";
+
+/// The runtime whose options have `SystemdCgroup`.
+const RUNC: &str = "io.containerd.runc.v2";
 
 const CRI: &str = "io.containerd.grpc.v1.cri";
 const CRI_IMAGES: &str = "io.containerd.cri.v1.images";
@@ -63,8 +76,8 @@ pub enum ContainerdConfigError {
 }
 
 impl Explain for ContainerdConfigError {
-    fn blame(&self) -> Blame {
-        Blame::Host
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Host
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
@@ -127,16 +140,184 @@ pub fn cgroup_driver(dump: &str) -> Result<CgroupDriver, ContainerdConfigError> 
     })
 }
 
+/// The driver that a node's pods get. A node that has our file keeps what it says: another driver
+/// ends every pod. A new node whose systemd manages cgroups of version 2 lets it: two managers of
+/// one tree get in each other's way. Otherwise it is what containerd says.
+pub fn choose_driver(
+    dump: &str,
+    own: Option<&str>,
+    systemd_v2: bool,
+) -> Result<CgroupDriver, ContainerdConfigError> {
+    match own {
+        Some(own) => cgroup_driver(own),
+        None if systemd_v2 && is_runc(&read(dump)?) => Ok(CgroupDriver::Systemd),
+        None => cgroup_driver(dump),
+    }
+}
+
+/// The default runtime takes `SystemdCgroup`: others have options of their own.
+fn is_runc(config: &Table) -> bool {
+    let plugins = config.get("plugins");
+    let containerd = [CRI, CRI_RUNTIME]
+        .iter()
+        .filter_map(|plugin| plugins?.get(plugin)?.get("containerd"))
+        .find(|containerd| containerd.get("runtimes").is_some());
+    let Some(containerd) = containerd else {
+        return true;
+    };
+    let name = containerd
+        .get("default_runtime_name")
+        .and_then(Value::as_str)
+        .unwrap_or("runc");
+    containerd
+        .get("runtimes")
+        .and_then(|runtimes| runtimes.get(name)?.get("runtime_type")?.as_str())
+        .is_none_or(|kind| kind == RUNC || kind.is_empty())
+}
+
+/// Tells the default runtime, and writes nothing that containerd assumes anyway.
+fn set_driver(plugin: &mut Table, systemd: bool) -> Result<(), ContainerdConfigError> {
+    let containerd = section(plugin, "containerd")?;
+    let name = containerd
+        .get("default_runtime_name")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+        .unwrap_or("runc")
+        .to_owned();
+    let runtime = section(section(containerd, "runtimes")?, &name)?;
+    // A section that we open must be whole.
+    runtime
+        .entry("runtime_type")
+        .or_insert_with(|| Value::String(RUNC.to_owned()));
+    let options = section(runtime, "options")?;
+    options.insert("SystemdCgroup".to_owned(), Value::Boolean(systemd));
+    Ok(())
+}
+
+/// The drop-in that points the unit at our file: its own words stay, and Docker's proxies are
+/// containerd's too.
+pub fn drop_in(command: &ContainerdCommand, environment: &BTreeMap<String, String>) -> String {
+    let program = match command.program.as_str() {
+        "" => "/usr/bin/containerd",
+        program => program,
+    };
+    let words = command
+        .words
+        .iter()
+        .fold(String::new(), |words, word| words + " " + word);
+    let environment = environment
+        .iter()
+        .fold(String::new(), |lines, (name, value)| {
+            let value = value.replace('%', "%%");
+            lines + &format!("Environment=\"{name}={value}\"\n")
+        });
+    format!(
+        "# Written by rke-operator; `rke-operator remove` takes it away.\n[Service]\n{environment}\
+         ExecStart=\nExecStart={program}{words} --config {}\n",
+        path::CONTAINERD_CONFIG
+    )
+}
+
+/// The proxies of Docker for containerd's unit. Docker masks a login in what it tells: such a proxy
+/// cannot be carried over.
+pub fn proxies(docker: &DockerFacts) -> BTreeMap<String, String> {
+    let Some((http, https, without)) = &docker.proxy else {
+        return BTreeMap::new();
+    };
+    [
+        ("HTTP_PROXY", http),
+        ("HTTPS_PROXY", https),
+        ("NO_PROXY", without),
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty() && !masked(value) && !value.contains(['"', '\\']))
+    .map(|(name, value)| (name.to_owned(), value.clone()))
+    .collect()
+}
+
+/// A proxy whose login Docker does not tell.
+pub fn masked(proxy: &str) -> bool {
+    proxy.contains("xxxxx:xxxxx@")
+}
+
+/// What containerd reads before it pulls from a registry: Docker's mirrors of Docker Hub, the
+/// registries that Docker may reach without TLS, and the authorities by which it knows others (`certs`:
+/// the files in its folders for registries). File by path.
+pub fn registries(
+    docker: &DockerFacts,
+    certs: &BTreeSet<String>,
+    folder: &str,
+) -> BTreeMap<String, String> {
+    let known: Vec<(&str, &str)> = certs
+        .iter()
+        .filter_map(|file| {
+            let name = file.strip_prefix(path::DOCKER_CERTS_D)?.strip_prefix('/')?;
+            Some((name.split_once('/')?.0, file.as_str()))
+        })
+        .collect();
+    let authorities = |url: &str| {
+        let name = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let name = name.split('/').next();
+        let files = known.iter().filter(|(found, _)| Some(*found) == name);
+        let files: Vec<Value> = files.map(|(_, file)| Value::from(*file)).collect();
+        if files.is_empty() {
+            String::new()
+        } else {
+            format!("  ca = {}\n", Value::Array(files))
+        }
+    };
+    let host = |url: &str, more: &str| {
+        let url = url.trim_end_matches('/');
+        format!(
+            "\n[host.{}]\n  capabilities = [\"pull\", \"resolve\"]\n{more}",
+            Value::from(url)
+        )
+    };
+    let mirrors = docker.mirrors.iter();
+    let mirrors: String = mirrors.map(|url| host(url, &authorities(url))).collect();
+    let hub = (!mirrors.is_empty()).then(|| {
+        let text = format!("{REGISTRY_HEAD}server = \"https://registry-1.docker.io\"\n{mirrors}");
+        (format!("{folder}/docker.io/hosts.toml"), text)
+    });
+    let plain = |name: &str| {
+        !name.starts_with('.')
+            && !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || ".-:_[]".contains(c))
+    };
+    let insecure = docker.insecure_registries.iter().filter(|name| plain(name));
+    let others = known
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| plain(name))
+        .map(|name| {
+            let url = format!("https://{name}");
+            let secure = host(&url, &authorities(&url));
+            let text = format!("{REGISTRY_HEAD}server = {}\n{secure}", Value::from(url));
+            (format!("{folder}/{name}/hosts.toml"), text)
+        });
+    let insecure = insecure.map(|name| {
+        let secure = host(&format!("https://{name}"), "  skip_verify = true\n");
+        let open = host(&format!("http://{name}"), "");
+        let text = format!("{REGISTRY_HEAD}server = \"https://{name}\"\n{secure}{open}");
+        (format!("{folder}/{name}/hosts.toml"), text)
+    });
+    others.chain(insecure).chain(hub).collect()
+}
+
 /// The file that a node needs, from what `containerd config dump` says of its own configuration.
 ///
 /// ```
-/// use rke_operator::desired::{ContainerdWants, containerd::containerd_config};
+/// use rke_operator::{desired::containerd::containerd_config, model::ContainerdWants};
 ///
 /// let wants = ContainerdWants {
 ///     sandbox_image: "rancher/mirrored-pause:3.6".into(),
 ///     cni_bin_dir: "/opt/cni/bin".into(),
 ///     cni_conf_dir: "/etc/cni/net.d".into(),
 ///     registry_config_path: "/etc/containerd/certs.d".into(),
+///     systemd_cgroup: true,
+///     environment: [].into(),
 /// };
 /// let file = containerd_config("version = 2\ndisabled_plugins = [\"cri\"]", &wants)?;
 /// assert!(file.contains("disabled_plugins = []"));
@@ -149,6 +330,7 @@ pub fn containerd_config(
 ) -> Result<String, ContainerdConfigError> {
     let mut config = read(dump)?;
     let format = Format::of(&config)?;
+    let runc = is_runc(&config);
     // A dump already has in it what these files say; imported again, they would win.
     config.remove("imports");
     config.insert("version".to_owned(), Value::Integer(format.number()));
@@ -158,6 +340,9 @@ pub fn containerd_config(
         Format::Two => {
             let cri = section(plugins, CRI)?;
             set(cri, "sandbox_image", &wants.sandbox_image);
+            if runc {
+                set_driver(cri, wants.systemd_cgroup)?;
+            }
             network(section(cri, "cni")?, wants);
             registry(section(cri, "registry")?, wants);
         }
@@ -166,7 +351,11 @@ pub fn containerd_config(
             let pinned = section(images, "pinned_images")?;
             set(pinned, "sandbox", &wants.sandbox_image);
             registry(section(images, "registry")?, wants);
-            network(section(section(plugins, CRI_RUNTIME)?, "cni")?, wants);
+            let runtime = section(plugins, CRI_RUNTIME)?;
+            if runc {
+                set_driver(runtime, wants.systemd_cgroup)?;
+            }
+            network(section(runtime, "cni")?, wants);
         }
     }
     toml::to_string(&config)
@@ -292,6 +481,8 @@ mod tests {
             cni_bin_dir: "/opt/cni/bin".to_owned(),
             cni_conf_dir: "/etc/cni/net.d".to_owned(),
             registry_config_path: "/etc/containerd/certs.d".to_owned(),
+            systemd_cgroup: true,
+            environment: BTreeMap::new(),
         }
     }
 
@@ -299,7 +490,7 @@ mod tests {
     fn written(dump: &str) -> String {
         let file = containerd_config(dump, &wants()).unwrap();
         assert_eq!(containerd_config(&file, &wants()).unwrap(), file);
-        assert_eq!(cgroup_driver(&file), cgroup_driver(dump));
+        assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
         file.strip_prefix(HEAD).unwrap().to_owned()
     }
 
@@ -315,6 +506,12 @@ mod tests {
         [plugins."io.containerd.grpc.v1.cri".cni]
         bin_dir = "/opt/cni/bin"
         conf_dir = "/etc/cni/net.d"
+
+        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+        runtime_type = "io.containerd.runc.v2"
+
+        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = true
 
         [plugins."io.containerd.grpc.v1.cri".registry]
         config_path = "/etc/containerd/certs.d"
@@ -418,6 +615,137 @@ SystemdCgroup = true
         assert_eq!(folders, ["/opt/cni/bin", "/usr/lib/cni"]);
         assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
         assert_eq!(cgroup_driver(""), Ok(CgroupDriver::Cgroupfs));
+    }
+
+    /// R16, R17: systemd's driver from the first day on, and never another one later.
+    #[test]
+    fn the_driver_of_a_node_never_changes() {
+        use CgroupDriver::{Cgroupfs, Systemd};
+        let ours = |systemd: &str| {
+            format!(
+                "version = 2\n[plugins.\"{CRI}\".containerd.runtimes.runc.options]\n\
+                 SystemdCgroup = {systemd}\n"
+            )
+        };
+        let fresh = "version = 2\n";
+        assert_eq!(choose_driver(fresh, None, true), Ok(Systemd));
+        assert_eq!(choose_driver(fresh, None, false), Ok(Cgroupfs));
+        // Our own file is what pods run under, whatever the dump says or does not say.
+        for dump in ["", fresh, &ours("true"), "not toml"] {
+            assert_eq!(
+                choose_driver(dump, Some(&ours("false")), true),
+                Ok(Cgroupfs)
+            );
+            assert_eq!(choose_driver(dump, Some(&ours("true")), false), Ok(Systemd));
+        }
+        // A runtime whose options we do not know says it itself.
+        let kata = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n\
+                    default_runtime_name = \"kata\"\n\
+                    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.kata]\n\
+                    runtime_type = \"io.containerd.kata.v2\"\n";
+        assert_eq!(choose_driver(kata, None, true), Ok(Cgroupfs));
+        assert!(
+            !containerd_config(kata, &wants())
+                .unwrap()
+                .contains("SystemdCgroup")
+        );
+        // Told, it is written, both ways.
+        let off = ContainerdWants {
+            systemd_cgroup: false,
+            ..wants()
+        };
+        let file = containerd_config(&ours("true"), &off).unwrap();
+        assert_eq!(cgroup_driver(&file), Ok(Cgroupfs));
+    }
+
+    /// R2: a unit with words of its own keeps them.
+    #[test]
+    fn the_drop_in_starts_containerd_as_before() {
+        let command = ContainerdCommand {
+            program: "/opt/bin/containerd".to_owned(),
+            words: ["--root", "/data/containerd"].map(str::to_owned).into(),
+            odd: None,
+        };
+        let proxies = [("HTTP_PROXY".to_owned(), "http://p:1/%41".to_owned())].into();
+        insta::assert_snapshot!(drop_in(&command, &proxies), @r#"
+        # Written by rke-operator; `rke-operator remove` takes it away.
+        [Service]
+        Environment="HTTP_PROXY=http://p:1/%%41"
+        ExecStart=
+        ExecStart=/opt/bin/containerd --root /data/containerd --config /etc/containerd/rke-operator.toml
+        "#);
+    }
+
+    /// R25: pods pull as Docker does.
+    #[test]
+    fn what_docker_knows_of_registries_containerd_knows_too() {
+        let mut docker = crate::desired::fixture::facts().docker;
+        assert!(
+            registries(&docker, &BTreeSet::new(), "/certs").is_empty()
+                && proxies(&docker).is_empty()
+        );
+        docker.mirrors = vec!["https://mirror.example/".to_owned()];
+        docker.insecure_registries = vec!["reg.local:5000".to_owned(), "../etc".to_owned()];
+        docker.proxy = Some((
+            "http://proxy:3128".to_owned(),
+            "http://xxxxx:xxxxx@proxy:3128".to_owned(),
+            String::new(),
+        ));
+        let certs = [
+            "/etc/docker/certs.d/mirror.example/ca.crt",
+            "/etc/docker/certs.d/private.example:5000/a.crt",
+            "/etc/docker/certs.d/private.example:5000/b.crt",
+            "/etc/docker/certs.d/not a name/ca.crt",
+        ];
+        let certs = certs.map(str::to_owned).into();
+        let files = registries(&docker, &certs, "/certs");
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            [
+                "/certs/docker.io/hosts.toml",
+                "/certs/mirror.example/hosts.toml",
+                "/certs/private.example:5000/hosts.toml",
+                "/certs/reg.local:5000/hosts.toml"
+            ]
+        );
+        insta::assert_snapshot!(files.values().cloned().collect::<String>(), @r#"
+        # Written by rke-operator from what this node's Docker is told.
+        server = "https://registry-1.docker.io"
+
+        [host."https://mirror.example"]
+          capabilities = ["pull", "resolve"]
+          ca = ["/etc/docker/certs.d/mirror.example/ca.crt"]
+        # Written by rke-operator from what this node's Docker is told.
+        server = "https://mirror.example"
+
+        [host."https://mirror.example"]
+          capabilities = ["pull", "resolve"]
+          ca = ["/etc/docker/certs.d/mirror.example/ca.crt"]
+        # Written by rke-operator from what this node's Docker is told.
+        server = "https://private.example:5000"
+
+        [host."https://private.example:5000"]
+          capabilities = ["pull", "resolve"]
+          ca = ["/etc/docker/certs.d/private.example:5000/a.crt", "/etc/docker/certs.d/private.example:5000/b.crt"]
+        # Written by rke-operator from what this node's Docker is told.
+        server = "https://reg.local:5000"
+
+        [host."https://reg.local:5000"]
+          capabilities = ["pull", "resolve"]
+          skip_verify = true
+
+        [host."http://reg.local:5000"]
+          capabilities = ["pull", "resolve"]
+        "#);
+        for text in files.values() {
+            assert!(text.parse::<Table>().is_ok());
+        }
+        let proxies = proxies(&docker);
+        assert_eq!(
+            proxies.keys().collect::<Vec<_>>(),
+            ["HTTP_PROXY"],
+            "a masked login"
+        );
     }
 
     #[test]

@@ -3,21 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CLAIM, Desired, label,
+    Desired,
     pki::{Keys, PkiContext, PkiError, Seed, reconcile},
 };
 use crate::{
     actual::{
-        Actual, ApiView, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, Down,
-        FileFact, HostFacts, HostView, SystemFacts,
+        Actual, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, FileFact, HostFacts,
+        HostView, SystemFacts, Unreachable,
     },
-    config::{
-        Dns, Endpoint, Images, Intent, KubernetesVersion, Login, Network, NodeIntent, NodeName,
-        Role, ServiceExtras, Services,
-    },
-    error::Blame,
-    secret::Secret,
-    state::ClusterId,
+    catalog::Images,
+    config::{Dns, Intent, Login, Network, NodeIntent, ServiceExtras, Services},
+    error::ErrorClass,
+    model::{CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret, label},
 };
 
 pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();
@@ -38,7 +35,7 @@ pub(super) fn node(address: &str, roles: &[Role]) -> NodeIntent {
             key_source: "~/.ssh/id_ed25519".to_owned(),
             docker_socket: "/var/run/docker.sock".to_owned(),
         },
-        internal_address: address.to_owned(),
+        internal_address: address.into(),
         has_internal_address: false,
         roles: roles.iter().copied().collect(),
         labels: BTreeMap::new(),
@@ -61,6 +58,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             minor: 34,
             patch: 4,
         },
+        version_given: true,
         nodes: nodes
             .iter()
             .map(|(name, address, roles)| (NodeName::from(*name), node(address, roles)))
@@ -74,6 +72,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             pause: "rancher/mirrored-pause:3.6".to_owned(),
             nginx: "nginx:1.26.3".to_owned(),
         },
+        system_images: BTreeMap::new(),
         services: Services {
             etcd: extras(),
             kube_api: extras(),
@@ -94,7 +93,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
 }
 
 /// An ordinary server with Docker and nothing else.
-pub(super) fn facts() -> HostFacts {
+pub(crate) fn facts() -> HostFacts {
     HostFacts {
         docker: DockerFacts {
             version: "26.1.5".to_owned(),
@@ -108,6 +107,8 @@ pub(super) fn facts() -> HostFacts {
             default_runtime: "runc".to_owned(),
             proxy: None,
             architecture: "x86_64".to_owned(),
+            mirrors: vec![],
+            insecure_registries: vec![],
         },
         containers: BTreeMap::new(),
         images: BTreeSet::new(),
@@ -119,21 +120,23 @@ pub(super) fn facts() -> HostFacts {
                 socket: true,
                 unit: true,
                 dump: "version = 2\n".to_owned(),
+                ctr: true,
                 ..ContainerdFacts::default()
             },
             resolv_conf: "/run/systemd/resolve/resolv.conf".to_owned(),
             ..SystemFacts::default()
         },
+        clock: None,
     }
 }
 
 pub(super) fn up(facts: HostFacts) -> HostView {
-    HostView::Up(Box::new(facts))
+    HostView::Reachable(Box::new(facts))
 }
 
-pub(super) fn down() -> Down {
-    Down {
-        blame: Blame::Host,
+pub(super) fn down() -> Unreachable {
+    Unreachable {
+        class: ErrorClass::Host,
         why: "connection refused".to_owned(),
         hints: vec!["is sshd running?".to_owned()],
     }
@@ -147,9 +150,7 @@ pub(super) fn blank(intent: &Intent) -> Actual {
             .keys()
             .map(|name| (name.clone(), up(facts())))
             .collect(),
-        api: ApiView::Unknown,
-        kubeconfig: None,
-        saved: None,
+        ..Actual::default()
     }
 }
 
@@ -181,9 +182,9 @@ pub(super) fn applied(desired: &Desired) -> Actual {
         .collect();
     Actual {
         hosts,
-        api: ApiView::Unknown,
         kubeconfig: Some(desired.kubeconfig.clone()),
         saved: Some(Box::new(desired.saved.clone())),
+        ..Actual::default()
     }
 }
 
@@ -196,20 +197,20 @@ pub(super) fn claim(id: &ClusterId) -> ContainerFact {
         ]),
         state: ContainerState::Created,
         runs: None,
-        image: super::FILES_IMAGE.to_owned(),
+        image: crate::model::FILES_IMAGE.to_owned(),
     }
 }
 
-pub(super) fn settle(intent: &Intent, have: &Actual, seed: u8) -> Result<Keys, PkiError> {
-    settle_at(intent, have, seed, now(), false)
+pub(super) fn reuse_or_issue(intent: &Intent, have: &Actual, seed: u8) -> Result<Keys, PkiError> {
+    reuse_or_issue_at(intent, have, seed, now(), None)
 }
 
-pub(super) fn settle_at(
+pub(super) fn reuse_or_issue_at(
     intent: &Intent,
     have: &Actual,
     seed: u8,
     now: jiff::Timestamp,
-    recover: bool,
+    recover: Option<&ClusterId>,
 ) -> Result<Keys, PkiError> {
     let context = PkiContext {
         now,
@@ -221,7 +222,7 @@ pub(super) fn settle_at(
 }
 
 /// A fresh cluster's picture.
-pub(super) fn drawn(intent: &Intent) -> Desired {
+pub(super) fn desired(intent: &Intent) -> Desired {
     let have = blank(intent);
-    Desired::draw(intent, &settle(intent, &have, 7).unwrap(), &have).unwrap()
+    Desired::from_intent(intent, &reuse_or_issue(intent, &have, 7).unwrap(), &have).unwrap()
 }

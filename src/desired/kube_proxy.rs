@@ -1,32 +1,34 @@
 //! kube-proxy: on every node, with a client certificate of its own. Pure.
 
 use super::{
-    ContainerSpec, DrawError,
-    pki::Leaf,
+    DesiredError,
+    host_context::{Files, HostContext},
+    pki::CertKind,
     service::{Flags, Service, View, read_only, read_write},
-    site::{Files, Site},
 };
+use crate::model::ContainerSpec;
 
 /// The container and its files.
-pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
-    let kubeconfig = site.kubeconfig(Leaf::KubeProxy, &mut files)?;
+    let kubeconfig = context.kubeconfig(CertKind::KubeProxy, &mut files)?;
     let flags = Flags::from([
         (
             "cluster-cidr",
-            site.intent.services.cluster_cidr.to_string(),
+            context.intent.services.cluster_cidr.to_string(),
         ),
         ("healthz-bind-address", "127.0.0.1:10256".to_owned()),
-        ("hostname-override", site.name.to_string()),
+        ("hostname-override", context.name.to_string()),
         ("kubeconfig", kubeconfig),
         ("v", "2".to_owned()),
     ]);
     Service {
         key: "kubeproxy",
-        image: &site.intent.images.kubernetes,
-        extras: &site.intent.services.kubeproxy,
+        image: &context.intent.images.kubernetes,
+        extras: &context.intent.services.kubeproxy,
         entrypoint: vec!["kube-proxy".to_owned()],
         flags,
+        bootstrap: Flags::default(),
         files,
         view: View::OwnFiles,
         binds: vec![
@@ -35,12 +37,13 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
             // is gone after a reboot, and Docker would make a folder in its place.
             read_write("/run", "/run"),
         ],
-        env: Vec::new(),
+        mounts: Vec::new(),
+        env: [].into(),
         // Rules, sysctls and conntrack of the node. Its root file system stays writable: the image
         // picks iptables' legacy or nft variant by setting links.
         privileged: true,
         host_pid: false,
         host_cgroupns: false,
     }
-    .finish(site)
+    .finish(context)
 }

@@ -10,43 +10,49 @@
 use std::fmt::Write as _;
 
 use super::{
-    Bind, ContainerSpec, DrawError, containerd, node, path,
-    pki::Leaf,
+    DesiredError,
+    host_context::{Files, HostContext, PUBLIC, TLS_CIPHERS, announced},
+    node,
+    pki::CertKind,
     service::{Flags, Service, View},
-    site::{Files, PUBLIC, Site, TLS_CIPHERS},
 };
+use crate::model::{Bind, ContainerSpec, path};
 
 const HOST: &str = "/host";
 
 /// Runs in the image with bash, which with coreutils is all that is sure there. `$0` is the
 /// program's name. The search path is the node's from there on: mount and iptables are the node's.
+/// A process is called as the file that it was started from: a link of kubelet's name, or it would
+/// be called `3`.
 const ENTER: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
+    mkdir -p /host/run/rke-operator; ln -sfn /proc/self/fd/3 /host/run/rke-operator/kubelet; \
     export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
-    exec chroot /host /proc/self/fd/3 \"$@\"";
+    exec chroot /host /run/rke-operator/kubelet \"$@\"";
 
 /// The container and its files.
-pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
-    let kubeconfig = site.kubeconfig(Leaf::Node, &mut files)?;
+    let kubeconfig = context.kubeconfig(CertKind::Node, &mut files)?;
     let config = format!("{}/kubelet.yaml", path::KUBERNETES);
-    let text = configuration(site, &mut files)?;
-    files.insert(config.clone(), site.file(text, PUBLIC));
+    let text = configuration(context, &mut files)?;
+    files.insert(config.clone(), context.file(text, PUBLIC));
     let mut flags = Flags::from([
         ("config", config),
-        ("hostname-override", site.name.to_string()),
+        ("hostname-override", context.name.to_string()),
         ("kubeconfig", kubeconfig),
         ("root-dir", path::KUBELET.to_owned()),
         ("v", "2".to_owned()),
     ]);
-    if site.node.has_internal_address {
-        flags.set("node-ip", site.node.internal_address.as_str());
+    if let Some(address) = node_ip(context) {
+        flags.set("node-ip", address);
     }
     Service {
         key: "kubelet",
-        image: &site.intent.images.kubernetes,
-        extras: &site.intent.services.kubelet,
+        image: &context.intent.images.kubernetes,
+        extras: &context.intent.services.kubelet,
         entrypoint: ["bash", "-c", ENTER, "kubelet"].map(str::to_owned).to_vec(),
         flags,
+        bootstrap: Flags::default(),
         files,
         view: View::Host,
         binds: vec![Bind {
@@ -54,21 +60,31 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
             target: HOST.to_owned(),
             options: "rshared".to_owned(),
         }],
-        env: Vec::new(),
+        mounts: Vec::new(),
+        env: [].into(),
         privileged: true,
         host_pid: true,
         host_cgroupns: true,
     }
-    .finish(site)
+    .finish(context)
+}
+
+/// What kubelet is told of its address: nothing, where it would choose the same by itself.
+fn node_ip(context: &HostContext<'_>) -> Option<String> {
+    if context.node.has_internal_address {
+        return Some(context.node.internal_address.to_string());
+    }
+    let system = &context.facts?.system;
+    announced(context.node, system).filter(|address| system.route_address.as_ref() != Some(address))
 }
 
 /// kubelet's configuration file; the files that it names are added to `files`.
-fn configuration(site: &Site<'_>, files: &mut Files) -> Result<String, DrawError> {
-    let services = &site.intent.services;
-    let ca = site.cluster_ca(files);
-    let (cert, key) = site.pair(Leaf::Kubelet, files)?;
-    let driver = cgroup_driver(site)?;
-    let resolv_conf = site
+fn configuration(context: &HostContext<'_>, files: &mut Files) -> Result<String, DesiredError> {
+    let services = &context.intent.services;
+    let ca = context.cluster_ca(files);
+    let (cert, key) = context.pair(CertKind::Kubelet, files)?;
+    let driver = context.cgroup_driver()?;
+    let resolv_conf = context
         .facts
         .map(|facts| facts.system.resolv_conf.as_str())
         .filter(|path| !path.is_empty())
@@ -115,12 +131,12 @@ volumePluginDir: {root}/volumeplugins
         resolv_conf = serde_json::Value::from(resolv_conf),
         root = path::KUBELET,
     );
-    let cgroup_v1 = site.facts.is_some_and(|f| f.docker.cgroup_version == 1);
-    if cgroup_v1 && site.intent.version.minor >= 35 {
+    let cgroup_v1 = context.facts.is_some_and(|f| f.docker.cgroup_version == 1);
+    if cgroup_v1 && context.intent.version.minor >= 35 {
         // From 1.35 on the default is to refuse. Earlier releases do not all know the field.
         text.push_str("failCgroupV1: false\n");
     }
-    let taints = node::taints(site.node);
+    let taints = node::taints(context.node);
     if !taints.is_empty() {
         text.push_str("registerWithTaints:\n");
         for taint in taints {
@@ -135,15 +151,4 @@ volumePluginDir: {root}/volumeplugins
         }
     }
     Ok(text)
-}
-
-/// containerd's: the two must agree.
-fn cgroup_driver(site: &Site<'_>) -> Result<containerd::CgroupDriver, DrawError> {
-    let dump = site
-        .facts
-        .map_or("", |facts| facts.system.containerd.dump.as_str());
-    containerd::cgroup_driver(dump).map_err(|source| DrawError::Containerd {
-        node: site.name.clone(),
-        source,
-    })
 }

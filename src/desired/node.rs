@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{KernelWants, NodeMeta};
-use crate::config::{NodeIntent, Role, Taint};
+use crate::{
+    config::NodeIntent,
+    model::{KernelWants, NodeMeta, Role, Taint},
+};
 
 /// Labels, annotations and taints, with RKE's names.
 pub(super) fn meta(node: &NodeIntent) -> NodeMeta {
@@ -23,7 +25,7 @@ pub(super) fn meta(node: &NodeIntent) -> NodeMeta {
         ),
         (
             "rke.cattle.io/internal-ip".to_owned(),
-            node.internal_address.clone(),
+            node.internal_address.to_string(),
         ),
     ]);
     NodeMeta {

@@ -1,21 +1,24 @@
 //! kube-scheduler. Pure.
 
 use super::{
-    ContainerSpec, DrawError,
-    pki::Leaf,
+    DesiredError,
+    host_context::{Files, HostContext},
+    pki::CertKind,
     service::{Flags, Service, View},
-    site::{Files, Site},
 };
+use crate::model::ContainerSpec;
 
 /// The container and its files.
-pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
-    let kubeconfig = site.kubeconfig(Leaf::Scheduler, &mut files)?;
+    let kubeconfig = context.kubeconfig(CertKind::Scheduler, &mut files)?;
     let flags = Flags::from([
         ("authentication-kubeconfig", kubeconfig.clone()),
         ("authorization-kubeconfig", kubeconfig.clone()),
         // Health and metrics for this node alone.
         ("bind-address", "127.0.0.1".to_owned()),
+        ("kube-api-burst", "400".to_owned()),
+        ("kube-api-qps", "200".to_owned()),
         ("kubeconfig", kubeconfig),
         ("leader-elect", "true".to_owned()),
         ("profiling", "false".to_owned()),
@@ -23,17 +26,19 @@ pub(super) fn draw(site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError>
     ]);
     Service {
         key: "scheduler",
-        image: &site.intent.images.kubernetes,
-        extras: &site.intent.services.scheduler,
+        image: &context.intent.images.kubernetes,
+        extras: &context.intent.services.scheduler,
         entrypoint: vec!["kube-scheduler".to_owned()],
         flags,
+        bootstrap: Flags::default(),
         files,
         view: View::OwnFiles,
         binds: Vec::new(),
-        env: Vec::new(),
+        mounts: Vec::new(),
+        env: [].into(),
         privileged: false,
         host_pid: false,
         host_cgroupns: false,
     }
-    .finish(site)
+    .finish(context)
 }

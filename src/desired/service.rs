@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Bind, ContainerSpec, DrawError,
-    site::{Files, Site},
+    DesiredError,
+    host_context::{Files, HostContext},
 };
-use crate::config::ServiceExtras;
+use crate::{
+    config::ServiceExtras,
+    model::{Bind, ContainerSpec, EnvVar, Secret},
+};
 
 /// A component before the user's extras.
 pub(super) struct Service<'a> {
@@ -18,12 +21,16 @@ pub(super) struct Service<'a> {
     /// The program and what comes before its flags.
     pub(super) entrypoint: Vec<String>,
     pub(super) flags: Flags,
+    /// Flags that only the first start of a new member needs.
+    pub(super) bootstrap: Flags,
     /// What it reads when it starts.
     pub(super) files: Files,
     /// How it gets at them.
     pub(super) view: View,
     pub(super) binds: Vec<Bind>,
-    pub(super) env: Vec<String>,
+    /// Those whose source must be there.
+    pub(super) mounts: Vec<Bind>,
+    pub(super) env: BTreeMap<String, String>,
     pub(super) privileged: bool,
     pub(super) host_pid: bool,
     pub(super) host_cgroupns: bool,
@@ -64,9 +71,26 @@ impl<const N: usize> From<[(&str, String); N]> for Flags {
 
 impl Service<'_> {
     /// The definition. The user's flags, binds (by target) and variables (by name) win.
-    pub(super) fn finish(self, site: &Site<'_>) -> Result<(ContainerSpec, Files), DrawError> {
+    pub(super) fn finish(
+        self,
+        context: &HostContext<'_>,
+    ) -> Result<(ContainerSpec, Files), DesiredError> {
         let mut flags = self.flags.0;
-        flags.extend(self.extras.extra_args.clone());
+        let mut bootstrap = self.bootstrap.0;
+        for (name, value) in self.extras.extra_args.clone() {
+            let flags = if bootstrap.contains_key(&name) {
+                &mut bootstrap
+            } else {
+                &mut flags
+            };
+            flags.insert(name, value);
+        }
+        let words = |flags: BTreeMap<String, String>| {
+            flags
+                .into_iter()
+                .map(|(name, value)| format!("--{name}={value}"))
+                .collect()
+        };
         let own = match self.view {
             View::OwnFiles => self.files.keys().map(|path| read_only(path)).collect(),
             View::Host => Vec::new(),
@@ -76,8 +100,7 @@ impl Service<'_> {
             .chain(self.binds)
             .map(|bind| (bind.target.clone(), bind))
             .collect();
-        for text in &self.extras.extra_binds {
-            let bind = extra_bind(text, self.key, site)?;
+        for bind in self.extras.extra_binds.iter().map(without_relabelling) {
             match self.view {
                 View::OwnFiles => {
                     binds.insert(bind.target.clone(), bind);
@@ -85,41 +108,44 @@ impl Service<'_> {
                 // It sees the whole node: what lies where it lies needs no bind.
                 View::Host if bind.source == bind.target => {}
                 View::Host => {
-                    return Err(DrawError::HostView {
-                        node: site.name.clone(),
+                    return Err(DesiredError::HostView {
+                        node: context.name.clone(),
                         service: self.key,
-                        bind: text.clone(),
+                        bind: bind.into(),
                     });
                 }
             }
         }
         let env: BTreeMap<String, String> = self
             .env
-            .iter()
-            .chain(&self.extras.extra_env)
-            .map(|text| {
-                let name = text.split_once('=').map_or(text.as_str(), |(name, _)| name);
-                (name.to_owned(), text.clone())
-            })
+            .into_iter()
+            .chain(
+                self.extras
+                    .extra_env
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.expose().clone())),
+            )
             .collect();
         let spec = ContainerSpec {
-            image: self
-                .extras
-                .image
-                .clone()
-                .unwrap_or_else(|| self.image.to_owned()),
+            image: self.image.to_owned(),
             entrypoint: self.entrypoint,
-            command: flags
+            command: words(flags),
+            bootstrap_args: words(bootstrap),
+            env: env
                 .into_iter()
-                .map(|(name, value)| format!("--{name}={value}"))
+                .map(|(name, value)| {
+                    // Keyed, and with its name: equal values of two variables do not look equal.
+                    let digest = context.keys.digest(format!("{name}={value}").as_bytes());
+                    EnvVar::new(name, Secret::new(value), digest)
+                })
                 .collect(),
-            env: env.into_values().collect(),
             binds: binds.into_values().collect(),
+            mounts: self.mounts,
             privileged: self.privileged,
             host_pid: self.host_pid,
             host_cgroupns: self.host_cgroupns,
-            security_opts: site.security_opts(),
-            log_limit: site.log_limit(),
+            security_opts: context.security_opts(),
+            log_limit: context.log_limit(),
             files: self
                 .files
                 .iter()
@@ -150,19 +176,14 @@ pub(super) fn read_write(source: &str, target: &str) -> Bind {
 
 /// The user's bind, without `z` and `Z`: relabelling would take the files from the node's other
 /// programs, and our containers run without labels (RKE drops them too, since 1.22).
-fn extra_bind(text: &str, service: &'static str, site: &Site<'_>) -> Result<Bind, DrawError> {
-    let bind = Bind::try_from(text.to_owned()).map_err(|why| DrawError::Bind {
-        node: site.name.clone(),
-        service,
-        why,
-    })?;
+fn without_relabelling(bind: &Bind) -> Bind {
     let options: Vec<&str> = bind
         .options
         .split(',')
         .filter(|option| !option.is_empty() && !option.eq_ignore_ascii_case("z"))
         .collect();
-    Ok(Bind {
+    Bind {
         options: options.join(","),
-        ..bind
-    })
+        ..bind.clone()
+    }
 }

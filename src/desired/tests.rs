@@ -1,15 +1,16 @@
-//! What is drawn, read by eye once and kept.
+//! What is desired, read by eye once and kept.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
-    ContainerSpec, Desired, DesiredHost, DrawError,
-    fixture::{applied, blank, drawn, facts, intent, intent_of, settle, up},
-    label, path,
+    Desired, DesiredError, DesiredHost,
+    fixture::{applied, blank, claim, desired, facts, intent, intent_of, reuse_or_issue, up},
 };
 use crate::{
-    config::{Dns, Intent, Network, NodeName, Role, Taint},
+    actual::HostView,
+    config::{Dns, Intent, Network},
     error::Explain as _,
+    model::{Bind, ContainerSpec, EnvVar, NodeName, Role, Secret, Taint, label, path},
 };
 
 fn host(desired: &Desired) -> &DesiredHost {
@@ -22,11 +23,17 @@ fn readable(spec: &ContainerSpec) -> String {
     for flag in &spec.command {
         writeln!(text, "  {flag}").unwrap();
     }
+    for flag in &spec.bootstrap_args {
+        writeln!(text, "  at the first start {flag}").unwrap();
+    }
     for env in &spec.env {
-        writeln!(text, "env {env}").unwrap();
+        writeln!(text, "env {}", env.assignment().unwrap()).unwrap();
     }
     for bind in &spec.binds {
         writeln!(text, "bind {}", String::from(bind.clone())).unwrap();
+    }
+    for mount in &spec.mounts {
+        writeln!(text, "mount {}", String::from(mount.clone())).unwrap();
     }
     for file in spec.files.keys() {
         writeln!(text, "reads {file}").unwrap();
@@ -41,21 +48,21 @@ fn readable(spec: &ContainerSpec) -> String {
 }
 
 fn snapshot(name: &str) -> String {
-    readable(&host(&drawn(&intent())).containers[name])
+    readable(&host(&desired(&intent())).containers[name])
 }
 
 #[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
-fn draw_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DrawError> {
+fn desired_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DesiredError> {
     let mut intent = intent();
     change(&mut intent);
     let have = blank(&intent);
-    Desired::draw(&intent, &settle(&intent, &have, 7).unwrap(), &have)
+    Desired::from_intent(&intent, &reuse_or_issue(&intent, &have, 7).unwrap(), &have)
 }
 
 #[test]
 fn the_components_of_a_node_with_all_roles() {
-    let names: Vec<&str> = super::START_ORDER.to_vec();
-    let desired = drawn(&intent());
+    let names: Vec<&str> = crate::model::START_ORDER.to_vec();
+    let desired = desired(&intent());
     assert_eq!(host(&desired).containers.keys().collect::<Vec<_>>(), {
         let mut sorted = names.clone();
         sorted.sort_unstable();
@@ -68,7 +75,7 @@ fn the_components_of_a_node_with_all_roles() {
 
 #[test]
 fn files_and_folders_of_a_node_with_all_roles() {
-    let desired = drawn(&intent());
+    let desired = desired(&intent());
     let host = host(&desired);
     let mut text = String::new();
     for (path, mode) in &host.dirs {
@@ -89,7 +96,7 @@ fn files_and_folders_of_a_node_with_all_roles() {
 
 #[test]
 fn addons_as_they_are_applied() {
-    for addon in drawn(&intent()).addons {
+    for addon in desired(&intent()).addons {
         let objects: Vec<_> = addon.objects.values().collect();
         let text = serde_json::to_string_pretty(&objects).unwrap();
         insta::assert_snapshot!(format!("addon_{}", addon.name), text);
@@ -101,13 +108,14 @@ fn addons_as_they_are_applied() {
 }
 
 #[test]
-fn drawing_is_a_function() {
+fn the_desired_state_is_a_function_of_the_intent() {
     let intent = intent();
-    assert_eq!(drawn(&intent), drawn(&intent));
-    let once = drawn(&intent);
+    assert_eq!(desired(&intent), desired(&intent));
+    let once = desired(&intent);
     let have = applied(&once);
     // Another run's seed, and the world as the first run left it: nothing differs.
-    let again = Desired::draw(&intent, &settle(&intent, &have, 9).unwrap(), &have).unwrap();
+    let again =
+        Desired::from_intent(&intent, &reuse_or_issue(&intent, &have, 9).unwrap(), &have).unwrap();
     assert_eq!(again.hosts, once.hosts);
     assert_eq!(again.saved, once.saved);
     assert_eq!(again.kubeconfig, once.kubeconfig);
@@ -115,7 +123,7 @@ fn drawing_is_a_function() {
 
 #[test]
 fn every_file_that_a_flag_names_is_written_and_seen_by_its_container() {
-    let desired = drawn(&intent());
+    let desired = desired(&intent());
     let host = host(&desired);
     for (name, spec) in &host.containers {
         for flag in &spec.command {
@@ -137,13 +145,13 @@ fn every_file_that_a_flag_names_is_written_and_seen_by_its_container() {
 
 #[test]
 fn an_authoritys_key_is_in_the_state_copy_and_nowhere_else() {
-    let desired = drawn(&intent());
+    let desired = desired(&intent());
     let saved = &desired.saved;
     for (path, file) in &host(&desired).files {
         let text = String::from_utf8(file.content.expose().clone()).unwrap();
         for ca in [&saved.cluster_ca, &saved.etcd_ca, &saved.front_proxy_ca] {
             // As the state's JSON has it, with escaped ends of lines, or as it is.
-            let body = ca.key.expose().lines().nth(1).unwrap();
+            let body = ca.signing.key.expose().lines().nth(1).unwrap();
             assert_eq!(text.contains(body), path == path::STATE, "{path}");
         }
         let secret = text.contains("PRIVATE KEY");
@@ -152,9 +160,112 @@ fn an_authoritys_key_is_in_the_state_copy_and_nowhere_else() {
     assert_eq!(host(&desired).files[path::STATE].mode, 0o600);
 }
 
+/// Approved requests are signed by an authority of their own: its key is on control planes alone,
+/// and API servers take what it signed.
+#[test]
+fn certificate_requests_are_signed_by_an_authority_of_their_own() {
+    let desired = desired(&intent_of(&[
+        ("cp", "10.0.0.1", &[Role::ControlPlane]),
+        ("e1", "10.0.0.2", &[Role::Etcd]),
+        ("w1", "10.0.0.3", &[Role::Worker]),
+    ]));
+    let key = "/etc/kubernetes/ssl/kube-signer-ca-key.pem";
+    let of = |name: &str| &desired.hosts[&NodeName::from(name)];
+    let has = |component: &str, flag: &str| {
+        let command = &of("cp").containers[component].command;
+        assert!(command.contains(&flag.to_owned()), "{command:#?}");
+    };
+    has(
+        "kube-controller-manager",
+        &format!("--cluster-signing-key-file={key}"),
+    );
+    has(
+        "kube-controller-manager",
+        "--cluster-signing-cert-file=/etc/kubernetes/ssl/kube-signer-ca.pem",
+    );
+    let bundle = "/etc/kubernetes/ssl/kube-ca-and-signer.pem";
+    has("kube-apiserver", &format!("--client-ca-file={bundle}"));
+    has(
+        "kube-apiserver",
+        &format!("--kubelet-certificate-authority={bundle}"),
+    );
+    let text = |path: &str| {
+        let file = &of("cp").files[path];
+        String::from_utf8(file.content.expose().clone()).unwrap()
+    };
+    let signer = desired.saved.signer_ca.as_ref().unwrap();
+    assert_eq!(
+        text(bundle),
+        desired.saved.cluster_ca.bundle() + &signer.bundle()
+    );
+    assert_eq!(text(key), *signer.signing.key.expose());
+    assert_eq!(of("cp").files[key].mode, 0o600);
+    for name in ["e1", "w1"] {
+        assert!(!of(name).files.contains_key(key), "{name}");
+    }
+    // Its certificates open nothing that the cluster CA's do not have to.
+    assert_ne!(signer.signing, desired.saved.cluster_ca.signing);
+}
+
+#[test]
+fn rkes_way_to_sign_requests_means_our_authority_and_is_said() {
+    let with = |cert: &str| {
+        desired_with(|intent| {
+            let extra = &mut intent.services.kube_controller.extra_args;
+            for (name, value) in [
+                ("cluster-signing-cert-file", cert),
+                (
+                    "cluster-signing-key-file",
+                    "/etc/kubernetes/ssl/kube-ca-key.pem",
+                ),
+            ] {
+                extra.insert(name.to_owned(), value.to_owned());
+            }
+        })
+        .unwrap()
+    };
+    let rke = with("/etc/kubernetes/ssl/kube-ca.pem");
+    let command = |desired: &Desired| {
+        host(desired).containers["kube-controller-manager"]
+            .command
+            .clone()
+    };
+    assert_eq!(command(&rke), command(&desired(&intent())));
+    insta::assert_snapshot!(
+        rke.notes[0],
+        @"`services.kube-controller.extra_args`: `cluster-signing-cert-file` and `cluster-signing-key-file` with RKE's path means the CA of certificate requests here: the cluster CA's key is on no node; approved requests are signed without these flags too"
+    );
+    // A path of the user's own is the user's.
+    let own = with("/etc/kubernetes/ssl/own-ca.pem");
+    let flag = "--cluster-signing-cert-file=/etc/kubernetes/ssl/own-ca.pem".to_owned();
+    assert!(command(&own).contains(&flag));
+}
+
+/// After a boot without its disk etcd must not start empty: what it is mounted from is made once,
+/// with the member, and by nobody afterwards.
+#[test]
+fn etcd_does_not_start_without_the_disk_that_its_member_is_on() {
+    let intent = intent();
+    let fresh = desired(&intent);
+    let spec = &host(&fresh).containers["etcd"];
+    let mount = "/var/lib/etcd/member:/var/lib/rancher/etcd/member";
+    assert_eq!(spec.mounts, [mount.to_owned().try_into().unwrap()]);
+    assert_eq!(host(&fresh).dirs[path::ETCD_MEMBER], 0o700);
+    let mut have = applied(&fresh);
+    let name = NodeName::from("n1");
+    let Some(HostView::Reachable(facts)) = have.hosts.get_mut(&name) else {
+        panic!("it answers");
+    };
+    let etcd = claim(&fresh.cluster_id);
+    facts.containers.insert("etcd".to_owned(), etcd);
+    let keys = reuse_or_issue(&intent, &have, 9).unwrap();
+    let again = Desired::from_intent(&intent, &keys, &have).unwrap();
+    assert!(!host(&again).dirs.contains_key(path::ETCD_MEMBER));
+}
+
 #[test]
 fn no_secret_in_a_definition() {
-    let desired = drawn(&intent());
+    let desired = desired(&intent());
     for spec in host(&desired).containers.values() {
         let text = serde_json::to_string(spec).unwrap();
         assert!(!text.contains("PRIVATE"), "{text}");
@@ -164,7 +275,7 @@ fn no_secret_in_a_definition() {
 
 #[test]
 fn each_role_has_its_own_containers_and_keys() {
-    let desired = drawn(&intent_of(&[
+    let desired = desired(&intent_of(&[
         ("cp", "10.0.0.1", &[Role::ControlPlane]),
         ("e1", "10.0.0.2", &[Role::Etcd]),
         ("w1", "10.0.0.3", &[Role::Worker]),
@@ -203,23 +314,28 @@ fn each_role_has_its_own_containers_and_keys() {
     assert!(of("w1").node.taints.is_empty());
 }
 
+fn bind(text: &str) -> Bind {
+    Bind::try_from(text.to_owned()).unwrap()
+}
+
+fn variable(name: &str, value: &str) -> BTreeMap<String, Secret<String>> {
+    [(name.to_owned(), value.to_owned().into())].into()
+}
+
 #[test]
 fn a_users_flags_binds_and_variables_win() {
-    let desired = draw_with(|intent| {
+    let desired = desired_with(|intent| {
         let api = &mut intent.services.kube_api;
-        api.image = Some("registry.example/kubernetes:mine".to_owned());
         api.extra_args
             .insert("profiling".to_owned(), "true".to_owned());
         api.extra_args
             .insert("feature-gates".to_owned(), String::new());
-        api.extra_binds = vec!["/srv/audit:/var/log/kube-audit:rw,z".to_owned()];
-        api.extra_env = vec!["HTTPS_PROXY=http://proxy:3128".to_owned()];
-        intent.services.etcd.extra_env = vec!["ETCDCTL_ENDPOINTS=https://10.0.0.2:2379".to_owned()];
+        api.extra_binds = vec![bind("/srv/audit:/var/log/kube-audit:rw,z")];
+        api.extra_env = variable("HTTPS_PROXY", "http://proxy:3128");
+        intent.services.etcd.extra_env = variable("ETCDCTL_ENDPOINTS", "https://10.0.0.2:2379");
     })
     .unwrap();
     let api = &host(&desired).containers["kube-apiserver"];
-    assert_eq!(api.image, "registry.example/kubernetes:mine");
-    assert!(host(&desired).images.contains(&api.image));
     assert!(api.command.contains(&"--profiling=true".to_owned()));
     assert!(!api.command.contains(&"--profiling=false".to_owned()));
     assert!(api.command.contains(&"--feature-gates=".to_owned()));
@@ -229,31 +345,32 @@ fn a_users_flags_binds_and_variables_win() {
         binds.iter().filter(|bind| bind.contains("audit:")).count(),
         1
     );
-    assert_eq!(api.env, ["HTTPS_PROXY=http://proxy:3128"]);
-    let etcd = &host(&desired).containers["etcd"].env;
+    let env = |component: &str| -> Vec<String> {
+        let env = &host(&desired).containers[component].env;
+        env.iter().filter_map(EnvVar::assignment).collect()
+    };
+    assert_eq!(env("kube-apiserver"), ["HTTPS_PROXY=http://proxy:3128"]);
+    let label = serde_json::to_string(api).unwrap();
+    assert!(!label.contains("proxy:3128"), "{label}");
+    let etcd = env("etcd");
     assert!(etcd.contains(&"ETCDCTL_ENDPOINTS=https://10.0.0.2:2379".to_owned()));
     assert_eq!(etcd.len(), 4);
 }
 
 #[test]
 fn kubelet_needs_no_bind_of_a_path_onto_itself_and_can_make_no_other() {
-    let bind = |text: &str| {
-        let text = text.to_owned();
-        draw_with(|intent| intent.services.kubelet.extra_binds = vec![text])
+    let with = |text: &str| {
+        let bind = bind(text);
+        desired_with(|intent| intent.services.kubelet.extra_binds = vec![bind])
     };
-    let desired = bind("/etc/iscsi:/etc/iscsi").unwrap();
+    let desired = with("/etc/iscsi:/etc/iscsi").unwrap();
     assert_eq!(host(&desired).containers["kubelet"].binds.len(), 1);
-    let error = bind("/srv/plugins:/usr/libexec/plugins").unwrap_err();
+    let error = with("/srv/plugins:/usr/libexec/plugins").unwrap_err();
     insta::assert_snapshot!(
         error,
         @"node `n1`: `services.kubelet.extra_binds`: `/srv/plugins:/usr/libexec/plugins` cannot be made: kubelet works in the node's own file system"
     );
     assert!(error.hints()[0].contains("/etc/fstab"));
-    let error = bind("/srv").unwrap_err();
-    insta::assert_snapshot!(
-        error,
-        @"node `n1`: `services.kubelet.extra_binds`: `/srv` is not `source:target[:options]`"
-    );
 }
 
 #[test]
@@ -276,7 +393,8 @@ SystemdCgroup = true
 "
     .to_owned();
     have.hosts.insert(NodeName::from("n1"), up(facts));
-    let desired = Desired::draw(&intent, &settle(&intent, &have, 7).unwrap(), &have).unwrap();
+    let desired =
+        Desired::from_intent(&intent, &reuse_or_issue(&intent, &have, 7).unwrap(), &have).unwrap();
     let host = host(&desired);
     let kubelet = host.files["/etc/kubernetes/kubelet.yaml"].content.expose();
     let kubelet = String::from_utf8(kubelet.clone()).unwrap();
@@ -289,11 +407,89 @@ SystemdCgroup = true
     }
 }
 
+/// R23: a node that is configured by a name, or by an address of a router in front of it, announces
+/// the address of its default route; the API server finds it in kubelet's certificate.
+#[test]
+fn kubelets_certificate_has_the_address_that_kubelet_announces() {
+    const NAME: &str = "n1.example.org";
+    let all = [Role::Etcd, Role::ControlPlane, Role::Worker];
+    let intent = intent_of(&[("n1", NAME, &all)]);
+    let mut have = blank(&intent);
+    let Some(HostView::Reachable(facts)) = have.hosts.get_mut(&NodeName::from("n1")) else {
+        panic!("it answers");
+    };
+    facts.system.addresses = ["172.17.0.1", "192.168.7.5"].map(str::to_owned).into();
+    facts.system.route_address = Some("192.168.7.5".to_owned());
+    let keys = reuse_or_issue(&intent, &have, 9).unwrap();
+    let desired = Desired::from_intent(&intent, &keys, &have).unwrap();
+    let command = &host(&desired).containers["kubelet"].command;
+    assert!(!command.iter().any(|flag| flag.starts_with("--node-ip")));
+    let files = &host(&desired).files;
+    let is_its = |path: &&String| path.contains("kube-kubelet-") && !path.contains("-key");
+    let file = &files[files.keys().find(is_its).expect("a certificate")];
+    let (_, pem) = x509_parser::pem::parse_x509_pem(file.content.expose()).unwrap();
+    let certificate = pem.parse_x509().unwrap();
+    let names = certificate.subject_alternative_name().unwrap().unwrap();
+    let shown = format!("{:?}", names.value.general_names);
+    assert!(
+        shown.contains(NAME) && shown.contains("[192, 168, 7, 5]"),
+        "{shown}"
+    );
+    assert!(!shown.contains("[172, 17, 0, 1]"), "{shown}");
+}
+
+/// R39: monitoring and scanners look for a process of this name.
+#[test]
+fn kubelets_process_is_called_kubelet() {
+    use std::{fs, os::unix::fs::PermissionsExt, process::Command, time::Duration};
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().display().to_string();
+    // It changes into a folder instead of `/host`, which needs no right.
+    let chroot = folder.path().join("chroot");
+    fs::write(
+        &chroot,
+        "#!/bin/sh\nprogram=$1$2; shift 2; exec \"$program\" \"$@\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&chroot, fs::Permissions::from_mode(0o755)).unwrap();
+    let sleep = ["/bin/sleep", "/usr/bin/sleep"];
+    let sleep = sleep.iter().find(|path| fs::metadata(path).is_ok());
+    fs::copy(sleep.expect("a program"), folder.path().join("kubelet")).unwrap();
+    let desired = desired(&intent());
+    let entrypoint = &host(&desired).containers["kubelet"].entrypoint;
+    let [bash, flag, script, name] = entrypoint.as_slice() else {
+        panic!("{entrypoint:?}");
+    };
+    let script = script
+        .replace("exec chroot", &format!("exec {}", chroot.display()))
+        .replace("/host", &root);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut process = Command::new(bash)
+        .args([flag, &script, name, "30"])
+        .env("PATH", format!("{root}:{}", path.display()))
+        .spawn()
+        .unwrap();
+    let called = || {
+        let comm = fs::read(format!("/proc/{}/comm", process.id())).unwrap();
+        String::from_utf8_lossy(&comm).into_owned()
+    };
+    for _ in 0..100 {
+        if called() == "kubelet\n" {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let is_called = called();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(is_called, "kubelet\n");
+}
+
 #[test]
 fn an_internal_address_is_what_etcd_and_kubelet_use() {
-    let desired = draw_with(|intent| {
+    let desired = desired_with(|intent| {
         for node in intent.nodes.values_mut() {
-            node.internal_address = "192.168.1.2".to_owned();
+            node.internal_address = "192.168.1.2".into();
             node.has_internal_address = true;
         }
     })
@@ -319,7 +515,7 @@ fn an_internal_address_is_what_etcd_and_kubelet_use() {
 
 #[test]
 fn a_node_object_carries_its_roles_and_what_the_user_wants() {
-    let desired = draw_with(|intent| {
+    let desired = desired_with(|intent| {
         for node in intent.nodes.values_mut() {
             node.labels.insert("zone".to_owned(), "a".to_owned());
             node.taints.push(Taint {
@@ -335,7 +531,7 @@ fn a_node_object_carries_its_roles_and_what_the_user_wants() {
 
 #[test]
 fn without_network_and_dns_only_access_is_left() {
-    let desired = draw_with(|intent| {
+    let desired = desired_with(|intent| {
         intent.network = Network::None;
         intent.dns = Dns::None;
     })
@@ -347,7 +543,7 @@ fn without_network_and_dns_only_access_is_left() {
 
 #[test]
 fn a_definition_survives_its_label() {
-    for spec in host(&drawn(&intent())).containers.values() {
+    for spec in host(&desired(&intent())).containers.values() {
         let label = serde_json::to_string(spec).unwrap();
         assert_eq!(
             &serde_json::from_str::<ContainerSpec>(&label).unwrap(),

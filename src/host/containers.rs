@@ -20,9 +20,8 @@ use futures::StreamExt;
 
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
-    actual::{Before, ContainerFact, ContainerState},
-    desired::{CLAIM, ContainerSpec, FILES_IMAGE, label},
-    state::ClusterId,
+    actual::{ContainerFact, ContainerState},
+    model::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label},
 };
 
 /// How much of a log is kept, from its end.
@@ -127,17 +126,12 @@ impl Host {
     /// there ([`Host::import_empty_image`]). It is never started.
     pub async fn create_claim(
         &self,
-        cluster_id: &ClusterId,
-        cluster_name: &str,
-        before: &Before,
+        labels: BTreeMap<String, String>,
     ) -> Result<ClaimOutcome, HostError> {
-        let mut labels = create_body::labels(cluster_id, cluster_name);
-        let remembered = serde_json::to_string(before).map_err(|error| self.unwritable(error))?;
-        labels.insert(label::BEFORE.to_owned(), remembered);
         let body = ContainerCreateBody {
             image: Some(FILES_IMAGE.to_owned()),
             cmd: Some(vec!["never-started".to_owned()]),
-            labels: Some(labels),
+            labels: Some(labels.into_iter().collect()),
             host_config: Some(HostConfig {
                 binds: Some(files::claim_binds()),
                 network_mode: Some("none".to_owned()),

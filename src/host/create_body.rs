@@ -9,13 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use bollard::models::{
     ContainerConfig, ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum,
-    HostConfigLogConfig, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    HostConfigLogConfig, Mount, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use crate::{
-    desired::{Bind, ContainerSpec, LogLimit, label},
-    state::ClusterId,
-};
+use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, label};
 
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
@@ -43,9 +40,11 @@ pub(super) fn component(
     let ContainerSpec {
         image,
         entrypoint,
-        command,
+        command: _,
+        bootstrap_args: _,
         env,
         binds,
+        mounts,
         privileged,
         host_pid,
         host_cgroupns,
@@ -53,11 +52,12 @@ pub(super) fn component(
         log_limit,
         files: _, // in the label only
     } = spec.clone();
+    let words = spec.words();
     Ok(ContainerCreateBody {
         image: Some(image),
         entrypoint: (!entrypoint.is_empty()).then_some(entrypoint),
-        cmd: (!command.is_empty()).then_some(command),
-        env: Some(env),
+        cmd: (!words.is_empty()).then_some(words),
+        env: Some(assignments(&env)?),
         labels: Some(labels),
         host_config: Some(HostConfig {
             network_mode: Some("host".to_owned()),
@@ -66,6 +66,7 @@ pub(super) fn component(
                 maximum_retry_count: None,
             }),
             binds: Some(binds.into_iter().map(String::from).collect()),
+            mounts: (!mounts.is_empty()).then(|| mounts.into_iter().map(mount).collect()),
             privileged: Some(privileged),
             pid_mode: Some(if host_pid { "host" } else { "" }.to_owned()),
             cgroupns_mode: Some(if host_cgroupns {
@@ -117,10 +118,12 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
         ),
         command: told(
             config.cmd.as_ref(),
-            label.as_ref().map(|spec| &spec.command),
+            label.as_ref().map(ContainerSpec::words).as_ref(),
         ),
+        bootstrap_args: Vec::new(),
         env: env(config, label.as_ref()),
         binds: binds(host)?,
+        mounts: mounts(host),
         privileged,
         host_pid,
         host_cgroupns: host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::HOST),
@@ -138,14 +141,51 @@ fn told(words: Option<&Vec<String>>, label: Option<&Vec<String>>) -> Vec<String>
     words.cloned().unwrap_or_default()
 }
 
-/// The image's variables are in the container's; those that we gave are in the label.
-fn env(config: &ContainerConfig, label: Option<&ContainerSpec>) -> Vec<String> {
-    let mut env = config.env.clone().unwrap_or_default();
-    if let Some(label) = label {
-        env.retain(|entry| label.env.contains(entry));
+/// A plan that was read back has no values, and makes no container.
+fn assignments(env: &[EnvVar]) -> Result<Vec<String>, serde_json::Error> {
+    let missing = |var: &EnvVar| {
+        let why = format!("the value of the variable `{}` is not known", var.name);
+        <serde_json::Error as serde::ser::Error>::custom(why)
+    };
+    env.iter()
+        .map(|var| var.assignment().ok_or_else(|| missing(var)))
+        .collect()
+}
+
+/// The image's variables are in the container's; those that we gave are in the label. A
+/// container's variables cannot change, so one that is there is the one that was given.
+fn env(config: &ContainerConfig, label: Option<&ContainerSpec>) -> Vec<EnvVar> {
+    let there = config.env.clone().unwrap_or_default();
+    let Some(label) = label else {
+        return there.into_iter().map(EnvVar::from).collect();
+    };
+    let is_there = |var: &&EnvVar| there.iter().any(|entry| var.is(entry));
+    label.env.iter().filter(is_there).cloned().collect()
+}
+
+/// Unlike a bind, it makes no folder in the place of a source that is missing.
+fn mount(bind: Bind) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(bind.source),
+        target: Some(bind.target),
+        ..Mount::default()
     }
-    env.sort();
-    env
+}
+
+fn mounts(host: &HostConfig) -> Vec<Bind> {
+    let mut mounts: Vec<Bind> = host
+        .mounts
+        .iter()
+        .flatten()
+        .map(|mount| Bind {
+            source: mount.source.clone().unwrap_or_default(),
+            target: mount.target.clone().unwrap_or_default(),
+            options: String::new(),
+        })
+        .collect();
+    mounts.sort_by(|a, b| a.target.cmp(&b.target));
+    mounts
 }
 
 fn binds(host: &HostConfig) -> Option<Vec<Bind>> {
@@ -184,14 +224,20 @@ fn log_limit(host: &HostConfig, label: Option<&ContainerSpec>) -> Option<LogLimi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Digest;
+    use crate::model::{Digest, Secret};
+
+    fn var(name: &str, value: &str) -> EnvVar {
+        let digest = Digest(format!("digest {}", value.len()));
+        EnvVar::new(name.to_owned(), Secret::new(value.to_owned()), digest)
+    }
 
     fn spec() -> ContainerSpec {
         ContainerSpec {
             image: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
             entrypoint: vec!["kube-apiserver".to_owned()],
             command: vec!["--v=2".to_owned()],
-            env: vec!["A=1".to_owned(), "B=2".to_owned()],
+            bootstrap_args: Vec::new(),
+            env: vec![var("A", "1"), var("B", "22")],
             binds: vec![
                 "/etc/kubernetes:/etc/kubernetes:ro"
                     .to_owned()
@@ -199,6 +245,7 @@ mod tests {
                     .unwrap(),
                 "/lib/modules:/lib/modules".to_owned().try_into().unwrap(),
             ],
+            mounts: vec!["/data/member:/member".to_owned().try_into().unwrap()],
             privileged: true,
             host_pid: true,
             host_cgroupns: true,
@@ -253,6 +300,7 @@ mod tests {
             command: vec![],
             env: vec![],
             binds: vec![],
+            mounts: vec![],
             privileged: false,
             host_pid: false,
             host_cgroupns: false,
@@ -270,6 +318,33 @@ mod tests {
         }
     }
 
+    /// Metrics and log shippers export labels.
+    #[test]
+    fn the_value_of_a_variable_is_in_no_label() {
+        let mut spec = spec();
+        spec.env = vec![var("HTTPS_PROXY", "http://user:hunter2@proxy")];
+        let body = component(&spec, &ClusterId("c".to_owned()), "local").unwrap();
+        assert_eq!(body.env.unwrap(), ["HTTPS_PROXY=http://user:hunter2@proxy"]);
+        for (name, value) in body.labels.unwrap() {
+            assert!(!value.contains("hunter2"), "{name}");
+        }
+        // What was read from a label has no value, and makes no container.
+        let text = serde_json::to_string(&spec).unwrap();
+        let read: ContainerSpec = serde_json::from_str(&text).unwrap();
+        component(&read, &ClusterId("c".to_owned()), "local").unwrap_err();
+    }
+
+    /// All its flags are one list there; which of them are compared is not Docker's to know.
+    #[test]
+    fn flags_of_the_first_start_come_after_the_others() {
+        let spec = ContainerSpec {
+            bootstrap_args: vec!["--initial-cluster-state=new".to_owned()],
+            ..spec()
+        };
+        let runs = round_trip(&spec).unwrap();
+        assert_eq!(runs.command, ["--v=2", "--initial-cluster-state=new"]);
+    }
+
     #[test]
     fn drift_is_seen() {
         let spec = spec();
@@ -280,7 +355,7 @@ mod tests {
         other.env.as_mut().unwrap().retain(|entry| entry != "A=1");
         other.image = Some("other".to_owned());
         let seen = runs(&other, &host).unwrap();
-        assert_eq!(seen.env, ["B=2"]);
+        assert_eq!(seen.env, [var("B", "22")]);
         assert_eq!(seen.image, "other");
 
         let mut lost = host.clone();

@@ -7,7 +7,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::{Dial, Stream};
-use crate::config::Endpoint;
+use crate::model::Endpoint;
 
 /// How long unacknowledged data may stay on the wire. SSH keepalives are not served while a full
 /// send buffer is being flushed, so without this a peer that went silent during an upload would

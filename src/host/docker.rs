@@ -18,13 +18,7 @@ use futures::{FutureExt, Stream, future::BoxFuture};
 use http::{HeaderValue, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
-use hyper_util::{
-    client::legacy::{
-        Client,
-        connect::{Connected, Connection},
-    },
-    rt::{TokioExecutor, TokioIo},
-};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use russh::ChannelOpenFailure;
 use tokio::sync::OnceCell;
 
@@ -32,6 +26,7 @@ use super::{
     error::HostError,
     exec,
     guard::Guarded,
+    pipe::Pipe,
     ssh::{OpenError, Session},
 };
 
@@ -150,9 +145,9 @@ struct Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = Pipe;
+    type Response = Pipe<Guarded>;
     type Error = OpenError;
-    type Future = BoxFuture<'static, Result<Pipe, OpenError>>;
+    type Future = BoxFuture<'static, Result<Pipe<Guarded>, OpenError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
         Poll::Ready(Ok(()))
@@ -162,46 +157,9 @@ impl tower::Service<Uri> for Connector {
         let this = self.clone();
         async move {
             let stream = this.session.socket(&this.socket).await?;
-            Ok(Pipe(TokioIo::new(stream)))
+            Ok(Pipe::new(stream))
         }
         .boxed()
-    }
-}
-
-/// A guarded channel in hyper's terms.
-struct Pipe(TokioIo<Guarded>);
-
-impl Connection for Pipe {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl hyper::rt::Read for Pipe {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: hyper::rt::ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
-    }
-}
-
-impl hyper::rt::Write for Pipe {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 
@@ -271,26 +229,20 @@ fn refusal(error: &DockerError) -> Option<&OpenError> {
 
 /// What the node says about the socket, one `name=value` a line. sshd gives the same bare refusal
 /// for a socket that is missing, forbidden, or not to be forwarded.
-fn questions(socket: &str) -> String {
-    let socket = exec::quote(socket);
-    format!(
-        "s={socket}
-echo \"user=$(id -un)\"
-if [ -e \"$s\" ]; then echo socket=yes; fi
-if [ -r \"$s\" ] && [ -w \"$s\" ]; then echo access=yes; fi
+const QUESTIONS: &str = "echo \"user=$(id -un)\"
+if [ -e \"$1\" ]; then echo socket=yes; fi
+if [ -r \"$1\" ] && [ -w \"$1\" ]; then echo access=yes; fi
 if command -v docker >/dev/null 2>&1; then
   echo docker=yes
-  if docker -H \"unix://$s\" version >/dev/null 2>&1; then echo answers=yes; fi
+  if docker -H \"unix://$1\" version >/dev/null 2>&1; then echo answers=yes; fi
 fi
 if sudo -n true >/dev/null 2>&1; then echo sudo=yes; fi
-exit 0"
-    )
-}
+exit 0";
 
 async fn diagnose(session: &Session, socket: &str) -> HostError {
     let at = session.place();
     let socket_path = socket.to_owned();
-    let answers = exec::run(session, &questions(socket), Duration::from_secs(20)).await;
+    let answers = exec::run(session, QUESTIONS, &[socket], Duration::from_secs(20)).await;
     let output = match answers {
         Ok(output) => output.stdout,
         Err(source) => {

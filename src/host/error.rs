@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use crate::config::{Endpoint, NodeName};
+use crate::model::{Endpoint, NodeName};
 
 /// Which node, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +148,16 @@ pub enum HostError {
         /// Why.
         #[source]
         source: Box<russh::Error>,
+    },
+    /// sshd took the key, and wants something else besides.
+    #[error("sshd on {at} takes the key of {key_source} and wants more: {methods}")]
+    LoginIncomplete {
+        /// Where.
+        at: Arc<Place>,
+        /// Where the key came from.
+        key_source: String,
+        /// What it wants, in sshd's words.
+        methods: String,
     },
     /// A command ended without a status.
     #[error("a command on {at} ended without an exit status: {why}")]
@@ -316,8 +326,8 @@ pub enum HostError {
         #[source]
         source: io::Error,
     },
-    /// A job did not end in time.
-    #[error("a job on {at} did not end within {} s", limit.as_secs())]
+    /// A helper did not end in time.
+    #[error("a helper on {at} did not end within {} s", limit.as_secs())]
     JobTimeout {
         /// Where.
         at: Arc<Place>,
@@ -340,6 +350,7 @@ impl HostError {
             | Self::HostKeys { at, .. }
             | Self::Key { at, .. }
             | Self::LoginRefused { at, .. }
+            | Self::LoginIncomplete { at, .. }
             | Self::Lost { at, .. }
             | Self::Exec { at, .. }
             | Self::ExecEnded { at, .. }

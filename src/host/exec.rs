@@ -27,10 +27,14 @@ pub struct ExecOutput {
     pub stderr: String,
 }
 
+/// Printed before a script's own output: what a login shell's files print comes before it.
+const BEGIN: &str = "@@rke-operator begin";
+
 /// Runs a script with the node's `sh`, as the user who logged in; see [`super::Host::exec`].
 pub(super) async fn run(
     session: &Session,
     script: &str,
+    arguments: &[&str],
     limit: Duration,
 ) -> Result<ExecOutput, HostError> {
     let slow = || HostError::Timeout {
@@ -44,7 +48,10 @@ pub(super) async fn run(
         .map_err(|error| error.at(session.place()))?;
     let seconds = limit.as_secs().max(1);
     let command = format!("timeout -k 5 {seconds} sh -s");
-    let script = format!("{{\n{script}\n}} </dev/null\n");
+    let arguments = arguments
+        .iter()
+        .fold(String::new(), |words, word| words + " " + &quote(word));
+    let script = format!("{{\nset --{arguments}\necho '{BEGIN}'\n{script}\n}} </dev/null\n");
     let talking = talk(session, &mut channel, command, script);
     let result = tokio::select! {
         result = timeout(limit + GRACE, talking) => result.unwrap_or_else(|_| Err(slow())),
@@ -55,7 +62,24 @@ pub(super) async fn run(
     if status == TIMED_OUT {
         return Err(slow());
     }
-    Ok(output)
+    match own_output(&output.stdout) {
+        Some(own) => Ok(ExecOutput {
+            stdout: own.to_owned(),
+            ..output
+        }),
+        None => Err(HostError::HalfAnAnswer {
+            at: session.place(),
+            output: format!("{}{}", output.stdout, output.stderr)
+                .trim()
+                .to_owned(),
+        }),
+    }
+}
+
+/// What the script itself wrote: what comes after the line that it began with.
+fn own_output(stdout: &str) -> Option<&str> {
+    let (_, own) = stdout.split_once(&format!("{BEGIN}\n"))?;
+    Some(own)
 }
 
 async fn talk(
@@ -113,6 +137,21 @@ async fn talk(
 }
 
 /// One word for `sh`.
-pub(crate) fn quote(word: &str) -> String {
+pub(super) fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_output;
+
+    #[test]
+    fn what_a_login_shell_prints_is_not_the_scripts() {
+        assert_eq!(own_output("@@rke-operator begin\nok\n"), Some("ok\n"));
+        let greeting = "Welcome!\nfailed: nothing\n@@rke-operator begin\nok\n";
+        assert_eq!(own_output(greeting), Some("ok\n"));
+        // A greeting without an end of line.
+        assert_eq!(own_output("hi @@rke-operator begin\n"), Some(""));
+        assert_eq!(own_output("This account is not available.\n"), None);
+    }
 }

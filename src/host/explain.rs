@@ -1,21 +1,72 @@
-//! Whose turn it is after a [`HostError`], and what they can do. Pure.
+//! The class of a [`HostError`], and what a person can do about it. Pure.
 
 use std::{borrow::Cow, io};
 
 use super::error::{HostError, KeyProblem, Place};
-use crate::error::{Blame, Explain};
+use crate::error::{ErrorClass, Explain};
+
+/// How an error may pass by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// The node or its Docker is away; it may come back.
+    Away,
+    /// Something on a node that answers went wrong once.
+    Hiccup,
+}
+
+impl HostError {
+    /// Whether it may pass by itself, and how. `None`: someone must do something.
+    pub const fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Handshake { .. }
+            | Self::Lost { .. }
+            | Self::DockerNotRunning { .. }
+            | Self::DockerIo { .. } => Some(Passing::Away),
+            Self::Pull { status, .. } => match status {
+                Some(404) => None,
+                _ => Some(Passing::Hiccup),
+            },
+            Self::Docker { status, .. } if *status >= 500 => Some(Passing::Hiccup),
+            Self::ExecEnded { .. } | Self::PortClosed { .. } => Some(Passing::Hiccup),
+            Self::Docker { .. }
+            | Self::HostKeyUnknown { .. }
+            | Self::HostKeyChanged { .. }
+            | Self::HostKeys { .. }
+            | Self::Key { .. }
+            | Self::LoginRefused { .. }
+            | Self::LoginIncomplete { .. }
+            | Self::Exec { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortForbidden { .. }
+            | Self::ForwardingForbidden { .. }
+            | Self::NoDocker { .. }
+            | Self::SocketDenied { .. }
+            | Self::TunnelRefused { .. }
+            | Self::ImageMissing { .. }
+            | Self::NameTaken { .. }
+            | Self::DiskFull { .. }
+            | Self::ReadBack { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => None,
+        }
+    }
+}
 
 impl Explain for HostError {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::Key { .. } | Self::HostKeyUnknown { .. } => Blame::User,
-            Self::Pull { status, .. } if *status == Some(404) => Blame::User,
-            Self::Docker { status, .. } if *status < 500 && *status != 409 => Blame::Host,
+            Self::Key { .. } | Self::HostKeyUnknown { .. } => ErrorClass::User,
+            Self::Pull { status, .. } if *status == Some(404) => ErrorClass::User,
+            Self::Docker { status, .. } if *status < 500 && *status != 409 => ErrorClass::Host,
             Self::Unreachable { .. }
             | Self::Handshake { .. }
             | Self::HostKeyChanged { .. }
             | Self::HostKeys { .. }
             | Self::LoginRefused { .. }
+            | Self::LoginIncomplete { .. }
             | Self::Exec { .. }
             | Self::ExecEnded { .. }
             | Self::ExecOutput { .. }
@@ -28,7 +79,7 @@ impl Explain for HostError {
             | Self::TunnelRefused { .. }
             | Self::NameTaken { .. }
             | Self::DiskFull { .. }
-            | Self::ReadBack { .. } => Blame::Host,
+            | Self::ReadBack { .. } => ErrorClass::Host,
             Self::Timeout { .. }
             | Self::Lost { .. }
             | Self::PortClosed { .. }
@@ -37,7 +88,7 @@ impl Explain for HostError {
             | Self::Pull { .. }
             | Self::ImageMissing { .. }
             | Self::Archive { .. }
-            | Self::JobTimeout { .. } => Blame::Transient,
+            | Self::JobTimeout { .. } => ErrorClass::Transient,
         }
     }
 
@@ -54,8 +105,16 @@ impl Explain for HostError {
             Self::LoginRefused {
                 at, fingerprint, ..
             } => refused(&at.user, fingerprint),
-            Self::PortForbidden { .. } => vec![forbidden("AllowTcpForwarding")],
-            Self::ForwardingForbidden { .. } => vec![forbidden("AllowStreamLocalForwarding")],
+            Self::LoginIncomplete { at, .. } => vec![
+                format!(
+                    "sshd on the node asks for more than a key: let `{}` log in with a key alone \
+                     (a `Match User` block with `AuthenticationMethods publickey`)",
+                    at.user
+                )
+                .into(),
+            ],
+            Self::PortForbidden { .. } => vec![forbidden("`AllowTcpForwarding no`")],
+            Self::ForwardingForbidden { .. } => vec![forbidden(SOCKETS)],
             Self::NoDocker { socket, .. } => {
                 vec!["install Docker on the node".into(), other_socket(socket)]
             }
@@ -71,12 +130,17 @@ impl Explain for HostError {
                 "using Docker through sudo is not supported yet".into(),
             ],
             Self::TunnelRefused { at, .. } => {
-                vec![forbidden("AllowStreamLocalForwarding"), group(&at.user)]
+                vec![forbidden(SOCKETS), group(&at.user)]
             }
             Self::Pull { status, .. } if *status == Some(404) => {
                 vec!["is the name right, and may the node's Docker pull it without a login?".into()]
             }
-            Self::Pull { .. } => vec!["can the node reach the image's registry?".into()],
+            Self::Pull { .. } => vec![
+                "can the node reach the image's registry, and does it take pulls without a login? \
+                 One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login \
+                 of `docker login` on the node is not used"
+                    .into(),
+            ],
             Self::NameTaken { name, .. } => vec![
                 format!("if it is not needed, remove it on the node: `docker rm -f {name}`").into(),
             ],
@@ -149,9 +213,12 @@ fn refused(user: &str, fingerprint: &str) -> Vec<Cow<'static, str>> {
     ]
 }
 
-fn forbidden(option: &str) -> Cow<'static, str> {
+/// What forbids connections to sockets: OpenSSH's word for ports takes them along.
+const SOCKETS: &str = "`AllowStreamLocalForwarding no`, `AllowTcpForwarding no`";
+
+fn forbidden(options: &str) -> Cow<'static, str> {
     format!(
-        "sshd on this node may set `{option} no` or `DisableForwarding yes`: it must be allowed for this user"
+        "sshd on this node may set {options} or `DisableForwarding yes`: it must be allowed for this user"
     )
     .into()
 }

@@ -21,8 +21,7 @@ use zeroize::Zeroizing;
 use super::{error::HostError, machine::Host};
 use crate::{
     actual::FileFact,
-    desired::{CLAIM, CLAIM_DIRS},
-    secret::Secret,
+    model::{CLAIM, CLAIM_DIRS, Secret},
 };
 
 /// Where the claim sees the node.
@@ -30,6 +29,10 @@ const ROOT: &str = "/host";
 
 /// Nothing of ours is larger; a folder that is, is not one of ours.
 const ARCHIVE_LIMIT: usize = 64 << 20;
+
+/// The length of what ends an archive.
+const END: usize = 2 * BLOCK;
+const BLOCK: usize = 512;
 
 /// Every file gets this time, so that equal contents make equal archives.
 const MTIME: u64 = 0;
@@ -246,6 +249,16 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
 
 /// The files of an archive of `root`: Docker names its entries from the last part of the path on.
 fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> {
+    // Two empty blocks end an archive: without them it was cut, and what is missing is not known.
+    let end = archive
+        .len()
+        .checked_sub(END)
+        .map(|start| &archive[start..]);
+    if !archive.len().is_multiple_of(BLOCK)
+        || end.is_none_or(|end| end.iter().any(|byte| *byte != 0))
+    {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let parent = root.rsplit_once('/').map_or("", |(parent, _)| parent);
     let mut files = BTreeMap::new();
     for entry in Archive::new(archive).entries()? {
@@ -315,6 +328,21 @@ mod tests {
         assert_eq!(key.content, content);
         assert!(found["/etc/kubernetes/ssl"].is_dir);
         assert_eq!(pack("", &dirs, &files).unwrap(), archive);
+    }
+
+    #[test]
+    fn an_archive_that_was_cut_is_an_error_wherever_it_was_cut() {
+        let content = Secret::new(vec![7; 600]);
+        let new = NewFile {
+            mode: 0o600,
+            content: &content,
+        };
+        let files = BTreeMap::from([("/etc/a", new), ("/etc/b", new)]);
+        let archive = pack("", &BTreeMap::new(), &files).unwrap();
+        for length in 0..archive.len() {
+            assert!(unpack(&archive[..length], "/etc").is_err(), "{length}");
+        }
+        assert_eq!(unpack(&archive, "/etc").unwrap().len(), 2);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use http_body_util::{Either, Full};
 use tar::{Builder, EntryType, Header};
 
 use super::{error::HostError, machine::Host};
-use crate::desired::{FILES_IMAGE, images::tagged};
+use crate::{catalog::tagged, model::FILES_IMAGE};
 
 /// Larger images are not exported through memory.
 const EXPORT_LIMIT: usize = 64 << 20;
@@ -113,7 +113,7 @@ impl Host {
         Ok(archive)
     }
 
-    /// Imports the image that the claim and the jobs are created from: no registry is needed. It
+    /// Imports the image that the claim and the helpers are created from: no registry is needed. It
     /// holds no file, only links that lead to the node's own programs once `/host` is there.
     pub async fn import_empty_image(&self) -> Result<(), HostError> {
         let (repo, tag) = FILES_IMAGE.rsplit_once(':').unwrap_or((FILES_IMAGE, "1"));

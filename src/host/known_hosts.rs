@@ -1,6 +1,6 @@
 //! `known_hosts`: which host keys are trusted.
 //!
-//! Read line by line with OpenSSH's rules (hashed names, wildcards, negation, `[host]:port`,
+//! `ssh_key` reads the lines; what they mean for a name is OpenSSH's (hashed names, wildcards, negation, `[host]:port`,
 //! `@revoked`, several keys a host); a line that cannot be read is skipped as OpenSSH does. One
 //! rule is stricter: any other key on record for a host, of whatever type, is a changed key,
 //! so that "accept new" never takes an impostor with a key of another type. Host certificates
@@ -20,11 +20,15 @@ use base64::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use hmac::{Hmac, Mac};
+use russh::keys::{
+    PublicKey,
+    ssh_key::known_hosts::{self, HostPatterns},
+};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::{HostKeyVerdict, HostKeys};
-use crate::config::Endpoint;
+use crate::model::Endpoint;
 
 /// Asks a person whether a key that is not on record may be taken: endpoint, key type and
 /// fingerprint.
@@ -52,8 +56,7 @@ impl fmt::Debug for Policy {
 
 /// The SHA-256 fingerprint of a key (`ssh-ed25519 AAAA…`), as `ssh-keygen -l` prints it.
 pub fn fingerprint(key: &str) -> Option<String> {
-    let mut words = key.split_ascii_whitespace();
-    let (_, blob) = key_of(&mut words)?;
+    let (_, blob) = parse_key(key)?;
     Some(format!(
         "SHA256:{}",
         STANDARD_NO_PAD.encode(Sha256::digest(blob))
@@ -170,7 +173,7 @@ impl KnownHosts {
 
     async fn decide(&self, endpoint: &Endpoint, text: &str) -> io::Result<HostKeyVerdict> {
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
-        let key = key_of(&mut text.split_ascii_whitespace()).ok_or_else(unreadable)?;
+        let key = parse_key(text).ok_or_else(unreadable)?;
         let _one = self.asking.lock().await;
         let authority = match self.look_up(endpoint, &key) {
             Found::Trusted => return Ok(HostKeyVerdict::Trusted),
@@ -219,7 +222,7 @@ impl KnownHosts {
 }
 
 impl HostKeys for KnownHosts {
-    fn judge<'a>(
+    fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         key: &'a str,
@@ -334,51 +337,47 @@ fn matching(text: &str, name: &str) -> impl Iterator<Item = (usize, Entry)> {
 
 /// A line, if it can be read and matches.
 fn entry(line: &str, name: &str) -> Option<Entry> {
-    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
-    let first = words.next()?;
-    if first.starts_with('#') {
+    // OpenSSH takes any white space between the words, the parser one space.
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    if words.first()?.starts_with('#') {
         return None;
     }
-    let (marker, hosts) = match first {
-        "@revoked" => (Marker::Revoked, words.next()?),
-        "@cert-authority" => (Marker::Authority, words.next()?),
-        _ if first.starts_with('@') => return None,
-        hosts => (Marker::None, hosts),
+    let parsed: known_hosts::Entry = words.join(" ").parse().ok()?;
+    let marker = match parsed.marker() {
+        None => Marker::None,
+        Some(known_hosts::Marker::Revoked) => Marker::Revoked,
+        Some(known_hosts::Marker::CertAuthority) => Marker::Authority,
     };
-    let matches = match hosts.strip_prefix("|1|") {
-        Some(hashed) => matches_hash(hashed, name)?,
-        None => matches_patterns(hosts, name),
+    let matches = match parsed.host_patterns() {
+        HostPatterns::HashedName { salt, hash } => {
+            // HMAC-SHA1 of the name with the salt as key.
+            let mut mac = Hmac::<Sha1>::new_from_slice(salt).ok()?;
+            mac.update(name.as_bytes());
+            mac.verify_slice(hash).is_ok()
+        }
+        HostPatterns::Patterns(patterns) => matches_patterns(patterns, name),
     };
-    if !matches {
-        return None;
-    }
-    let key = key_of(&mut words)?;
-    Some(Entry { marker, key })
+    matches.then(|| {
+        let key = key_of(parsed.public_key())?;
+        Some(Entry { marker, key })
+    })?
 }
 
-/// Type and bytes, if they belong together.
-fn key_of<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Key> {
-    let kind = words.next()?;
-    let blob = STANDARD.decode(words.next()?.trim_end()).ok()?;
-    let length = u32::from_be_bytes(blob.get(..4)?.try_into().ok()?);
-    let inner = blob.get(4..4 + usize::try_from(length).ok()?)?;
-    (inner == kind.as_bytes()).then(|| (kind.to_owned(), blob.clone()))
+/// Type and bytes.
+fn key_of(key: &PublicKey) -> Option<Key> {
+    Some((key.algorithm().to_string(), key.to_bytes().ok()?))
 }
 
-/// `salt|hash`, both base64: HMAC-SHA1 of the name with the salt as key.
-fn matches_hash(hashed: &str, name: &str) -> Option<bool> {
-    let (salt, hash) = hashed.split_once('|')?;
-    let salt = STANDARD.decode(salt).ok()?;
-    let hash = STANDARD.decode(hash).ok()?;
-    let mut mac = Hmac::<Sha1>::new_from_slice(&salt).ok()?;
-    mac.update(name.as_bytes());
-    Some(mac.verify_slice(&hash).is_ok())
+/// A key as OpenSSH writes it: its type and its bytes must belong together.
+fn parse_key(text: &str) -> Option<Key> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    key_of(&words.join(" ").parse().ok()?)
 }
 
 /// Comma-separated patterns; a negated one that matches rules the line out.
-fn matches_patterns(patterns: &str, name: &str) -> bool {
+fn matches_patterns(patterns: &[String], name: &str) -> bool {
     let mut matches = false;
-    for pattern in patterns.split(',') {
+    for pattern in patterns {
         let pattern = pattern.to_lowercase();
         match pattern.strip_prefix('!') {
             Some(not) if matches_wildcards(not.as_bytes(), name.as_bytes()) => return false,

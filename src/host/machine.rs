@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     actual::DockerFacts,
-    config::{Endpoint, Login, NodeName},
+    config::Login,
+    model::{Endpoint, NodeName},
 };
 
 /// A node: one SSH connection, and through it Docker, commands and ports.
@@ -92,9 +93,21 @@ impl Host {
     /// Runs a script with the node's `sh`, as the user who logged in. A status other than 0 is
     /// not an error. The script goes over standard input, so it is not on any command line and
     /// the login shell does not read it; commands in it read nothing. It is ended on the node
-    /// after `limit`, because sshd would let it live.
+    /// after `limit`, because sshd would let it live. What a login shell's own files print is not
+    /// part of the output.
     pub async fn exec(&self, script: &str, limit: Duration) -> Result<ExecOutput, HostError> {
-        exec::run(&self.session, script, limit).await
+        self.exec_with(script, &[], limit).await
+    }
+
+    /// As [`Self::exec`], with arguments (`$1` …): data is handed over here and never put into a
+    /// script.
+    pub async fn exec_with(
+        &self,
+        script: &str,
+        arguments: &[&str],
+        limit: Duration,
+    ) -> Result<ExecOutput, HostError> {
+        exec::run(&self.session, script, arguments, limit).await
     }
 
     /// A stream to a port on the node's loopback address.
@@ -112,6 +125,16 @@ impl Host {
         }
     }
 
+    /// False when sshd refuses to forward to ports of the node. Nothing needs to listen there.
+    pub async fn forwards_to_ports(&self) -> Result<bool, HostError> {
+        const DISCARD: u16 = 9;
+        match self.local_port(DISCARD).await {
+            Err(HostError::PortForbidden { .. }) => Ok(false),
+            Ok(_) | Err(HostError::PortClosed { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Docker's view of itself: version, info, and whether it bounds its logs.
     pub async fn docker_facts(&self) -> Result<DockerFacts, HostError> {
         let version = self.docker.version().await;
@@ -126,7 +149,14 @@ impl Host {
             info.no_proxy.unwrap_or_default(),
         );
         let has_proxy = !proxy.0.is_empty() || !proxy.1.is_empty();
+        let registries = info.registry_config.unwrap_or_default();
+        let insecure = registries.index_configs.unwrap_or_default().into_iter();
+        let insecure = insecure.filter(|(_, index)| index.secure == Some(false));
+        let mut insecure: Vec<String> = insecure.map(|(name, _)| name).collect();
+        insecure.sort();
         Ok(DockerFacts {
+            mirrors: registries.mirrors.unwrap_or_default(),
+            insecure_registries: insecure,
             version: version.version.unwrap_or_default(),
             api_version: version.api_version.unwrap_or_default(),
             root_dir: info.docker_root_dir.unwrap_or_default(),
@@ -181,16 +211,14 @@ exit 0";
     /// After a failed write: the first of these paths whose file system is full, if one is. Docker
     /// tells a full disk only in words.
     pub(super) async fn full(&self, paths: &BTreeSet<&str>) -> Option<String> {
-        let words: Vec<String> = paths.iter().map(|path| exec::quote(path)).collect();
-        let script = format!(
-            "for p in {}; do
+        let script = "for p; do
   d=$p; while [ ! -d \"$d\" ] && [ \"$d\" != / ]; do d=$(dirname \"$d\"); done
   echo \"$(stat -f -c '%a %S' \"$d\") $p\"
 done
-exit 0",
-            words.join(" ")
-        );
-        let output = self.exec(&script, Duration::from_secs(20)).await.ok()?;
+exit 0";
+        let paths: Vec<&str> = paths.iter().copied().collect();
+        let limit = Duration::from_secs(20);
+        let output = self.exec_with(script, &paths, limit).await.ok()?;
         output.stdout.lines().find_map(|line| {
             let mut words = line.splitn(3, ' ');
             let mut number = || words.next()?.parse::<u64>().ok();

@@ -2,7 +2,7 @@
 //!
 //! [`Dial`] is the one seam under the real code: what is faked in tests is bytes, so russh,
 //! hyper, bollard and our own requests stay under test. [`Host`] is what the layers above use:
-//! it knows containers, images, jobs and files, and nothing about Kubernetes.
+//! it knows containers, images, helpers and files, and nothing about Kubernetes.
 //!
 //! May touch: the network, `known_hosts` files. Must not: decide anything about a cluster.
 
@@ -11,7 +11,7 @@ use std::io;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::config::Endpoint;
+use crate::model::Endpoint;
 
 mod containers;
 mod create_body;
@@ -22,11 +22,13 @@ mod exec;
 mod explain;
 mod files;
 mod guard;
+mod helper;
+pub mod https;
 mod images;
-mod jobs;
 mod known_hosts;
 mod login;
 mod machine;
+mod pipe;
 pub mod pool;
 mod ssh;
 
@@ -34,9 +36,9 @@ pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
 pub use error::{HostError, KeyProblem, Place};
 pub use exec::ExecOutput;
-pub(crate) use exec::quote;
+pub use explain::Passing;
 pub use files::NewFile;
-pub use jobs::{Job, JobOutput};
+pub use helper::{HelperContainer, HelperOutput};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};
 pub use machine::Host;
 
@@ -70,7 +72,7 @@ pub enum HostKeyVerdict {
 /// Decides about host keys: `known_hosts`, and what happens with a key that is not there.
 pub trait HostKeys: Send + Sync {
     /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person.
-    fn judge<'a>(
+    fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         key: &'a str,

@@ -8,7 +8,7 @@ use std::{borrow::Cow, io, pin::pin, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 use rand::Rng;
 use russh::{
-    Channel, ChannelOpenFailure, Disconnect, Preferred, cipher,
+    Channel, ChannelOpenFailure, Disconnect, MethodSet, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
     keys::{
         Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate,
@@ -26,7 +26,10 @@ use super::{
     known_hosts::fingerprint,
     login::private_key,
 };
-use crate::config::{Endpoint, Login, NodeName};
+use crate::{
+    config::Login,
+    model::{Endpoint, NodeName},
+};
 
 /// TCP must be there after this.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -136,6 +139,14 @@ impl Session {
                     why: "sshd closed it during the login".to_owned(),
                 }))
             }
+            Ok(AuthResult::Failure {
+                remaining_methods,
+                partial_success: true,
+            }) => Err(HostError::LoginIncomplete {
+                at: self.place(),
+                key_source: login.key_source.clone(),
+                methods: methods(&remaining_methods),
+            }),
             Ok(AuthResult::Failure { .. }) => Err(HostError::LoginRefused {
                 at: self.place(),
                 key_source: login.key_source.clone(),
@@ -221,6 +232,12 @@ impl Session {
     }
 }
 
+/// As sshd names them.
+fn methods(methods: &MethodSet) -> String {
+    let names: Vec<&str> = methods.iter().map(Into::into).collect();
+    names.join(", ")
+}
+
 /// Why a channel was not opened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum OpenError {
@@ -297,7 +314,7 @@ async fn handshake(
         Ok(Either::Right((question, _))) => question,
     };
     if let Ok(Question { key, answer }) = question {
-        judge(at, keys, &key).await?;
+        verify(at, keys, &key).await?;
         let _ = answer.send(true);
     }
     timeout(HANDSHAKE, connecting)
@@ -306,7 +323,7 @@ async fn handshake(
         .map_err(failed)
 }
 
-async fn judge(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
+async fn verify(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
     let here = || Arc::clone(at);
     let mut bare = key.clone();
     bare.set_comment("");
@@ -315,7 +332,7 @@ async fn judge(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result<
         source: Box::new(error.into()),
     })?;
     let verdict = keys
-        .judge(&at.endpoint, &text)
+        .verify(&at.endpoint, &text)
         .await
         .map_err(|source| HostError::HostKeys { at: here(), source })?;
     match verdict {

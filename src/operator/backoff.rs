@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::error::Blame;
+use crate::error::ErrorClass;
 
 /// How often each object failed in a row.
 #[derive(Debug, Default)]
@@ -15,10 +15,10 @@ pub(super) struct Backoff(Mutex<HashMap<String, u32>>);
 
 impl Backoff {
     /// Counts a failure and says how long to wait; `jitter` is in `0.0..1.0`.
-    pub(super) fn failed(&self, uid: &str, blame: Blame, jitter: f64) -> Duration {
+    pub(super) fn failed(&self, uid: &str, class: ErrorClass, jitter: f64) -> Duration {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(uid.to_owned()).or_default();
-        let delay = delay(blame, *count, jitter);
+        let delay = delay(class, *count, jitter);
         *count = count.saturating_add(1);
         delay
     }
@@ -32,14 +32,14 @@ impl Backoff {
 
 /// The wait after `count` earlier failures: doubling from a base to a cap, and up to a fifth
 /// more by jitter.
-fn delay(blame: Blame, count: u32, jitter: f64) -> Duration {
-    let (base, cap) = match blame {
+fn delay(class: ErrorClass, count: u32, jitter: f64) -> Duration {
+    let (base, cap) = match class {
         // The watch wakes us when an object changes; a cure on a node does not, hence the look
         // every ten minutes.
-        Blame::User => (600, 600),
-        Blame::Host => (60, 600),
-        Blame::Transient => (2, 60),
-        Blame::Bug => (600, 3600),
+        ErrorClass::User => (600, 600),
+        ErrorClass::Host => (60, 600),
+        ErrorClass::Transient => (2, 60),
+        ErrorClass::Bug => (600, 3600),
     };
     let seconds = 1_u64
         .checked_shl(count)
@@ -58,18 +58,18 @@ mod tests {
         let backoff = Backoff::default();
         let waits = |n: usize| -> Vec<u64> {
             (0..n)
-                .map(|_| backoff.failed("a", Blame::Host, 0.0).as_secs())
+                .map(|_| backoff.failed("a", ErrorClass::Host, 0.0).as_secs())
                 .collect()
         };
         assert_eq!(waits(6), [60, 120, 240, 480, 600, 600]);
         backoff.forget("a");
-        assert_eq!(backoff.failed("a", Blame::Host, 0.0).as_secs(), 60);
-        assert_eq!(backoff.failed("b", Blame::Transient, 0.0).as_secs(), 2);
+        assert_eq!(backoff.failed("a", ErrorClass::Host, 0.0).as_secs(), 60);
+        assert_eq!(backoff.failed("b", ErrorClass::Transient, 0.0).as_secs(), 2);
     }
 
     #[test]
     fn jitter_only_adds() {
-        assert_eq!(delay(Blame::Transient, 0, 1.0).as_millis(), 2400);
-        assert_eq!(delay(Blame::Bug, 200, 0.0).as_secs(), 3600);
+        assert_eq!(delay(ErrorClass::Transient, 0, 1.0).as_millis(), 2400);
+        assert_eq!(delay(ErrorClass::Bug, 200, 0.0).as_secs(), 3600);
     }
 }

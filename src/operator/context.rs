@@ -3,29 +3,30 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret as KubeSecret};
 use kube::{
     Api, Client, Resource,
-    api::DynamicObject,
+    api::{DynamicObject, PartialObjectMeta},
     runtime::{
         controller::Action,
-        events::{Recorder, Reporter},
-        reflector::Store,
+        reflector::{ObjectRef, Store},
     },
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::{
     OperatorOptions,
     backoff::Backoff,
+    cluster_object::{ClusterObject, cluster_resource},
     engine::Engine,
-    view::{View, cluster_resource},
+    events::Publisher,
+    queue::Queue,
 };
 use crate::{
     api,
+    apply::remote::Remote,
     apply::stop::{Stop, StopCause},
-    error::{Blame, Explain, with_causes},
-    host::Dial,
+    error::{ErrorClass, Explain, with_causes},
 };
 
 /// Tells the time.
@@ -46,11 +47,11 @@ impl Clock {
 
 /// What is outside, besides the API: exchanged in tests.
 #[derive(Clone)]
-pub struct Parts {
+pub struct Dependencies {
     /// The engine.
     pub engine: Arc<dyn Engine>,
     /// How nodes are reached.
-    pub dial: Arc<dyn Dial>,
+    pub remote: Arc<dyn Remote>,
     /// Judges deadlines and dates conditions.
     pub clock: Clock,
     /// The engine's time, for certificates.
@@ -60,10 +61,27 @@ pub struct Parts {
 }
 
 /// How many clusters at once, each kind by itself: provisions cannot starve a delete.
-pub(super) struct Slots {
-    pub(super) deletes: Semaphore,
-    pub(super) changes: Semaphore,
-    pub(super) checks: Semaphore,
+pub(super) struct Queues {
+    pub(super) deletes: Queue,
+    pub(super) changes: Queue,
+    pub(super) checks: Queue,
+}
+
+/// What the watches know, without the contents of any Secret.
+pub(super) struct Caches {
+    /// The objects.
+    pub(super) clusters: Store<DynamicObject>,
+    /// The Secrets of the operator's namespace.
+    pub(super) secrets: Store<PartialObjectMeta<KubeSecret>>,
+    /// Moves whenever one of them does.
+    pub(super) news: watch::Receiver<u64>,
+}
+
+/// The Secret with the SSH key as a pass read it: a newer one ends the pass's run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyVersion {
+    pub(super) name: String,
+    pub(super) version: u64,
 }
 
 /// Shared by all reconciles.
@@ -71,59 +89,54 @@ pub(super) struct Context {
     pub(super) options: OperatorOptions,
     pub(super) client: Client,
     pub(super) clusters: Api<DynamicObject>,
-    pub(super) parts: Parts,
-    /// What the watch knows.
-    pub(super) seen: Store<DynamicObject>,
-    /// Moves whenever `seen` does.
-    pub(super) news: watch::Receiver<u64>,
+    pub(super) dependencies: Dependencies,
+    pub(super) caches: Caches,
     pub(super) stop: Stop,
     pub(super) backoff: Backoff,
-    pub(super) slots: Slots,
-    pub(super) recorder: Recorder,
+    pub(super) queues: Queues,
+    pub(super) publisher: Publisher,
 }
 
 impl Context {
     pub(super) fn new(
         options: OperatorOptions,
         client: Client,
-        parts: Parts,
-        seen: Store<DynamicObject>,
-        news: watch::Receiver<u64>,
+        dependencies: Dependencies,
+        caches: Caches,
         stop: Stop,
     ) -> Self {
-        let reporter = Reporter {
-            controller: api::MANAGER.to_owned(),
-            instance: None,
-        };
         let limits = options.limits;
         Self {
             clusters: Api::all_with(client.clone(), &cluster_resource()),
-            recorder: Recorder::new(client.clone(), reporter),
+            publisher: Publisher::new(client.clone()),
             backoff: Backoff::default(),
-            slots: Slots {
-                deletes: Semaphore::new(limits.deletes),
-                changes: Semaphore::new(limits.changes),
-                checks: Semaphore::new(limits.checks),
+            queues: Queues {
+                deletes: Queue::new(limits.deletes),
+                changes: Queue::new(limits.changes),
+                checks: Queue::new(limits.checks),
             },
             options,
             client,
-            parts,
-            seen,
-            news,
+            dependencies,
+            caches,
             stop,
         }
     }
 
-    /// Resolves when a run for `view` must end: told to, or the object is no longer that one
-    /// (invariant 9).
-    pub(super) async fn outdated(&self, view: &View) -> StopCause {
+    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or the
+    /// SSH key that it logs in with is no longer that one (invariant 9).
+    pub(super) async fn outdated(
+        &self,
+        view: &ClusterObject,
+        key: Option<&KeyVersion>,
+    ) -> StopCause {
         let about = view.object_ref();
-        let mut news = self.news.clone();
+        let mut news = self.caches.news.clone();
         let changed = async {
             loop {
                 news.mark_unchanged();
-                let now = self.seen.get(&about);
-                if view.outdated_by(now.as_deref()) {
+                let now = self.caches.clusters.get(&about);
+                if view.outdated_by(now.as_deref()) || key.is_some_and(|key| self.is_newer(key)) {
                     return StopCause::ObjectChanged;
                 }
                 if news.changed().await.is_err() {
@@ -138,19 +151,28 @@ impl Context {
         }
     }
 
+    /// True when the watch has a later version of the key than the one that was read. An older
+    /// one is a cache that is behind; one that is gone ends no run that has logged in.
+    fn is_newer(&self, key: &KeyVersion) -> bool {
+        let about = ObjectRef::new(&key.name).within(&self.options.namespace);
+        let now = self.caches.secrets.get(&about);
+        now.and_then(|secret| version(secret.metadata.resource_version.as_deref()))
+            .is_some_and(|now| now > key.version)
+    }
+
     /// When to look again after a failure.
-    pub(super) fn retry(&self, view: &View, blame: Blame) -> Action {
-        Action::requeue(self.backoff.failed(&view.uid(), blame, rand::random()))
+    pub(super) fn retry(&self, view: &ClusterObject, class: ErrorClass) -> Action {
+        Action::requeue(self.backoff.failed(&view.uid(), class, rand::random()))
     }
 
     /// When to look again at a cluster that is well.
-    pub(super) fn settled(&self, view: &View) -> Action {
+    pub(super) fn settled(&self, view: &ClusterObject) -> Action {
         self.backoff.forget(&view.uid());
         let jitter = rand::random::<f64>() / 10.0;
         Action::requeue(self.options.resync.mul_f64(1.0 + jitter))
     }
 
-    pub(super) fn reference(view: &View) -> ObjectReference {
+    pub(super) fn reference(view: &ClusterObject) -> ObjectReference {
         ObjectReference {
             api_version: Some(format!("{}/{}", api::GROUP, api::VERSION)),
             kind: Some("Cluster".to_owned()),
@@ -159,6 +181,11 @@ impl Context {
             ..ObjectReference::default()
         }
     }
+}
+
+/// A resourceVersion as the number that it is; API servers compare them so since 1.35.
+pub(super) fn version(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
 }
 
 /// Message, causes and cures in one line. Our errors name paths, nodes and the names of
@@ -185,7 +212,7 @@ where
 /// The labels of what belongs to a cluster.
 pub(super) fn labels(cluster: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(
-        crate::desired::label::CLUSTER_NAME.to_owned(),
+        crate::model::label::CLUSTER_NAME.to_owned(),
         cluster.to_owned(),
     )])
 }

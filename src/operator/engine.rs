@@ -6,8 +6,8 @@ use futures::{FutureExt, future::BoxFuture};
 use crate::{
     apply::{event::Events, stop::Stop},
     converge::{self, Consent, Error, Goal, Outcome, Survey},
+    environment::Environment,
     plan::Plan,
-    world::World,
 };
 
 /// Reads the world, and brings it where it must be.
@@ -16,7 +16,7 @@ pub trait Engine: Send + Sync {
     fn survey<'a>(
         &'a self,
         goal: &'a Goal<'a>,
-        world: &'a World,
+        environment: &'a Environment,
     ) -> BoxFuture<'a, Result<Survey, Error>>;
 
     /// As [`converge::converge`], with every consent given: that is what `changes: Automatic`
@@ -24,7 +24,7 @@ pub trait Engine: Send + Sync {
     fn converge<'a>(
         &'a self,
         goal: &'a Goal<'a>,
-        world: &'a World,
+        environment: &'a Environment,
         events: &'a Events,
         stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Outcome, Error>>;
@@ -38,19 +38,19 @@ impl Engine for Real {
     fn survey<'a>(
         &'a self,
         goal: &'a Goal<'a>,
-        world: &'a World,
+        environment: &'a Environment,
     ) -> BoxFuture<'a, Result<Survey, Error>> {
-        converge::survey(goal, world).boxed()
+        converge::survey(goal, environment).boxed()
     }
 
     fn converge<'a>(
         &'a self,
         goal: &'a Goal<'a>,
-        world: &'a World,
+        environment: &'a Environment,
         events: &'a Events,
         stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Outcome, Error>> {
-        converge::converge(goal, world, &Automatic, events, stop).boxed()
+        converge::converge(goal, environment, &Automatic, events, stop).boxed()
     }
 }
 

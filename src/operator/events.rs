@@ -1,11 +1,22 @@
 //! Kubernetes events: ends of stages, warnings and failures of a run. `reason` is the stage,
 //! `action` the step and its node, and neither is ever a step's content.
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event as KubeEvent, EventType, Recorder};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
+use kube::{
+    Client,
+    runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter},
+};
+use tokio::time::Instant;
+
+use super::{cluster_object::ClusterObject, context::Context};
 use crate::{
-    api::conditions::shorten,
+    api::{MANAGER, conditions::shorten},
     apply::event::{Event, StepOutcome},
 };
 
@@ -42,8 +53,47 @@ impl Notice {
     }
 }
 
+/// How long kube's recorder counts repetitions of one event.
+const SERIES: Duration = Duration::from_secs(6 * 60);
+
+/// Publishes events. kube's recorder takes events of one reason and action for repetitions of
+/// the first and keeps that one's note, so each note has a recorder of its own.
+pub(super) struct Publisher {
+    client: Client,
+    recorders: Mutex<HashMap<u64, (Instant, Recorder)>>,
+}
+
+impl Publisher {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            recorders: Mutex::default(),
+        }
+    }
+
+    fn recorder(&self, uid: &str, note: &str) -> Recorder {
+        let mut hasher = DefaultHasher::new();
+        (uid, note).hash(&mut hasher);
+        let mut recorders = self
+            .recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        recorders.retain(|_, (used, _)| used.elapsed() < SERIES);
+        let now = Instant::now();
+        let (used, recorder) = recorders.entry(hasher.finish()).or_insert_with(|| {
+            let reporter = Reporter {
+                controller: MANAGER.to_owned(),
+                instance: None,
+            };
+            (now, Recorder::new(self.client.clone(), reporter))
+        });
+        *used = now;
+        recorder.clone()
+    }
+}
+
 /// Publishes; a refusal is logged and is never the run's problem.
-pub(super) async fn publish(recorder: &Recorder, about: &ObjectReference, notice: &Notice) {
+pub(super) async fn publish(ctx: &Context, view: &ClusterObject, notice: &Notice) {
     let event = KubeEvent {
         type_: if notice.warning {
             EventType::Warning
@@ -55,8 +105,10 @@ pub(super) async fn publish(recorder: &Recorder, about: &ObjectReference, notice
         action: notice.action.clone(),
         secondary: None,
     };
-    if let Err(error) = recorder.publish(&event, about).await {
-        tracing::warn!(%error, reason = notice.reason, "cannot publish an event");
+    let recorder = ctx.publisher.recorder(&view.uid(), &notice.note);
+    let about = Context::reference(view);
+    if let Err(error) = recorder.publish(&event, &about).await {
+        tracing::warn!(%error, reason = notice.reason, note = notice.note, "cannot publish an event");
     }
 }
 
@@ -156,7 +208,7 @@ mod tests {
     use super::*;
     use crate::{
         apply::event::{RunOutcome, StepId},
-        error::Blame,
+        error::ErrorClass,
         plan::Target,
     };
 
@@ -185,7 +237,7 @@ mod tests {
         let failed = StepOutcome::Failed {
             message: "no route".into(),
             hints: vec!["look at the cable".into()],
-            blame: Blame::Host,
+            class: ErrorClass::Host,
         };
         let all: Vec<_> = [
             stage("images"),

@@ -4,26 +4,31 @@
 use std::sync::Arc;
 
 use k8s_openapi::{
+    ByteString,
     api::core::v1::Secret as KubeSecret,
     apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time},
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-    runtime::controller::Action,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::json;
 
 use super::{
+    cluster_object::{ClusterObject, cluster_resource},
     context::{Context, ReconcileError, labels, owned_by},
-    view::View,
+    guarded,
+    reasons::{self, Reasoned},
 };
 use crate::{
     api::{
-        GROUP, KUBECONFIG_KEY, Kubeconfig, KubeconfigStatus, MANAGER, NameRef, VERSION,
+        GROUP, KUBECONFIG_KEY, Kubeconfig, KubeconfigReason, KubeconfigStatus, MANAGER, NameRef,
+        VERSION,
+        conditions::{ConditionType, Reason},
         kubeconfig_secret,
     },
-    error::{Blame, Explain},
+    error::{ErrorClass, Explain},
 };
 
 /// Someone else's object has the name.
@@ -32,37 +37,43 @@ use crate::{
 pub(super) struct Taken {
     name: String,
     what: String,
-    blame: Blame,
+    class: ErrorClass,
 }
 
 impl Explain for Taken {
-    fn blame(&self) -> Blame {
-        self.blame
+    fn class(&self) -> ErrorClass {
+        self.class
     }
 
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
-        match self.blame {
-            Blame::User => vec![
+        match self.class {
+            ErrorClass::User => vec![
                 format!(
                     "delete it or give it another name: `kubectl delete rkek {}`",
                     self.name
                 )
                 .into(),
             ],
-            Blame::Host | Blame::Transient | Blame::Bug => Vec::new(),
+            ErrorClass::Host | ErrorClass::Transient | ErrorClass::Bug => Vec::new(),
         }
+    }
+}
+
+impl Reasoned for Taken {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        reasons::by_class(self.class, Reason::NameTaken)
     }
 }
 
 /// Makes the `Kubeconfig` of a `Cluster`; the reference is for its Secret.
 pub(super) async fn ensure(
     ctx: &Context,
-    view: &View,
+    view: &ClusterObject,
 ) -> Result<Result<Option<OwnerReference>, Taken>, ReconcileError> {
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let name = view.name();
     if let Some(there) = api.get_opt(&name).await? {
-        return Ok(judge(&there, view));
+        return Ok(validate(&there, view));
     }
     let body = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
@@ -86,7 +97,7 @@ pub(super) async fn ensure(
 }
 
 /// May the Secret go with this object?
-fn judge(there: &Kubeconfig, view: &View) -> Result<Option<OwnerReference>, Taken> {
+fn validate(there: &Kubeconfig, view: &ClusterObject) -> Result<Option<OwnerReference>, Taken> {
     let name = there.name_any();
     let owner = there
         .owner_references()
@@ -97,13 +108,13 @@ fn judge(there: &Kubeconfig, view: &View) -> Result<Option<OwnerReference>, Take
         Some(_) => Err(Taken {
             name,
             what: "belongs to an earlier Cluster of this name and is still going away".to_owned(),
-            blame: Blame::Transient,
+            class: ErrorClass::Transient,
         }),
         None if there.spec.cluster_name == view.name() => Ok(owned_by(there)),
         None => Err(Taken {
             name,
             what: format!("is for the Cluster `{}`", there.spec.cluster_name),
-            blame: Blame::User,
+            class: ErrorClass::User,
         }),
     }
 }
@@ -114,6 +125,22 @@ pub(super) async fn reconcile(
     object: Arc<Kubeconfig>,
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
+    match guarded::caught(pass(&object, &ctx)).await {
+        Ok(action) => {
+            ctx.backoff.forget(&object.uid().unwrap_or_default());
+            Ok(action)
+        }
+        Err(end) => {
+            let name = object.name_any();
+            tracing::warn!(kubeconfig = name, text = end.text, "a pass did not end");
+            let uid = object.uid().unwrap_or_default();
+            let wait = ctx.backoff.failed(&uid, end.class, rand::random());
+            Ok(Action::requeue(wait))
+        }
+    }
+}
+
+async fn pass(object: &Kubeconfig, ctx: &Context) -> Result<Action, ReconcileError> {
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let name = object.name_any();
     let Some(live) = api.get_opt(&name).await? else {
@@ -122,8 +149,8 @@ pub(super) async fn reconcile(
     if live.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
-    let there = secret_is_there(&ctx, &live).await?;
-    let next = status(&live, there, &ctx);
+    let found = secret(ctx, &live).await?;
+    let next = status(&live, found, ctx);
     if live.status.as_ref() != Some(&next) {
         let body = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"),
@@ -135,67 +162,108 @@ pub(super) async fn reconcile(
         api.patch_status(&name, &params, &Patch::Apply(&body))
             .await?;
     }
-    Ok(if there {
-        Action::await_change()
-    } else {
-        Action::requeue(ctx.options.resync)
+    Ok(match found {
+        KubeconfigReason::Issued => Action::await_change(),
+        KubeconfigReason::WaitingForCluster
+        | KubeconfigReason::ClusterNotFound
+        | KubeconfigReason::SecretNotOurs => Action::requeue(ctx.options.resync),
     })
 }
 
-/// True when the Secret has a kubeconfig, made from the cluster's if need be.
-async fn secret_is_there(ctx: &Context, object: &Kubeconfig) -> Result<bool, ReconcileError> {
-    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
-    let own = kubeconfig_secret(&object.name_any());
-    let has = |secret: &KubeSecret| {
-        secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(KUBECONFIG_KEY))
-            .cloned()
-    };
-    let source = kubeconfig_secret(&object.spec.cluster_name);
-    let there = secrets.get_opt(&own).await?.as_ref().and_then(has);
-    if own == source {
-        return Ok(there.is_some());
-    }
-    let Some(want) = secrets.get_opt(&source).await?.as_ref().and_then(has) else {
-        return Ok(false);
-    };
-    if there.as_ref() != Some(&want) {
-        let body = json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": own,
-                "labels": labels(&object.spec.cluster_name),
-                "ownerReferences": owned_by(object).into_iter().collect::<Vec<_>>(),
-            },
-            "data": { KUBECONFIG_KEY: want },
-        });
-        let params = PatchParams::apply(MANAGER).force();
-        secrets.patch(&own, &params, &Patch::Apply(&body)).await?;
-    }
-    Ok(true)
+fn content(secret: &KubeSecret) -> Option<&ByteString> {
+    secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }
 
-fn status(object: &Kubeconfig, there: bool, ctx: &Context) -> KubeconfigStatus {
+/// True for a Secret that was made for this object: nobody else's is written or deleted.
+fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
+    let mut owners = secret.owner_references().iter();
+    owners.any(|owner| Some(&owner.uid) == object.metadata.uid.as_ref())
+}
+
+/// Looks for the Secret of a `Kubeconfig`; one that is a copy is brought up to what its cluster
+/// has.
+async fn secret(ctx: &Context, object: &Kubeconfig) -> Result<KubeconfigReason, ReconcileError> {
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let cluster = &object.spec.cluster_name;
+    let own = kubeconfig_secret(&object.name_any());
+    let source = kubeconfig_secret(cluster);
+    let there = secrets.get_opt(&own).await?;
+    if let Some(there) = &there
+        && !is_for(there, object)
+    {
+        return Ok(KubeconfigReason::SecretNotOurs);
+    }
+    let missing = || {
+        let about = ObjectRef::new_with(cluster, cluster_resource());
+        match ctx.caches.clusters.get(&about) {
+            Some(_) => KubeconfigReason::WaitingForCluster,
+            None => KubeconfigReason::ClusterNotFound,
+        }
+    };
+    if own == source {
+        let issued = there.as_ref().and_then(content).is_some();
+        return Ok(if issued {
+            KubeconfigReason::Issued
+        } else {
+            missing()
+        });
+    }
+    let of_cluster = secrets.get_opt(&source).await?;
+    let Some(want) = of_cluster.as_ref().and_then(content).cloned() else {
+        return Ok(missing());
+    };
+    if there.as_ref().and_then(content) == Some(&want) {
+        return Ok(KubeconfigReason::Issued);
+    }
+    let made = KubeSecret {
+        metadata: ObjectMeta {
+            name: Some(own.clone()),
+            labels: Some(labels(cluster)),
+            owner_references: Some(owned_by(object).into_iter().collect()),
+            // The one that was read, or none at all: what came meanwhile is a conflict.
+            uid: there.as_ref().and_then(|there| there.metadata.uid.clone()),
+            resource_version: there.as_ref().and_then(ResourceExt::resource_version),
+            ..ObjectMeta::default()
+        },
+        data: Some([(KUBECONFIG_KEY.to_owned(), want)].into()),
+        ..KubeSecret::default()
+    };
+    let params = PostParams::default();
+    match there {
+        Some(_) => secrets.replace(&own, &params, &made).await?,
+        None => secrets.create(&params, &made).await?,
+    };
+    Ok(KubeconfigReason::Issued)
+}
+
+fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> KubeconfigStatus {
     let old = object
         .status
         .as_ref()
         .and_then(|status| status.conditions.first());
-    let word = if there { "True" } else { "False" };
+    let word = match found {
+        KubeconfigReason::Issued => "True",
+        KubeconfigReason::WaitingForCluster
+        | KubeconfigReason::ClusterNotFound
+        | KubeconfigReason::SecretNotOurs => "False",
+    };
     let since = old.filter(|old| old.status == word).map_or_else(
-        || Time(ctx.parts.clock.now()),
+        || Time(ctx.dependencies.clock.now()),
         |old| old.last_transition_time.clone(),
     );
     let cluster = &object.spec.cluster_name;
-    let (reason, message) = if there {
-        ("Available", "the Secret has the kubeconfig".to_owned())
-    } else {
-        (
-            "Waiting",
-            format!("the Cluster `{cluster}` has no kubeconfig yet"),
-        )
+    let secret = kubeconfig_secret(&object.name_any());
+    let message = match found {
+        KubeconfigReason::Issued => "the Secret has the kubeconfig".to_owned(),
+        KubeconfigReason::WaitingForCluster => {
+            format!("the Cluster `{cluster}` has no kubeconfig yet")
+        }
+        KubeconfigReason::ClusterNotFound => format!("there is no Cluster `{cluster}`"),
+        KubeconfigReason::SecretNotOurs => format!(
+            "the Secret `{}/{secret}` was not made for this Kubeconfig and is left alone; hint: \
+             delete it, or give this Kubeconfig another name",
+            ctx.options.namespace
+        ),
     };
     let generation = object.meta().generation;
     KubeconfigStatus {
@@ -203,13 +271,11 @@ fn status(object: &Kubeconfig, there: bool, ctx: &Context) -> KubeconfigStatus {
         conditions: vec![Condition {
             type_: "Ready".to_owned(),
             status: word.to_owned(),
-            reason: reason.to_owned(),
+            reason: found.name().to_owned(),
             message,
             observed_generation: generation,
             last_transition_time: since,
         }],
-        secret_ref: Some(NameRef {
-            name: kubeconfig_secret(&object.name_any()),
-        }),
+        secret_ref: Some(NameRef { name: secret }),
     }
 }

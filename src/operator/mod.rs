@@ -4,40 +4,51 @@
 //! | File | What |
 //! |---|---|
 //! | `wiring` | the two controllers, and what wakes them |
-//! | `cluster` | the one reconcile of a `Cluster` |
+//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
+//! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects |
 //! | `engine` | the seam to [`crate::converge`] |
-//! | `world` | what an engine needs, out of one namespace |
+//! | `environment` | what an engine needs, out of one namespace |
 //! | `run` | one run, stopped when the object changes |
+//! | `memory` | in the state: which object it belongs to, and what was applied |
+//! | `queue` | whose turn it is |
+//! | `guarded`, `patience` | what a refusal, a panic and a silent API do not do to others |
+//! | `reasons` | which condition an error belongs in (pure) |
 //! | `probe` | a survey as conditions (pure) |
 //! | `status`, `events` | the two places where something is said |
 //!
 //! May touch: the management cluster's API, within the rights of one namespace and our own
-//! kinds. Must not: nodes (they are the engine's), files, environment.
+//! kinds. Must not: nodes (they are the engine's), files, world.
 
 mod backoff;
+mod certificates;
 mod cluster;
+mod cluster_object;
 mod context;
 mod engine;
+mod environment;
 mod events;
+mod guarded;
 mod kubeconfig;
+mod memory;
 mod orphan;
+mod patience;
 mod probe;
+mod queue;
+mod reasons;
 mod removal;
 mod run;
 mod status;
-mod view;
 mod wiring;
-mod world;
 
 use std::{borrow::Cow, time::Duration};
 
-pub use context::{Clock, Parts};
+pub use context::{Clock, Dependencies};
 pub use engine::{Engine, Real};
 pub use wiring::{run, run_with};
 
-use crate::error::{Blame, Explain};
+use crate::error::{ErrorClass, Explain};
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -109,10 +120,10 @@ pub enum OperatorError {
 }
 
 impl Explain for OperatorError {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::NoDefinitions { .. } | Self::Forbidden { .. } => Blame::User,
-            Self::Unreachable(_) => Blame::Transient,
+            Self::NoDefinitions { .. } | Self::Forbidden { .. } => ErrorClass::User,
+            Self::Unreachable(_) => ErrorClass::Transient,
         }
     }
 

@@ -1,24 +1,29 @@
 //! The record of what a deletion left: the ConfigMap `<cluster>-orphaned` in the operator's
-//! namespace and a Warning event. Written before the finalizer goes; when it cannot be written,
-//! the finalizer stays (invariant 10).
+//! namespace and a Warning event. Written before the finalizer goes (invariant 10). Where the
+//! management cluster refuses the ConfigMap for good (the namespace is being deleted, the right is
+//! missing), or has failed for an hour, the event and the log are the record: a deletion ends.
 
-use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
+    Api, ResourceExt,
+    api::{ObjectMeta, PostParams},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
+    cluster_object::ClusterObject,
     context::{Context, ReconcileError, labels},
     events::{Notice, publish},
-    view::View,
+    memory::{self, Kept},
 };
 use crate::{
-    api::{ClusterStatus, MANAGER},
-    state::{Loaded, Saved, Store, secret::SecretStore},
+    api::{ClusterStatus, RemainingNode},
+    error::with_causes,
+    state::ClusterState,
 };
 
 /// What is known about a cluster that nobody manages any more.
@@ -30,9 +35,11 @@ struct Record {
     cluster_id: Option<String>,
     deleted: Option<String>,
     deadline: String,
-    /// The last word of the removal.
-    remaining: std::collections::BTreeMap<String, String>,
+    /// What the removal said last.
+    remaining: Vec<RemainingNode>,
     nodes: Vec<Left>,
+    /// Nodes that there was no room for.
+    more_nodes: usize,
     /// Where the keys are, or why they are not.
     state: String,
 }
@@ -47,83 +54,147 @@ struct Left {
     user: String,
 }
 
+/// How long a management cluster that fails is asked to take the record, after the deadline.
+const TRIES: SignedDuration = SignedDuration::from_hours(1);
+
+/// How many nodes a record names: with their addresses far below what an object may hold.
+const NODES: usize = 1000;
+
+/// What all records of one name may hold; an object may hold 1 MiB.
+const ROOM: usize = 900 * 1024;
+
 /// Writes the record. One entry for each object that ever had the name: an older one is kept.
 pub(super) async fn record(
     ctx: &Context,
-    view: &View,
+    view: &ClusterObject,
     status: &ClusterStatus,
     deadline: Timestamp,
 ) -> Result<(), ReconcileError> {
     let name = view.name();
-    let store = SecretStore::new(ctx.client.clone(), &ctx.options.namespace, &name);
-    let (saved, state) = match store.load().await {
-        Ok(Loaded::Present { saved, .. }) => (Some(*saved), format!("kept in {}", store.place())),
-        Ok(Loaded::Absent) => (None, format!("there is none in {}", store.place())),
+    let place = memory::store(ctx, view).place();
+    let (saved, state) = match memory::read(ctx, view).await {
+        Ok(Kept::Ours(saved)) => (Some(*saved), format!("kept in {place}")),
+        Ok(Kept::Absent) => (None, format!("there is none in {place}")),
+        Ok(Kept::Anothers(error)) => (None, error.to_string()),
         // An error must not keep a deletion from its end.
         Err(error) => (None, error.to_string()),
     };
-    let nodes = saved
+    let mut nodes = saved
         .as_ref()
         .map_or_else(|| named_in(view.raw_spec()), inventory);
+    let more_nodes = nodes.len().saturating_sub(NODES);
+    nodes.truncate(NODES);
     let record = Record {
         cluster: name.clone(),
         uid: view.uid(),
         cluster_id: saved
             .map(|saved| saved.cluster_id.0)
-            .or_else(|| status.cluster_id.clone()),
+            .or_else(|| view.known_id().map(|id| id.0)),
         deleted: view.deleted_at().map(|at| at.to_string()),
         deadline: deadline.to_string(),
         remaining: status.remaining.clone(),
         nodes,
+        more_nodes,
         state,
     };
-    write(ctx, &name, &record).await?;
+    let place = format!("{}/{name}-orphaned", ctx.options.namespace);
+    let details = match write(ctx, &name, &record).await {
+        Ok(()) => format!("the ConfigMap `{place}` has the details"),
+        Err(error) if is_final(&error) || is_late(ctx, deadline) => {
+            format!(
+                "the ConfigMap `{place}` cannot be written ({})",
+                with_causes(&error)
+            )
+        }
+        Err(error) => return Err(error.into()),
+    };
     let nodes: Vec<String> = record
         .nodes
         .iter()
         .map(|node| format!("`{}` ({})", node.name, node.address))
         .collect();
     let note = format!(
-        "not everything was given back in time; left as they are: {}; the ConfigMap `{}/{name}-orphaned` has the details",
+        "not every node was cleaned in time: {details}; left as they are: {}",
         if nodes.is_empty() {
             "nodes that are not known".to_owned()
         } else {
             nodes.join(", ")
         },
-        ctx.options.namespace,
     );
+    let text = serde_json::to_string(&record).unwrap_or_default();
+    tracing::warn!(cluster = name, record = text, note, "a cluster is orphaned");
     let notice = Notice::warning("Orphaned", "Orphan", &note);
-    publish(&ctx.recorder, &Context::reference(view), &notice).await;
+    publish(ctx, view, &notice).await;
     Ok(())
 }
 
-async fn write(ctx: &Context, cluster: &str, record: &Record) -> Result<(), ReconcileError> {
-    let maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
-    let name = format!("{cluster}-orphaned");
-    let entry = format!("{}.json", record.uid);
-    let text = serde_json::to_string_pretty(record).map_err(kube::Error::SerdeError)?;
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": { "name": name, "labels": labels(cluster) },
-        "data": { entry: text },
-    });
-    let params = PatchParams {
-        field_manager: Some(MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    match maps.patch(&name, &params, &Patch::Merge(&body)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            let map: ConfigMap = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
-            maps.create(&PostParams::default(), &map).await?;
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
+/// True for a refusal that the same request meets again.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status)
+        if matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 422))
 }
 
-fn inventory(saved: &Saved) -> Vec<Left> {
+fn is_late(ctx: &Context, deadline: Timestamp) -> bool {
+    deadline
+        .checked_add(TRIES)
+        .is_ok_and(|late| ctx.dependencies.clock.now() >= late)
+}
+
+async fn write(ctx: &Context, cluster: &str, record: &Record) -> kube::Result<()> {
+    let maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let name = format!("{cluster}-orphaned");
+    let text = serde_json::to_string_pretty(record).map_err(kube::Error::SerdeError)?;
+    let params = PostParams::default();
+    if let Some(mut there) = maps.get_opt(&name).await? {
+        let entries = there.data.take().unwrap_or_default();
+        there.data = Some(with_entry(entries, &record.uid, text));
+        // Bears the resourceVersion that was read: a record that came meanwhile is not lost.
+        there.metadata.managed_fields = None;
+        let name = there.name_any();
+        maps.replace(&name, &params, &there).await?;
+        return Ok(());
+    }
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name),
+            labels: Some(labels(cluster)),
+            ..ObjectMeta::default()
+        },
+        data: Some(with_entry(BTreeMap::new(), &record.uid, text)),
+        ..ConfigMap::default()
+    };
+    maps.create(&params, &map).await?;
+    Ok(())
+}
+
+/// The records with this one; of the others as many as there is room for, the latest first.
+fn with_entry(
+    others: BTreeMap<String, String>,
+    uid: &str,
+    text: String,
+) -> BTreeMap<String, String> {
+    let name = format!("{uid}.json");
+    let deleted = |text: &str| {
+        serde_json::from_str::<Value>(text)
+            .ok()
+            .and_then(|record| record["deleted"].as_str().map(str::to_owned))
+            .unwrap_or_default()
+    };
+    let mut others: Vec<_> = others.into_iter().filter(|(key, _)| *key != name).collect();
+    others.sort_by_cached_key(|(_, text)| std::cmp::Reverse(deleted(text)));
+    let mut room = ROOM.saturating_sub(text.len());
+    let mut kept = BTreeMap::from([(name, text)]);
+    for (key, text) in others {
+        let Some(left) = room.checked_sub(key.len() + text.len()) else {
+            break;
+        };
+        room = left;
+        kept.insert(key, text);
+    }
+    kept
+}
+
+fn inventory(saved: &ClusterState) -> Vec<Left> {
     saved
         .inventory
         .iter()
@@ -163,7 +234,26 @@ fn named_in(spec: Option<&Value>) -> Vec<Left> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_record_has_room_whatever_was_there_before() {
+        let old = |day: u8, size: usize| {
+            let text =
+                json!({"deleted": format!("2030-01-{day:02}T00:00:00Z"), "x": "x".repeat(size)});
+            (format!("old-{day}.json"), text.to_string())
+        };
+        let others = BTreeMap::from([old(1, 500_000), old(2, 500_000), old(3, 10)]);
+        let kept = with_entry(others, "new", "{}".to_owned());
+        let names: Vec<_> = kept.keys().map(String::as_str).collect();
+        assert_eq!(names, ["new.json", "old-2.json", "old-3.json"]);
+        // The same object again: its entry is written anew.
+        let again = with_entry(kept, "new", "{\"again\": 1}".to_owned());
+        assert_eq!(again["new.json"], "{\"again\": 1}");
+        assert_eq!(again.len(), 3);
+    }
 
     #[test]
     fn nodes_are_made_out_of_a_broken_config() {

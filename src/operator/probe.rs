@@ -1,69 +1,165 @@
-//! What a survey says about a cluster, as conditions. Pure: facts in, findings out.
+//! What a survey says about a cluster, as conditions. Pure: facts in, conditions out.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    actual::{Actual, ApiFacts, ApiView, ContainerState, Down, HostView},
-    api::conditions::{ConditionType, Findings, Truth, Verdict},
-    config::{Intent, NodeName, Role},
-    converge::Survey,
-    desired::{Desired, ObjectRef},
-    plan::Plan,
+    actual::{
+        Actual, ApiView, ClusterFacts, ContainerState, HostView, Rollout, Unreachable, rollout,
+    },
+    api::{
+        ApiEndpoint, CertificateStatus, NodeCounts,
+        conditions::{ConditionSet, ConditionStatus, ConditionType, Reason},
+    },
+    config::Intent,
+    desired::Desired,
+    model::{NodeName, ObjectRef, Role},
+    plan::{Plan, Step},
+    state::ClusterState,
 };
+
+#[cfg(test)]
+mod tests;
 
 /// How many cases a message names.
 const NAMED: usize = 20;
+
+/// How many API servers the status names.
+const ENDPOINTS: usize = 10;
+
+/// The nodes that are judged: those of the config, or of the saved inventory where there is no
+/// config that can be understood.
+pub(super) struct Members(BTreeMap<NodeName, Member>);
+
+struct Member {
+    address: String,
+    roles: BTreeSet<Role>,
+}
+
+impl From<&Intent> for Members {
+    fn from(intent: &Intent) -> Self {
+        let member = |(name, node): (&NodeName, &crate::config::NodeIntent)| {
+            let member = Member {
+                address: node.endpoint.address.clone(),
+                roles: node.roles.clone(),
+            };
+            (name.clone(), member)
+        };
+        Self(intent.nodes.iter().map(member).collect())
+    }
+}
+
+impl From<&ClusterState> for Members {
+    fn from(saved: &ClusterState) -> Self {
+        let member = |(name, entry): (&NodeName, &crate::state::InventoryEntry)| {
+            let member = Member {
+                address: entry.endpoint.address.clone(),
+                roles: entry.roles.iter().copied().collect(),
+            };
+            (name.clone(), member)
+        };
+        Self(saved.inventory.iter().map(member).collect())
+    }
+}
+
+impl Members {
+    fn with_role(&self, role: Role) -> impl Iterator<Item = (&NodeName, &Member)> {
+        self.0
+            .iter()
+            .filter(move |(_, member)| member.roles.contains(&role))
+    }
+}
 
 /// The printed part of a status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) cluster_id: Option<String>,
     pub(super) version: Option<String>,
-    pub(super) nodes: Option<String>,
-    pub(super) endpoint: Option<String>,
+    pub(super) nodes: Option<NodeCounts>,
+    pub(super) endpoints: Vec<ApiEndpoint>,
+    pub(super) certificates: Option<CertificateStatus>,
 }
 
-/// What a survey found. `provisioned`: the present spec was applied from end to end.
-pub(super) fn probe(intent: &Intent, survey: &Survey, provisioned: bool) -> (Findings, Facts) {
-    let actual = &survey.actual;
-    let mut findings = Findings::new();
-    findings.set(
-        ConditionType::ConfigValid,
-        true,
-        "Valid",
-        "the config is valid",
-    );
-    reachable(intent, actual, &mut findings);
-    etcd(intent, actual, &mut findings);
-    control_plane(intent, actual, &mut findings);
-    nodes(intent, actual, &mut findings);
-    addons(survey.desired.as_ref(), actual, &mut findings);
-    up_to_date(&survey.plan, &mut findings);
-    ready(&mut findings, provisioned);
-    (findings, facts(intent, actual))
+/// What a survey found about the nodes and the cluster. `desired` and `plan` are what a survey
+/// towards a config has; without them nothing is said about add-ons and differences.
+pub(super) fn probe(
+    members: &Members,
+    actual: &Actual,
+    desired: Option<&Desired>,
+    plan: Option<&Plan>,
+) -> (ConditionSet, Facts) {
+    let mut conditions = ConditionSet::new();
+    reachable(members, actual, &mut conditions);
+    etcd(members, actual, &mut conditions);
+    control_plane(members, actual, &mut conditions);
+    available(members, actual, &mut conditions);
+    nodes(members, actual, &mut conditions);
+    match (desired, plan) {
+        (Some(desired), Some(plan)) => {
+            addons(desired, actual, &mut conditions);
+            up_to_date(members, actual, plan, &mut conditions);
+        }
+        (_, _) => {
+            for kind in [
+                ConditionType::AddonsApplied,
+                ConditionType::CertificatesValid,
+                ConditionType::UpToDate,
+            ] {
+                conditions.set(
+                    kind,
+                    Reason::NotYetKnown,
+                    "there is no valid config to compare with",
+                );
+            }
+        }
+    }
+    (conditions, facts(members, actual, plan))
 }
 
-fn facts(intent: &Intent, actual: &Actual) -> Facts {
+fn facts(members: &Members, actual: &Actual, plan: Option<&Plan>) -> Facts {
     let api = api_facts(actual);
-    let ready = intent.nodes.keys().filter(|name| {
-        api.and_then(|api| api.nodes.get(*name))
-            .is_some_and(|node| node.ready)
-    });
-    let endpoint = intent
+    let count = |holds: &dyn Fn(&NodeName) -> bool| {
+        let count = members.0.keys().filter(|name| holds(name)).count();
+        i64::try_from(count).unwrap_or(i64::MAX)
+    };
+    let differs = |name: &NodeName| {
+        plan.is_none_or(|plan| {
+            plan.steps()
+                .any(|step| step.node() == Some(name) && !step.action.is_wait())
+        })
+    };
+    let nodes = NodeCounts {
+        total: count(&|_| true),
+        ready: count(&|name| {
+            api.and_then(|api| api.nodes.get(name))
+                .is_some_and(|node| node.ready)
+        }),
+        up_to_date: count(&|name| actual.up(name).is_some() && !differs(name)),
+        unreachable: count(&|name| {
+            matches!(actual.hosts.get(name), Some(HostView::Unreachable(_)))
+        }),
+    };
+    let endpoints = members
         .with_role(Role::ControlPlane)
-        .next()
-        .map(|(_, node)| format!("https://{}", bracketed(&node.endpoint.address)));
+        .take(ENDPOINTS)
+        .map(|(name, member)| ApiEndpoint {
+            url: format!("https://{}", bracketed(&member.address)),
+            node: name.0.clone(),
+        });
     Facts {
         cluster_id: actual
             .saved
             .as_ref()
             .map(|saved| saved.cluster_id.0.clone()),
         version: api.map(|api| api.version.clone()),
-        nodes: Some(format!("{}/{}", ready.count(), intent.nodes.len())),
-        endpoint,
+        nodes: Some(nodes),
+        endpoints: endpoints.collect(),
+        certificates: None,
     }
+}
+
+/// `4/5`, for the column.
+pub(super) fn node_summary(nodes: NodeCounts) -> String {
+    format!("{}/{}", nodes.ready, nodes.total)
 }
 
 fn bracketed(address: &str) -> String {
@@ -74,20 +170,20 @@ fn bracketed(address: &str) -> String {
     }
 }
 
-fn api_facts(actual: &Actual) -> Option<&ApiFacts> {
-    match &actual.api {
+fn api_facts(actual: &Actual) -> Option<&ClusterFacts> {
+    match actual.api() {
         ApiView::Up(facts) => Some(facts),
-        ApiView::Unknown | ApiView::Down(_) => None,
+        ApiView::Unknown | ApiView::Unreachable(_) => None,
     }
 }
 
-fn reachable(intent: &Intent, actual: &Actual, findings: &mut Findings) {
+fn reachable(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
     let mut silent = BTreeMap::new();
     let mut unseen = Vec::new();
-    for name in intent.nodes.keys() {
+    for name in members.0.keys() {
         match actual.hosts.get(name) {
-            Some(HostView::Up(_)) => {}
-            Some(HostView::Down(why)) => {
+            Some(HostView::Reachable(_)) => {}
+            Some(HostView::Unreachable(why)) => {
                 silent.insert(name.clone(), why.clone());
             }
             None => unseen.push(name.to_string()),
@@ -95,30 +191,32 @@ fn reachable(intent: &Intent, actual: &Actual, findings: &mut Findings) {
     }
     let kind = ConditionType::NodesReachable;
     if !silent.is_empty() {
-        down(&silent, findings);
+        unreachable(&silent, conditions);
     } else if unseen.is_empty() {
-        findings.set(kind, true, "Reachable", "every node answers");
+        conditions.set(kind, Reason::Reachable, "every node answers");
     } else {
-        let names = list(unseen.into_iter());
-        findings.set(kind, Truth::Unknown, "NotAsked", names);
+        let message = format!("not looked at: {}", list(unseen.into_iter()));
+        conditions.set(kind, Reason::NotYetKnown, message);
     }
 }
 
 /// Nodes that do not answer, each with its cure.
-pub(super) fn down(silent: &BTreeMap<NodeName, Down>, findings: &mut Findings) {
-    let cases = silent
-        .iter()
-        .map(|(name, down)| {
-            let mut text = down.why.clone();
-            for hint in &down.hints {
-                text.push_str("; hint: ");
-                text.push_str(hint);
-            }
-            (name.clone(), text)
-        })
-        .collect();
+pub(super) fn unreachable(silent: &BTreeMap<NodeName, Unreachable>, conditions: &mut ConditionSet) {
     let kind = ConditionType::NodesReachable;
-    findings.set(kind, false, "HostUnavailable", worst(&cases));
+    conditions.set(kind, Reason::Unreachable, cases(silent));
+}
+
+/// Nodes that something is wrong with, each with why and the cure; the first ones.
+pub(super) fn cases(nodes: &BTreeMap<NodeName, Unreachable>) -> String {
+    let cases = nodes.iter().map(|(name, why)| {
+        let mut text = why.why.clone();
+        for hint in &why.hints {
+            text.push_str("; hint: ");
+            text.push_str(hint);
+        }
+        (name.clone(), text)
+    });
+    worst(&cases.collect())
 }
 
 /// The first cases, each on a line.
@@ -147,14 +245,14 @@ fn list(names: impl Iterator<Item = String>) -> String {
 
 /// Components that do not run, on hosts that answer; and hosts that do not answer.
 fn components(
-    intent: &Intent,
+    members: &Members,
     actual: &Actual,
     role: Role,
     names: &[&str],
 ) -> (BTreeMap<NodeName, String>, Vec<NodeName>) {
     let mut stopped = BTreeMap::new();
     let mut unknown = Vec::new();
-    for (node, _) in intent.with_role(role) {
+    for (node, _) in members.with_role(role) {
         let Some(facts) = actual.up(node) else {
             unknown.push(node.clone());
             continue;
@@ -181,74 +279,104 @@ fn components(
 
 /// A container that runs is not yet a member with quorum; an API that answers `/readyz` has
 /// asked etcd.
-fn etcd(intent: &Intent, actual: &Actual, findings: &mut Findings) {
+fn etcd(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
     let kind = ConditionType::EtcdHealthy;
-    let (stopped, unknown) = components(intent, actual, Role::Etcd, &["etcd"]);
-    let members = intent.with_role(Role::Etcd).count();
-    let quorum = members / 2 + 1;
-    let running = members.saturating_sub(stopped.len() + unknown.len());
+    let (stopped, unknown) = components(members, actual, Role::Etcd, &["etcd"]);
+    let all = members.with_role(Role::Etcd).count();
+    let quorum = all / 2 + 1;
+    let running = all.saturating_sub(stopped.len() + unknown.len());
     if running + unknown.len() < quorum {
-        findings.set(kind, false, "QuorumLost", worst(&stopped));
+        conditions.set(kind, Reason::QuorumLost, worst(&stopped));
         return;
     }
-    match &actual.api {
+    match actual.api() {
         ApiView::Up(_) if stopped.is_empty() && unknown.is_empty() => {
-            findings.set(kind, true, "Healthy", "every member serves");
+            conditions.set(kind, Reason::Healthy, "every member serves");
         }
         ApiView::Up(_) => {
-            let cases = stopped
+            let silent = unknown
                 .into_iter()
-                .chain(
-                    unknown
-                        .into_iter()
-                        .map(|n| (n, "does not answer".to_owned())),
-                )
-                .collect();
-            let message = format!("has quorum, without:\n{}", worst(&cases));
-            findings.set(kind, true, "Degraded", message);
+                .map(|node| (node, "does not answer".to_owned()));
+            let cases = stopped.into_iter().chain(silent).collect();
+            let message = format!("has its quorum without:\n{}", worst(&cases));
+            conditions.set(kind, Reason::MembersDown, message);
         }
-        ApiView::Down(_) | ApiView::Unknown => {
-            let message = "the API that would tell does not answer";
-            findings.set(kind, Truth::Unknown, "ApiDown", message);
+        ApiView::Unreachable(_) | ApiView::Unknown => {
+            conditions.set(
+                kind,
+                Reason::Unreachable,
+                "no API server answers that could tell",
+            );
         }
     }
 }
 
-fn control_plane(intent: &Intent, actual: &Actual, findings: &mut Findings) {
+fn control_plane(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
     let kind = ConditionType::ControlPlaneHealthy;
     let names = [
         "kube-apiserver",
         "kube-controller-manager",
         "kube-scheduler",
     ];
-    let (stopped, _) = components(intent, actual, Role::ControlPlane, &names);
-    match &actual.api {
+    let (stopped, _) = components(members, actual, Role::ControlPlane, &names);
+    match actual.api() {
         ApiView::Up(_) if stopped.is_empty() => {
-            findings.set(kind, true, "Healthy", "the API answers");
+            conditions.set(kind, Reason::Healthy, "the API answers");
         }
         ApiView::Up(_) | ApiView::Unknown if !stopped.is_empty() => {
-            findings.set(kind, false, "ComponentDown", worst(&stopped));
+            conditions.set(kind, Reason::ComponentDown, worst(&stopped));
         }
         ApiView::Up(_) | ApiView::Unknown => {
-            let message = "the API was not asked";
-            findings.set(kind, Truth::Unknown, "NotAsked", message);
+            conditions.set(kind, Reason::Unreachable, "the API could not be asked");
         }
-        ApiView::Down(why) => {
+        ApiView::Unreachable(why) => {
             let message = format!("the API does not answer: {why}");
-            findings.set(kind, false, "ApiDown", message);
+            conditions.set(kind, Reason::APIServerDown, message);
         }
     }
 }
 
-fn nodes(intent: &Intent, actual: &Actual, findings: &mut Findings) {
+/// Does the cluster serve? Judged by what answers, whatever the spec says.
+fn available(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
+    let kind = ConditionType::Available;
+    if let ApiView::Up(_) = actual.api() {
+        conditions.set(kind, Reason::Available, "the API answers");
+        return;
+    }
+    let etcd = conditions.get(ConditionType::EtcdHealthy);
+    if let Some(etcd) = etcd.filter(|etcd| etcd.reason == Reason::QuorumLost) {
+        let message = etcd.message.clone();
+        conditions.set(kind, Reason::QuorumLost, message);
+        return;
+    }
+    let (stopped, silent) = components(members, actual, Role::ControlPlane, &["kube-apiserver"]);
+    match actual.api() {
+        ApiView::Unreachable(why) => {
+            let message = format!("the API does not answer: {why}");
+            conditions.set(kind, Reason::APIServerDown, message);
+        }
+        ApiView::Up(_) | ApiView::Unknown if silent.is_empty() && !stopped.is_empty() => {
+            conditions.set(kind, Reason::APIServerDown, worst(&stopped));
+        }
+        ApiView::Up(_) | ApiView::Unknown => {
+            let message = "no control plane answers that could tell";
+            conditions.set(kind, Reason::Unreachable, message);
+        }
+    }
+}
+
+fn nodes(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
     let kind = ConditionType::NodesHealthy;
     let Some(api) = api_facts(actual) else {
-        let message = "the API that would tell does not answer";
-        findings.set(kind, Truth::Unknown, "ApiDown", message);
+        conditions.set(
+            kind,
+            Reason::Unreachable,
+            "no API server answers that could tell",
+        );
         return;
     };
     let mut bad = BTreeMap::new();
-    for name in intent.nodes.keys() {
+    for name in members.0.keys() {
         match api.nodes.get(name) {
             Some(node) if node.ready => {}
             Some(node) => {
@@ -260,17 +388,20 @@ fn nodes(intent: &Intent, actual: &Actual, findings: &mut Findings) {
         }
     }
     if bad.is_empty() {
-        findings.set(kind, true, "Healthy", "every node is Ready");
+        conditions.set(kind, Reason::Healthy, "every node is Ready");
     } else {
-        findings.set(kind, false, "NodesNotReady", worst(&bad));
+        conditions.set(kind, Reason::NodesNotReady, worst(&bad));
     }
 }
 
-fn addons(desired: Option<&Desired>, actual: &Actual, findings: &mut Findings) {
+fn addons(desired: &Desired, actual: &Actual, conditions: &mut ConditionSet) {
     let kind = ConditionType::AddonsApplied;
-    let (Some(desired), Some(api)) = (desired, api_facts(actual)) else {
-        let message = "the API that would tell does not answer";
-        findings.set(kind, Truth::Unknown, "ApiDown", message);
+    let Some(api) = api_facts(actual) else {
+        conditions.set(
+            kind,
+            Reason::Unreachable,
+            "no API server answers that could tell",
+        );
         return;
     };
     let mut missing = Vec::new();
@@ -278,55 +409,59 @@ fn addons(desired: Option<&Desired>, actual: &Actual, findings: &mut Findings) {
     for addon in &desired.addons {
         if addon.objects.keys().any(|o| !api.objects.contains_key(o)) {
             missing.push(addon.name.clone());
-        } else if let Some(workload) = addon.workloads.iter().find(|w| !available(api, w)) {
+        } else if let Some(workload) = addon.workloads.iter().find(|w| !serves(api, w)) {
             waiting.push(format!("{} ({workload})", addon.name));
         }
     }
     if !missing.is_empty() {
-        findings.set(kind, false, "NotApplied", list(missing.into_iter()));
+        let message = format!("not applied: {}", list(missing.into_iter()));
+        conditions.set(kind, Reason::Applying, message);
     } else if !waiting.is_empty() {
         let message = format!("not available yet: {}", list(waiting.into_iter()));
-        findings.set(kind, false, "NotAvailable", message);
+        conditions.set(kind, Reason::Applying, message);
     } else {
         let message = "every add-on is applied and available";
-        findings.set(kind, true, "Applied", message);
+        conditions.set(kind, Reason::Applied, message);
     }
 }
 
 /// A DaemonSet or Deployment whose status says that all of it serves.
-fn available(api: &ApiFacts, workload: &ObjectRef) -> bool {
-    let Some(object) = api.objects.get(workload) else {
-        return false;
-    };
-    let number = |path: &str| object.pointer(path).and_then(Value::as_i64);
-    let (want, have) = if workload.kind == "DaemonSet" {
-        (
-            number("/status/desiredNumberScheduled"),
-            number("/status/numberAvailable"),
-        )
-    } else {
-        (
-            number("/spec/replicas").or(Some(1)),
-            number("/status/availableReplicas"),
-        )
-    };
-    want.is_some_and(|want| have.unwrap_or_default() >= want)
+fn serves(api: &ClusterFacts, workload: &ObjectRef) -> bool {
+    let object = api.objects.get(workload);
+    object.is_some_and(|object| rollout(&workload.kind, object) == Rollout::Available)
 }
 
-fn up_to_date(plan: &Plan, findings: &mut Findings) {
+fn up_to_date(members: &Members, actual: &Actual, plan: &Plan, conditions: &mut ConditionSet) {
     let kind = ConditionType::UpToDate;
-    if plan.is_empty() {
-        findings.set(kind, true, "UpToDate", "nothing to do");
+    let mut names = members.0.keys();
+    let unasked = plan.unasked();
+    if !unasked.is_empty() && !unasked.only_waits() {
+        conditions.set(kind, Reason::Drifted, differences(unasked.steps()));
+    } else if plan.steps().any(waits_for_somebody) {
+        let message = format!(
+            "nobody asked for these changes, so they wait; an edit of the config lets them:\n{}",
+            differences(plan.steps().filter(|step| waits_for_somebody(step)))
+        );
+        conditions.set(kind, Reason::UpdateAvailable, message);
+    } else if let Some(silent) = names.find(|name| actual.up(name).is_none()) {
+        let message =
+            format!("node `{silent}` does not answer, so what it carries cannot be compared");
+        conditions.set(kind, Reason::Unreachable, message);
     } else {
-        findings.set(kind, false, "Drifted", differences(plan));
+        let message = "the nodes carry what the spec says";
+        conditions.set(kind, Reason::UpToDate, message);
     }
 }
 
-/// What a plan would do, in its own words; the first ones.
-pub(super) fn differences(plan: &Plan) -> String {
-    let mut lines: Vec<String> = plan
-        .steps()
-        .map(|step| format!("{}: {}", step.target, step.why))
+/// An effect that nobody asked for.
+fn waits_for_somebody(step: &Step) -> bool {
+    step.is_asked() && !step.action.is_wait()
+}
+
+/// What steps would do, in their own words; the first ones.
+pub(super) fn differences<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
+    let mut lines: Vec<String> = steps
+        .map(|step| format!("{}: {}", step.target(), step.why))
         .collect();
     lines.dedup();
     let more = lines.len().saturating_sub(NAMED);
@@ -337,24 +472,43 @@ pub(super) fn differences(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// The summary: false for the first reason in order of what depends on what.
-fn ready(findings: &mut Findings, provisioned: bool) {
-    let parts = [
-        ConditionType::ConfigValid,
-        ConditionType::NodesReachable,
-        ConditionType::ControlPlaneHealthy,
-        ConditionType::EtcdHealthy,
-        ConditionType::NodesHealthy,
-    ];
-    let first: Option<Verdict> = parts
-        .iter()
-        .filter_map(|kind| findings.get(*kind))
-        .find(|verdict| verdict.truth != Truth::True)
-        .cloned();
-    let kind = ConditionType::Ready;
-    match first {
-        Some(verdict) => findings.set(kind, false, verdict.reason, verdict.message),
-        None if provisioned => findings.set(kind, true, "Ready", "the cluster serves"),
-        None => findings.set(kind, false, "Applying", "the spec is not applied yet"),
+/// The summary: the first thing that keeps the cluster from being ready, in order of what depends
+/// on what; `conditions` are all that hold at the moment.
+pub(super) fn ready(
+    status: &dyn Fn(ConditionType) -> (ConditionStatus, String),
+    stage: Stage,
+) -> (Reason, String) {
+    if stage == Stage::New {
+        let message = "the cluster has not been built from end to end yet";
+        return (Reason::NotProvisioned, message.to_owned());
     }
+    for (kind, reason) in [
+        (ConditionType::Available, Reason::NotAvailable),
+        (ConditionType::NodesReachable, Reason::NodesNotReady),
+        (ConditionType::NodesHealthy, Reason::NodesNotReady),
+        (ConditionType::ControlPlaneHealthy, Reason::ComponentDown),
+    ] {
+        let (status, message) = status(kind);
+        if status != ConditionStatus::True {
+            return (reason, format!("{kind} is {}: {message}", status.name()));
+        }
+    }
+    match stage {
+        Stage::Applied => (Reason::Ready, "the cluster serves".to_owned()),
+        Stage::New | Stage::Changed => {
+            let message = "the cluster serves; the present spec is not applied to it";
+            (Reason::SpecNotApplied, message.to_owned())
+        }
+    }
+}
+
+/// How far the present spec is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No spec was ever applied from end to end.
+    New,
+    /// Another spec was applied, or this one cannot be understood.
+    Changed,
+    /// This one was applied.
+    Applied,
 }

@@ -3,7 +3,7 @@
 //! every failure ends in "again in …" until the deadline says otherwise. The finalizer goes only
 //! for removed or orphaned (invariant 10).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -13,26 +13,29 @@ use kube::{
 use serde_json::json;
 
 use super::{
+    cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
+    environment,
     events::{Notice, publish},
+    memory::{self, Kept},
     orphan,
-    run::{self, Ended, stopped},
+    reasons::{self, Reasoned},
+    run::{self, Ended, Task, stopped},
     status::{Run, StatusWriter},
-    view::View,
-    world,
 };
 use crate::{
-    actual::HostView,
+    actual::{HostView, Unreachable},
     api::{
-        FINALIZER, OnTimeout,
-        conditions::{ConditionType, Findings, shorten},
+        FINALIZER, OnTimeout, RemainingNode,
+        conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
     config::Intent,
     converge::{Error, Goal, Outcome},
-    error::{Blame, Explain},
-    state::Loaded,
-    world::World,
+    environment::Environment,
+    error::ErrorClass,
+    model::NodeName,
+    state::ClusterState,
 };
 
 /// How many nodes `status.remaining` names.
@@ -41,7 +44,7 @@ const NAMED: usize = 20;
 /// One pass over an object that is being deleted.
 pub(super) async fn pass(
     ctx: &Context,
-    view: &View,
+    view: &ClusterObject,
     status: StatusWriter,
 ) -> Result<Action, ReconcileError> {
     if !view.has_finalizer() {
@@ -64,23 +67,34 @@ pub(super) async fn pass(
 
 /// What keeps a removal from its end.
 struct Obstacle {
-    blame: Blame,
+    class: ErrorClass,
+    reason: Reason,
     text: String,
-    remaining: BTreeMap<String, String>,
+    remaining: Vec<RemainingNode>,
 }
 
 impl Obstacle {
-    fn of(error: &(impl Explain + 'static)) -> Self {
+    fn of(error: &(impl Reasoned + 'static)) -> Self {
         Self {
-            blame: error.blame(),
+            class: error.class(),
+            reason: error.verdict().1,
             text: explained(error),
-            remaining: BTreeMap::new(),
+            remaining: Vec::new(),
+        }
+    }
+
+    fn state_missing(text: String) -> Self {
+        Self {
+            class: ErrorClass::User,
+            reason: Reason::StateMissing,
+            text,
+            remaining: Vec::new(),
         }
     }
 }
 
 /// How far a pass came.
-enum Came {
+enum RemovalProgress {
     /// Nothing of the cluster is left, and that was seen.
     Removed,
     /// Not yet.
@@ -93,7 +107,7 @@ enum Came {
 
 struct Removal<'a> {
     ctx: &'a Context,
-    view: &'a View,
+    view: &'a ClusterObject,
     status: StatusWriter,
     deadline: Timestamp,
     on_timeout: OnTimeout,
@@ -104,29 +118,38 @@ impl Removal<'_> {
         if self.over() && self.on_timeout == OnTimeout::Orphan {
             return self.orphan().await;
         }
-        self.say(Run::Remove.starting()).await?;
-        let came = match self.attempt().await {
+        self.begin(Run::Remove.starting()).await?;
+        let attempt = match self.time_left() {
+            None => self.attempt().await,
+            // Nothing in a pass outlives the deadline, whatever it waits for.
+            Some(left) => match tokio::time::timeout(left, self.attempt()).await {
+                Ok(attempt) => attempt,
+                Err(_) => return self.orphan().await,
+            },
+        };
+        let came = match attempt {
             Ok(came) => came,
-            // The management cluster's API: told in the log, tried again, but not for ever.
-            Err(error) => Came::Hindered(Obstacle {
-                blame: Blame::Transient,
+            // The management cluster's API: told, tried again, but not for ever.
+            Err(error) => RemovalProgress::Hindered(Obstacle {
+                class: ErrorClass::Transient,
+                reason: Reason::Retrying,
                 text: error.to_string(),
-                remaining: BTreeMap::new(),
+                remaining: Vec::new(),
             }),
         };
         match came {
-            Came::Removed => {
+            RemovalProgress::Removed => {
                 self.release().await?;
                 Ok(Action::await_change())
             }
-            Came::Gone => Ok(Action::await_change()),
-            Came::Stopped(cause) => Ok(stopped(cause)),
-            Came::Hindered(obstacle) => self.hindered(obstacle).await,
+            RemovalProgress::Gone => Ok(Action::await_change()),
+            RemovalProgress::Stopped(cause) => Ok(stopped(cause)),
+            RemovalProgress::Hindered(obstacle) => self.hindered(obstacle).await,
         }
     }
 
     fn over(&self) -> bool {
-        self.ctx.parts.clock.now() >= self.deadline
+        self.ctx.dependencies.clock.now() >= self.deadline
     }
 
     /// Until the deadline; `None` when it does not end this deletion.
@@ -134,49 +157,56 @@ impl Removal<'_> {
         match self.on_timeout {
             OnTimeout::Keep => None,
             OnTimeout::Orphan => {
-                let left = self.deadline.duration_since(self.ctx.parts.clock.now());
+                let left = self
+                    .deadline
+                    .duration_since(self.ctx.dependencies.clock.now());
                 Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
             }
         }
     }
 
     /// Gives back what can be given back.
-    async fn attempt(&mut self) -> Result<Came, ReconcileError> {
+    async fn attempt(&mut self) -> Result<RemovalProgress, ReconcileError> {
         let ctx = self.ctx;
         let view = self.view;
-        let world = world::world(ctx, view, None).await?;
-        let loaded = match world.store.load().await {
-            Ok(loaded) => loaded,
-            Err(error) => return Ok(Came::Hindered(Obstacle::of(&error))),
+        let environment = environment::environment(ctx, view, None).await?;
+        let saved = match memory::read(ctx, view).await {
+            Ok(Kept::Ours(saved)) => Some(saved),
+            Ok(Kept::Absent) => None,
+            // An earlier object's nodes are not this one's to clean.
+            Ok(Kept::Anothers(_)) if view.known_id().is_none() => {
+                return Ok(RemovalProgress::Removed);
+            }
+            Ok(Kept::Anothers(error)) => {
+                return Ok(RemovalProgress::Hindered(Obstacle::of(&error)));
+            }
+            Err(error) => return Ok(RemovalProgress::Hindered(Obstacle::of(&error))),
         };
-        let state_is_there = match loaded {
-            Loaded::Present { .. } => true,
-            Loaded::Absent => false,
-        };
-        // The state is saved before anything else is done anywhere, and its id is written into
-        // the status from then on: without either, no node was ever touched for this object.
-        if !state_is_there && self.status.current().cluster_id.is_none() {
-            return Ok(Came::Removed);
-        }
         let intent = match view.spec() {
-            Ok(spec) => world::intent(ctx, &spec).await.ok(),
+            Ok(spec) => environment::wanted(ctx, &spec).await.ok(),
             Err(_) => None,
         };
-        let slot = tokio::select! {
-            slot = ctx.slots.deletes.acquire() => slot,
-            cause = ctx.outdated(view) => return Ok(Came::Stopped(cause)),
-            () = within(self.time_left()) => return Ok(Came::Stopped(StopCause::ObjectChanged)),
+        let intent = intent.map(|wanted| wanted.intent);
+        let slot = if let Some(slot) = ctx.queues.deletes.free() {
+            Some(slot)
+        } else {
+            tokio::select! {
+                slot = ctx.queues.deletes.turn() => slot,
+                cause = ctx.outdated(view, None) => return Ok(RemovalProgress::Stopped(cause)),
+            }
         };
-        let Ok(_slot) = slot else {
-            return Ok(Came::Stopped(StopCause::Signal));
+        let Some(_slot) = slot else {
+            return Ok(RemovalProgress::Stopped(StopCause::Signal));
         };
         if !self.still_wanted().await? {
-            return Ok(Came::Gone);
+            return Ok(RemovalProgress::Gone);
         }
-        if state_is_there {
-            self.run(&world, intent.as_ref()).await
-        } else {
-            self.prove(&world, intent.as_ref()).await
+        match saved {
+            Some(saved) => {
+                let intent = intent.map(|intent| only_inventory(intent, &saved));
+                self.run(&environment, intent.as_ref()).await
+            }
+            None => self.prove(&environment, intent.as_ref()).await,
         }
     }
 
@@ -190,88 +220,87 @@ impl Removal<'_> {
 
     async fn run(
         &mut self,
-        world: &World,
+        environment: &Environment,
         intent: Option<&Intent>,
-    ) -> Result<Came, ReconcileError> {
-        let base = Self::findings("gives the nodes back");
-        let limit = self.time_left();
-        let goal = Goal::Remove(intent);
-        let ended = run::run(
-            self.ctx,
-            self.view,
-            &goal,
-            world,
-            &mut self.status,
-            &base,
-            limit,
-        )
-        .await;
+    ) -> Result<RemovalProgress, ReconcileError> {
+        let base = Self::conditions(Reason::Removing, "cleans the nodes");
+        let task = Task {
+            goal: Goal::Remove(intent),
+            purpose: Run::Remove,
+            key: None,
+            limit: self.time_left(),
+        };
+        let status = &mut self.status;
+        let ended = run::run(self.ctx, self.view, &task, environment, status, &base).await;
         Ok(match ended {
-            Ended::Engine(Ok(Outcome::Converged { .. })) => Came::Removed,
+            Ended::Engine(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
+            Ended::Engine(Ok(Outcome::Degraded { left, .. })) => {
+                RemovalProgress::Hindered(hosts_left(left.into_iter().collect()))
+            }
             Ended::Engine(Ok(Outcome::RemovalIncomplete { left })) => {
-                Came::Hindered(hosts_left(left))
+                RemovalProgress::Hindered(hosts_left(left))
             }
             Ended::Engine(Ok(Outcome::ConsentRefused { disruptions })) => {
-                Came::Hindered(Obstacle {
-                    blame: Blame::Bug,
+                RemovalProgress::Hindered(Obstacle {
+                    class: ErrorClass::Bug,
+                    reason: Reason::InternalError,
                     text: format!("consent is missing for: {}", disruptions.join("; ")),
-                    remaining: BTreeMap::new(),
+                    remaining: Vec::new(),
                 })
             }
             Ended::Engine(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
-                Came::Stopped(cause)
+                RemovalProgress::Stopped(cause)
             }
-            Ended::Engine(Err(error)) => Came::Hindered(Obstacle::of(&error)),
+            Ended::Engine(Err(error)) => RemovalProgress::Hindered(Obstacle::of(&error)),
         })
     }
 
-    /// There was a state and there is none. After a removal that was cut off between its last
-    /// act and ours that is as it should be; otherwise the state was lost. A look at the nodes
-    /// tells, where the config still names them.
-    async fn prove(&self, world: &World, intent: Option<&Intent>) -> Result<Came, ReconcileError> {
-        let unproven = |text: &str| {
-            Came::Hindered(Obstacle {
-                blame: Blame::User,
-                text: text.to_owned(),
-                remaining: BTreeMap::new(),
-            })
+    /// There is no state. Either this object never had a cluster, or a removal was cut off
+    /// between its last act and ours, or the state was lost: the nodes that the config names
+    /// tell.
+    async fn prove(
+        &self,
+        environment: &Environment,
+        intent: Option<&Intent>,
+    ) -> Result<RemovalProgress, ReconcileError> {
+        // The state is saved before anything else is done anywhere, and the id is noted on the
+        // object and in its status from then on. Without any of the three no node was touched,
+        // so none is waited for, and one that answers is another cluster's.
+        let Some(id) = self.view.known_id() else {
+            return Ok(RemovalProgress::Removed);
+        };
+        let missing = |text: String| {
+            let text = format!("the state of cluster {id} is lost: {text}");
+            RemovalProgress::Hindered(Obstacle::state_missing(text))
         };
         if intent.is_none() {
-            return Ok(unproven(
-                "the state is lost and the config cannot be read: nobody knows the nodes; \
-                 hint: mend the spec, or let the deadline write down what is known",
+            return Ok(missing(
+                "the config cannot be read either, so the nodes are not known; hint: correct the \
+                 spec, or wait for the deadline: what is known is recorded then"
+                    .to_owned(),
             ));
         }
         let goal = Goal::Remove(intent);
         let survey = tokio::select! {
-            survey = self.ctx.parts.engine.survey(&goal, world) => survey,
-            cause = self.ctx.outdated(self.view) => return Ok(Came::Stopped(cause)),
-            () = within(self.time_left()) => return Ok(Came::Stopped(StopCause::ObjectChanged)),
+            survey = self.ctx.dependencies.engine.survey(&goal, environment) => survey,
+            cause = self.ctx.outdated(self.view, None) => return Ok(RemovalProgress::Stopped(cause)),
         };
         let survey = match survey {
             Ok(survey) => survey,
-            Err(error) => return Ok(Came::Hindered(Obstacle::of(&error))),
+            // A node bears a cluster, and nothing is here that could clean it.
+            Err(Error::Plan(errors)) => return Ok(missing(explained(&errors))),
+            Err(error) => return Ok(RemovalProgress::Hindered(Obstacle::of(&error))),
         };
-        let id = self.status.current().cluster_id.clone();
         let mut left = Vec::new();
-        for (name, host) in &survey.actual.hosts {
-            match host {
-                HostView::Down(down) => left.push((name.clone(), down.clone())),
-                HostView::Up(_) => {
-                    let claim = survey.actual.claimed_by(name).map(|claim| claim.0);
-                    if claim.is_some() && claim == id {
-                        return Ok(unproven(&format!(
-                            "node `{name}` still belongs to this cluster, and the state that \
-                             could take it down is lost; hint: put the Secret of the state back"
-                        )));
-                    }
-                }
+        for (name, host) in survey.actual.hosts {
+            if let HostView::Unreachable(down) = host {
+                left.push((name, down));
             }
         }
         if left.is_empty() && survey.plan.is_empty() {
-            Ok(Came::Removed)
+            Ok(RemovalProgress::Removed)
         } else {
-            Ok(Came::Hindered(hosts_left(left)))
+            Ok(RemovalProgress::Hindered(hosts_left(left)))
         }
     }
 
@@ -281,28 +310,45 @@ impl Removal<'_> {
             return self.orphan().await;
         }
         let Obstacle {
-            blame,
+            class,
+            reason,
             text,
             remaining,
         } = obstacle;
-        let mut findings = Self::findings(&text);
-        findings.set(ConditionType::Deleting, true, blame.reason(), &text);
-        if self.over() {
+        let overdue = self.over();
+        let mut conditions = Self::conditions(
+            if overdue {
+                Reason::DeletionOverdue
+            } else {
+                Reason::Removing
+            },
+            &text,
+        );
+        if overdue {
             let message = format!("the time for the deletion is over, and it is kept: {text}");
-            findings.set(ConditionType::Stalled, true, "DeletionOverdue", message);
+            let kind = ConditionType::Stalled;
+            conditions.set(kind, Reason::DeletionOverdue, message);
+        } else {
+            let verdict = match class {
+                ErrorClass::User | ErrorClass::Bug => (ConditionType::Stalled, reason),
+                ErrorClass::Host | ErrorClass::Transient => {
+                    reasons::by_class(class, Reason::PreflightFailed)
+                }
+            };
+            reasons::note(&mut conditions, verdict, &text);
         }
         self.status
-            .write(&findings, |status| {
+            .write(&conditions, |status| {
                 status.progress = None;
                 status.remaining = remaining;
             })
             .await?;
-        let notice = Notice::warning(blame.reason(), "Remove", &text);
-        publish(&self.ctx.recorder, &Context::reference(self.view), &notice).await;
+        let notice = Notice::warning(reason.name(), "Remove", &text);
+        publish(self.ctx, self.view, &notice).await;
         // A deletion does not wait for a person for longer than for a node.
-        let pace = match blame {
-            Blame::User | Blame::Host | Blame::Bug => Blame::Host,
-            Blame::Transient => Blame::Transient,
+        let pace = match class {
+            ErrorClass::User | ErrorClass::Host | ErrorClass::Bug => ErrorClass::Host,
+            ErrorClass::Transient => ErrorClass::Transient,
         };
         let wait = self
             .ctx
@@ -313,7 +359,7 @@ impl Removal<'_> {
         ))
     }
 
-    /// Time is over: what is left is written down first, then the object may go.
+    /// Time is over: what is left is recorded first, then the object may go.
     async fn orphan(self) -> Result<Action, ReconcileError> {
         orphan::record(self.ctx, self.view, self.status.current(), self.deadline).await?;
         self.release().await?;
@@ -349,52 +395,50 @@ impl Removal<'_> {
         Ok(())
     }
 
-    fn findings(text: &str) -> Findings {
-        let mut findings = Findings::new();
-        let run = Run::Remove;
-        findings.set(run.condition(), true, run.reason(), text);
-        findings.set(
-            ConditionType::Ready,
-            false,
-            "Deleting",
-            "the cluster is being taken down",
-        );
-        findings
+    fn conditions(reason: Reason, text: &str) -> ConditionSet {
+        let mut conditions = ConditionSet::new();
+        conditions.set(ConditionType::Deleting, reason, text);
+        let message = "the cluster is being taken down";
+        conditions.set(ConditionType::Ready, Reason::Deleting, message);
+        conditions
     }
 
     /// The first word about a deletion; what an earlier pass found stays until this one knows
     /// better.
-    async fn say(&mut self, text: &str) -> Result<(), ReconcileError> {
-        let already = self
-            .status
-            .current()
-            .conditions
-            .iter()
-            .any(|condition| condition.type_ == ConditionType::Deleting.name());
+    async fn begin(&mut self, text: &str) -> Result<(), ReconcileError> {
+        let already = self.status.current().conditions.iter().any(|condition| {
+            condition.type_ == ConditionType::Deleting.name()
+                && condition.status == ConditionStatus::True.name()
+        });
         if !already {
-            let findings = Self::findings(text);
-            self.status.write(&findings, |_| {}).await?;
+            let conditions = Self::conditions(Reason::Removing, text);
+            self.status.write(&conditions, |_| {}).await?;
         }
         Ok(())
     }
 }
 
-/// Waits for the end of the time, if it has one.
-async fn within(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
-    }
+/// The part of a config that a removal can be about: nodes that the state does not name were
+/// never claimed, and a mistyped address is not waited for.
+fn only_inventory(mut intent: Intent, saved: &ClusterState) -> Intent {
+    intent
+        .nodes
+        .retain(|name, _| saved.inventory.contains_key(name));
+    intent
 }
 
-fn hosts_left(left: Vec<(crate::config::NodeName, crate::actual::Down)>) -> Obstacle {
+fn hosts_left(left: Vec<(NodeName, Unreachable)>) -> Obstacle {
     let remaining = left
         .iter()
         .take(NAMED)
-        .map(|(name, down)| (name.0.clone(), shorten(&down.why, 512)))
+        .map(|(name, down)| RemainingNode {
+            name: name.0.clone(),
+            reason: Reason::Unreachable.name().to_owned(),
+            message: shorten(&down.why, 512),
+        })
         .collect();
     Obstacle {
         remaining,
-        ..Obstacle::of(&Error::HostsDown(left))
+        ..Obstacle::of(&Error::HostsUnreachable(left))
     }
 }

@@ -3,25 +3,24 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::{controller::Action, events::Recorder};
+use kube::runtime::controller::Action;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    context::Context,
+    cluster_object::ClusterObject,
+    context::{Context, KeyVersion},
     events::{Notice, Notices, publish},
     status::{Run, StatusWriter},
-    view::View,
 };
 use crate::{
-    api::conditions::Findings,
+    api::conditions::ConditionSet,
     apply::{
         event::{Event, Events, StepOutcome},
         progress::Progress,
         stop::{Stop, StopCause, Stopper},
     },
     converge::{Error, Goal, Outcome},
-    world::World,
+    environment::Environment,
 };
 
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is
@@ -39,26 +38,32 @@ pub(super) enum Ended {
     Dropped(StopCause),
 }
 
-/// Runs the engine for `view` until it ends, the object changes or `limit` is over.
+/// What a run is for, and what ends it.
+pub(super) struct Task<'a> {
+    pub(super) goal: Goal<'a>,
+    /// As the status tells it.
+    pub(super) purpose: Run,
+    /// A newer one ends the run.
+    pub(super) key: Option<&'a KeyVersion>,
+    /// The run is told to stop in time to be over by then.
+    pub(super) limit: Option<Duration>,
+}
+
+/// Runs the engine for `view` until it ends, the object changes or the limit is over.
 pub(super) async fn run(
     ctx: &Context,
-    view: &View,
-    goal: &Goal<'_>,
-    world: &World,
+    view: &ClusterObject,
+    task: &Task<'_>,
+    environment: &Environment,
     status: &mut StatusWriter,
-    base: &Findings,
-    limit: Option<Duration>,
+    base: &ConditionSet,
 ) -> Ended {
-    let purpose = match goal {
-        Goal::Up(_) => Run::Apply,
-        Goal::Remove(_) => Run::Remove,
-    };
     let (events, stream) = Events::channel(BUFFER);
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
     let name = view.name();
     let engine = async {
-        let ended = stoppable(ctx, view, goal, world, &events, limit).await;
+        let ended = stoppable(ctx, view, task, environment, &events).await;
         // The sinks end when nobody can send any more.
         drop(events);
         ended
@@ -66,38 +71,40 @@ pub(super) async fn run(
     let (ended, (), (), ()) = tokio::join!(
         engine,
         pump(&name, stream, seen, say),
-        status.follow(base, purpose, &*world.store, progress),
-        tell(&ctx.recorder, Context::reference(view), notices),
+        status.follow(base, task.purpose, &*environment.store, progress),
+        tell(ctx, view, notices),
     );
     ended
 }
 
 async fn stoppable(
     ctx: &Context,
-    view: &View,
-    goal: &Goal<'_>,
-    world: &World,
+    view: &ClusterObject,
+    task: &Task<'_>,
+    environment: &Environment,
     events: &Events,
-    limit: Option<Duration>,
 ) -> Ended {
     let (stopper, stop): (Stopper, Stop) = Stopper::new();
+    // The time in which it may finish what it is at is part of the limit, not added to it.
+    let grace = task.limit.map_or(GRACE, |limit| GRACE.min(limit / 4));
     let over = async {
-        match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
+        match task.limit {
+            Some(limit) => tokio::time::sleep(limit.saturating_sub(grace)).await,
             None => std::future::pending().await,
         }
     };
     let guard = async {
         let cause = tokio::select! {
-            cause = ctx.outdated(view) => cause,
+            cause = ctx.outdated(view, task.key) => cause,
             () = over => StopCause::ObjectChanged,
         };
         stopper.stop(cause);
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(grace).await;
         cause
     };
+    let engine = &ctx.dependencies.engine;
     tokio::select! {
-        result = ctx.parts.engine.converge(goal, world, events, &stop) => Ended::Engine(result),
+        result = engine.converge(&task.goal, environment, events, &stop) => Ended::Engine(result),
         cause = guard => Ended::Dropped(cause),
     }
 }
@@ -135,8 +142,10 @@ async fn pump(
 /// A run in the log: its stages, what went wrong, and with `--debug` every step.
 fn log(cluster: &str, event: &Event) {
     match event {
-        Event::RunStarted { round, steps, .. } => {
-            tracing::info!(cluster, round, steps, "a run starts");
+        Event::RunStarted {
+            iteration, steps, ..
+        } => {
+            tracing::info!(cluster, iteration, steps, "a run starts");
         }
         Event::StageStarted { name, steps, .. } => {
             tracing::info!(cluster, stage = name, steps, "a stage starts");
@@ -165,8 +174,8 @@ fn log(cluster: &str, event: &Event) {
     }
 }
 
-async fn tell(recorder: &Recorder, about: ObjectReference, mut notices: mpsc::Receiver<Notice>) {
+async fn tell(ctx: &Context, view: &ClusterObject, mut notices: mpsc::Receiver<Notice>) {
     while let Some(notice) = notices.recv().await {
-        publish(recorder, &about, &notice).await;
+        publish(ctx, view, &notice).await;
     }
 }

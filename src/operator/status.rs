@@ -12,11 +12,15 @@ use kube::{
 use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
-use super::{context::Clock, view::View};
+use super::{
+    cluster_object::ClusterObject,
+    context::{Clock, Context},
+    probe::{self, Stage},
+};
 use crate::{
     api::{
         self, ClusterStatus, ProgressStatus,
-        conditions::{ConditionType, Findings, Truth, merge, shorten},
+        conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, merge, shorten},
     },
     apply::progress::Progress,
     state::{Loaded, Store},
@@ -31,22 +35,28 @@ pub(super) struct StatusWriter {
     name: String,
     uid: String,
     generation: i64,
+    deleting: bool,
+    annotated: bool,
     now: Clock,
+    stage: Stage,
     written: ClusterStatus,
 }
 
 impl StatusWriter {
     /// For an object that was just read.
-    pub(super) fn new(api: Api<DynamicObject>, view: &View, now: Clock) -> Self {
+    pub(super) fn new(ctx: &Context, view: &ClusterObject) -> Self {
         let mut written = view.status();
         // Others may have conditions of their own: theirs are no news to us.
         written.conditions.retain(is_ours);
         Self {
-            api,
+            api: ctx.clusters.clone(),
             name: view.name(),
             uid: view.uid(),
             generation: view.generation(),
-            now,
+            deleting: view.deleted_at().is_some(),
+            annotated: view.annotated_id().is_some(),
+            now: ctx.dependencies.clock.clone(),
+            stage: Stage::New,
             written,
         }
     }
@@ -56,27 +66,102 @@ impl StatusWriter {
         &self.written
     }
 
-    /// True when a run applied the present generation from end to end.
-    pub(super) fn provisioned(&self) -> bool {
-        self.written.conditions.iter().any(|condition| {
-            condition.type_ == ConditionType::Provisioned.name()
-                && condition.status == Truth::True.name()
-                && condition.observed_generation == Some(self.generation)
-        })
+    /// How far the present spec is, for the summary.
+    pub(super) const fn set_stage(&mut self, stage: Stage) {
+        self.stage = stage;
+    }
+
+    /// How far the present spec is.
+    pub(super) const fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// How far the present spec was when the status was written.
+    pub(super) fn last_stage(&self) -> Stage {
+        let provisioned = self
+            .written
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == ConditionType::Provisioned.name());
+        match provisioned {
+            Some(there) if there.status == ConditionStatus::True.name() => {
+                if there.observed_generation == Some(self.generation) {
+                    Stage::Applied
+                } else {
+                    Stage::Changed
+                }
+            }
+            Some(_) | None => Stage::New,
+        }
+    }
+
+    /// The message of a condition as it stands.
+    pub(super) fn message(&self, kind: ConditionType) -> Option<&str> {
+        let conditions = self.written.conditions.iter();
+        let mut there = conditions.filter(|condition| condition.type_ == kind.name());
+        there.next().map(|condition| condition.message.as_str())
+    }
+
+    /// True when this generation has been told something already.
+    pub(super) fn has_told(&self) -> bool {
+        self.written.observed_generation == Some(self.generation)
+    }
+
+    /// A condition as it stands: noted in this pass, or written by an earlier one.
+    fn standing(&self, noted: &ConditionSet, kind: ConditionType) -> (ConditionStatus, String) {
+        if let Some(state) = noted.get(kind) {
+            return (kind.status(state.reason), state.message.clone());
+        }
+        let written = self
+            .written
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == kind.name());
+        let status = written.map_or(ConditionStatus::Unknown, |condition| {
+            ConditionStatus::of(&condition.status)
+        });
+        let message = written.map_or("not checked yet", |condition| &condition.message);
+        (status, message.to_owned())
+    }
+
+    /// Adds what follows from the other conditions: the summary, and that it is not deleted.
+    fn complete(&self, conditions: &ConditionSet) -> ConditionSet {
+        let mut all = conditions.clone();
+        if !self.deleting {
+            let message = "the object is not being deleted";
+            all.set(ConditionType::Deleting, Reason::NotDeleting, message);
+        }
+        if all.get(ConditionType::Ready).is_none() {
+            let (reason, mut message) =
+                probe::ready(&|kind| self.standing(conditions, kind), self.stage);
+            // Why the spec is not applied is what its reader wants to know first.
+            let why = [ConditionType::Stalled, ConditionType::UpToDate]
+                .iter()
+                .filter_map(|kind| conditions.get(*kind))
+                .find(|state| state.reason != Reason::RollingOut);
+            if let Some(why) = why
+                && matches!(reason, Reason::NotProvisioned | Reason::SpecNotApplied)
+            {
+                message.clone_from(&why.message);
+            }
+            all.set(ConditionType::Ready, reason, message);
+        }
+        all
     }
 
     /// Writes what was found and what `edit` changes, if that is news.
     pub(super) async fn write(
         &mut self,
-        findings: &Findings,
+        conditions: &ConditionSet,
         edit: impl FnOnce(&mut ClusterStatus),
     ) -> kube::Result<()> {
         let mut next = self.written.clone();
         edit(&mut next);
+        let conditions = self.complete(conditions);
         next.observed_generation = Some(self.generation);
         next.conditions = merge(
             &self.written.conditions,
-            findings,
+            &conditions,
             self.generation,
             self.now.now(),
         );
@@ -95,15 +180,15 @@ impl StatusWriter {
             .api
             .patch_status(&self.name, &params, &Patch::Apply(&body))
             .await?;
-        self.sweep(applied, &next).await?;
+        self.prune(applied, &next).await?;
         self.written = next;
         Ok(())
     }
 
     /// Takes conditions of our types away that another client wrote, or wrote back: an apply
     /// leaves what it does not name to whoever else named it, for ever.
-    async fn sweep(&self, applied: DynamicObject, next: &ClusterStatus) -> kube::Result<()> {
-        let there = View::new(applied);
+    async fn prune(&self, applied: DynamicObject, next: &ClusterStatus) -> kube::Result<()> {
+        let there = ClusterObject::new(applied);
         let mut conditions = there.status().conditions;
         let wanted = |condition: &Condition| {
             let same = |other: &Condition| other.type_ == condition.type_;
@@ -128,23 +213,40 @@ impl StatusWriter {
         Ok(())
     }
 
-    /// The cluster's id, as soon as there is one: what a deletion that finds no state goes by.
-    pub(super) async fn identity(&self, store: &dyn Store) -> Option<String> {
-        if self.written.cluster_id.is_some() {
+    /// The cluster's id, as soon as there is one: written into an annotation, too, by which a
+    /// deletion knows that there were nodes when both state and status are lost.
+    pub(super) async fn identity(&mut self, store: &dyn Store) -> Option<String> {
+        if self.annotated && self.written.cluster_id.is_some() {
             return self.written.cluster_id.clone();
         }
-        match store.load().await {
-            Ok(Loaded::Present { saved, .. }) => Some(saved.cluster_id.0),
+        let id = match store.load().await {
+            Ok(Loaded::Present { saved, .. }) => saved.cluster_id.0,
             // An error is told by the run, which needs the state.
-            Ok(Loaded::Absent) | Err(_) => None,
+            Ok(Loaded::Absent) | Err(_) => return self.written.cluster_id.clone(),
+        };
+        let patch = json!({"metadata": {
+            "uid": self.uid,
+            "annotations": { api::CLUSTER_ID: id },
+        }});
+        let params = PatchParams::default();
+        let patched = self
+            .api
+            .patch(&self.name, &params, &Patch::Merge(&patch))
+            .await;
+        match patched {
+            Ok(_) => self.annotated = true,
+            Err(error) => {
+                tracing::warn!(%error, cluster = self.name, "cannot note the cluster's id");
+            }
         }
+        Some(id)
     }
 
     /// Follows a run until its sender is gone: at once when a stage starts, otherwise at most
     /// every ten seconds. `base` is what else holds during the run.
     pub(super) async fn follow(
         &mut self,
-        base: &Findings,
+        base: &ConditionSet,
         run: Run,
         store: &dyn Store,
         mut progress: watch::Receiver<Progress>,
@@ -159,19 +261,19 @@ impl StatusWriter {
             {
                 continue;
             }
-            let mut findings = base.clone();
+            let mut conditions = base.clone();
             let now = summary(&seen);
             let message = now.as_ref().map_or_else(
                 || run.starting().to_owned(),
                 |p| format!("{}: {} of {} steps", p.stage, p.done, p.total),
             );
-            findings.set(run.condition(), true, run.reason(), message);
+            conditions.set(run.condition(), run.reason(), message);
             let id = self.identity(store).await;
             let edit = |status: &mut ClusterStatus| {
                 status.progress = now;
                 status.cluster_id = id;
             };
-            if let Err(error) = self.write(&findings, edit).await {
+            if let Err(error) = self.write(&conditions, edit).await {
                 tracing::warn!(%error, cluster = self.name, "cannot write progress");
             }
             last = Some((Instant::now(), stage));
@@ -189,8 +291,14 @@ fn is_ours(condition: &Condition) -> bool {
 /// What a run is for, as its status tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// Towards the spec.
-    Apply,
+    /// The first one towards a spec.
+    Provision,
+    /// Towards a changed spec.
+    Change,
+    /// Back to what was applied.
+    Heal,
+    /// Certificates that end soon are made anew, without any other change.
+    Renew,
     /// Back to bare nodes.
     Remove,
 }
@@ -198,21 +306,24 @@ pub(super) enum Run {
 impl Run {
     pub(super) const fn condition(self) -> ConditionType {
         match self {
-            Self::Apply => ConditionType::Reconciling,
+            Self::Provision | Self::Change | Self::Heal | Self::Renew => ConditionType::Reconciling,
             Self::Remove => ConditionType::Deleting,
         }
     }
 
-    pub(super) const fn reason(self) -> &'static str {
+    pub(super) const fn reason(self) -> Reason {
         match self {
-            Self::Apply => "Applying",
-            Self::Remove => "Removing",
+            Self::Provision => Reason::Provisioning,
+            Self::Change => Reason::RollingOut,
+            Self::Heal => Reason::Healing,
+            Self::Renew => Reason::Renewing,
+            Self::Remove => Reason::Removing,
         }
     }
 
     pub(super) const fn starting(self) -> &'static str {
         match self {
-            Self::Apply => "reads what is there",
+            Self::Provision | Self::Change | Self::Heal | Self::Renew => "reads what is there",
             Self::Remove => "reads what is left",
         }
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{
     Api, Client, ResourceExt,
@@ -24,13 +24,14 @@ use tokio::sync::watch;
 
 use super::{
     OperatorError, OperatorOptions, cluster,
-    context::{Clock, Context, Parts, ReconcileError},
+    cluster_object::{cluster_resource, key_secret},
+    context::{Caches, Clock, Context, Dependencies, ReconcileError},
     engine::Real,
-    kubeconfig,
-    view::{cluster_resource, key_secret},
+    kubeconfig, patience,
 };
 use crate::{
-    api::{Kubeconfig, RECOVER},
+    api::{Kubeconfig, RECOVER, TAKE_OVER, kubeconfig_secret},
+    apply::remote::OverSsh,
     apply::stop::Stop,
     host::TcpDial,
 };
@@ -41,52 +42,68 @@ pub async fn run(
     client: Client,
     stop: Stop,
 ) -> Result<(), OperatorError> {
-    run_with(options, client, real_parts(), stop).await
+    run_with(options, client, real_dependencies(), stop).await
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the shell is where the time comes from"
 )]
-fn real_parts() -> Parts {
-    Parts {
+fn real_dependencies() -> Dependencies {
+    Dependencies {
         engine: Arc::new(Real),
-        dial: Arc::new(TcpDial),
+        remote: Arc::new(OverSsh {
+            dial: Arc::new(TcpDial),
+        }),
         clock: Clock::new(jiff::Timestamp::now),
         now: jiff::Timestamp::now,
         entropy: rand::random,
     }
 }
 
-/// As [`run`], with other parts.
+/// As [`run`], with other dependencies.
 pub async fn run_with(
     options: OperatorOptions,
     client: Client,
-    parts: Parts,
+    dependencies: Dependencies,
     stop: Stop,
 ) -> Result<(), OperatorError> {
+    let client = patience::bounded(client);
     check(&client).await?;
+    let (tick, news) = watch::channel(0_u64);
+    let moved = move || tick.send_modify(|count| *count = count.wrapping_add(1));
+    let moved = Arc::new(moved);
     let writer = reflector::store::Writer::new(cluster_resource());
     let seen = writer.as_reader();
-    let (tick, news) = watch::channel(0_u64);
+    let secrets_writer = reflector::store::Writer::<PartialObjectMeta<KubeSecret>>::default();
     let ctx = Arc::new(Context::new(
         options,
         client.clone(),
-        parts,
-        seen.clone(),
-        news,
+        dependencies,
+        Caches {
+            clusters: seen.clone(),
+            secrets: secrets_writer.as_reader(),
+            news,
+        },
         stop.clone(),
     ));
+    let told = Arc::clone(&moved);
     let objects = watcher(ctx.clusters.clone(), watcher::Config::default())
         .default_backoff()
         .reflect(writer)
         // The cache has it by now: whoever waits for news finds them.
-        .inspect(move |_| tick.send_modify(|count| *count = count.wrapping_add(1)))
+        .inspect(move |_| told())
         .touched_objects()
         .predicate_filter(what_matters, PredicateConfig::default());
+    let secrets = watcher(own_secrets(&ctx), watcher::Config::default())
+        .default_backoff()
+        .reflect(secrets_writer)
+        .inspect(move |_| moved())
+        .touched_objects()
+        .predicate_filter(predicates::resource_version, PredicateConfig::default());
     let ended = stop.clone();
     let clusters = Controller::for_stream_with(objects, seen.clone(), cluster_resource())
-        .watches_stream(secrets(&ctx), users_of(seen))
+        .watches_stream(secrets, users_of(seen))
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
@@ -96,8 +113,10 @@ pub async fn run_with(
             std::future::ready(())
         });
     let ended = stop;
-    let kubeconfigs = Controller::new(Api::<Kubeconfig>::all(client), watcher::Config::default())
-        .owns(own_secrets(&ctx), watcher::Config::default())
+    let kubeconfigs = Controller::new(Api::<Kubeconfig>::all(client), watcher::Config::default());
+    let made_for = kubeconfigs_of(kubeconfigs.store());
+    let kubeconfigs = kubeconfigs
+        .watches(own_secrets(&ctx), watcher::Config::default(), made_for)
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
@@ -154,25 +173,33 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    object.annotations().get(RECOVER).hash(&mut hasher);
+    for annotation in [RECOVER, TAKE_OVER] {
+        object.annotations().get(annotation).hash(&mut hasher);
+    }
     Some(hasher.finish())
 }
 
-fn own_secrets(ctx: &Context) -> Api<KubeSecret> {
+/// The Secrets of the operator's namespace, without their contents.
+fn own_secrets(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
     Api::namespaced(ctx.client.clone(), &ctx.options.namespace)
 }
 
-/// Secrets of the operator's namespace, without their contents, when they change.
-fn secrets(
-    ctx: &Context,
-) -> impl Stream<Item = Result<PartialObjectMeta<KubeSecret>, watcher::Error>> + Send + 'static {
-    let namespace = &ctx.options.namespace;
-    let secrets: Api<PartialObjectMeta<KubeSecret>> =
-        Api::namespaced(ctx.client.clone(), namespace);
-    watcher(secrets, watcher::Config::default())
-        .default_backoff()
-        .touched_objects()
-        .predicate_filter(predicates::resource_version, PredicateConfig::default())
+/// The Kubeconfigs that a Secret is about: its own, and the copies of it.
+fn kubeconfigs_of(
+    seen: Store<Kubeconfig>,
+) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<Kubeconfig>> + Send + Sync + 'static {
+    move |secret| {
+        let name = secret.name_any();
+        let about = |object: &Kubeconfig| {
+            kubeconfig_secret(&object.name_any()) == name
+                || kubeconfig_secret(&object.spec.cluster_name) == name
+        };
+        seen.state()
+            .iter()
+            .filter(|object| about(object))
+            .map(|object| ObjectRef::from_obj(&**object))
+            .collect()
+    }
 }
 
 /// The clusters whose key a Secret has: a Secret that was mended wakes them.
@@ -190,10 +217,10 @@ fn users_of(
     }
 }
 
-/// The management cluster refused or did not answer: soon again, with jitter.
+/// Never asked: a pass tells its own end. The type of a controller wants it.
 fn again<K>(_: Arc<K>, error: &ReconcileError, _: Arc<Context>) -> Action {
     tracing::warn!(%error, "a pass did not end");
-    Action::requeue(Duration::from_secs(2).mul_f64(1.0 + rand::random::<f64>()))
+    Action::requeue(Duration::from_secs(60))
 }
 
 fn log<K, Q>(

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use super::{Action, FieldChange, Stage, Step, Target};
+use super::{Cause, ClusterAction, FieldChange, Stage, Step};
 use crate::{
-    actual::{Actual, ApiFacts, ApiView},
-    desired::{Addon, Desired, ObjectRef, label},
-    workload,
+    actual::{self, Actual, ApiView, ClusterFacts, DryRun, Rollout},
+    desired::{Addon, Desired},
+    model::{ObjectRef, label},
 };
 
 /// Add-ons without which no node becomes Ready.
@@ -26,24 +26,29 @@ pub(super) fn has_network(want: &Desired) -> bool {
 /// One step an add-on, in order: network first.
 pub(super) fn apply(want: &Desired, have: &Actual) -> Stage {
     let steps = want.addons.iter().filter_map(|addon| {
-        let (objects, changes) = differing(addon, have);
+        let Differing {
+            objects,
+            changes,
+            all_new,
+            drifted,
+        } = differing(addon, have);
         if objects.is_empty() {
             return None;
         }
-        let why = match &have.api {
-            ApiView::Up(_) if changes.iter().all(|change| change.from.is_none()) => {
-                "the cluster does not have these objects"
-            }
-            ApiView::Up(_) => "objects differ",
-            ApiView::Unknown | ApiView::Down(_) => {
-                "what the cluster has is known after its API answers"
-            }
+        let (cause, why) = match have.api() {
+            ApiView::Up(_) if all_new => (Cause::New, "the cluster does not have these objects"),
+            ApiView::Up(_) if drifted => (Cause::Drift, "objects were changed by others"),
+            ApiView::Up(_) => (Cause::Change, "objects differ"),
+            ApiView::Unknown | ApiView::Unreachable(_) => (
+                Cause::New,
+                "what the cluster has is known after its API answers",
+            ),
         };
-        let action = Action::ApplyAddon {
+        let action = ClusterAction::ApplyAddon {
             addon: addon.name.clone(),
             objects,
         };
-        Some(Step::new(Target::Cluster, why, action).changing(changes))
+        Some(Step::cluster(cause, why, action).changing(changes))
     });
     Stage::of("addons", 1, steps)
 }
@@ -55,25 +60,25 @@ pub(super) fn wait(want: &Desired, have: &Actual) -> Stage {
         .iter()
         .filter(|addon| !addon.workloads.is_empty());
     let steps = awaited.filter_map(|addon| {
-        let applied = !differing(addon, have).0.is_empty();
-        let why = if applied {
-            "it was just applied"
+        let applied = !differing(addon, have).objects.is_empty();
+        let (cause, why) = if applied {
+            (Cause::New, "it was just applied")
         } else if unavailable(addon, have) {
-            "it is not available"
+            (Cause::Drift, "it is not available")
         } else {
             return None;
         };
-        let action = Action::AwaitAddon {
+        let action = ClusterAction::AwaitAddon {
             addon: addon.name.clone(),
         };
-        Some(Step::new(Target::Cluster, why, action))
+        Some(Step::cluster(cause, why, action))
     });
     Stage::of("available", 1, steps)
 }
 
 /// Objects of ours that nothing wants. Empty unless the API answered (invariant 1).
 pub(super) fn prune(want: &Desired, have: &Actual) -> Option<Step> {
-    let ApiView::Up(api) = &have.api else {
+    let ApiView::Up(api) = have.api() else {
         return None;
     };
     let wanted = |object: &ObjectRef| {
@@ -95,44 +100,103 @@ pub(super) fn prune(want: &Desired, have: &Actual) -> Option<Step> {
         return None;
     }
     let why = "objects of add-ons that the config no longer wants";
-    Some(Step::new(
-        Target::Cluster,
-        why,
-        Action::PruneObjects { objects },
-    ))
+    let action = ClusterAction::PruneObjects { objects };
+    Some(Step::cluster(Cause::Leave, why, action))
 }
 
-fn differing(addon: &Addon, have: &Actual) -> (Vec<ObjectRef>, Vec<FieldChange>) {
-    let ApiView::Up(api) = &have.api else {
-        return (addon.objects.keys().cloned().collect(), Vec::new());
-    };
-    let mut objects = Vec::new();
-    let mut changes = Vec::new();
-    for (object, wanted) in &addon.objects {
-        let Some(live) = api.objects.get(object) else {
-            objects.push(object.clone());
-            changes.push(FieldChange {
-                field: object.to_string(),
-                from: None,
-                to: Some("applied".to_owned()),
-            });
-            continue;
+/// The objects to be applied, and how each differs.
+struct Differing {
+    objects: Vec<ObjectRef>,
+    changes: Vec<FieldChange>,
+    /// None of them is there.
+    all_new: bool,
+    /// What we applied last is what is wanted now: others have changed it since.
+    drifted: bool,
+}
+
+fn differing(addon: &Addon, have: &Actual) -> Differing {
+    let ApiView::Up(api) = have.api() else {
+        return Differing {
+            objects: addon.objects.keys().cloned().collect(),
+            changes: Vec::new(),
+            all_new: false,
+            drifted: false,
         };
-        let fields = workload::contains(live, wanted);
-        if fields.is_empty() {
-            continue;
+    };
+    let mut found = Differing {
+        objects: Vec::new(),
+        changes: Vec::new(),
+        all_new: true,
+        drifted: true,
+    };
+    for (object, wanted) in &addon.objects {
+        let changes = match api.objects.get(object) {
+            None => vec![whole(object, None, "applied")],
+            Some(live) => {
+                let changes = changes(object, live, wanted, api);
+                found.all_new &= changes.is_empty();
+                changes
+            }
+        };
+        if !changes.is_empty() {
+            let live = api.objects.get(object);
+            found.drifted &= live.is_none_or(|live| same_applied(live, wanted));
+            found.objects.push(object.clone());
+            found.changes.extend(changes);
         }
-        objects.push(object.clone());
-        changes.extend(fields.into_iter().take(SHOWN).map(|change| FieldChange {
-            field: format!("{object} {}", change.field),
-            ..change
-        }));
     }
-    (objects, changes)
+    found
+}
+
+/// How an apply would change an object that is there.
+fn changes(
+    object: &ObjectRef,
+    live: &Value,
+    wanted: &Value,
+    api: &ClusterFacts,
+) -> Vec<FieldChange> {
+    let why = match api.dry_runs.get(object) {
+        Some(DryRun::Would(would)) => {
+            let changes = actual::object_changes(live, would).into_iter();
+            return changes
+                .take(SHOWN)
+                .map(|change| FieldChange {
+                    field: format!("{object} {}", change.field),
+                    ..change
+                })
+                .collect();
+        }
+        Some(DryRun::KnownAfterApply(why)) => why.as_str(),
+        None => "the server was not asked",
+    };
+    // What was applied last tells whether the config has changed since. Drift of such an object
+    // cannot be seen.
+    if same_applied(live, wanted) {
+        return Vec::new();
+    }
+    vec![whole(
+        object,
+        Some("there"),
+        &format!("known after apply: {why}"),
+    )]
+}
+
+/// True when the object says that what was applied last is what is wanted now.
+fn same_applied(live: &Value, wanted: &Value) -> bool {
+    let applied = |value: &Value| value["metadata"]["annotations"][label::APPLIED].clone();
+    applied(live) == applied(wanted) && !applied(wanted).is_null()
+}
+
+fn whole(object: &ObjectRef, from: Option<&str>, to: &str) -> FieldChange {
+    FieldChange {
+        field: object.to_string(),
+        from: from.map(str::to_owned),
+        to: Some(to.to_owned()),
+    }
 }
 
 fn unavailable(addon: &Addon, have: &Actual) -> bool {
-    let ApiView::Up(api) = &have.api else {
+    let ApiView::Up(api) = have.api() else {
         return true;
     };
     addon
@@ -141,24 +205,7 @@ fn unavailable(addon: &Addon, have: &Actual) -> bool {
         .any(|workload| !available(workload, api))
 }
 
-/// By the object's own status; an object without any is not judged.
-fn available(workload: &ObjectRef, api: &ApiFacts) -> bool {
-    let Some(object) = api.objects.get(workload) else {
-        return false;
-    };
-    let Some(status) = object.get("status") else {
-        return true;
-    };
-    let count = |value: &Value| value.as_i64().unwrap_or(0);
-    match workload.kind.as_str() {
-        "DaemonSet" => {
-            let wanted = &status["desiredNumberScheduled"];
-            wanted.is_i64() && count(&status["numberAvailable"]) >= count(wanted)
-        }
-        "Deployment" => {
-            let wanted = object["spec"]["replicas"].as_i64().unwrap_or(1);
-            count(&status["availableReplicas"]) >= wanted
-        }
-        _ => true,
-    }
+fn available(workload: &ObjectRef, api: &ClusterFacts) -> bool {
+    let object = api.objects.get(workload);
+    object.is_some_and(|object| actual::rollout(&workload.kind, object) == Rollout::Available)
 }

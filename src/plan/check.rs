@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Guard, Plan, Step, Target, claim, hosts};
+use super::{
+    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target, claim, hosts,
+};
 use crate::{
-    actual::{Actual, ApiView, HostView},
-    config::NodeName,
-    desired::{CLAIM, FILES_IMAGE, label},
-    state::ClusterId,
+    actual::{Actual, ApiHealth, ApiView, HostView},
+    model::{CLAIM, ClusterId, Component, FILES_IMAGE, NodeName, label},
 };
 
 /// A rule that a plan would break. A plan with one is never run: it is a bug of ours.
@@ -15,7 +15,7 @@ use crate::{
 pub enum Violation {
     /// Invariant 1: unreachable is never removed, and nothing is done there.
     #[error("node `{0}` does not answer, and the plan acts on it")]
-    ActsOnDownHost(NodeName),
+    ActsOnUnreachableHost(NodeName),
     /// A node that the survey did not see.
     #[error("node `{0}` is not part of the survey, and the plan acts on it")]
     ActsOnUnknownHost(NodeName),
@@ -25,10 +25,10 @@ pub enum Violation {
     /// Invariant 3: the claim comes first.
     #[error("the plan changes node `{0}` before it is claimed")]
     ActsBeforeClaim(NodeName),
-    /// Invariant 2: keys are saved before a node bears one.
+    /// Invariant 2: keys are saved before a node has one.
     #[error("the plan claims node `{0}` before new keys are saved")]
     ClaimsBeforeStateIsSaved(NodeName),
-    /// Invariant 3: the claim bears this cluster's id.
+    /// Invariant 3: the claim belongs to this cluster's id.
     #[error("the plan claims node `{0}` for another cluster")]
     ClaimsForAnother(NodeName),
     /// Invariant 4: what destroys or replaces is guarded by this cluster's id.
@@ -42,11 +42,11 @@ pub enum Violation {
     /// Invariant 1: with the API down, nothing is pruned.
     #[error("the plan prunes objects while the API does not answer")]
     PrunesBlindly,
-    /// Invariant 1: etcd is taken away only from a node that is given back.
-    #[error("the plan removes etcd from node `{0}` and does not give the node back")]
+    /// Invariant 1: etcd is removed only from a node that is removed.
+    #[error("the plan removes etcd from node `{0}` and does not remove the node")]
     RemovesEtcd(NodeName),
     /// A plan brings up or gives back, never both.
-    #[error("the plan both brings up and gives back node `{0}`")]
+    #[error("the plan both sets up and removes node `{0}`")]
     Mixed(NodeName),
     /// Invariant 3: what was there before stays.
     #[error("the plan would clean what was on node `{0}` before")]
@@ -57,6 +57,23 @@ pub enum Violation {
     /// The state goes last of all, and only when every node is known to be clean.
     #[error("the plan deletes the state while {0}")]
     DeletesStateEarly(&'static str),
+    /// Invariant 5: a living cluster is rolled one host after the other.
+    #[error("the plan replaces {} on several nodes at once", .0.container())]
+    ReplacesTogether(Component),
+    /// Invariant 5: the next host's turn comes when this one serves again.
+    #[error("the plan replaces {} on node `{node}` and does not wait until it is healthy", component.container())]
+    DoesNotWait {
+        /// Where.
+        node: NodeName,
+        /// What.
+        component: Component,
+    },
+    /// Invariant 4: etcd's quorum is never given away.
+    #[error("the plan replaces etcd on node `{0}` and has no guard of its quorum")]
+    RisksQuorum(NodeName),
+    /// Invariant 4: one API server at least serves.
+    #[error("the plan replaces the API server on node `{0}` and has no guard that another serves")]
+    RisksApi(NodeName),
     /// What disturbs running work says so.
     #[error("the plan restarts containerd on `{0}` and does not say that it disturbs")]
     DisturbsSilently(Target),
@@ -73,70 +90,80 @@ pub fn check(plan: &Plan, have: &Actual, id: &ClusterId) -> Vec<Violation> {
     for (index, step) in steps.iter().enumerate() {
         violations.extend(guard(step, id));
         violations.extend(disturbance(step));
-        match &step.target {
-            Target::Host(host) => {
+        match &step.action {
+            Action::Host(host, action) => {
                 if released.contains(host) {
                     violations.push(Violation::ActsAfterRelease(host.clone()));
                 }
-                violations.extend(host_step(step, host, have, id, &claimed));
-                if matches!(step.action, Action::Claim { .. }) {
+                violations.extend(host_step(action, host, have, id, &claimed));
+                if matches!(action, HostAction::Claim { .. }) {
                     if !saved {
                         violations.push(Violation::ClaimsBeforeStateIsSaved(host.clone()));
                     }
                     claimed.insert(host);
                 }
-                if matches!(step.action, Action::ReleaseClaim) {
+                if matches!(action, HostAction::ReleaseClaim) {
                     released.insert(host);
                 }
             }
-            Target::Cluster | Target::Local => {}
-        }
-        saved |= step.action == Action::SaveState;
-        let answers = matches!(have.api, ApiView::Up(_));
-        if matches!(step.action, Action::PruneObjects { .. }) && !answers {
-            violations.push(Violation::PrunesBlindly);
-        }
-        if step.action == Action::DeleteState {
-            violations.extend(deletion(index + 1 == steps.len(), plan, have, id));
+            Action::Cluster(action) => {
+                let answers = matches!(have.api(), ApiView::Up(_));
+                if matches!(action, ClusterAction::PruneObjects { .. }) && !answers {
+                    violations.push(Violation::PrunesBlindly);
+                }
+            }
+            Action::Local(action) => {
+                saved |= *action == LocalAction::SaveState;
+                if *action == LocalAction::DeleteState {
+                    violations.extend(deletion(index + 1 == steps.len(), plan, have, id));
+                }
+            }
         }
     }
     violations.extend(one_direction(&steps));
+    violations.extend(plan.stages.iter().flat_map(|stage| rolls(stage, have)));
     violations
 }
 
 fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
-    let empty_image = matches!(&step.action, Action::RemoveImages { images }
+    let empty_image = matches!(&step.action, Action::Host(_, HostAction::RemoveImages { images })
         if images.iter().all(|image| image == FILES_IMAGE));
     if !step.action.is_destructive() || empty_image {
         return None;
     }
-    match &step.guard {
-        Some(Guard::ClaimIs(guarded)) if guarded == id => None,
-        Some(Guard::ClaimIs(_)) | None => Some(Violation::Unguarded {
-            title: super::title(step),
-            target: step.target.clone(),
-        }),
-    }
+    let guarded = step.guards.iter().any(|guard| {
+        matches!(guard, Guard::ClaimIs { id: claimed, node }
+            if claimed == id && Some(node) == step.node())
+    });
+    (!guarded).then(|| Violation::Unguarded {
+        title: super::title(step),
+        target: step.target(),
+    })
 }
 
 fn disturbance(step: &Step) -> Option<Violation> {
     let restarts = matches!(
         step.action,
-        Action::ConfigureContainerd { .. } | Action::RestoreContainerd
+        Action::Host(
+            _,
+            HostAction::ConfigureContainerd { .. } | HostAction::RestoreContainerd
+        )
     );
-    (restarts && step.disturbs.is_none()).then(|| Violation::DisturbsSilently(step.target.clone()))
+    (restarts && step.disturbs.is_none()).then(|| Violation::DisturbsSilently(step.target()))
 }
 
 fn host_step(
-    step: &Step,
+    action: &HostAction,
     host: &NodeName,
     have: &Actual,
     id: &ClusterId,
     claimed: &BTreeSet<&NodeName>,
 ) -> Vec<Violation> {
     let facts = match have.hosts.get(host) {
-        Some(HostView::Up(facts)) => facts,
-        Some(HostView::Down(_)) => return vec![Violation::ActsOnDownHost(host.clone())],
+        Some(HostView::Reachable(facts)) => facts,
+        Some(HostView::Unreachable(_)) => {
+            return vec![Violation::ActsOnUnreachableHost(host.clone())];
+        }
         None => return vec![Violation::ActsOnUnknownHost(host.clone())],
     };
     let mut violations = Vec::new();
@@ -148,20 +175,22 @@ fn host_step(
         Some(_) => violations.push(Violation::ActsOnForeignHost(host.clone())),
         None if claimed.contains(host) => {}
         None => {
-            let harmless = step.action.is_wait()
-                || matches!(
-                    step.action,
-                    Action::Claim { .. } | Action::PullImage { .. } | Action::RemoveImages { .. }
-                );
+            let harmless = matches!(
+                action,
+                HostAction::AwaitHealthy { .. }
+                    | HostAction::Claim { .. }
+                    | HostAction::PullImage { .. }
+                    | HostAction::RemoveImages { .. }
+            );
             if !harmless {
                 violations.push(Violation::ActsBeforeClaim(host.clone()));
             }
         }
     }
-    if matches!(&step.action, Action::Claim { cluster_id, .. } if cluster_id != id) {
+    if matches!(action, HostAction::Claim { cluster_id, .. } if cluster_id != id) {
         violations.push(Violation::ClaimsForAnother(host.clone()));
     }
-    if let Action::CleanHost { before } = &step.action {
+    if let HostAction::CleanHost { before } = action {
         let kept = claim::remembered(facts);
         if kept.is_some_and(|kept| !kept.paths.is_subset(&before.paths)) {
             violations.push(Violation::CleansWhatWasThere(host.clone()));
@@ -174,57 +203,109 @@ fn deletion(last: bool, plan: &Plan, have: &Actual, id: &ClusterId) -> Option<Vi
     if !last {
         return Some(Violation::DeletesStateEarly("something comes after"));
     }
-    if plan
-        .steps()
-        .any(|step| matches!(step.target, Target::Host(_)))
-    {
+    if plan.steps().any(|step| step.action.on_host().is_some()) {
         return Some(Violation::DeletesStateEarly(
-            "a node is still being given back",
+            "a node is still being cleaned",
         ));
     }
     for view in have.hosts.values() {
         match view {
-            HostView::Down(_) => {
+            HostView::Unreachable(_) => {
                 return Some(Violation::DeletesStateEarly("a node does not answer"));
             }
-            HostView::Up(facts) if hosts::bears(facts, &id.0) => {
-                return Some(Violation::DeletesStateEarly("a node still bears its id"));
+            HostView::Reachable(facts) if hosts::owned_by(facts, &id.0) => {
+                return Some(Violation::DeletesStateEarly(
+                    "containers of this cluster are still on a node",
+                ));
             }
-            HostView::Up(_) => {}
+            HostView::Reachable(_) => {}
         }
     }
     None
 }
 
-/// No host is brought up and given back in one plan, and etcd goes only with its host.
+/// What a stage takes away for a moment, and whether the others serve meanwhile.
+fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for component in Component::ALL {
+        let replaces = |step: &&Step| {
+            matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. }))
+                if name == component.container())
+        };
+        let rolled = stage
+            .queues
+            .iter()
+            .filter(|queue| queue.steps.iter().any(|step| replaces(&step)));
+        if stage.width > 1 && rolled.count() > 1 {
+            violations.push(Violation::ReplacesTogether(component));
+        }
+        for queue in &stage.queues {
+            let mut steps = queue.steps.iter();
+            let Some(step) = steps.by_ref().find(replaces) else {
+                continue;
+            };
+            let Some(node) = step.node() else { continue };
+            let waits = steps.any(|step| {
+                step.action.on_host() == Some((node, &HostAction::AwaitHealthy { component }))
+            });
+            if !waits {
+                let node = node.clone();
+                violations.push(Violation::DoesNotWait { node, component });
+            }
+            violations.extend(risks(component, step, node, have));
+        }
+    }
+    violations
+}
+
+fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> Option<Violation> {
+    match component {
+        Component::Etcd => {
+            let member = have.etcd.on(node)?;
+            let matters = have.etcd.voters().count() > 2 && have.etcd.healthy().contains(&member);
+            let guarded = step.guards.contains(&Guard::QuorumWithout(member));
+            (matters && !guarded).then(|| Violation::RisksQuorum(node.clone()))
+        }
+        Component::ApiServer => {
+            let serving = have.apis.values().filter(|api| **api == ApiHealth::Serving);
+            let matters = serving.count() > 1 && have.apis.get(node) == Some(&ApiHealth::Serving);
+            let guarded = step.guards.contains(&Guard::ApiServesWithout(node.clone()));
+            (matters && !guarded).then(|| Violation::RisksApi(node.clone()))
+        }
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::Kubelet
+        | Component::KubeProxy => None,
+    }
+}
+
+/// No host is set up and removed in one plan, and etcd goes only with its host.
 fn one_direction(steps: &[&Step]) -> Vec<Violation> {
-    let hosts_of = |wanted: &dyn Fn(&Action) -> bool| -> BTreeSet<&NodeName> {
-        let steps = steps.iter().filter(|step| wanted(&step.action));
-        steps
-            .filter_map(|step| match &step.target {
-                Target::Host(host) => Some(host),
-                Target::Cluster | Target::Local => None,
-            })
+    let hosts_of = |wanted: &dyn Fn(&HostAction) -> bool| -> BTreeSet<&NodeName> {
+        let on_hosts = steps.iter().filter_map(|step| step.action.on_host());
+        on_hosts
+            .filter(|(_, action)| wanted(action))
+            .map(|(host, _)| host)
             .collect()
     };
     let up = hosts_of(&|action| {
         matches!(
             action,
-            Action::RunContainer { .. }
-                | Action::ReplaceContainer { .. }
-                | Action::StartContainer { .. }
-                | Action::WriteFiles { .. }
-                | Action::ConfigureContainerd { .. }
+            HostAction::RunContainer { .. }
+                | HostAction::ReplaceContainer { .. }
+                | HostAction::StartContainer { .. }
+                | HostAction::WriteFiles { .. }
+                | HostAction::ConfigureContainerd { .. }
         )
     });
     let back = hosts_of(&|action| {
         matches!(
             action,
-            Action::CleanHost { .. } | Action::RestoreContainerd | Action::ReleaseClaim
+            HostAction::CleanHost { .. } | HostAction::RestoreContainerd | HostAction::ReleaseClaim
         )
     });
     let etcd = hosts_of(
-        &|action| matches!(action, Action::RemoveContainer { name } if name == "etcd" || name == CLAIM),
+        &|action| matches!(action, HostAction::RemoveContainer { name } if name == "etcd" || name == CLAIM),
     );
     let mixed = up
         .intersection(&back)

@@ -1,12 +1,13 @@
 //! The claim on every node, and what it remembers of the time before us. Pure.
 
 use super::{
-    Action, Stage, Step, files,
-    hosts::{bears, each, stage},
+    Cause, HostAction, Stage, Step, files,
+    hosts::{each, lost_its_containers, owned_by, stage},
 };
 use crate::{
-    actual::{Actual, Before, HostFacts},
-    desired::{Desired, FILES_IMAGE, path},
+    actual::{Actual, Baseline, HostFacts},
+    desired::Desired,
+    model::{FILES_IMAGE, path},
 };
 
 /// The claim comes before every other effect on a node: its fixed name is the lock.
@@ -15,36 +16,46 @@ pub(super) fn claim(want: &Desired, have: &Actual) -> Stage {
         if facts.claim().is_some() {
             return Vec::new();
         }
-        let mine = bears(facts, &want.cluster_id.0);
-        let (before, why) = if mine {
+        let mine = owned_by(facts, &want.cluster_id.0);
+        let lost = lost_its_containers(name, facts, have);
+        let (cause, before, why) = if mine {
             (
+                Cause::Drift,
                 rebuilt_before(facts),
                 "its claim is gone, and its containers are this cluster's",
             )
+        } else if lost {
+            (
+                Cause::Drift,
+                rebuilt_before(facts),
+                "its Docker has lost every container of this cluster, and the data is there",
+            )
         } else {
-            (before(facts), "a node belongs to one cluster")
+            (Cause::New, before(facts), "a node belongs to one cluster")
         };
-        let action = Action::Claim {
+        let action = HostAction::Claim {
             cluster_id: want.cluster_id.clone(),
             cluster_name: want.saved.cluster_name.clone(),
             before,
         };
-        vec![Step::on(name, why, action)]
+        vec![Step::on(name, cause, why, action)]
     })
 }
 
 /// True when a node has lost its claim: then only the claim is planned, because files are
 /// read through it, and the next survey sees them.
 pub(super) fn must_look_again(want: &Desired, have: &Actual) -> bool {
-    each(want, have)
-        .any(|(_, _, facts)| facts.claim().is_none() && bears(facts, &want.cluster_id.0))
+    each(want, have).any(|(name, _, facts)| {
+        let mine = owned_by(facts, &want.cluster_id.0) || lost_its_containers(name, facts, have);
+        facts.claim().is_none() && mine
+    })
 }
 
 /// What is on a node that nobody has touched.
-fn before(facts: &HostFacts) -> Before {
+fn before(facts: &HostFacts) -> Baseline {
     let mut images = facts.images.clone();
     images.remove(FILES_IMAGE);
-    Before {
+    Baseline {
         paths: facts.system.paths.clone(),
         sysctls: facts.system.sysctls.clone(),
         modules: facts.system.modules.clone(),
@@ -68,7 +79,7 @@ const KUBERNETES_ONLY: [&str; 10] = [
 
 /// What must have been on a node whose claim is lost: the folders that no node may have when it
 /// is claimed were not there; everything else may have been, and stays.
-pub(super) fn rebuilt_before(facts: &HostFacts) -> Before {
+pub(super) fn rebuilt_before(facts: &HostFacts) -> Baseline {
     let mut before = before(facts);
     before.paths.retain(|path| {
         !KUBERNETES_ONLY
@@ -81,6 +92,6 @@ pub(super) fn rebuilt_before(facts: &HostFacts) -> Before {
 }
 
 /// What the claim remembers of the time before us, if it can be read.
-pub(super) fn remembered(facts: &HostFacts) -> Option<Before> {
-    facts.claim()?.before()
+pub(super) fn remembered(facts: &HostFacts) -> Option<Baseline> {
+    facts.before()
 }

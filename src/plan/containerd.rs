@@ -4,18 +4,19 @@
 use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};
 
-use super::{Action, FieldChange, Refusal, Stage, Step, containers, hosts};
+use super::{Cause, FieldChange, HostAction, PreflightError, Stage, Step, containers, hosts};
 use crate::{
     actual::{Actual, HostFacts},
-    config::NodeName,
-    desired::{self, Desired, DesiredHost, Digest, path},
-    state::Saved,
+    desired,
+    desired::{Desired, DesiredHost},
+    model::{Digest, NodeName, path},
+    state::ClusterState,
 };
 
 /// The digest of a containerd configuration in a plan, keyed with what only the state holds: a
 /// registry's password in it cannot be guessed from it.
-pub fn config_digest(saved: &Saved, content: &[u8]) -> Digest {
-    let key = Sha256::digest(saved.service_account_key.expose().as_bytes());
+pub fn config_digest(saved: &ClusterState, content: &[u8]) -> Digest {
+    let key = Sha256::digest(saved.service_accounts.signing.expose().as_bytes());
     let mut block = [0_u8; 64];
     block[..32].copy_from_slice(&key);
     let mut mac = Hmac::<Sha256>::new(&block.into());
@@ -26,9 +27,9 @@ pub fn config_digest(saved: &Saved, content: &[u8]) -> Digest {
 
 /// One transaction on each node whose containerd is not told what kubelet needs.
 pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
-    hosts::stage("containerd", want, have, |name, host, facts| {
+    hosts::preparing("containerd", want, have, |name, host, facts| {
         let Ok(Some(difference)) = difference(name, host, facts) else {
-            // A refusal was already reported with all others.
+            // A error was already reported with all others.
             return Vec::new();
         };
         let digest = config_digest(&want.saved, difference.content.as_bytes());
@@ -44,18 +45,19 @@ pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
              running only where Docker's live-restore is on"
                 .clone_into(&mut disturbs);
         }
-        let action = Action::ConfigureContainerd {
+        let action = HostAction::ConfigureContainerd {
             wants: host.containerd.clone(),
             digest,
         };
-        let step = Step::on(name, "kubelet runs pods on this node's containerd", action)
+        let why = "kubelet runs pods on this node's containerd";
+        let step = Step::on(name, difference.cause, why, action)
             .changing(changes)
             .guarded(&want.cluster_id)
             .disturbing(disturbs);
         if containers::pause_comes_with_kubelet(host, facts) {
             vec![step]
         } else {
-            vec![containers::import_pause(name, host), step]
+            vec![containers::import_pause(name, host, difference.cause), step]
         }
     })
 }
@@ -63,27 +65,29 @@ pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
 /// What would be written, and what differs.
 pub(super) struct Difference {
     content: String,
+    pub(super) cause: Cause,
     changes: Vec<FieldChange>,
 }
 
-/// `Ok(None)`: as it must be. The refusal says why the file cannot be worked out.
+/// `Ok(None)`: as it must be. The error says why the file cannot be worked out.
 pub(super) fn difference(
     name: &NodeName,
     host: &DesiredHost,
     facts: &HostFacts,
-) -> Result<Option<Difference>, Box<Refusal>> {
+) -> Result<Option<Difference>, Box<PreflightError>> {
     let seen = |path: &str| facts.files.as_ref().and_then(|files| files.get(path));
     let (file, drop_in) = (
         seen(path::CONTAINERD_CONFIG),
         seen(path::CONTAINERD_DROP_IN),
     );
-    if facts.system.containerd.dump.is_empty() && file.is_some() && drop_in.is_some() {
+    let former = seen(path::FORMER_DROP_IN).is_some();
+    if facts.system.containerd.dump.is_empty() && file.is_some() && (drop_in.is_some() || former) {
         // What cannot be compared is left alone.
         return Ok(None);
     }
     if facts.system.containerd.dump.is_empty() {
         // containerd's defaults in its place would drop what someone set.
-        return Err(Box::new(Refusal::host(
+        return Err(Box::new(PreflightError::host(
             name,
             format!(
                 "cannot read containerd's configuration on node `{name}`: `containerd config dump` \
@@ -100,7 +104,7 @@ pub(super) fn difference(
     let content =
         desired::containerd::containerd_config(&facts.system.containerd.dump, &host.containerd)
             .map_err(|why| {
-                Box::new(Refusal::host(
+                Box::new(PreflightError::host(
                     name,
                     format!("cannot work out containerd's configuration on node `{name}`: {why}"),
                     [
@@ -121,9 +125,19 @@ pub(super) fn difference(
     if drop_in.is_none() {
         changes.push(FieldChange {
             field: format!("file {}", path::CONTAINERD_DROP_IN),
-            from: None,
+            from: former.then(|| "a name that is read before `override.conf`".to_owned()),
             to: Some("points containerd at it".to_owned()),
         });
     }
-    Ok((!changes.is_empty()).then_some(Difference { content, changes }))
+    let cause = match (file, drop_in) {
+        (None, None) => Cause::New,
+        (Some(_), Some(_)) => Cause::Change,
+        (Some(_), None) if former => Cause::Change,
+        (None, Some(_)) | (Some(_), None) => Cause::Drift,
+    };
+    Ok((!changes.is_empty()).then_some(Difference {
+        content,
+        cause,
+        changes,
+    }))
 }

@@ -4,11 +4,13 @@
 //! World against label is drift, and is healed; label against desired is a change. Both replace
 //! the container, and the reason says which it is (invariant 7).
 
-use super::{Action, FieldChange, Note, Stage, Step, Target, diff, hosts};
+use std::collections::BTreeSet;
+
+use super::{Cause, FieldChange, HostAction, Note, Stage, Step, Target, diff, hosts};
 use crate::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts},
-    config::NodeName,
-    desired::{ContainerSpec, Desired, DesiredHost, START_ORDER, label},
+    desired::{Desired, DesiredHost},
+    model::{ContainerSpec, NodeName, START_ORDER, label},
 };
 
 /// What has to be done about one container.
@@ -21,29 +23,51 @@ pub(super) enum Need {
     /// It is there as defined and does not run; why.
     Start(String),
     /// It differs; why, and in what.
-    Replace(String, Vec<FieldChange>),
+    Replace(Cause, String, Vec<FieldChange>),
 }
 
-/// All of a fresh cluster are started before any is awaited; the living one at a time.
+impl Need {
+    /// Why something has to be done, as data.
+    pub(super) const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Nothing => None,
+            Self::Run => Some(Cause::New),
+            Self::Start(_) => Some(Cause::Drift),
+            Self::Replace(cause, ..) => Some(*cause),
+        }
+    }
+}
+
+/// What waits for the API before it does anything: started too early it takes its lease seconds
+/// late, and the controller manager exits.
+const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+
+/// What is missing or stands still, on all hosts side by side: all of a fresh cluster are started
+/// before any is awaited. What differs is replaced in a roll.
 pub(super) fn start(want: &Desired, have: &Actual) -> Stage {
-    let mut stage = hosts::stage("start", want, have, |name, host, facts| {
+    hosts::preparing("start", want, have, |name, host, facts| {
         let mut steps = Vec::new();
         for (component, spec) in in_order(host) {
-            if component == "kubelet" && pause_comes_with_kubelet(host, facts) {
-                steps.push(import_pause(name, host));
+            if CONTROLLERS.contains(&component) {
+                continue;
             }
-            steps.extend(step(want, name, component, spec, facts));
+            if component == "kubelet" && need(component, spec, facts) == Need::Run {
+                steps.push(import_pause(name, host, Cause::New));
+            }
+            steps.extend(step(name, component, spec, facts));
         }
         steps
-    });
-    let living = stage
-        .steps
-        .iter()
-        .any(|step| matches!(step.action, Action::ReplaceContainer { .. }));
-    if living {
-        stage.width = 1;
-    }
-    stage
+    })
+}
+
+/// Started when the API answers.
+pub(super) fn controllers(want: &Desired, have: &Actual) -> Stage {
+    hosts::preparing("controllers", want, have, |name, host, facts| {
+        let controllers = in_order(host).filter(|(name, _)| CONTROLLERS.contains(name));
+        controllers
+            .filter_map(|(component, spec)| step(name, component, spec, facts))
+            .collect()
+    })
 }
 
 /// The components of a host in the order in which they start.
@@ -67,7 +91,7 @@ pub(super) fn need(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> 
     };
     let Some(applied) = applied(fact) else {
         let why = "its definition is not on record".to_owned();
-        return Need::Replace(why, Vec::new());
+        return Need::Replace(Cause::Drift, why, Vec::new());
     };
     let drift = fact
         .runs
@@ -78,10 +102,12 @@ pub(super) fn need(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> 
     match (drift.is_empty(), change.is_empty()) {
         (true, true) => state(fact.state),
         (false, true) => Need::Replace(
+            Cause::Drift,
             format!("was changed on the node: {}", diff::names(&drift)),
             drift,
         ),
         (true, false) => Need::Replace(
+            Cause::Change,
             format!("definition changed: {}", diff::names(&change)),
             change,
         ),
@@ -92,8 +118,30 @@ pub(super) fn need(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> 
                 diff::names(&drift)
             );
             let runs = fact.runs.as_ref().unwrap_or(&applied);
-            Need::Replace(why, diff::specs(runs, spec))
+            Need::Replace(Cause::Change, why, diff::specs(runs, spec))
         }
+    }
+}
+
+/// As [`need`]; a component that reads a certificate that is renewed is replaced for that, whatever
+/// else changes with it: a certificate that ends does not wait until somebody asks for a change.
+pub(super) fn need_now(
+    component: &str,
+    spec: &ContainerSpec,
+    facts: &HostFacts,
+    renewed: Option<&BTreeSet<String>>,
+) -> Need {
+    let reads = |change: &FieldChange| {
+        let path = change.field.strip_prefix("file ");
+        path.is_some_and(|path| renewed.is_some_and(|paths| paths.contains(path)))
+    };
+    match need(component, spec, facts) {
+        Need::Replace(_, why, changes) if changes.iter().any(reads) => Need::Replace(
+            Cause::Expiry,
+            format!("its certificates end soon; {why}"),
+            changes,
+        ),
+        need @ (Need::Nothing | Need::Run | Need::Start(_) | Need::Replace(..)) => need,
     }
 }
 
@@ -107,39 +155,28 @@ fn state(state: ContainerState) -> Need {
         ContainerState::Running | ContainerState::Restarting(_) => Need::Nothing,
         ContainerState::Created => Need::Start("was created but never started".to_owned()),
         ContainerState::Exited(code) => Need::Start(format!("exited with code {code}")),
-        ContainerState::Other => Need::Replace("is paused or dead".to_owned(), Vec::new()),
+        ContainerState::Other => {
+            Need::Replace(Cause::Drift, "is paused or dead".to_owned(), Vec::new())
+        }
     }
 }
 
-fn step(
-    want: &Desired,
-    name: &NodeName,
-    component: &str,
-    spec: &ContainerSpec,
-    facts: &HostFacts,
-) -> Option<Step> {
+fn step(name: &NodeName, component: &str, spec: &ContainerSpec, facts: &HostFacts) -> Option<Step> {
     let container = component.to_owned();
     match need(component, spec, facts) {
-        Need::Nothing => None,
+        Need::Nothing | Need::Replace(..) => None,
         Need::Run => Some(Step::on(
             name,
+            Cause::New,
             format!("this node has no `{component}` yet"),
-            Action::RunContainer {
+            HostAction::RunContainer {
                 name: container,
                 spec: Box::new(spec.clone()),
             },
         )),
         Need::Start(why) => {
-            let action = Action::StartContainer { name: container };
-            Some(Step::on(name, why, action))
-        }
-        Need::Replace(why, changes) => {
-            let action = Action::ReplaceContainer {
-                name: container,
-                spec: Box::new(spec.clone()),
-            };
-            let step = Step::on(name, why, action).changing(changes);
-            Some(step.guarded(&want.cluster_id))
+            let action = HostAction::StartContainer { name: container };
+            Some(Step::on(name, Cause::Drift, why, action))
         }
     }
 }
@@ -150,17 +187,18 @@ pub(super) fn pause_comes_with_kubelet(host: &DesiredHost, facts: &HostFacts) ->
     host.containers
         .get("kubelet")
         .is_some_and(|spec| match need("kubelet", spec, facts) {
-            Need::Run | Need::Replace(..) => true,
-            Need::Nothing | Need::Start(_) => false,
+            Need::Run => true,
+            // A roll that puts it off would put the image off, too.
+            Need::Replace(..) | Need::Nothing | Need::Start(_) => false,
         })
 }
 
 /// Into containerd's own namespace, where kubelet's sandboxes look for it.
-pub(super) fn import_pause(name: &NodeName, host: &DesiredHost) -> Step {
-    let action = Action::ImportPause {
+pub(super) fn import_pause(name: &NodeName, host: &DesiredHost, cause: Cause) -> Step {
+    let action = HostAction::ImportPause {
         image: host.containerd.sandbox_image.clone(),
     };
-    Step::on(name, "containerd starts every pod from it", action)
+    Step::on(name, cause, "containerd starts every pod from it", action)
 }
 
 /// What keeps restarting is left to Docker and awaited; the reader is told.

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::FieldChange;
-use crate::desired::{Bind, ContainerSpec, LogLimit};
+use crate::model::{Bind, ContainerSpec, EnvVar, FieldChange, LogLimit};
 
 /// What differs from `from` to `to`; empty exactly when they are equal.
 pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange> {
@@ -11,8 +10,11 @@ pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange
         image,
         entrypoint,
         command,
+        // Applied when a container is created, and never compared.
+        bootstrap_args: _,
         env,
         binds,
+        mounts,
         privileged,
         host_pid,
         host_cgroupns,
@@ -48,15 +50,16 @@ pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange
     );
     changes.extend(maps("command", &flags(command), &flags(&to.command)));
     changes.extend(variables(env, &to.env));
-    changes.extend(maps("bind", &mounts(binds), &mounts(&to.binds)));
-    let digests = |files: &BTreeMap<String, crate::desired::Digest>| {
+    changes.extend(maps("bind", &by_target(binds), &by_target(&to.binds)));
+    changes.extend(maps("mount", &by_target(mounts), &by_target(&to.mounts)));
+    let digests = |files: &BTreeMap<String, crate::model::Digest>| {
         files
             .iter()
             .map(|(path, digest)| (path.clone(), digest.0.clone()))
             .collect()
     };
     changes.extend(maps("file", &digests(files), &digests(&to.files)));
-    if changes.is_empty() && from != to {
+    if changes.is_empty() && compared(from) != compared(to) {
         // The same words in another order.
         changes.push(FieldChange {
             field: "order".to_owned(),
@@ -65,6 +68,16 @@ pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange
         });
     }
     changes
+}
+
+/// A definition without what is never compared.
+fn compared(spec: &ContainerSpec) -> ContainerSpec {
+    let mut compared = spec.clone();
+    compared.bootstrap_args.clear();
+    compared
+        .command
+        .retain(|word| !ContainerSpec::is_bootstrap_flag(word));
+    compared
 }
 
 /// The names of what differs, for a sentence.
@@ -87,7 +100,10 @@ fn limit(limit: Option<&LogLimit>) -> String {
 /// `--v=2` by `--v`; a flag that is given twice by both its values; a bare word by its place.
 fn flags(command: &[String]) -> BTreeMap<String, String> {
     let mut flags: BTreeMap<String, String> = BTreeMap::new();
-    for (place, word) in command.iter().enumerate() {
+    let compared = command
+        .iter()
+        .filter(|word| !ContainerSpec::is_bootstrap_flag(word));
+    for (place, word) in compared.enumerate() {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) if word.starts_with('-') => (name.to_owned(), value.to_owned()),
             Some(_) | None if word.starts_with('-') => (word.clone(), "(set)".to_owned()),
@@ -104,7 +120,7 @@ fn flags(command: &[String]) -> BTreeMap<String, String> {
     flags
 }
 
-fn mounts(binds: &[Bind]) -> BTreeMap<String, String> {
+fn by_target(binds: &[Bind]) -> BTreeMap<String, String> {
     binds
         .iter()
         .map(|bind| (bind.target.clone(), String::from(bind.clone())))
@@ -112,21 +128,36 @@ fn mounts(binds: &[Bind]) -> BTreeMap<String, String> {
 }
 
 /// By name only: a value may be a password that someone put there.
-fn variables(from: &[String], to: &[String]) -> Vec<FieldChange> {
-    let parse = |env: &[String]| -> BTreeMap<String, String> {
+fn variables(from: &[EnvVar], to: &[EnvVar]) -> Vec<FieldChange> {
+    let by_name = |env: &[EnvVar]| -> BTreeMap<String, EnvVar> {
         env.iter()
-            .map(|entry| {
-                let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
-                (name.to_owned(), value.to_owned())
-            })
+            .map(|var| (var.name.clone(), var.clone()))
             .collect()
     };
-    let mut changes = maps("env", &parse(from), &parse(to));
-    for change in &mut changes {
-        change.from = change.from.take().map(|_| "(a value)".to_owned());
-        change.to = change.to.take().map(|_| "(another value)".to_owned());
-    }
-    changes
+    let (from, to) = (by_name(from), by_name(to));
+    let names: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| from.get(*name) != to.get(*name))
+        .map(|name| {
+            let in_label = from.get(name).is_some_and(|var| var.digest.is_none());
+            let was = if in_label {
+                "(a value that stands in the container's label)"
+            } else {
+                "(a value)"
+            };
+            let now = if in_label {
+                "(a value of which the label has a digest)"
+            } else {
+                "(another value)"
+            };
+            FieldChange {
+                field: format!("env {name}"),
+                from: from.get(name).map(|_| was.to_owned()),
+                to: to.get(name).map(|_| now.to_owned()),
+            }
+        })
+        .collect()
 }
 
 fn maps(
@@ -155,8 +186,10 @@ mod tests {
             image: "a/b:1".to_owned(),
             entrypoint: vec!["kubelet".to_owned()],
             command: vec!["--v=2".to_owned(), "--feature=x".to_owned()],
-            env: vec!["TOKEN=hunter2".to_owned()],
+            bootstrap_args: Vec::new(),
+            env: vec!["TOKEN=hunter2".to_owned().into()],
             binds: Vec::new(),
+            mounts: Vec::new(),
             privileged: false,
             host_pid: false,
             host_cgroupns: false,
@@ -185,10 +218,31 @@ mod tests {
         assert!(specs(&to, &to).is_empty());
     }
 
+    /// A release that did not tell them apart had them among the others, and so has what runs.
+    #[test]
+    fn flags_of_the_first_start_are_not_compared() {
+        let now = ContainerSpec {
+            bootstrap_args: vec!["--initial-cluster=a=1,b=2".to_owned()],
+            ..spec()
+        };
+        let mut runs = spec();
+        runs.command.insert(1, "--initial-cluster=a=1".to_owned());
+        runs.command.push("--initial-cluster-state=new".to_owned());
+        assert!(specs(&runs, &now).is_empty());
+        assert!(specs(&now, &runs).is_empty());
+        assert!(specs(&spec(), &now).is_empty());
+        runs.command
+            .push("--initial-election-tick-advance=false".to_owned());
+        assert_eq!(
+            names(&specs(&runs, &now)),
+            "command --initial-election-tick-advance"
+        );
+    }
+
     #[test]
     fn values_of_variables_are_not_shown() {
         let mut to = spec();
-        to.env = vec!["TOKEN=swordfish".to_owned()];
+        to.env = vec!["TOKEN=swordfish".to_owned().into()];
         let shown = format!("{:?}", specs(&spec(), &to));
         assert!(shown.contains("env TOKEN"));
         assert!(

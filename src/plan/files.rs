@@ -1,54 +1,118 @@
 //! The files and directories that a node lacks or that differ. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, FieldChange, FileRef, Stage, Step, hosts};
+use super::{Cause, FieldChange, FileRef, HostAction, Stage, Step, containers, hosts};
 use crate::{
     actual::{Actual, FileFact, HostFacts},
-    desired::{Desired, DesiredFile, DesiredHost, path},
+    desired::{Desired, DesiredFile, DesiredHost},
+    model::path,
 };
 
-/// One archive a node, with everything that differs.
+/// One archive a node with everything that differs; what was asked for and what heals by itself
+/// are an archive each, since the operator leaves out what nobody asked for.
 pub(super) fn write(want: &Desired, have: &Actual) -> Stage {
-    hosts::stage("files", want, have, |name, host, facts| {
-        let Some((action, changes)) = difference(host, facts) else {
-            return Vec::new();
+    hosts::preparing("files", want, have, |name, host, facts| {
+        let why_now = WhyNow {
+            host,
+            facts,
+            renewed: want.certificates.renewed.get(name),
         };
-        let why = if changes.iter().all(|change| change.from.is_none()) {
-            "certificates and configuration that the components read"
-        } else {
-            "differ from what the components must read"
-        };
-        let step = Step::on(name, why, action).changing(changes);
-        vec![step.guarded(&want.cluster_id)]
+        let parts = [false, true].map(|asked| difference(&why_now, asked));
+        parts
+            .into_iter()
+            .flatten()
+            .map(|(action, changes, cause)| {
+                let why = match cause {
+                    Cause::New => "certificates and configuration that the components read",
+                    Cause::Expiry => "certificates that end soon are renewed",
+                    Cause::Drift => "were changed or are gone",
+                    Cause::Change | Cause::Leave | Cause::Replace => {
+                        "differ from what the components must read"
+                    }
+                };
+                let step = Step::on(name, cause, why, action).changing(changes);
+                step.guarded(&want.cluster_id)
+            })
+            .collect()
     })
 }
 
-fn difference(host: &DesiredHost, facts: &HostFacts) -> Option<(Action, Vec<FieldChange>)> {
+/// What tells why a file of a node differs.
+struct WhyNow<'a> {
+    host: &'a DesiredHost,
+    facts: &'a HostFacts,
+    renewed: Option<&'a BTreeSet<String>>,
+}
+
+impl WhyNow<'_> {
+    fn cause(&self, path: &str, file: &DesiredFile, from: Option<&str>) -> Cause {
+        let renewed = |path| self.renewed.is_some_and(|paths| paths.contains(path));
+        // The copy of the state follows the state.
+        if from.is_none() || path == path::STATE {
+            return Cause::New;
+        }
+        if renewed(path) {
+            return Cause::Expiry;
+        }
+        let readers = self.host.containers.iter();
+        let mut readers = readers.filter(|(_, spec)| spec.files.contains_key(path));
+        let recorded = |name: &String| {
+            let applied = containers::applied(self.facts.containers.get(name)?)?;
+            applied.files.get(path).cloned()
+        };
+        readers
+            .find_map(|(name, spec)| {
+                if recorded(name).as_ref() == Some(&file.digest) {
+                    return Some(Cause::Drift);
+                }
+                // Whoever is replaced now reads it as its definition says.
+                match containers::need_now(name, spec, self.facts, self.renewed).cause()? {
+                    Cause::Change => None,
+                    cause @ (Cause::New
+                    | Cause::Drift
+                    | Cause::Expiry
+                    | Cause::Leave
+                    | Cause::Replace) => Some(cause),
+                }
+            })
+            .unwrap_or(Cause::Change)
+    }
+}
+
+/// The archive of what was asked for, or of the rest.
+fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<(HostAction, Vec<FieldChange>, Cause)> {
+    let (host, facts) = (why_now.host, why_now.facts);
     let nothing = BTreeMap::new();
     let seen = facts.files.as_ref().unwrap_or(&nothing);
     let mut changes = Vec::new();
+    let mut causes = BTreeSet::new();
     let mut dirs = BTreeMap::new();
-    for (path, mode) in &host.dirs {
+    for (path, mode) in host.dirs.iter().filter(|_| !asked) {
         if let Some(change) = directory(path, *mode, seen, facts) {
             dirs.insert(path.clone(), *mode);
+            causes.insert(change.from.as_ref().map_or(Cause::New, |_| Cause::Drift));
             changes.push(change);
         }
     }
     let mut files = BTreeMap::new();
     for (path, file) in &host.files {
         if let Some(change) = content(path, file, seen) {
+            let cause = why_now.cause(path, file, change.from.as_deref());
+            if (cause == Cause::Change) != asked {
+                continue;
+            }
             let reference = FileRef {
                 digest: file.digest.clone(),
                 mode: file.mode,
             };
             files.insert(path.clone(), reference);
+            causes.insert(cause);
             changes.push(change);
         }
     }
-    if changes.is_empty() {
-        return None;
-    }
+    // The one that says most; in the order of the enum.
+    let cause = causes.into_iter().next_back()?;
     // What no survey can see comes along whenever something is written.
     for (path, mode) in &host.dirs {
         if !readable(path) {
@@ -64,7 +128,7 @@ fn difference(host: &DesiredHost, facts: &HostFacts) -> Option<(Action, Vec<Fiel
             files.insert(path.clone(), reference);
         }
     }
-    Some((Action::WriteFiles { dirs, files }, changes))
+    Some((HostAction::WriteFiles { dirs, files }, changes, cause))
 }
 
 fn directory(
@@ -84,7 +148,7 @@ fn directory(
         Some(fact) if fact.is_dir && fact.mode == mode && root(fact) => None,
         Some(fact) => change(Some(shape(fact))),
         None if !readable(path) => {
-            let watched = crate::actual::Before::PATHS.contains(&path);
+            let watched = crate::actual::Baseline::PATHS.contains(&path);
             if watched && !facts.system.paths.contains(path) {
                 change(None)
             } else {
@@ -124,9 +188,11 @@ fn content(
 pub(super) fn readable(path: &str) -> bool {
     path == path::KUBERNETES
         || is_below(path, path::KUBERNETES)
+        || is_below(path, path::CERTS_D)
         || [
             path::CONTAINERD_CONFIG,
             path::CONTAINERD_DROP_IN,
+            path::FORMER_DROP_IN,
             path::MODULES_LOAD,
             path::SYSCTL,
         ]

@@ -1,25 +1,145 @@
 //! What must still hold just before a step, judged on facts that were read a moment ago. Pure.
+//!
+//! What was not read counts against the guard: a look that failed is no proof.
+
+use std::collections::BTreeMap;
 
 use super::Guard;
-use crate::{actual::ContainerFact, desired::label};
+use crate::{
+    actual::{ApiHealth, ContainerFact, NodeFact},
+    etcd::{EtcdView, Quorum},
+    model::{CLAIM, ClusterId, NodeName, label},
+};
 
-/// `Ok` when the guard holds on a host whose claim container is `claim` (`None`: there is
-/// none). The error says what was found instead; then the run ends and plans again.
-pub fn holds(guard: &Guard, claim: Option<&ContainerFact>) -> Result<(), String> {
+/// What has to be read to judge a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// One container of one node.
+    Container(&'a NodeName, &'a str),
+    /// etcd's members.
+    Etcd,
+    /// Each control plane's API server.
+    Apis,
+    /// The Node objects.
+    Nodes,
+}
+
+impl Guard {
+    /// What has to be read to judge it.
+    pub fn look(&self) -> Look<'_> {
+        match self {
+            Self::ClaimIs { node, .. } => Look::Container(node, CLAIM),
+            Self::ContainerIs { node, name, .. } => Look::Container(node, name),
+            Self::QuorumWithout(_) | Self::EtcdStable => Look::Etcd,
+            Self::ApiServesWithout(_) => Look::Apis,
+            Self::AtMostUnavailable { .. } => Look::Nodes,
+        }
+    }
+}
+
+/// What was read just now; what nobody asked for is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// The container that the guard names, if it is there.
+    pub container: Option<ContainerFact>,
+    /// etcd.
+    pub etcd: EtcdView,
+    /// The API servers.
+    pub apis: BTreeMap<NodeName, ApiHealth>,
+    /// The Node objects, if the API answered.
+    pub nodes: Option<BTreeMap<NodeName, NodeFact>>,
+}
+
+/// `Ok` when the guard holds. The error says what was found instead; then the run ends and plans
+/// again.
+pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
     match guard {
-        Guard::ClaimIs(id) => {
-            let Some(claim) = claim else {
-                return Err(format!("the node is no longer claimed by cluster `{id}`"));
-            };
-            match claim.labels.get(label::CLUSTER_ID) {
-                Some(found) if *found == id.0 => Ok(()),
-                Some(found) => Err(format!(
-                    "the node is now claimed by cluster `{found}`, not by `{id}`"
-                )),
-                None => Err(format!(
-                    "the node's claim bears no cluster id any more, not `{id}`"
-                )),
+        Guard::ClaimIs { id, node } => claim_is(id, node, live),
+        Guard::ContainerIs { node, name, id } => match &live.container {
+            Some(found) if found.id == *id => Ok(()),
+            Some(_) => Err(format!(
+                "container `{name}` on node `{node}` was made anew since the survey"
+            )),
+            None => Err(format!(
+                "container `{name}` on node `{node}` is gone since the survey"
+            )),
+        },
+        Guard::QuorumWithout(member) => {
+            serving(&live.etcd)?;
+            if live.etcd.serves_without(*member) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "etcd would lose its quorum without member {member}"
+                ))
             }
         }
+        Guard::EtcdStable => stable(&live.etcd),
+        Guard::ApiServesWithout(node) => {
+            let mut others = live.apis.iter().filter(|(name, _)| *name != node);
+            if others.any(|(_, api)| *api == ApiHealth::Serving) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "no API server answers but the one on node `{node}`"
+                ))
+            }
+        }
+        Guard::AtMostUnavailable { most, with } => at_most_unavailable(*most, with, live),
+    }
+}
+
+fn claim_is(id: &ClusterId, node: &NodeName, live: &Live) -> Result<(), String> {
+    let Some(claim) = &live.container else {
+        return Err(format!(
+            "node `{node}` is no longer claimed by cluster `{id}`"
+        ));
+    };
+    match claim.labels.get(label::CLUSTER_ID) {
+        Some(found) if *found == id.0 => Ok(()),
+        Some(found) => Err(format!(
+            "node `{node}` is now claimed by cluster `{found}`, not by `{id}`"
+        )),
+        None => Err(format!(
+            "the claim on node `{node}` names no cluster any more, not `{id}`"
+        )),
+    }
+}
+
+fn stable(etcd: &EtcdView) -> Result<(), String> {
+    serving(etcd)?;
+    let healthy = etcd.healthy();
+    if let Some((id, _)) = etcd.voters().find(|(id, _)| !healthy.contains(id)) {
+        return Err(format!("etcd's member {id} does not follow the leader"));
+    }
+    etcd.obstacles().into_iter().next().map_or(Ok(()), Err)
+}
+
+fn at_most_unavailable(most: usize, with: &NodeName, live: &Live) -> Result<(), String> {
+    let Some(nodes) = &live.nodes else {
+        return Err("the API does not say which nodes are Ready".to_owned());
+    };
+    let down: Vec<&str> = nodes
+        .iter()
+        .filter(|(name, node)| !node.ready || *name == with)
+        .map(|(name, _)| name.0.as_str())
+        .collect();
+    if down.len() <= most {
+        Ok(())
+    } else {
+        Err(format!(
+            "{} nodes would not be Ready ({}), and {most} may be",
+            down.len(),
+            down.join(", ")
+        ))
+    }
+}
+
+fn serving(etcd: &EtcdView) -> Result<(), String> {
+    match etcd.quorum {
+        Quorum::Serving { .. } => Ok(()),
+        Quorum::Lost => Err("etcd has no quorum".to_owned()),
+        Quorum::Disagree => Err("etcd's members do not agree on one leader".to_owned()),
+        Quorum::Unknown => Err("no member of etcd could be asked".to_owned()),
     }
 }

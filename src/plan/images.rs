@@ -1,28 +1,53 @@
 //! The images that a node's Docker lacks. Pure.
 
-use super::{Action, Stage, Step, hosts};
+use std::collections::BTreeSet;
+
+use super::{Cause, HostAction, Stage, Step, containers, hosts};
 use crate::{
     actual::{Actual, HostFacts},
-    desired::{Desired, images::tagged},
+    catalog::tagged,
+    desired::{Desired, DesiredHost},
 };
 
 /// A pull for each image that is missing. What is there is left alone, whatever its age.
 pub(super) fn pull(want: &Desired, have: &Actual) -> Stage {
-    hosts::stage("images", want, have, |name, host, facts| {
+    hosts::preparing("images", want, have, |name, host, facts| {
         host.images
             .iter()
             .filter(|image| !present(image, facts))
             .map(|image| {
                 Step::on(
                     name,
+                    cause(image, host, facts, want.certificates.renewed.get(name)),
                     "this node's Docker does not have it",
-                    Action::PullImage {
+                    HostAction::PullImage {
                         image: image.clone(),
                     },
                 )
             })
             .collect()
     })
+}
+
+/// That of a component that runs it, of several one that nobody has to ask for; an image that only
+/// went missing is pulled again.
+fn cause(
+    image: &str,
+    host: &DesiredHost,
+    facts: &HostFacts,
+    renewed: Option<&BTreeSet<String>>,
+) -> Cause {
+    let users = host
+        .containers
+        .iter()
+        .filter(|(_, spec)| spec.image == image);
+    let causes =
+        users.filter_map(|(name, spec)| containers::need_now(name, spec, facts, renewed).cause());
+    match causes.min_by_key(|cause| *cause == Cause::Change) {
+        Some(cause) => cause,
+        None if facts.claim().is_none() => Cause::New,
+        None => Cause::Drift,
+    }
 }
 
 /// Docker lists short names: `docker.io/library/nginx` is `nginx:latest` there. It lists no

@@ -1,23 +1,29 @@
 //! Modules and sysctls that a node's kernel lacks. Pure.
 
-use super::{Action, FieldChange, Stage, Step, hosts};
+use super::{Cause, FieldChange, HostAction, Stage, Step, hosts};
 use crate::{
     actual::{Actual, SystemFacts},
-    desired::{Desired, KernelWants},
+    desired::Desired,
+    model::KernelWants,
 };
 
 /// One step a node whose modules or sysctls differ.
 pub(super) fn prepare(want: &Desired, have: &Actual) -> Stage {
-    hosts::stage("kernel", want, have, |name, host, facts| {
+    hosts::preparing("kernel", want, have, |name, host, facts| {
         let changes = differences(&host.kernel, &facts.system);
         if changes.is_empty() {
             return Vec::new();
         }
-        let action = Action::PrepareKernel {
+        let action = HostAction::PrepareKernel {
             wants: host.kernel.clone(),
         };
         let why = "pods need these modules and sysctls";
-        vec![Step::on(name, why, action).changing(changes)]
+        let cause = if facts.claim().is_none() {
+            Cause::New
+        } else {
+            Cause::Drift
+        };
+        vec![Step::on(name, cause, why, action).changing(changes)]
     })
 }
 

@@ -1,15 +1,14 @@
 //! The Node objects: our labels, annotations and taints, and readiness. Pure.
 
 use super::{
-    Action, Note, Stage, Step, Target, addons, containerd,
+    Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target, addons, containerd,
     containers::{self, Need},
     health, hosts,
 };
 use crate::{
-    actual::{Actual, ApiView, HostFacts, NodeFact},
-    config::NodeName,
-    desired::{Desired, DesiredHost, NodeMeta},
-    workload,
+    actual::{self, Actual, ApiView, HostFacts, NodeFact},
+    desired::{Desired, DesiredHost},
+    model::{NodeMeta, NodeName},
 };
 
 /// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
@@ -23,12 +22,14 @@ pub(super) fn ready(want: &Desired, have: &Actual) -> Stage {
         }
         let seen = seen(have, name);
         steps.extend(meta(name, &host.node, seen));
-        if networked && let Some(why) = wait(name, host, facts, seen) {
-            let action = Action::AwaitNodeReady { node: name.clone() };
-            steps.push(Step::on(name, why, action));
+        if networked && let Some((cause, why)) = wait(name, host, facts, seen) {
+            let action = ClusterAction::AwaitNodeReady { node: name.clone() };
+            steps.push(Step::cluster(cause, why, action));
         }
     }
-    Stage::of("nodes", want.hosts.len(), steps)
+    Stage::of("nodes", want.hosts.len(), steps).on_failure(OnFailure::DropNode {
+        while_left: Enough::Any,
+    })
 }
 
 /// Said when nobody of ours brings a network.
@@ -47,24 +48,26 @@ pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
         .collect()
 }
 
-fn seen<'a>(have: &'a Actual, name: &NodeName) -> Option<&'a NodeFact> {
-    match &have.api {
+pub(super) fn seen<'a>(have: &'a Actual, name: &NodeName) -> Option<&'a NodeFact> {
+    match have.api() {
         ApiView::Up(facts) => facts.nodes.get(name),
-        ApiView::Unknown | ApiView::Down(_) => None,
+        ApiView::Unknown | ApiView::Unreachable(_) => None,
     }
 }
 
 fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<Step> {
-    let action = Action::SetNodeMeta {
+    let action = ClusterAction::SetNodeMeta {
+        node: name.clone(),
         meta: wants.clone(),
     };
     let Some(node) = seen else {
-        let step = Step::on(name, "the Node object is new, or not known yet", action);
+        let why = "the Node object is new, or not known yet";
+        let step = Step::cluster(Cause::New, why, action);
         return (*wants != NodeMeta::default()).then_some(step);
     };
-    let changes = workload::node_changes(node, wants);
+    let changes = actual::node_changes(node, wants);
     let why = "labels, annotations or taints differ";
-    (!changes.is_empty()).then(|| Step::on(name, why, action).changing(changes))
+    (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
 }
 
 fn wait(
@@ -72,24 +75,27 @@ fn wait(
     host: &DesiredHost,
     facts: &HostFacts,
     seen: Option<&NodeFact>,
-) -> Option<String> {
+) -> Option<(Cause, String)> {
     let Some(node) = seen else {
-        return Some("the node joins the cluster".to_owned());
+        return Some((Cause::New, "the node joins the cluster".to_owned()));
     };
     if !node.ready {
-        return Some(if node.message.is_empty() {
+        let why = if node.message.is_empty() {
             "the node is not Ready".to_owned()
         } else {
             format!("the node is not Ready: {}", node.message)
-        });
+        };
+        return Some((Cause::Drift, why));
     }
     let kubelet = host.containers.get("kubelet")?;
     match containers::need("kubelet", kubelet, facts) {
-        Need::Run | Need::Start(_) | Need::Replace(..) => {
-            return Some("its kubelet was just started".to_owned());
-        }
-        Need::Nothing => {}
+        Need::Run => return Some((Cause::New, "its kubelet was just started".to_owned())),
+        Need::Start(_) => return Some((Cause::Drift, "its kubelet was just started".to_owned())),
+        // A roll waits by itself.
+        Need::Nothing | Need::Replace(..) => {}
     }
-    matches!(containerd::difference(name, host, facts), Ok(Some(_)))
-        .then(|| "its containerd was restarted".to_owned())
+    match containerd::difference(name, host, facts) {
+        Ok(Some(difference)) => Some((difference.cause, "its containerd was restarted".to_owned())),
+        Ok(None) | Err(_) => None,
+    }
 }

@@ -5,14 +5,13 @@
 //! its own: after a survey has shown that nothing of ours is left on any node.
 
 use super::{
-    Action, Note, Plan, PlanError, Refusal, Stage, Step, Target, claim, conflicts, hosts, up::plan,
+    Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
+    Target, claim, hosts, preflight, up::plan,
 };
 use crate::{
-    actual::{Actual, Before, HostFacts, HostView},
-    config::NodeName,
-    desired::{CLAIM, FILES_IMAGE, START_ORDER, label, path},
-    error::Blame,
-    state::ClusterId,
+    actual::{Actual, Baseline, HostFacts, HostView},
+    error::ErrorClass,
+    model::{CLAIM, ClusterId, FILES_IMAGE, NodeName, START_ORDER, label, path},
 };
 
 /// What a host is to the cluster that is removed.
@@ -23,15 +22,17 @@ enum Standing<'a> {
     Foreign(&'a str),
     /// Ours, and its claim is there.
     Ours(&'a HostFacts),
-    /// Containers of ours are there and the claim is not.
+    /// Containers or data of ours are there and the claim is not.
     Torn(&'a HostFacts),
+    /// Claimed by us, and the data that it holds is another cluster's.
+    Another(ClusterId),
     /// Only the claim's empty image is left: the claim was cut off before or after it.
     Image,
 }
 
-/// The plan that gives back every node that bears `id`; empty when nothing is left. Hosts that
+/// The plan that gives back every node that belongs to `id`; empty when nothing is left. Hosts that
 /// do not answer are noted and keep the state from being deleted.
-pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> {
+pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightErrors> {
     let Some(id) = id else {
         return without_state(have);
     };
@@ -47,28 +48,33 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PlanError> 
     let mut kept = false;
     for (host, view) in &have.hosts {
         let facts = match view {
-            HostView::Up(facts) => facts,
-            HostView::Down(why) => {
+            HostView::Reachable(facts) => facts,
+            HostView::Unreachable(why) => {
                 kept = true;
                 let text = format!("does not answer and keeps what it has: {}", why.why);
                 notes.push(note(host, text));
                 continue;
             }
         };
-        match standing(id, facts) {
+        match standing(id, host, facts, have) {
             Standing::Clean => {}
             Standing::Foreign(owner) => {
                 let mut text = format!("belongs to cluster `{owner}`: left alone");
-                if hosts::bears(facts, &id.0) {
+                if hosts::owned_by(facts, &id.0) {
                     kept = true;
                     text.push_str(", and so are the containers of this cluster that are there");
                 }
                 notes.push(note(host, text));
             }
+            Standing::Another(other) => {
+                kept = true;
+                let text =
+                    format!("carries the state of another cluster (id `{other}`): left alone");
+                notes.push(note(host, text));
+            }
             Standing::Ours(facts) => ours.push((host, facts)),
             Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts)),
             Standing::Image => {
-                notes.extend(nobodys(host, facts));
                 images.push(remove_empty_image(host));
             }
         }
@@ -105,14 +111,23 @@ fn note(host: &NodeName, text: String) -> Note {
     }
 }
 
-fn standing<'a>(id: &ClusterId, facts: &'a HostFacts) -> Standing<'a> {
+fn standing<'a>(
+    id: &ClusterId,
+    host: &NodeName,
+    facts: &'a HostFacts,
+    have: &Actual,
+) -> Standing<'a> {
     match facts.claim() {
         Some(claim) => match claim.labels.get(label::CLUSTER_ID) {
-            Some(found) if *found == id.0 => Standing::Ours(facts),
+            Some(found) if *found == id.0 => match preflight::state_of_another(id, facts) {
+                Some(other) => Standing::Another(other),
+                None => Standing::Ours(facts),
+            },
             Some(found) => Standing::Foreign(found),
             None => Standing::Foreign("unknown"),
         },
-        None if hosts::bears(facts, &id.0) => Standing::Torn(facts),
+        None if hosts::owned_by(facts, &id.0) => Standing::Torn(facts),
+        None if hosts::lost_its_containers(host, facts, have) => Standing::Torn(facts),
         None if facts.images.contains(FILES_IMAGE) => Standing::Image,
         None => Standing::Clean,
     }
@@ -121,13 +136,14 @@ fn standing<'a>(id: &ClusterId, facts: &'a HostFacts) -> Standing<'a> {
 /// A node without its claim is claimed again before anything is taken from it: so that nobody
 /// else takes it meanwhile, and so that every step after can be guarded.
 fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> Step {
-    let action = Action::Claim {
+    let action = HostAction::Claim {
         cluster_id: id.clone(),
         cluster_name: name.to_owned(),
         before: claim::rebuilt_before(facts),
     };
     Step::on(
         host,
+        Cause::Leave,
         "its claim is gone and something of this cluster is left",
         action,
     )
@@ -137,23 +153,7 @@ fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> St
 fn remove_empty_image(host: &NodeName) -> Step {
     let images = [FILES_IMAGE.to_owned()].into();
     let why = "the empty image that claims are made from was left";
-    Step::on(host, why, Action::RemoveImages { images })
-}
-
-/// A claim that someone removed by hand, with every container: the folders that are left may be
-/// another's by now.
-fn nobodys(host: &NodeName, facts: &HostFacts) -> Option<Note> {
-    let left: Vec<&str> = conflicts::FOLDERS
-        .into_iter()
-        .filter(|folder| facts.system.paths.contains(*folder))
-        .collect();
-    (!left.is_empty()).then(|| {
-        let text = format!(
-            "bears no claim any more, so nothing proves whose {} is: left alone",
-            left.join(", ")
-        );
-        note(host, text)
-    })
+    Step::on(host, Cause::Leave, why, HostAction::RemoveImages { images })
 }
 
 /// kubelet first, so that nothing is restarted; etcd last.
@@ -174,22 +174,26 @@ fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
     names
         .into_iter()
         .map(|name| {
-            let action = Action::RemoveContainer { name: name.clone() };
-            Step::on(host, "the cluster is removed", action).guarded(id)
+            let action = HostAction::RemoveContainer { name: name.clone() };
+            Step::on(host, Cause::Leave, "the cluster is removed", action).guarded(id)
         })
         .collect()
 }
 
 fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let before: Before = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
+    let before: Baseline = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
     let why = "pods, mounts, links, rules and folders of the cluster go";
-    vec![Step::on(host, why, Action::CleanHost { before }).guarded(id)]
+    vec![Step::on(host, Cause::Leave, why, HostAction::CleanHost { before }).guarded(id)]
 }
 
 fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let there = [path::CONTAINERD_CONFIG, path::CONTAINERD_DROP_IN]
-        .iter()
-        .any(|path| facts.files.iter().any(|files| files.contains_key(*path)));
+    let ours = [
+        path::CONTAINERD_CONFIG,
+        path::CONTAINERD_DROP_IN,
+        path::FORMER_DROP_IN,
+    ];
+    let files = facts.files.as_ref();
+    let there = files.is_some_and(|files| ours.iter().any(|path| files.contains_key(*path)));
     if !there {
         return Vec::new();
     }
@@ -200,13 +204,13 @@ fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec
         "restarts containerd; running containers keep running"
     };
     let why = "containerd gets its own configuration back";
-    let step = Step::on(host, why, Action::RestoreContainerd).guarded(id);
+    let step = Step::on(host, Cause::Leave, why, HostAction::RestoreContainerd).guarded(id);
     vec![step.disturbing(disturbs)]
 }
 
 fn release(id: &ClusterId, host: &NodeName) -> Step {
     let why = "the node is free for another cluster";
-    Step::on(host, why, Action::ReleaseClaim).guarded(id)
+    Step::on(host, Cause::Leave, why, HostAction::ReleaseClaim).guarded(id)
 }
 
 /// Nothing of ours is on any node: the last acts, each of which may have been done already.
@@ -216,10 +220,10 @@ fn local(clean: bool, have: &Actual) -> Vec<Step> {
     }
     let kubeconfig = have.kubeconfig.as_ref().map(|_| {
         let why = "the cluster that it reaches is gone";
-        Step::new(Target::Local, why, Action::RemoveKubeconfig)
+        Step::local(Cause::Leave, why, LocalAction::RemoveKubeconfig)
     });
     let why = "nothing of this cluster is left on any node";
-    let state = Step::new(Target::Local, why, Action::DeleteState);
+    let state = Step::local(Cause::Leave, why, LocalAction::DeleteState);
     kubeconfig.into_iter().chain([state]).collect()
 }
 
@@ -234,21 +238,21 @@ fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
     (pulled > 0).then(|| note(host, text))
 }
 
-/// Without state nothing is known to be ours: a node that bears a claim is not touched.
-fn without_state(have: &Actual) -> Result<Plan, PlanError> {
-    let mut refusals = Vec::new();
+/// Without state nothing is known to be ours: a node that has a claim is not touched.
+fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
+    let mut errors = Vec::new();
     let mut notes = Vec::new();
     for (host, view) in &have.hosts {
         match view {
-            HostView::Down(down) => {
+            HostView::Unreachable(down) => {
                 notes.push(note(host, format!("does not answer: {}", down.why)));
             }
-            HostView::Up(facts) => {
+            HostView::Reachable(facts) => {
                 let Some(claim) = facts.claim() else {
                     continue;
                 };
                 let text = |key| claim.labels.get(key).map_or("unknown", String::as_str);
-                refusals.push(Refusal {
+                errors.push(PreflightError {
                     node: Some(host.clone()),
                     message: format!(
                         "node `{host}` belongs to cluster `{}` (id `{}`), and the state that \
@@ -257,16 +261,18 @@ fn without_state(have: &Actual) -> Result<Plan, PlanError> {
                         text(label::CLUSTER_ID)
                     ),
                     hints: vec![
-                        "run it where the state is".to_owned(),
-                        "if it is lost: `rke-operator up --recover` reads the keys back from \
-                         the nodes; then `remove`"
-                            .to_owned(),
+                        "run it on the machine that has the state file".to_owned(),
+                        format!(
+                            "if it is lost: `rke-operator up --recover {}` reads the keys back \
+                             from the nodes; then `remove`",
+                            text(label::CLUSTER_ID)
+                        ),
                     ],
-                    blame: Blame::User,
+                    class: ErrorClass::User,
                 });
             }
         }
     }
-    PlanError::unless_empty(refusals)?;
+    PreflightErrors::unless_empty(errors)?;
     Ok(plan([], notes))
 }

@@ -1,48 +1,65 @@
 //! A plan for people: plain text that needs no colour. Pure. `-o json` is the plan itself.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
-use super::{Action, Component, FieldChange, Plan, Step, Target};
+use super::{Action, ClusterAction, FieldChange, HostAction, LocalAction, Plan, Step};
 
 /// One line that names what a step does, without the node.
 pub fn title(step: &Step) -> String {
     match &step.action {
-        Action::SaveState => "save the state".to_owned(),
-        Action::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
-        Action::PullImage { image } => format!("pull {image}"),
-        Action::WriteFiles { dirs, files } => {
+        Action::Host(_, action) => on_host(action),
+        Action::Cluster(action) => in_cluster(action),
+        Action::Local(action) => match action {
+            LocalAction::SaveState => "save the state",
+            LocalAction::WriteKubeconfig => "write the kubeconfig",
+            LocalAction::RemoveKubeconfig => "remove the kubeconfig",
+            LocalAction::DeleteState => "delete the state",
+        }
+        .to_owned(),
+    }
+}
+
+fn on_host(action: &HostAction) -> String {
+    match action {
+        HostAction::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
+        HostAction::PullImage { image } => format!("pull {image}"),
+        HostAction::WriteFiles { dirs, files } => {
             format!("write {}", counted(files.len(), dirs.len()))
         }
-        Action::RemoveFiles { paths } => match paths.first() {
+        HostAction::RemoveFiles { paths } => match paths.first() {
             Some(only) if paths.len() == 1 => format!("remove {only}"),
             Some(_) | None => format!("remove {} files", paths.len()),
         },
-        Action::PrepareKernel { .. } => "prepare the kernel".to_owned(),
-        Action::ConfigureContainerd { .. } => "configure containerd".to_owned(),
-        Action::ImportPause { image } => format!("import {image} into containerd"),
-        Action::RunContainer { name, .. } => format!("run {name}"),
-        Action::StartContainer { name } => format!("start {name}"),
-        Action::ReplaceContainer { name, .. } => format!("replace {name}"),
-        Action::RemoveContainer { name } => format!("remove {name}"),
-        Action::AwaitHealthy { component } => format!("wait for {}", spoken(*component)),
-        Action::ApplyAddon { addon, objects } => {
+        HostAction::PrepareKernel { .. } => "prepare the kernel".to_owned(),
+        HostAction::ConfigureContainerd { .. } => "configure containerd".to_owned(),
+        HostAction::ImportPause { image } => format!("import {image} into containerd"),
+        HostAction::RunContainer { name, .. } => format!("run {name}"),
+        HostAction::StartContainer { name } => format!("start {name}"),
+        HostAction::ReplaceContainer { name, .. } => format!("replace {name}"),
+        HostAction::RemoveContainer { name } => format!("remove {name}"),
+        HostAction::AwaitHealthy { component } => {
+            format!("wait for {} to be healthy", component.container())
+        }
+        HostAction::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
+        HostAction::RestoreContainerd => "restore containerd's configuration".to_owned(),
+        HostAction::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
+        HostAction::ReleaseClaim => "release the node".to_owned(),
+    }
+}
+
+fn in_cluster(action: &ClusterAction) -> String {
+    match action {
+        ClusterAction::ApplyAddon { addon, objects } => {
             format!("apply {addon} ({})", plural(objects.len(), "object"))
         }
-        Action::PruneObjects { objects } => match objects.as_slice() {
+        ClusterAction::PruneObjects { objects } => match objects.as_slice() {
             [only] => format!("delete {only}"),
             _ => format!("delete {} objects", objects.len()),
         },
-        Action::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
-        Action::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
-        Action::AwaitAddon { addon } => format!("wait for {addon}"),
-        Action::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
-        Action::WriteKubeconfig => "write the kubeconfig".to_owned(),
-        Action::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
-        Action::RestoreContainerd => "restore containerd's configuration".to_owned(),
-        Action::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
-        Action::ReleaseClaim => "release the node".to_owned(),
-        Action::RemoveKubeconfig => "remove the kubeconfig".to_owned(),
-        Action::DeleteState => "delete the state".to_owned(),
+        ClusterAction::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
+        ClusterAction::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
+        ClusterAction::AwaitAddon { addon } => format!("wait for {addon}"),
+        ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }
 }
 
@@ -50,15 +67,18 @@ pub fn title(step: &Step) -> String {
 /// sums up. An empty plan says so.
 pub fn render(plan: &Plan) -> String {
     let mut out = String::new();
-    for stage in plan.stages.iter().filter(|stage| !stage.steps.is_empty()) {
+    for stage in plan.stages.iter().filter(|stage| !stage.is_empty()) {
         line(&mut out, 0, &stage.name);
         let width = stage
-            .steps
-            .iter()
-            .map(|step| step.target.to_string().len())
+            .steps()
+            .map(|step| step.target().to_string().len())
             .max();
-        for step in &stage.steps {
-            let target = format!("{:width$}", step.target, width = width.unwrap_or(0));
+        for step in stage.steps() {
+            let target = format!(
+                "{:width$}",
+                step.target().to_string(),
+                width = width.unwrap_or(0)
+            );
             line(&mut out, 2, &format!("{target}  {}", title(step)));
             line(&mut out, 6, &step.why);
             if let Some(what) = &step.disturbs {
@@ -88,13 +108,7 @@ fn summary(plan: &Plan) -> String {
     if plan.is_empty() {
         return "Plan: nothing to do".to_owned();
     }
-    let mut nodes: Vec<&Target> = plan
-        .steps()
-        .map(|step| &step.target)
-        .filter(|target| matches!(target, Target::Host(_)))
-        .collect();
-    nodes.sort();
-    nodes.dedup();
+    let nodes: BTreeSet<_> = plan.steps().filter_map(Step::node).collect();
     let disturbing = plan.disruptions().count();
     let mut text = format!("Plan: {}", plural(plan.steps().count(), "step"));
     if !nodes.is_empty() {
@@ -143,16 +157,5 @@ fn counted(files: usize, dirs: usize) -> String {
         (0, dirs) => format!("{dirs} directories"),
         (files, 1) => format!("{} and 1 directory", plural(files, "file")),
         (files, dirs) => format!("{} and {dirs} directories", plural(files, "file")),
-    }
-}
-
-const fn spoken(component: Component) -> &'static str {
-    match component {
-        Component::Etcd => "etcd to be healthy",
-        Component::ApiServer => "kube-apiserver to be healthy",
-        Component::ControllerManager => "kube-controller-manager to be healthy",
-        Component::Scheduler => "kube-scheduler to be healthy",
-        Component::Kubelet => "kubelet to be healthy",
-        Component::KubeProxy => "kube-proxy to be healthy",
     }
 }

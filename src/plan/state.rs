@@ -1,29 +1,32 @@
 //! What must outlive the run: the store first, its copy in the cluster, and the administrator's
 //! kubeconfig. Pure.
 
-use super::{Action, FieldChange, Stage, Step, Target};
+use std::collections::BTreeMap;
+
+use super::{Cause, ClusterAction, FieldChange, LocalAction, Note, Stage, Step};
 use crate::{
     actual::{Actual, ApiView},
     desired::Desired,
-    state::Saved,
+    model::{KubernetesVersion, NodeName},
+    state::{ClusterState, InventoryEntry, Membership},
 };
 
-/// Before anything else: no node bears a key that is not saved (invariant 2).
+/// Baseline anything else: no node has a key that is not saved (invariant 2).
 pub(super) fn save(want: &Desired, have: &Actual) -> Stage {
     let step = match have.saved.as_deref() {
         Some(saved) if *saved == want.saved => None,
         Some(saved) => Some(
-            Step::new(
-                Target::Local,
+            Step::local(
+                Cause::Change,
                 "the inventory or the keys changed",
-                Action::SaveState,
+                LocalAction::SaveState,
             )
             .changing(differences(saved, &want.saved)),
         ),
-        None => Some(Step::new(
-            Target::Local,
+        None => Some(Step::local(
+            Cause::New,
             "a new cluster's keys and identity are kept before they are used",
-            Action::SaveState,
+            LocalAction::SaveState,
         )),
     };
     Stage::of("state", 1, step)
@@ -31,16 +34,16 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Stage {
 
 /// The copy in `kube-system`, which any machine with the config can carry on from.
 pub(super) fn copy(want: &Desired, have: &Actual) -> Stage {
-    let there = match &have.api {
+    let there = match have.api() {
         ApiView::Up(facts) => facts.state_copy,
-        ApiView::Unknown | ApiView::Down(_) => false,
+        ApiView::Unknown | ApiView::Unreachable(_) => false,
     };
-    let same = have.saved.as_deref() == Some(&want.saved);
+    let same = have.saved.as_deref().map(ClusterState::copy) == Some(want.saved.copy());
     let step = (!there || !same).then(|| {
-        Step::new(
-            Target::Cluster,
+        Step::cluster(
+            Cause::New,
             "the state is kept in the cluster too",
-            Action::SaveStateCopy,
+            ClusterAction::SaveStateCopy,
         )
     });
     Stage::of("copies", 1, step)
@@ -50,23 +53,41 @@ pub(super) fn copy(want: &Desired, have: &Actual) -> Stage {
 pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Stage {
     let step = match &have.kubeconfig {
         Some(there) if *there == want.kubeconfig => None,
-        Some(_) => Some("it differs from what reaches the cluster now"),
-        None => Some("the administrator reaches the cluster with it"),
+        Some(_) => Some((
+            Cause::Change,
+            "it differs from what reaches the cluster now",
+        )),
+        None => Some((Cause::New, "the administrator reaches the cluster with it")),
     }
-    .map(|why| Step::new(Target::Local, why, Action::WriteKubeconfig));
+    .map(|(cause, why)| Step::local(cause, why, LocalAction::WriteKubeconfig));
     Stage::of("kubeconfig", 1, step)
 }
 
+/// What there is to say about keys and certificates.
+pub(super) fn notes(want: &Desired) -> Vec<Note> {
+    let note = |text: &String| Note {
+        target: None,
+        text: text.clone(),
+    };
+    want.notes.iter().map(note).collect()
+}
+
 /// Names what differs, never a key.
-fn differences(from: &Saved, to: &Saved) -> Vec<FieldChange> {
-    let Saved {
+fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
+    let ClusterState {
+        serial: _,
         cluster_id,
         cluster_name,
+        kubernetes_version,
         cluster_ca,
         etcd_ca,
         front_proxy_ca,
-        service_account_key,
+        signer_ca,
+        service_accounts,
+        encryption,
+        etcd_bootstrap,
         inventory,
+        memory,
     } = from;
     let mut changes = Vec::new();
     let mut field = |name: &str, same: bool, from: &str, to: &str| {
@@ -81,20 +102,61 @@ fn differences(from: &Saved, to: &Saved) -> Vec<FieldChange> {
     let (id, name) = (&to.cluster_id, &to.cluster_name);
     field("cluster id", cluster_id == id, &cluster_id.0, &id.0);
     field("cluster name", cluster_name == name, cluster_name, name);
+    let format = |state: &ClusterState| state.format().to_string();
+    let formats = (format(from), format(to));
+    field(
+        "state format",
+        formats.0 == formats.1,
+        &formats.0,
+        &formats.1,
+    );
+    let release = |version: &Option<KubernetesVersion>| {
+        version.map_or_else(|| "not recorded".to_owned(), |version| version.to_string())
+    };
+    field(
+        "Kubernetes version",
+        *kubernetes_version == to.kubernetes_version,
+        &release(kubernetes_version),
+        &release(&to.kubernetes_version),
+    );
     let keys = [
         ("cluster CA", *cluster_ca == to.cluster_ca),
         ("etcd CA", *etcd_ca == to.etcd_ca),
         ("front proxy CA", *front_proxy_ca == to.front_proxy_ca),
         (
-            "service account key",
-            *service_account_key == to.service_account_key,
+            "service account keys and issuers",
+            *service_accounts == to.service_accounts,
         ),
+        ("encryption keys", *encryption == to.encryption),
+        ("etcd's first members", *etcd_bootstrap == to.etcd_bootstrap),
+        ("what is remembered", *memory == to.memory),
     ];
     for (name, same) in keys {
-        field(name, same, "the one in the state", "another one");
+        field(name, same, "as in the state", "another");
     }
+    let signer = if signer_ca.is_some() {
+        "the one in the state"
+    } else {
+        "none"
+    };
+    field(
+        "CA of certificate requests",
+        *signer_ca == to.signer_ca,
+        signer,
+        "a new one",
+    );
+    changes.extend(moves(inventory, &to.inventory));
+    changes
+}
+
+/// The nodes that come, go, or are reached in another way.
+fn moves(
+    inventory: &BTreeMap<NodeName, InventoryEntry>,
+    to: &BTreeMap<NodeName, InventoryEntry>,
+) -> Vec<FieldChange> {
+    let mut changes = Vec::new();
     for (node, entry) in inventory {
-        if !to.inventory.contains_key(node) {
+        if !to.contains_key(node) {
             changes.push(FieldChange {
                 field: format!("inventory {node}"),
                 from: Some(entry.endpoint.to_string()),
@@ -102,15 +164,31 @@ fn differences(from: &Saved, to: &Saved) -> Vec<FieldChange> {
             });
         }
     }
-    for (node, entry) in &to.inventory {
+    for (node, entry) in to {
         let was = inventory.get(node);
-        if was != Some(entry) {
-            changes.push(FieldChange {
-                field: format!("inventory {node}"),
-                from: was.map(|was| format!("{}@{}", was.user, was.endpoint)),
-                to: Some(format!("{}@{}", entry.user, entry.endpoint)),
-            });
+        if was == Some(entry) {
+            continue;
         }
+        let (from, to) = (was.map(shown), shown(entry));
+        changes.push(FieldChange {
+            field: format!("inventory {node}"),
+            to: Some(if from.as_ref() == Some(&to) {
+                format!("{to}, with what identifies the machine")
+            } else {
+                to
+            }),
+            from,
+        });
     }
     changes
+}
+
+/// How a node is reached and whether it stays.
+fn shown(entry: &InventoryEntry) -> String {
+    let leaving = match entry.membership {
+        Membership::Active => "",
+        Membership::Leaving => ", leaving",
+        Membership::Lost => ", lost",
+    };
+    format!("{}@{}{leaving}", entry.user, entry.endpoint)
 }

@@ -14,7 +14,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use crate::secret::Secret;
+use crate::model::Secret;
 
 /// The end of the temporary files' names.
 const TEMPORARY: &str = ".tmp";
@@ -92,18 +92,27 @@ pub(super) fn stage(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
 
 /// Deletes what killed writers of this file left. Only for one who holds its [`Lock`].
 pub(super) fn sweep(path: &Path) -> io::Result<()> {
+    for left in leftovers(path)? {
+        remove(&left)?;
+    }
+    Ok(())
+}
+
+/// What killed writers of this file left.
+pub(super) fn leftovers(path: &Path) -> io::Result<Vec<PathBuf>> {
     let prefix = hidden(path);
+    let mut left = Vec::new();
     for entry in fs::read_dir(folder(path))? {
         let entry = entry?;
-        let left = entry
+        let is_left = entry
             .file_name()
             .to_str()
             .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(TEMPORARY));
-        if left {
-            remove(&entry.path())?;
+        if is_left {
+            left.push(entry.path());
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// The right to change a file, held by an `flock` that ends with the process at the latest.

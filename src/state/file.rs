@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Loaded, Saved, StateError, Store,
+    ClusterState, Loaded, StateError, Store,
     atomic::{self, blocking},
     codec,
 };
-use crate::secret::Secret;
+use crate::model::Secret;
 
 /// How long another process may hold the lock: it writes one small file.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ impl FileStore {
         })
     }
 
-    async fn write(&self, saved: &Saved, expected: Option<&str>) -> Result<(), StateError> {
+    async fn write(&self, saved: &ClusterState, expected: Option<&str>) -> Result<(), StateError> {
         let lock = self.lock().await.map_err(|error| self.io(error))?;
         let path = self.path.clone();
         let content = codec::encode(saved);
@@ -121,7 +121,10 @@ impl FileStore {
 
     async fn erase(&self) -> Result<(), StateError> {
         let absent = self.content().await.is_ok_and(|content| content.is_none());
-        if absent {
+        let path = self.path.clone();
+        let left = blocking(move || atomic::leftovers(&path)).await;
+        // A writer that was killed before its first rename left the keys without a state.
+        if absent && left.is_ok_and(|left| left.is_empty()) {
             return Ok(());
         }
         let lock = self.lock().await.map_err(|error| self.io(error))?;
@@ -164,7 +167,7 @@ impl Store for FileStore {
 
     fn save<'a>(
         &'a self,
-        saved: &'a Saved,
+        saved: &'a ClusterState,
         revision: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), StateError>> {
         self.write(saved, revision).boxed()

@@ -1,5 +1,6 @@
 //! Where the administrator's kubeconfig is kept: a file named as RKE names it, or a Secret. It
-//! can be made again from the state at any time, so nothing here is compared before it is written.
+//! can be made again from the state at any time, so its content is not compared before it is
+//! written. A Secret that was not made for this cluster is neither read nor written nor deleted.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +11,12 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{ByteString, api::core::v1, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
 
 use super::atomic::{self, blocking};
-use crate::secret::Secret;
+use crate::model::Secret;
 
 /// Where the administrator's kubeconfig is kept.
 pub trait KubeconfigStore: Send + Sync {
@@ -106,14 +107,40 @@ impl SecretKubeconfig {
         }
     }
 
+    /// The Secret of that name, whoever made it.
+    async fn there(&self) -> io::Result<Option<v1::Secret>> {
+        self.secrets.get_opt(&self.name).await.map_err(plain)
+    }
+
+    /// True for a Secret that was made for this cluster, by its labels, and for this owner.
+    fn is_ours(&self, secret: &v1::Secret) -> bool {
+        let labels = secret.labels();
+        let labelled = self
+            .labels
+            .iter()
+            .all(|(name, value)| labels.get(name) == Some(value));
+        let mut owners = secret.owner_references().iter();
+        labelled
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|owner| owners.any(|there| there.uid == owner.uid))
+    }
+
     async fn read(&self) -> io::Result<Option<Secret<String>>> {
-        let secret = self.secrets.get_opt(&self.name).await.map_err(plain)?;
+        let secret = self.there().await?.filter(|secret| self.is_ours(secret));
         Ok(secret
             .and_then(|secret| secret.data?.remove(KEY))
             .map(|content| text(&content.0)))
     }
 
     async fn write(&self, kubeconfig: &Secret<String>) -> io::Result<()> {
+        let there = self.there().await?;
+        if let Some(there) = &there
+            && !self.is_ours(there)
+        {
+            return Err(self.taken(there));
+        }
         let content = kubeconfig.expose().clone().into_bytes();
         let secret = v1::Secret {
             metadata: ObjectMeta {
@@ -121,25 +148,45 @@ impl SecretKubeconfig {
                 namespace: Some(self.namespace.clone()),
                 labels: Some(self.labels.clone()),
                 owner_references: self.owner.clone().map(|owner| vec![owner]),
+                // The one that was read, or none at all: what came meanwhile is a conflict.
+                uid: there.as_ref().and_then(ResourceExt::uid),
+                resource_version: there.as_ref().and_then(ResourceExt::resource_version),
                 ..ObjectMeta::default()
             },
             data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(content))])),
             ..v1::Secret::default()
         };
-        let params = PatchParams::apply(crate::workload::FIELD_MANAGER).force();
-        self.secrets
-            .patch(&self.name, &params, &Patch::Apply(&secret))
-            .await
-            .map(|_| ())
-            .map_err(plain)
+        let params = PostParams::default();
+        let written = match there {
+            Some(_) => self.secrets.replace(&self.name, &params, &secret).await,
+            None => self.secrets.create(&params, &secret).await,
+        };
+        written.map(|_| ()).map_err(plain)
+    }
+
+    fn taken(&self, there: &v1::Secret) -> io::Error {
+        // One of an owner that is gone goes with it, in a moment.
+        let kind = if there.owner_references().is_empty() {
+            io::ErrorKind::PermissionDenied
+        } else {
+            io::ErrorKind::ResourceBusy
+        };
+        let why = format!(
+            "the Secret `{}/{}` was not made for this cluster",
+            self.namespace, self.name
+        );
+        io::Error::new(kind, why)
     }
 
     async fn erase(&self) -> io::Result<()> {
-        match self
-            .secrets
-            .delete(&self.name, &DeleteParams::default())
-            .await
-        {
+        let Some(there) = self.there().await?.filter(|secret| self.is_ours(secret)) else {
+            return Ok(());
+        };
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: there.metadata.uid,
+            resource_version: there.metadata.resource_version,
+        });
+        match self.secrets.delete(&self.name, &params).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(plain(error)),

@@ -1,9 +1,10 @@
 //! What must outlive a run: CA keys, the service-account key, the cluster id and the inventory.
 //!
-//! [`Saved`] is all the state there is. Stores: a file beside `cluster.yml` (CLI) or a Secret
+//! [`ClusterState`] is all the state there is. Stores: a file beside `cluster.yml` (CLI) or a Secret
 //! (operator). A store that cannot be read is an error, never "absent" (invariant 2).
 
 mod atomic;
+mod cluster;
 pub mod codec;
 pub mod file;
 pub mod kubeconfig;
@@ -12,71 +13,15 @@ pub mod secret;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, io};
+use std::{borrow::Cow, io};
 
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::{Endpoint, NodeName, Role},
-    error::{Blame, Explain},
-    secret::Secret,
+pub use self::cluster::{
+    Applied, Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership,
+    OperatorMemory, ServiceAccounts,
 };
-
-/// A random identity that ties state, nodes and labels together (32 hex digits).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ClusterId(pub String);
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// A certificate authority.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CaPair {
-    /// Certificate, PEM.
-    pub cert: String,
-    /// Private key, PKCS#8 PEM.
-    pub key: Secret<String>,
-}
-
-/// Where a node was and how we logged in, so that a removal needs no config.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InventoryEntry {
-    /// Where sshd is.
-    pub endpoint: Endpoint,
-    /// The user on the node.
-    pub user: String,
-    /// Where the private key comes from: a path (CLI) or a Secret's name (operator), as in
-    /// [`crate::config::Login::key_source`]. Never the key.
-    pub key_source: String,
-    /// The Docker socket.
-    pub docker_socket: String,
-    /// The node's roles.
-    pub roles: Vec<Role>,
-}
-
-/// What a cluster cannot lose.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
-    /// The cluster's identity.
-    pub cluster_id: ClusterId,
-    /// For people.
-    pub cluster_name: String,
-    /// Signs everything but etcd and the front proxy.
-    pub cluster_ca: CaPair,
-    /// Signs etcd's members and clients.
-    pub etcd_ca: CaPair,
-    /// Signs the aggregation layer's client.
-    pub front_proxy_ca: CaPair,
-    /// Signs service-account tokens, PKCS#8 PEM.
-    pub service_account_key: Secret<String>,
-    /// By node name.
-    pub inventory: BTreeMap<NodeName, InventoryEntry>,
-}
+use crate::error::{ErrorClass, Explain};
 
 /// What a store answered. An error is a third thing, never `Absent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,13 +31,13 @@ pub enum Loaded {
     /// There, with the revision that a compare-and-swap needs.
     Present {
         /// The state.
-        saved: Box<Saved>,
+        saved: Box<ClusterState>,
         /// Opaque: resourceVersion, or a digest of the file.
         revision: String,
     },
 }
 
-/// A place for [`Saved`].
+/// A place for [`ClusterState`].
 pub trait Store: Send + Sync {
     /// Reads it. `Err` when it is unknown whether there is one, or when it cannot be understood.
     fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>>;
@@ -100,7 +45,7 @@ pub trait Store: Send + Sync {
     /// [`StateError::Conflict`].
     fn save<'a>(
         &'a self,
-        saved: &'a Saved,
+        saved: &'a ClusterState,
         revision: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), StateError>>;
     /// Deletes it; nothing there is success.
@@ -139,7 +84,7 @@ pub enum StateError {
 
 impl StateError {
     /// The refusal in an I/O error that only a person can lift.
-    fn refused(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    pub(crate) fn refused(source: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
         let file = source.downcast_ref::<io::Error>().is_some_and(|error| {
             matches!(
                 error.kind(),
@@ -160,11 +105,11 @@ impl StateError {
 }
 
 impl Explain for StateError {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreadable { .. } => Blame::User,
-            Self::Io { source, .. } if Self::refused(&**source) => Blame::User,
-            Self::Conflict { .. } | Self::Io { .. } => Blame::Transient,
+            Self::Unreadable { .. } => ErrorClass::User,
+            Self::Io { source, .. } if Self::refused(&**source) => ErrorClass::User,
+            Self::Conflict { .. } | Self::Io { .. } => ErrorClass::Transient,
         }
     }
 

@@ -8,11 +8,11 @@ use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{ByteString, api::core::v1};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 
-use super::{Loaded, Saved, StateError, Store, codec};
-use crate::desired::label;
+use super::{ClusterState, Loaded, StateError, Store, codec};
+use crate::model::label;
 
 /// The Secret's type.
 const TYPE: &str = "clusterprovisioner.rke.io/state";
@@ -38,6 +38,11 @@ impl SecretStore {
             cluster: cluster.to_owned(),
             name: format!("{cluster}-state"),
         }
+    }
+
+    /// The Secret's name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     async fn read(&self) -> Result<Loaded, StateError> {
@@ -68,12 +73,16 @@ impl SecretStore {
         })
     }
 
-    async fn write(&self, saved: &Saved, revision: Option<&str>) -> Result<(), StateError> {
+    async fn write(&self, saved: &ClusterState, revision: Option<&str>) -> Result<(), StateError> {
         let secret = self.secret(saved, revision);
         let params = PostParams::default();
-        let result = match revision {
-            None => self.secrets.create(&params, &secret).await,
-            Some(_) => self.secrets.replace(&self.name, &params, &secret).await,
+        let result = if revision.is_none() {
+            self.secrets.create(&params, &secret).await
+        } else {
+            // What others wrote on the Secret stays.
+            let params = PatchParams::default();
+            let patch = Patch::Merge(&secret);
+            self.secrets.patch(&self.name, &params, &patch).await
         };
         match result {
             Ok(_) => Ok(()),
@@ -90,7 +99,7 @@ impl SecretStore {
         }
     }
 
-    fn secret(&self, saved: &Saved, revision: Option<&str>) -> v1::Secret {
+    fn secret(&self, saved: &ClusterState, revision: Option<&str>) -> v1::Secret {
         let content = codec::encode(saved).expose().clone().into_bytes();
         v1::Secret {
             metadata: ObjectMeta {
@@ -143,7 +152,7 @@ impl Store for SecretStore {
 
     fn save<'a>(
         &'a self,
-        saved: &'a Saved,
+        saved: &'a ClusterState,
         revision: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), StateError>> {
         self.write(saved, revision).boxed()

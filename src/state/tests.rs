@@ -13,30 +13,48 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
-    CaPair, ClusterId, InventoryEntry, Loaded, Saved, StateError, Store, atomic,
+    Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Loaded, Membership,
+    OperatorMemory, ServiceAccounts, StateError, Store, atomic,
     file::FileStore,
     kubeconfig::{FileKubeconfig, KubeconfigStore, SecretKubeconfig},
     secret::SecretStore,
 };
 use crate::{
-    config::{Endpoint, Role},
-    error::{Blame, Explain},
-    secret::Secret,
+    error::{ErrorClass, Explain},
+    model::{ClusterId, Endpoint, KubernetesVersion, Role, Secret},
     workload::fake::FakeApi,
 };
 
-pub(crate) fn saved(name: &str) -> Saved {
-    let ca = |what: &str| CaPair {
-        cert: format!("cert of {what}"),
-        key: Secret::new(format!("key of {what}")),
+pub(crate) fn saved(name: &str) -> ClusterState {
+    let ca = |what: &str| {
+        Authority::of(CaPair {
+            cert: format!("cert of {what}"),
+            key: Secret::new(format!("key of {what}")),
+        })
     };
-    Saved {
+    ClusterState {
+        serial: 3,
         cluster_id: ClusterId("0123456789abcdef0123456789abcdef".to_owned()),
         cluster_name: name.to_owned(),
+        kubernetes_version: Some(KubernetesVersion {
+            major: 1,
+            minor: 34,
+            patch: 4,
+        }),
         cluster_ca: ca("cluster"),
         etcd_ca: ca("etcd"),
         front_proxy_ca: ca("front proxy"),
-        service_account_key: Secret::new("service account".to_owned()),
+        signer_ca: Some(ca("signer")),
+        service_accounts: ServiceAccounts {
+            signing: Secret::new("service account".to_owned()),
+            verifying: vec!["public key of service account".to_owned()],
+            issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
+        },
+        encryption: vec![EncryptionKey {
+            name: "key1".to_owned(),
+            secret: Secret::new("encryption key".to_owned()),
+        }],
+        etcd_bootstrap: BTreeMap::from([("n1".into(), "https://10.0.0.1:2380".to_owned())]),
         inventory: BTreeMap::from([(
             "n1".into(),
             InventoryEntry {
@@ -48,8 +66,12 @@ pub(crate) fn saved(name: &str) -> Saved {
                 key_source: "~/.ssh/id_ed25519".to_owned(),
                 docker_socket: "/var/run/docker.sock".to_owned(),
                 roles: vec![Role::Etcd, Role::ControlPlane],
+                machine_id: Some("0123".to_owned()),
+                host_keys: vec!["ssh-ed25519 AAAA".to_owned()],
+                membership: Membership::Leaving,
             },
         )]),
+        memory: OperatorMemory::default(),
     }
 }
 
@@ -57,7 +79,7 @@ fn store(folder: &TempDir) -> FileStore {
     FileStore::beside(&folder.path().join("cluster.yml"))
 }
 
-async fn present(store: &impl Store) -> (Saved, String) {
+async fn present(store: &impl Store) -> (ClusterState, String) {
     match Store::load(store).await.unwrap() {
         Loaded::Present { saved, revision } => (*saved, revision),
         Loaded::Absent => panic!("nothing there"),
@@ -106,7 +128,7 @@ async fn a_second_creation_and_an_old_revision_conflict() {
     let conflict = |result: Result<(), StateError>| {
         let error = result.unwrap_err();
         assert!(matches!(error, StateError::Conflict { .. }), "{error}");
-        assert_eq!(error.blame(), Blame::Transient);
+        assert_eq!(error.class(), ErrorClass::Transient);
     };
     conflict(Store::save(&store, &saved("a"), Some("0")).await);
     Store::save(&store, &saved("a"), None).await.unwrap();
@@ -149,7 +171,7 @@ async fn of_many_writers_at_once_exactly_one_wins() {
 async fn what_cannot_be_understood_is_unreadable_and_never_absent() {
     let good = super::codec::encode(&saved("a"));
     let good = good.expose();
-    let other_version = good.replace("\"version\": 1", "\"version\": 99");
+    let other_version = good.replace("\"version\": 2", "\"version\": 99");
     let contents: [(&str, &[u8]); 6] = [
         ("empty", b""),
         ("truncated", &good.as_bytes()[..good.len() / 2]),
@@ -167,7 +189,7 @@ async fn what_cannot_be_understood_is_unreadable_and_never_absent() {
             matches!(error, StateError::Unreadable { .. }),
             "{what}: {error}"
         );
-        assert_eq!(error.blame(), Blame::User);
+        assert_eq!(error.class(), ErrorClass::User);
         assert!(error.to_string().contains("cluster.rke-operator.json"));
         // And nobody writes a new one over it.
         let error = Store::save(&store, &saved("b"), None).await.unwrap_err();
@@ -184,7 +206,7 @@ async fn a_place_that_cannot_be_looked_at_is_an_error_and_never_absent() {
     let folder = TempDir::new().unwrap();
     let is_refused = |error: StateError| {
         assert!(matches!(error, StateError::Io { .. }), "{error}");
-        assert_eq!(error.blame(), Blame::User);
+        assert_eq!(error.class(), ErrorClass::User);
     };
     // No such directory.
     let missing = FileStore::new(folder.path().join("gone/cluster.rke-operator.json"));
@@ -211,13 +233,38 @@ async fn permission_denied_is_an_error_and_never_absent() {
     let store = store(&folder);
     Store::save(&store, &saved("a"), None).await.unwrap();
     fs::set_permissions(store.path(), fs::Permissions::from_mode(0o000)).unwrap();
-    if fs::read(store.path()).is_ok() {
-        // Root reads everything; the others see this.
-        return;
+    if fs::read(store.path()).is_err() {
+        let error = Store::load(&store).await.unwrap_err();
+        assert!(matches!(error, StateError::Io { .. }), "{error}");
+        assert_eq!(error.class(), ErrorClass::User);
+    } else {
+        // Root reads everything, so the same refusal comes from what even root cannot open.
+        assert_eq!(present(&store).await.0, saved("a"));
     }
-    let error = Store::load(&store).await.unwrap_err();
-    assert!(matches!(error, StateError::Io { .. }), "{error}");
-    assert_eq!(error.blame(), Blame::User);
+    let error = StateError::Io {
+        place: store.place(),
+        source: Box::new(std::io::Error::from(std::io::ErrorKind::PermissionDenied)),
+    };
+    assert_eq!(error.class(), ErrorClass::User);
+    assert!(error.hints()[0].contains("readable and writable"));
+}
+
+/// What a killed writer left holds every key: it goes with the state.
+#[tokio::test]
+async fn deleting_the_state_deletes_what_killed_writers_left() {
+    let folder = TempDir::new().unwrap();
+    let store = store(&folder);
+    Store::save(&store, &saved("a"), None).await.unwrap();
+    let staged = atomic::stage(store.path(), b"{ half of the keys").unwrap();
+    staged.keep().unwrap();
+    assert_eq!(names(folder.path()).len(), 2);
+    Store::delete(&store).await.unwrap();
+    assert_eq!(names(folder.path()), [""; 0]);
+    // Killed before the rename of the first save: there is no state, and the keys lie beside it.
+    let staged = atomic::stage(store.path(), b"{ half of the keys").unwrap();
+    staged.keep().unwrap();
+    Store::delete(&store).await.unwrap();
+    assert_eq!(names(folder.path()), [""; 0]);
 }
 
 #[tokio::test]
@@ -260,7 +307,7 @@ async fn a_lock_that_somebody_holds_is_waited_for_and_then_an_error() {
     assert!(atomic::try_lock(store.path()).unwrap().is_none());
     let error = Store::save(&store, &saved("a"), None).await.unwrap_err();
     assert!(matches!(error, StateError::Io { .. }), "{error}");
-    assert_eq!(error.blame(), Blame::Transient);
+    assert_eq!(error.class(), ErrorClass::Transient);
     drop(lock);
     Store::save(&store, &saved("a"), None).await.unwrap();
 }
@@ -350,11 +397,11 @@ async fn a_secret_without_a_state_is_unreadable_and_a_refusal_is_an_error() {
             "{error}"
         );
     }
-    for (code, blame) in [(403, Blame::User), (500, Blame::Transient)] {
+    for (code, class) in [(403, ErrorClass::User), (500, ErrorClass::Transient)] {
         api.refuse(&format!("GET {SECRET}"), &[code]);
         let error = Store::load(&store).await.unwrap_err();
         assert!(matches!(error, StateError::Io { .. }), "{error}");
-        assert_eq!(error.blame(), blame);
+        assert_eq!(error.class(), class);
     }
 }
 

@@ -10,7 +10,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use crate::desired::ObjectRef;
+use crate::{
+    actual::{Rollout, rollout},
+    model::ObjectRef,
+};
 
 /// The first workload that is not available and the reason, as far as its pods tell it:
 /// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``. `None` when all
@@ -30,11 +33,15 @@ pub fn waiting_for(
             "DaemonSet" => daemon_sets
                 .iter()
                 .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
-                .map_or_else(not_there, |one| daemon_set(one, pods)),
+                .map_or_else(not_there, |one| {
+                    missing(workload, &**one, None, &one.spec.selector, pods)
+                }),
             "Deployment" => deployments
                 .iter()
                 .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
-                .map_or_else(not_there, |one| deployment(one, pods)),
+                .map_or_else(not_there, |one| {
+                    missing(workload, &**one, refused(one), &one.spec.selector, pods)
+                }),
             _ => None,
         };
         missing.map(|missing| format!("{workload}: {missing}"))
@@ -49,56 +56,41 @@ fn not_there() -> Option<String> {
     Some("it is not there yet".to_owned())
 }
 
-fn daemon_set(set: &DaemonSet, pods: &[Arc<Pod>]) -> Option<String> {
-    let Some(status) = &set.status else {
-        return Some("its controller has not seen it yet".to_owned());
-    };
-    if status.observed_generation < set.metadata.generation {
-        return Some("its controller has not seen its change yet".to_owned());
+/// What a workload lacks: by its own status, and the reason by its pods unless it has one.
+fn missing(
+    workload: &ObjectRef,
+    object: &impl serde::Serialize,
+    refused: Option<String>,
+    selector: &LabelSelector,
+    pods: &[Arc<Pod>],
+) -> Option<String> {
+    let object = serde_json::to_value(object).unwrap_or_default();
+    match rollout(&workload.kind, &object) {
+        Rollout::Available => None,
+        Rollout::Unseen(why) => Some(why.to_owned()),
+        Rollout::Short { available, wanted } => {
+            let why = refused.unwrap_or_else(|| hangs_on(selector, &workload.namespace, pods));
+            Some(format!("{available} of {wanted} available: {why}"))
+        }
     }
-    let wanted = status.desired_number_scheduled;
-    let updated = status.updated_number_scheduled.unwrap_or(0);
-    let available = status.number_available.unwrap_or(0).min(updated);
-    if available >= wanted {
-        return None;
-    }
-    let why = hangs_on(&set.spec.selector, set.metadata.namespace.as_deref(), pods);
-    Some(format!("{available} of {wanted} available: {why}"))
 }
 
-fn deployment(one: &Deployment, pods: &[Arc<Pod>]) -> Option<String> {
-    let Some(status) = &one.status else {
-        return Some("its controller has not seen it yet".to_owned());
-    };
-    if status.observed_generation < one.metadata.generation {
-        return Some("its controller has not seen its change yet".to_owned());
-    }
-    let wanted = one.spec.replicas.unwrap_or(1);
-    let updated = status.updated_replicas.unwrap_or(0);
-    let available = status.available_replicas.unwrap_or(0).min(updated);
-    if available >= wanted {
-        return None;
-    }
-    let refused = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| {
-            condition.type_.as_deref() == Some("ReplicaFailure")
-                && condition.status.as_deref() == Some("True")
-        })
-        .and_then(|condition| condition.message.clone());
-    let why = refused
-        .unwrap_or_else(|| hangs_on(&one.spec.selector, one.metadata.namespace.as_deref(), pods));
-    Some(format!("{available} of {wanted} available: {why}"))
+/// Why a Deployment's pods cannot even be created.
+fn refused(one: &Deployment) -> Option<String> {
+    let conditions = one.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| {
+        condition.type_.as_deref() == Some("ReplicaFailure")
+            && condition.status.as_deref() == Some("True")
+    });
+    condition?.message.clone()
 }
 
 /// The first of its pods that is not ready, and why.
-fn hangs_on(selector: &LabelSelector, namespace: Option<&str>, pods: &[Arc<Pod>]) -> String {
+fn hangs_on(selector: &LabelSelector, namespace: &str, pods: &[Arc<Pod>]) -> String {
     let wanted = selector.match_labels.as_ref();
     let mut its = pods.iter().filter(|pod| {
         let labels = pod.metadata.labels.as_ref();
-        pod.metadata.namespace.as_deref() == namespace
+        pod.metadata.namespace.as_deref().unwrap_or_default() == namespace
             && wanted.is_some_and(|wanted| {
                 wanted
                     .iter()

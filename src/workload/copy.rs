@@ -11,8 +11,8 @@ use kube::{
 
 use super::{WorkloadError, objects};
 use crate::{
-    desired::label,
-    state::{Saved, codec},
+    model::label,
+    state::{ClusterState, codec},
 };
 
 /// Where.
@@ -24,8 +24,8 @@ pub(super) const NAME: &str = "rke-operator-state";
 const KEY: &str = "state.json";
 
 /// Writes the copy, whatever is there.
-pub async fn save_state_copy(client: &Client, saved: &Saved) -> Result<(), WorkloadError> {
-    let content = codec::encode(saved).expose().clone().into_bytes();
+pub async fn save_state_copy(client: &Client, saved: &ClusterState) -> Result<(), WorkloadError> {
+    let content = codec::encode(&saved.copy()).expose().clone().into_bytes();
     let secret = KubeSecret {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
@@ -51,10 +51,10 @@ pub async fn save_state_copy(client: &Client, saved: &Saved) -> Result<(), Workl
 }
 
 /// True when the copy is there and equals the state.
-pub(super) fn equals(secret: Option<&KubeSecret>, saved: &Saved) -> bool {
+pub(super) fn equals(secret: Option<&KubeSecret>, saved: &ClusterState) -> bool {
     secret
         .and_then(|secret| secret.data.as_ref()?.get(KEY))
         .and_then(|content| std::str::from_utf8(&content.0).ok())
         .and_then(|text| codec::decode(text).ok())
-        .is_some_and(|copy| copy == *saved)
+        .is_some_and(|copy| copy == saved.copy())
 }

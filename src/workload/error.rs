@@ -3,16 +3,16 @@
 use std::{borrow::Cow, error::Error as StdError, time::Duration};
 
 use crate::{
-    desired::ObjectRef,
-    error::{Blame, Explain},
+    error::{ErrorClass, Explain},
+    host::https::BadIdentity,
 };
 
 /// Why something with the cluster's API did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// Our own certificate or key cannot be used.
-    #[error("the administrator's certificate cannot be used: {0}")]
-    Credentials(String),
+    #[error("the engine's certificate cannot be used")]
+    Credentials(#[from] BadIdentity),
     /// A request failed.
     #[error("cannot {doing} through the cluster's API")]
     Api {
@@ -22,7 +22,7 @@ pub enum WorkloadError {
         #[source]
         source: Box<dyn StdError + Send + Sync>,
         /// Whose turn it is.
-        blame: Blame,
+        class: ErrorClass,
     },
     /// It did not become what was waited for.
     #[error("waited {} s for {waiting_for}", .after.as_secs())]
@@ -32,13 +32,6 @@ pub enum WorkloadError {
         /// How long.
         after: Duration,
     },
-    /// The stop signal was given.
-    #[error("stopped while waiting for {0}")]
-    Stopped(String),
-    /// An object of a kind that [`super::read()`] does not look at: once applied, nobody would see
-    /// it again.
-    #[error("{0} is of a kind that is never read back")]
-    UnknownKind(ObjectRef),
 }
 
 impl WorkloadError {
@@ -46,34 +39,34 @@ impl WorkloadError {
     pub(super) fn api(doing: impl Into<String>, source: kube::Error) -> Self {
         let refused =
             matches!(&source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422));
-        let blame = if refused {
-            Blame::Bug
+        let class = if refused {
+            ErrorClass::Bug
         } else {
-            Blame::Transient
+            ErrorClass::Transient
         };
         Self::Api {
             doing: doing.into(),
             source: Box::new(source),
-            blame,
+            class,
         }
     }
 }
 
 impl Explain for WorkloadError {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::Credentials(_) | Self::UnknownKind(_) => Blame::Bug,
-            Self::Api { blame, .. } => *blame,
-            Self::Overdue { .. } | Self::Stopped(_) => Blame::Transient,
+            Self::Credentials(_) => ErrorClass::Bug,
+            Self::Api { class, .. } => *class,
+            Self::Overdue { .. } => ErrorClass::Transient,
         }
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
-            Self::Credentials(_) | Self::UnknownKind(_) | Self::Stopped(_) => Vec::new(),
-            Self::Api { blame, .. } => match blame {
-                Blame::Bug => vec!["please report this".into()],
-                Blame::User | Blame::Host | Blame::Transient => vec![
+            Self::Credentials(_) => Vec::new(),
+            Self::Api { class, .. } => match class {
+                ErrorClass::Bug => vec!["please report this".into()],
+                ErrorClass::User | ErrorClass::Host | ErrorClass::Transient => vec![
                     "look at `docker logs kube-apiserver` on a control plane".into(),
                     "run it again: what is done is not repeated".into(),
                 ],

@@ -143,6 +143,9 @@ impl FakeApi {
                 "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "",
                 "platform": "",
             })),
+            (&Method::GET, path) if resources(path).is_some() => {
+                ok(&resources(path).unwrap_or_default())
+            }
             (&Method::GET, path) if query.contains_key("watch") => self.watch(path, &query),
             (&Method::GET, path) if is_collection(path) => ok(&inner.list(path, &query)),
             (&Method::GET, path) => match inner.objects.get(path) {
@@ -155,7 +158,13 @@ impl FakeApi {
                 drop(inner);
                 let media = parts.headers.get("content-type");
                 let media = media.map(|media| media.to_str().unwrap().to_owned());
-                self.write(&method, &path, &media.unwrap_or_default(), &body)
+                let media = media.unwrap_or_default();
+                if query.contains_key("dryRun") {
+                    let live = self.get(&path).unwrap_or_default();
+                    let patch = serde_json::from_slice(&body).unwrap_or_default();
+                    return ok(&merged(live, &patch));
+                }
+                self.write(&method, &path, &media, &body)
             }
         }
     }
@@ -254,6 +263,40 @@ impl Inner {
     }
 }
 
+/// The answer of discovery for a group and version.
+fn resources(path: &str) -> Option<Value> {
+    let kinds: &[(&str, &str, bool)] = match path {
+        "/api/v1" => &[
+            ("namespaces", "Namespace", false),
+            ("serviceaccounts", "ServiceAccount", true),
+            ("configmaps", "ConfigMap", true),
+            ("services", "Service", true),
+        ],
+        "/apis/apps/v1" => &[
+            ("daemonsets", "DaemonSet", true),
+            ("deployments", "Deployment", true),
+        ],
+        "/apis/rbac.authorization.k8s.io/v1" => &[
+            ("clusterroles", "ClusterRole", false),
+            ("clusterrolebindings", "ClusterRoleBinding", false),
+        ],
+        _ => return None,
+    };
+    let version = path
+        .trim_start_matches("/apis/")
+        .trim_start_matches("/api/");
+    let resources = kinds.iter().map(|(plural, kind, namespaced)| {
+        json!({
+            "name": plural, "singularName": "", "namespaced": namespaced, "kind": kind,
+            "verbs": ["get", "list", "patch", "delete"],
+        })
+    });
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
+        "resources": resources.collect::<Vec<_>>(),
+    }))
+}
+
 fn is_collection(path: &str) -> bool {
     let parts = path.trim_matches('/').split('/').collect::<Vec<_>>();
     let rest = if parts[0] == "api" {
@@ -262,7 +305,7 @@ fn is_collection(path: &str) -> bool {
         &parts[3..]
     };
     match rest {
-        ["namespaces", _] => false,
+        [] | ["namespaces", _] => false,
         ["namespaces", _, rest @ ..] | rest => rest.len() == 1,
     }
 }

@@ -3,17 +3,17 @@
 //!
 //! [`connect()`] makes a client; [`read()`] turns what it says into facts; the others are the
 //! effects that `apply/act.rs` calls, each bounded in time and harmless to repeat. They decide
-//! nothing: what is applied, pruned or waited for comes from the plan. Pure: [`contains()`],
-//! [`waiting_for`], [`node_changes`].
+//! nothing: what is applied, pruned or waited for comes from the plan. [`waiting_for`] alone is
+//! pure.
 
 mod available;
 mod connect;
-mod contains;
 mod copy;
 mod error;
-mod health;
+mod kinds;
 mod node_meta;
 mod objects;
+mod probe;
 mod read;
 mod wait;
 
@@ -23,15 +23,15 @@ pub(crate) mod fake;
 mod tests;
 
 pub use available::waiting_for;
-pub use connect::{OpenStream, connect, through};
-pub use contains::contains;
+pub use connect::{connect, through};
 pub use copy::save_state_copy;
 pub use error::WorkloadError;
-pub use health::probe;
-pub use node_meta::{NODE_META, node_changes, set_node_meta};
+pub use kinds::Kinds;
+pub use node_meta::set_node_meta;
 pub use objects::{apply_objects, prune};
-pub use read::read;
-pub use wait::{Waited, await_node_ready, await_workloads};
+pub use probe::probe;
+pub use read::{read, serves};
+pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 
 /// Who we are in `managedFields`.
 pub const FIELD_MANAGER: &str = "rke-operator";

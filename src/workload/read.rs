@@ -1,60 +1,129 @@
-//! What the cluster's API says, as facts: one round of at most twelve requests, in parallel.
+//! What the cluster's API says, as facts: three rounds of requests, each side by side: what kinds
+//! there are, the objects of those kinds, and what an apply would make of ours.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::future::{try_join_all, try_join4};
+use futures::{
+    StreamExt, TryStreamExt,
+    future::{try_join_all, try_join5},
+    stream,
+};
 use http::Request;
 use k8s_openapi::api::core::v1::{Node, Secret as KubeSecret};
 use kube::{
     Api, Client,
-    api::{DynamicObject, ListParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
 
-use super::{
-    copy,
-    objects::{KINDS, Kind},
-};
+use super::{copy, kinds::Kinds};
 use crate::{
-    actual::{ApiFacts, ApiView, NodeFact},
-    config::{NodeName, Taint},
-    desired::{ObjectRef, label},
+    actual::{ApiHealth, ClusterFacts, DryRun, NodeFact},
     error::with_causes,
-    state::Saved,
+    model::{NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label},
+    state::ClusterState,
 };
 
 /// How long a survey waits for the API.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Reads the cluster's API. Not ready, refused, slow, or half an answer: all of that is
-/// [`ApiView::Down`], so that nothing is pruned because a list was cut short.
-pub async fn read(client: &Client, saved: Option<&Saved>) -> ApiView {
-    match tokio::time::timeout(DEADLINE, facts(client, saved)).await {
-        Ok(Ok(facts)) => ApiView::Up(Box::new(facts)),
-        Ok(Err(error)) => ApiView::Down(with_causes(&error)),
-        Err(_elapsed) => ApiView::Down(format!(
+/// How many applies the server tries at once: each at a time is a connection of its own.
+const WIDTH: usize = 6;
+
+/// Reads the cluster's API, and has it try an apply of what is wanted. Not ready, refused, slow,
+/// or half an answer: all of that is an error, so that nothing is pruned because a list was cut
+/// short. The error says why.
+pub async fn read(
+    client: &Client,
+    saved: Option<&ClusterState>,
+    wanted: &WantedObjects,
+) -> Result<ClusterFacts, String> {
+    within(facts(client, saved, wanted)).await
+}
+
+/// Whether an API server answers `/readyz`.
+pub async fn serves(client: &Client) -> ApiHealth {
+    within(ready(client))
+        .await
+        .map_or_else(ApiHealth::Unreachable, |()| ApiHealth::Serving)
+}
+
+async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(DEADLINE, answer).await {
+        Ok(answer) => answer.map_err(|error| with_causes(&error)),
+        Err(_elapsed) => Err(format!(
             "no complete answer within {} s",
             DEADLINE.as_secs()
         )),
     }
 }
 
-async fn facts(client: &Client, saved: Option<&Saved>) -> kube::Result<ApiFacts> {
-    ready(client).await?;
-    let lists = KINDS.iter().map(|kind| objects(client, kind));
-    let (version, nodes, copy, lists) = try_join4(
+async fn facts(
+    client: &Client,
+    saved: Option<&ClusterState>,
+    wanted: &WantedObjects,
+) -> kube::Result<ClusterFacts> {
+    let kinds = Kinds::default();
+    let ((), version, nodes, copy, ()) = try_join5(
+        ready(client),
         client.apiserver_version(),
         nodes(client),
         state_copy(client),
-        try_join_all(lists),
+        kinds.learn(client, &wanted.kinds),
     )
     .await?;
-    Ok(ApiFacts {
+    let lists = wanted
+        .kinds
+        .iter()
+        .map(|kind| objects(client, &kinds, kind));
+    let lists = try_join_all(lists).await?;
+    let objects: BTreeMap<ObjectRef, Value> = lists.into_iter().flatten().collect();
+    let dry_runs = dry_runs(client, &kinds, wanted, &objects).await?;
+    Ok(ClusterFacts {
         version: version.git_version,
         nodes,
-        objects: lists.into_iter().flatten().collect(),
+        objects,
+        dry_runs,
+        marked: copy.is_some(),
         state_copy: saved.is_some_and(|saved| copy::equals(copy.as_ref(), saved)),
     })
+}
+
+/// Has the server try an apply of each of our objects that is there.
+async fn dry_runs(
+    client: &Client,
+    kinds: &Kinds,
+    wanted: &WantedObjects,
+    live: &BTreeMap<ObjectRef, Value>,
+) -> kube::Result<BTreeMap<ObjectRef, DryRun>> {
+    let tried: Vec<_> = wanted
+        .objects
+        .iter()
+        .filter(|(object, _)| live.contains_key(object))
+        .filter_map(|(object, value)| {
+            let api = kinds.get(&object.kind())?.place(client, object);
+            Some((object.clone(), value.clone(), api))
+        })
+        .collect();
+    stream::iter(tried)
+        .map(|(object, value, api)| async move {
+            let params = PatchParams::apply(super::FIELD_MANAGER).force().dry_run();
+            let tried = api
+                .patch(&object.name, &params, &Patch::Apply(&value))
+                .await;
+            let dry_run = match tried {
+                Ok(would) => {
+                    DryRun::Would(serde_json::to_value(would).map_err(kube::Error::SerdeError)?)
+                }
+                // The look goes on, whatever stands behind the refusal.
+                Err(kube::Error::Api(status)) => DryRun::KnownAfterApply(status.message.clone()),
+                Err(error) => return Err(error),
+            };
+            Ok((object, dry_run))
+        })
+        .buffer_unordered(WIDTH)
+        .try_collect()
+        .await
 }
 
 async fn ready(client: &Client) -> kube::Result<()> {
@@ -118,23 +187,29 @@ async fn state_copy(client: &Client) -> kube::Result<Option<KubeSecret>> {
 }
 
 /// The objects of one kind that belong to add-ons. A list leaves out what its items are.
-async fn objects(client: &Client, kind: &Kind) -> kube::Result<Vec<(ObjectRef, Value)>> {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind.resource());
-    let list = api
-        .list(&ListParams::default().labels(label::ADDON))
-        .await?;
+async fn objects(
+    client: &Client,
+    kinds: &Kinds,
+    kind: &ObjectKind,
+) -> kube::Result<Vec<(ObjectRef, Value)>> {
+    // No such kind, no such objects.
+    let Some(known) = kinds.get(kind) else {
+        return Ok(Vec::new());
+    };
+    let params = ListParams::default().labels(label::ADDON);
+    let list = known.all(client).list(&params).await?;
     list.items
         .into_iter()
         .map(|object| {
             let reference = ObjectRef {
-                api_version: kind.api_version.to_owned(),
-                kind: kind.name.to_owned(),
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
                 namespace: object.metadata.namespace.clone().unwrap_or_default(),
                 name: object.metadata.name.clone().unwrap_or_default(),
             };
             let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-            value["apiVersion"] = kind.api_version.into();
-            value["kind"] = kind.name.into();
+            value["apiVersion"] = kind.api_version.clone().into();
+            value["kind"] = kind.kind.clone().into();
             Ok((reference, value))
         })
         .collect()

@@ -27,25 +27,15 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use serde_json::{Value, json};
-use tokio::{io::DuplexStream, sync::mpsc::Receiver};
+use tokio::io::DuplexStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::{fake::FakeApi, *};
 use crate::{
-    actual::ApiView,
-    apply::{
-        event::{Event, Events, StepId},
-        step::Reporter,
-        stop::{Stop, StopCause, Stopper},
-    },
-    desired::{
-        NodeMeta, ObjectRef, label,
-        pki::{EngineClient, Pair},
-    },
-    error::{Blame, Explain, with_causes},
-    host::Stream,
-    plan::Component,
-    secret::Secret,
+    actual::{DryRun, NODE_META, object_changes},
+    error::{ErrorClass, Explain, with_causes},
+    host::{Stream, https::OpenStream},
+    model::{ClientIdentity, Component, NodeMeta, ObjectRef, Secret, WantedObjects, label},
     state::tests::saved,
 };
 
@@ -74,14 +64,12 @@ impl Pki {
         (cert.pem(), key.serialize_pem())
     }
 
-    fn admin(&self) -> EngineClient {
+    fn admin(&self) -> ClientIdentity {
         let (cert, key) = self.leaf("admin");
-        EngineClient {
+        ClientIdentity {
             ca: self.ca.pem(),
-            pair: Pair {
-                cert,
-                key: Secret::new(key),
-            },
+            cert,
+            key: Secret::new(key),
         }
     }
 
@@ -148,14 +136,14 @@ async fn the_client_speaks_mutual_tls_through_streams_that_it_keeps() {
         1,
         "one connection is reused"
     );
-    assert!(matches!(read(&client, None).await, ApiView::Up(_)));
+    read(&client, None, &of_flannel()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused() {
     let (pki, other) = (Pki::new(), Pki::new());
     let api = FakeApi::new();
-    let stranger = EngineClient {
+    let stranger = ClientIdentity {
         ca: pki.ca.pem(),
         ..other.admin()
     };
@@ -178,7 +166,7 @@ async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused
         let error = client.apiserver_version().await.unwrap_err();
         let message = with_causes(&error);
         assert!(message.contains(why), "{message}");
-        assert!(matches!(read(&client, None).await, ApiView::Down(_)));
+        read(&client, None, &of_flannel()).await.unwrap_err();
     }
     assert_eq!(api.log(), [""; 0], "nothing was asked");
 }
@@ -188,9 +176,7 @@ async fn a_stream_that_cannot_be_opened_says_why() {
     let open: OpenStream =
         Arc::new(|| async { Err(io::Error::other("no port 6443 on node `n1`")) }.boxed());
     let client = connect(open, &Pki::new().admin()).unwrap();
-    let ApiView::Down(why) = read(&client, None).await else {
-        panic!("it is not up");
-    };
+    let why = read(&client, None, &of_flannel()).await.unwrap_err();
     assert!(why.contains("no port 6443 on node `n1`"), "{why}");
 }
 
@@ -198,9 +184,9 @@ async fn a_stream_that_cannot_be_opened_says_why() {
 fn keys_that_are_none_are_an_error_that_does_not_show_them() {
     let open: OpenStream = Arc::new(|| std::future::pending().boxed());
     let mut admin = Pki::new().admin();
-    admin.pair.key = Secret::new("not a key".to_owned());
+    admin.key = Secret::new("not a key".to_owned());
     let error = connect(open, &admin).err().unwrap();
-    assert_eq!(error.blame(), Blame::Bug);
+    assert_eq!(error.class(), ErrorClass::Bug);
     assert!(!format!("{error:?} {error} {admin:?}").contains("not a key"));
 }
 
@@ -343,9 +329,10 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectR
 }
 
 #[tokio::test]
-async fn facts_are_read_in_at_most_twelve_requests() {
+async fn facts_are_read_in_three_rounds_of_requests() {
     let api = FakeApi::new();
     let client = api.client();
+    let wanted = of_flannel();
     api.put(NODE, node("True"));
     api.put("/api/v1/nodes/n2", node("False"));
     api.put(DAEMON_SET, daemon_set(1));
@@ -357,11 +344,16 @@ async fn facts_are_read_in_at_most_twelve_requests() {
     save_state_copy(&client, &before).await.unwrap();
     api.log();
 
-    let ApiView::Up(facts) = read(&client, Some(&before)).await else {
-        panic!("it is up");
-    };
-    let log = api.log();
-    assert!(log.len() <= 12, "{log:?}");
+    let facts = read(&client, Some(&before), &wanted).await.unwrap();
+    insta::assert_snapshot!(api.log().join("\n"), @r"
+    GET /readyz
+    GET /version
+    GET /api/v1/nodes
+    GET /api/v1/namespaces/kube-system/secrets/rke-operator-state
+    GET /apis/apps/v1
+    GET /apis/apps/v1/daemonsets
+    PATCH /apis/apps/v1/namespaces/kube-system/daemonsets/flannel
+    ");
     assert_eq!(facts.version, "v1.34.4");
     assert!(facts.state_copy);
     let nodes: Vec<_> = facts
@@ -378,9 +370,7 @@ async fn facts_are_read_in_at_most_twelve_requests() {
     assert_eq!(facts.objects[&flannel()]["kind"], "DaemonSet");
     assert_eq!(facts.objects[&flannel()]["apiVersion"], "apps/v1");
 
-    let ApiView::Up(facts) = read(&client, Some(&saved("b"))).await else {
-        panic!("it is up");
-    };
+    let facts = read(&client, Some(&saved("b")), &wanted).await.unwrap();
     assert!(!facts.state_copy, "another state");
 }
 
@@ -389,14 +379,11 @@ async fn not_ready_and_half_an_answer_are_down() {
     let api = FakeApi::new();
     let client = api.client();
     for code in [403, 500] {
-        api.refuse("GET /api/v1/configmaps", &[code]);
-        assert!(
-            matches!(read(&client, None).await, ApiView::Down(_)),
-            "{code}"
-        );
+        api.refuse("GET /apis/apps/v1/daemonsets", &[code]);
+        assert!(read(&client, None, &of_flannel()).await.is_err(), "{code}");
     }
     api.not_ready("[-]etcd failed");
-    assert!(matches!(read(&client, None).await, ApiView::Down(_)));
+    read(&client, None, &of_flannel()).await.unwrap_err();
 }
 
 // ---- writing
@@ -424,8 +411,11 @@ async fn objects_are_applied_in_order_and_pruned_backwards() {
     let api = FakeApi::new();
     let client = api.client();
     let objects = flannel_objects();
-    apply_objects(&client, &objects).await.unwrap();
-    let applied = api.log();
+    apply_objects(&client, &Kinds::default(), &objects)
+        .await
+        .unwrap();
+    let mut applied = api.log();
+    applied.retain(|line| line.starts_with("PATCH"));
     insta::assert_snapshot!(applied.join("\n"), @r"
     PATCH /api/v1/namespaces/flannel
     PATCH /api/v1/namespaces/kube-system/serviceaccounts/flannel
@@ -434,7 +424,7 @@ async fn objects_are_applied_in_order_and_pruned_backwards() {
     PATCH /apis/apps/v1/namespaces/kube-system/daemonsets/flannel
     ");
     let all: Vec<_> = objects.into_keys().collect();
-    prune(&client, &all).await.unwrap();
+    prune(&client, &Kinds::default(), &all).await.unwrap();
     let deleted: Vec<_> = api
         .log()
         .into_iter()
@@ -448,14 +438,16 @@ async fn objects_are_applied_in_order_and_pruned_backwards() {
         applied.eq(deleted.iter().map(String::as_str)),
         "{deleted:?}"
     );
-    prune(&client, &all).await.unwrap();
+    prune(&client, &Kinds::default(), &all).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_bears_our_label_no_more_is_not_pruned() {
     let api = FakeApi::new();
     api.put(DAEMON_SET, json!({ "metadata": { "labels": {} } }));
-    prune(&api.client(), &[flannel()]).await.unwrap();
+    prune(&api.client(), &Kinds::default(), &[flannel()])
+        .await
+        .unwrap();
     assert!(api.get(DAEMON_SET).is_some());
 }
 
@@ -466,20 +458,30 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_an_error() {
     let request = format!("PATCH {DAEMON_SET}");
     let objects = BTreeMap::from([(flannel(), labelled())]);
     api.refuse(&request, &[500, 503, 429]);
-    apply_objects(&client, &objects).await.unwrap();
-    assert_eq!(api.log().len(), 4);
+    let patches = || {
+        let log = api.log().into_iter();
+        log.filter(|line| line.starts_with("PATCH")).count()
+    };
+    apply_objects(&client, &Kinds::default(), &objects)
+        .await
+        .unwrap();
+    assert_eq!(patches(), 4);
 
     api.refuse(&request, &[403]);
-    let error = apply_objects(&client, &objects).await.unwrap_err();
-    assert_eq!(error.blame(), Blame::Bug);
-    assert_eq!(api.log().len(), 1);
+    let error = apply_objects(&client, &Kinds::default(), &objects)
+        .await
+        .unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Bug);
+    assert_eq!(patches(), 1);
 
     // A namespace that never comes.
     api.only_namespaces(&["default"]);
     api.forget(DAEMON_SET);
     let begun = tokio::time::Instant::now();
-    let error = apply_objects(&client, &objects).await.unwrap_err();
-    assert_eq!(error.blame(), Blame::Transient);
+    let error = apply_objects(&client, &Kinds::default(), &objects)
+        .await
+        .unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Transient);
     assert!((30..40).contains(&begun.elapsed().as_secs()));
     assert!(
         error
@@ -489,46 +491,101 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_an_error() {
     );
 }
 
-#[tokio::test]
-async fn a_kind_that_is_not_read_back_is_not_applied() {
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_server_does_not_have_is_waited_for_and_then_an_error() {
     let api = FakeApi::new();
-    let foreign = object("batch/v1", "Job", "default", "x");
-    let error = apply_objects(&api.client(), [(&foreign, &labelled())]).await;
-    assert!(matches!(error, Err(WorkloadError::UnknownKind(_))));
-    assert_eq!(api.log(), [""; 0]);
+    let (client, kinds) = (api.client(), Kinds::default());
+    let foreign = object("example.com/v1", "Thing", "default", "x");
+    let begun = tokio::time::Instant::now();
+    let error = apply_objects(&client, &kinds, [(&foreign, &labelled())]).await;
+    let error = error.unwrap_err();
+    assert!((30..40).contains(&begun.elapsed().as_secs()), "{error}");
+    assert!(
+        with_causes(&error).contains("no kind Thing in example.com/v1"),
+        "{error}"
+    );
+
+    // Looking for it is no error.
+    let mut wanted = of_flannel();
+    wanted.kinds.insert(foreign.kind());
+    wanted.objects.insert(foreign, labelled());
+    read(&client, None, &wanted).await.unwrap();
+}
+
+// ---- what an apply would do
+
+/// What a survey looks for when flannel's one object is wanted.
+fn of_flannel() -> WantedObjects {
+    WantedObjects {
+        objects: BTreeMap::from([(flannel(), labelled())]),
+        kinds: [flannel().kind()].into(),
+    }
+}
+
+async fn dry_run(api: &FakeApi) -> DryRun {
+    let facts = read(&api.client(), None, &of_flannel()).await.unwrap();
+    facts.dry_runs[&flannel()].clone()
+}
+
+#[tokio::test]
+async fn the_server_says_what_an_apply_would_change_and_changes_nothing() {
+    let api = FakeApi::new();
+    api.put(DAEMON_SET, daemon_set(1));
+    let live = api.get(DAEMON_SET).unwrap();
+    let DryRun::Would(would) = dry_run(&api).await else {
+        panic!("it was tried");
+    };
+    assert_eq!(object_changes(&live, &would), []);
+
+    let mut edited = daemon_set(1);
+    edited["metadata"]["labels"][label::ADDON] = "flannel2".into();
+    api.put(DAEMON_SET, edited);
+    let live = api.get(DAEMON_SET).unwrap();
+    let DryRun::Would(would) = dry_run(&api).await else {
+        panic!("it was tried");
+    };
+    let changes = object_changes(&live, &would);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].to.as_deref(), Some("flannel"));
+    assert_eq!(api.get(DAEMON_SET).unwrap(), live, "nothing was written");
+}
+
+#[tokio::test]
+async fn an_object_that_refuses_dry_runs_is_known_after_apply_and_the_look_goes_on() {
+    let api = FakeApi::new();
+    api.put(NODE, node("True"));
+    api.put(DAEMON_SET, daemon_set(1));
+    for code in [400, 404, 500] {
+        api.refuse(&format!("PATCH {DAEMON_SET}"), &[code]);
+        let DryRun::KnownAfterApply(why) = dry_run(&api).await else {
+            panic!("it was refused");
+        };
+        assert_eq!(why, "refused by the test");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_tried() {
+    let api = FakeApi::new();
+    let facts = read(&api.client(), None, &of_flannel()).await.unwrap();
+    assert!(facts.objects.is_empty() && facts.dry_runs.is_empty());
+    assert!(!api.log().iter().any(|line| line.starts_with("PATCH")));
 }
 
 // ---- waiting
 
-struct Ear {
-    reporter: Reporter,
-    heard: Receiver<Event>,
-    stopper: Stopper,
-    stop: Stop,
-}
+/// What was said to be waited for.
+#[derive(Default)]
+struct Heard(std::sync::Mutex<Vec<String>>);
 
-impl Ear {
-    fn new() -> Self {
-        let (events, heard) = Events::channel(64);
-        let (stopper, stop) = Stopper::new();
-        Self {
-            reporter: Reporter::new(events, StepId { stage: 0, step: 0 }),
-            heard,
-            stopper,
-            stop,
-        }
+impl Heard {
+    fn ear(&self) -> impl Fn(String, u64) + Send + Sync + '_ {
+        |what, _tries| self.0.lock().unwrap().push(what)
     }
-}
 
-/// What it said last that it waits for.
-fn last(heard: &mut Receiver<Event>) -> Option<String> {
-    let mut last = None;
-    while let Ok(event) = heard.try_recv() {
-        if let Event::StepProgress { waiting_for, .. } = event {
-            last = waiting_for;
-        }
+    fn last(&self) -> Option<String> {
+        std::mem::take(&mut *self.0.lock().unwrap()).pop()
     }
-    last
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -537,15 +594,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn a_node_is_watched_until_it_is_ready() {
     let api = FakeApi::new();
     let client = api.client();
-    let mut ear = Ear::new();
+    let heard = Heard::default();
+    let ear = heard.ear();
     let name = "n1".into();
-    let mut wait = std::pin::pin!(await_node_ready(
-        &client,
-        &name,
-        PATIENCE,
-        &ear.reporter,
-        &ear.stop
-    ));
+    let mut wait = std::pin::pin!(await_node_ready(&client, &name, PATIENCE, &ear));
     let mut later = async |state: Option<Value>| {
         if let Some(state) = state {
             api.put(NODE, state);
@@ -555,28 +607,26 @@ async fn a_node_is_watched_until_it_is_ready() {
     assert!(later(None).await.is_err());
     assert!(later(Some(node("False"))).await.is_err());
     assert!(matches!(later(Some(node("True"))).await, Ok(Ok(()))));
-    let last = last(&mut ear.heard).unwrap();
+    let last = heard.last().unwrap();
     assert_eq!(last, "node `n1`: container runtime is down");
     // Watched: no request each second.
     assert!(api.log().len() <= 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_ends_at_its_bound_and_on_the_stop_signal() {
+async fn a_wait_ends_at_its_bound() {
     let api = FakeApi::new();
     let client = api.client();
-    let ear = Ear::new();
+    let heard = Heard::default();
+    let ear = heard.ear();
     let name = "n1".into();
-    let error = await_node_ready(&client, &name, PATIENCE, &ear.reporter, &ear.stop)
+    let error = await_node_ready(&client, &name, PATIENCE, &ear)
         .await
         .unwrap_err();
     assert_eq!(
         error.to_string(),
         "waited 60 s for node `n1`: kubelet has not registered it yet"
     );
-    ear.stopper.stop(StopCause::Signal);
-    let error = await_node_ready(&client, &name, PATIENCE, &ear.reporter, &ear.stop).await;
-    assert!(matches!(error, Err(WorkloadError::Stopped(_))));
 }
 
 fn pod(state: &Value, conditions: &Value) -> Value {
@@ -597,16 +647,11 @@ fn pod(state: &Value, conditions: &Value) -> Value {
 async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     let api = FakeApi::new();
     let client = api.client();
-    let mut ear = Ear::new();
+    let heard = Heard::default();
+    let ear = heard.ear();
     let path = "/api/v1/namespaces/kube-system/pods/flannel-1";
     let workloads = [flannel()];
-    let mut wait = std::pin::pin!(await_workloads(
-        &client,
-        &workloads,
-        PATIENCE,
-        &ear.reporter,
-        &ear.stop
-    ));
+    let mut wait = std::pin::pin!(await_workloads(&client, &workloads, PATIENCE, &ear));
     let mut said = Vec::new();
     let waiting = json!({ "waiting": {
         "reason": "ImagePullBackOff", "message": "Back-off pulling image \"flannel:9\"",
@@ -631,7 +676,7 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
         }
         let wait = tokio::time::timeout(Duration::from_secs(2), wait.as_mut());
         assert!(wait.await.is_err());
-        said.extend(last(&mut ear.heard));
+        said.extend(heard.last());
     }
     insta::assert_snapshot!(said.join("\n"), @r#"
     DaemonSet `kube-system/flannel`: it is not there yet
@@ -641,24 +686,18 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     DaemonSet `kube-system/flannel`: 0 of 1 available: pod `flannel-1`: container `flannel` ended with 1: Error
     "#);
     api.put(DAEMON_SET, daemon_set(1));
-    assert_eq!(wait.await.unwrap(), Waited::Ready);
+    assert_eq!(wait.await, Waited::Ready);
 }
 
 #[tokio::test(start_paused = true)]
 async fn workloads_that_are_late_are_no_failure() {
     let api = FakeApi::new();
     api.put(DAEMON_SET, daemon_set(0));
-    let ear = Ear::new();
-    let waited = await_workloads(
-        &api.client(),
-        &[flannel()],
-        PATIENCE,
-        &ear.reporter,
-        &ear.stop,
-    )
-    .await;
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let waited = await_workloads(&api.client(), &[flannel()], PATIENCE, &ear).await;
     assert_eq!(
-        waited.unwrap(),
+        waited,
         Waited::StillWaiting(
             "DaemonSet `kube-system/flannel`: 0 of 1 available: no pod was created yet".to_owned()
         )
@@ -671,14 +710,18 @@ async fn workloads_that_are_late_are_no_failure() {
 async fn labels_are_set_on_a_node_that_registers_late_and_conflicts_are_tried_again() {
     let api = FakeApi::new();
     let client = api.client();
-    let ear = Ear::new();
+    let heard = Heard::default();
+    let ear = heard.ear();
     let name = "n1".into();
     let meta = NodeMeta {
         labels: BTreeMap::from([("role".to_owned(), "a".to_owned())]),
         ..NodeMeta::default()
     };
     api.refuse(&format!("PATCH {NODE}"), &[409, 409]);
-    let set = set_node_meta(&client, &name, &meta, &ear.reporter, &ear.stop);
+    let set = async {
+        await_registered(&client, &name, PATIENCE, &ear).await?;
+        set_node_meta(&client, &name, &meta).await
+    };
     let register = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         api.put(NODE, node("False"));
@@ -691,15 +734,11 @@ async fn labels_are_set_on_a_node_that_registers_late_and_conflicts_are_tried_ag
 
     // Again: nothing is written.
     api.log();
-    set_node_meta(&client, &name, &meta, &ear.reporter, &ear.stop)
-        .await
-        .unwrap();
+    set_node_meta(&client, &name, &meta).await.unwrap();
     assert!(!api.log().iter().any(|line| line.starts_with("PATCH")));
 
     let nothing = NodeMeta::default();
-    set_node_meta(&client, &name, &nothing, &ear.reporter, &ear.stop)
-        .await
-        .unwrap();
+    set_node_meta(&client, &name, &nothing).await.unwrap();
     let live = api.get(NODE).unwrap();
     assert_eq!(live["metadata"]["labels"], json!({ "a": "b" }));
     assert_eq!(live["metadata"]["annotations"], json!({}));

@@ -22,10 +22,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{WorkloadError, available::waiting_for, read::fact};
 use crate::{
-    apply::{step::Reporter, stop::Stop},
-    config::NodeName,
-    desired::ObjectRef,
     error::with_causes,
+    model::{NodeName, ObjectRef},
 };
 
 /// How a wait ended that does not fail.
@@ -37,16 +35,35 @@ pub enum Waited {
     StillWaiting(String),
 }
 
+/// Is told what is waited for, and how often that was looked at. Who waits no longer drops the
+/// future: every wait only watches.
+pub type Waiting<'a> = &'a (dyn Fn(String, u64) + Send + Sync);
+
+/// Why a node that is not there is waited for.
+const NOT_REGISTERED: &str = "kubelet has not registered it yet";
+
+/// Waits until kubelet has registered the node in the API.
+pub async fn await_registered(
+    client: &Client,
+    name: &NodeName,
+    patience: Duration,
+    waiting: Waiting<'_>,
+) -> Result<(), WorkloadError> {
+    node(client, name, patience, waiting, |node| {
+        node.is_none().then(|| NOT_REGISTERED.to_owned())
+    })
+    .await
+}
+
 /// Waits until the node is Ready in the API.
 pub async fn await_node_ready(
     client: &Client,
     name: &NodeName,
     patience: Duration,
-    reporter: &Reporter,
-    stop: &Stop,
+    waiting: Waiting<'_>,
 ) -> Result<(), WorkloadError> {
-    node(client, name, patience, reporter, stop, |node| match node {
-        None => Some("kubelet has not registered it yet".to_owned()),
+    node(client, name, patience, waiting, |node| match node {
+        None => Some(NOT_REGISTERED.to_owned()),
         Some(node) => {
             let fact = fact(node);
             (!fact.ready).then_some(fact.message)
@@ -56,12 +73,11 @@ pub async fn await_node_ready(
 }
 
 /// Waits until `missing` finds nothing missing in the Node object.
-pub(super) async fn node(
+async fn node(
     client: &Client,
     name: &NodeName,
     patience: Duration,
-    reporter: &Reporter,
-    stop: &Stop,
+    waiting: Waiting<'_>,
     missing: impl Fn(Option<&Node>) -> Option<String> + Send + Sync,
 ) -> Result<(), WorkloadError> {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -72,7 +88,7 @@ pub(super) async fn node(
         };
         Some(format!("node `{name}`: {missing}"))
     });
-    match until(seen, format!("node `{name}`"), patience, reporter, stop).await? {
+    match until(seen, format!("node `{name}`"), patience, waiting).await {
         Waited::Ready => Ok(()),
         Waited::StillWaiting(waiting_for) => Err(WorkloadError::Overdue {
             waiting_for,
@@ -87,9 +103,8 @@ pub async fn await_workloads(
     client: &Client,
     workloads: &[ObjectRef],
     patience: Duration,
-    reporter: &Reporter,
-    stop: &Stop,
-) -> Result<Waited, WorkloadError> {
+    waiting: Waiting<'_>,
+) -> Waited {
     let namespaces: BTreeSet<&str> = workloads
         .iter()
         .map(|workload| workload.namespace.as_str())
@@ -118,7 +133,7 @@ pub async fn await_workloads(
         waiting_for(workloads, &daemon_sets, &deployments, &pods)
     });
     let first = workloads.first().map(ObjectRef::to_string);
-    until(seen, first.unwrap_or_default(), patience, reporter, stop).await
+    until(seen, first.unwrap_or_default(), patience, waiting).await
 }
 
 /// A local copy of the objects of one kind, and its changes.
@@ -147,32 +162,27 @@ where
     (store, changes)
 }
 
-/// Follows `seen` until it says that nothing is missing, time is up, or the stop signal.
+/// Follows `seen` until it says that nothing is missing, or time is up.
 async fn until(
     seen: impl Stream<Item = Option<String>> + Send,
     subject: String,
     patience: Duration,
-    reporter: &Reporter,
-    stop: &Stop,
-) -> Result<Waited, WorkloadError> {
+    waiting: Waiting<'_>,
+) -> Waited {
     let deadline = Instant::now() + patience;
     let mut seen = std::pin::pin!(seen);
     let mut missing = subject;
     let mut tries = 0;
-    reporter.waiting(missing.clone(), tries);
+    waiting(missing.clone(), tries);
     loop {
-        let next = tokio::select! {
-            next = timeout_at(deadline, seen.next()) => next,
-            _cause = stop.stopped() => return Err(WorkloadError::Stopped(missing)),
-        };
-        match next {
-            Ok(Some(None)) => return Ok(Waited::Ready),
+        match timeout_at(deadline, seen.next()).await {
+            Ok(Some(None)) => return Waited::Ready,
             Ok(Some(Some(now))) => {
                 tries += 1;
                 missing = now;
-                reporter.waiting(missing.clone(), tries);
+                waiting(missing.clone(), tries);
             }
-            Ok(None) | Err(_) => return Ok(Waited::StillWaiting(missing)),
+            Ok(None) | Err(_) => return Waited::StillWaiting(missing),
         }
     }
 }

@@ -137,6 +137,47 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
 }
 
 #[test]
+fn a_file_without_an_end_is_refused_before_it_fills_the_memory() {
+    let context = Context::with(GOOD);
+    let ran = context.run(&["plan", "--config", "/dev/zero"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("larger than 1 MiB"), "{ran}");
+    let bad = GOOD.replace("    port: 1", "    ssh_key_path: /dev/zero");
+    let ran = Context::with(&bad).run(&["plan"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("this is not a private key"), "{ran}");
+}
+
+#[test]
+fn secrets_and_control_characters_of_a_config_stay_off_the_terminal() {
+    let bad = format!(
+        "{GOOD}private_registries: [{{user: me, password: hunter2, \"a\\e[31m\": b}}]\n\"x\\e[2J\": hunter2\n"
+    );
+    let ran = Context::with(&bad).run(&["plan"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(!ran.stderr.contains("hunter2"), "{ran}");
+    assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
+    let ran = Context::with(&bad).run(&["plan", "-o", "json"]);
+    assert!(!ran.stdout.contains("hunter2"), "{ran}");
+    assert!(
+        !ran.stdout.contains('\u{1b}') && !ran.stdout.contains("\\u001b"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn more_than_one_node_is_refused_before_any_is_dialled() {
+    let more = "  - {address: 127.0.0.2, port: 1, user: ubuntu, role: [worker]}\nnetwork:";
+    let ran = Context::with(&GOOD.replace("network:", more)).run(&["up", "--yes"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr
+            .contains("2 nodes: more than one is not supported yet"),
+        "{ran}"
+    );
+}
+
+#[test]
 fn all_problems_are_told_at_once_and_counted() {
     let bad = GOOD
         .replace("port: 1", "port: abc")
@@ -157,7 +198,7 @@ fn programs_get_the_error_as_the_last_object() {
     let last: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"], "ended");
     assert_eq!(last["result"], "failed");
-    assert_eq!(last["blame"], "User");
+    assert_eq!(last["class"], "User");
 }
 
 #[test]
@@ -174,8 +215,8 @@ fn a_removal_without_a_terminal_wants_force() {
     insta::assert_snapshot!(ran, @r"
     exit code 1
     ----- stderr -----
-    error: `remove` asks before it takes a cluster down, and there is no terminal to ask at
+    error: `remove` asks for confirmation, and stdin is not a terminal
 
-    hint: `--force` asks nothing
+    hint: `--force` removes without asking
     ");
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use rke_operator::config::Endpoint;
+use rke_operator::model::Endpoint;
 use serde_json::json;
 
 use crate::{
@@ -36,6 +36,8 @@ Debian GNU/Linux 12
 systemd
 @@containerd-socket
 yes
+@@ctr
+/usr/bin/ctr
 @@containerd-unit
 LoadState=loaded
 ExecMainStartTimestampMonotonic=1
@@ -361,6 +363,24 @@ async fn a_step_that_disturbs_wants_consent_and_nothing_is_done_without() {
     assert_eq!(ran.code, Some(1), "{ran}");
     for word in ["containerd", "n1", "--yes", "nothing was changed"] {
         assert!(ran.stderr.contains(word), "it does not say {word:?}: {ran}");
+    }
+    assert_eq!(site.state(), before);
+}
+
+/// R14: certificates by a clock that the nodes contradict are accepted by nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_contradicts_ours_gets_no_certificates() {
+    let site = Site::new().await;
+    let of_2001 = SYSTEM.replace("@@end", "@@clock\n1000000000\n@@end");
+    site.node
+        .on_exec("@@hostname", move |_| Said::out(of_2001.clone()));
+    let before = site.state();
+    for command in [&["plan"][..], &["up", "--yes"]] {
+        let ran = site.run(command).await;
+        assert_eq!(ran.code, Some(1), "{ran}");
+        for word in ["clock", "n1", "timedatectl"] {
+            assert!(ran.stderr.contains(word), "it does not say {word:?}: {ran}");
+        }
     }
     assert_eq!(site.state(), before);
 }

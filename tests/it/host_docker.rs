@@ -10,11 +10,15 @@ use std::{
 };
 
 use rke_operator::{
-    actual::{Before, ContainerState},
-    desired::{CLAIM, ContainerSpec, FILES_IMAGE, JOB, LogLimit, label},
-    host::{ClaimOutcome, Host, HostError, Job, NewFile},
-    secret::Secret,
-    state::ClusterId,
+    actual::{Baseline, ContainerState, NodeRecord},
+    host::{
+        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Passing, Policy,
+        pool::Hosts,
+    },
+    model::{
+        CLAIM, ClusterId, ContainerSpec, Digest, EnvVar, FILES_IMAGE, HELPER, LogLimit, NodeName,
+        label, secret::Secret,
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -32,13 +36,19 @@ fn spec(image: &str) -> ContainerSpec {
         image: image.to_owned(),
         entrypoint: vec!["/bin/sleep".to_owned()],
         command: vec!["1000".to_owned()],
-        env: vec!["A=1".to_owned()],
+        bootstrap_args: vec![],
+        env: vec![EnvVar::new(
+            "A".to_owned(),
+            Secret::new("1".to_owned()),
+            Digest("d".to_owned()),
+        )],
         binds: vec![
             "/etc/kubernetes:/etc/kubernetes:ro"
                 .to_owned()
                 .try_into()
                 .unwrap(),
         ],
+        mounts: Vec::new(),
         privileged: false,
         host_pid: false,
         host_cgroupns: false,
@@ -127,7 +137,9 @@ async fn commands() {
     );
     assert_eq!(
         fake.executed(),
-        ["timeout -k 5 7 sh -s\n{\nuname -r # it's\n} </dev/null\n"]
+        [
+            "timeout -k 5 7 sh -s\n{\nset --\necho '@@rke-operator begin'\nuname -r # it's\n} </dev/null\n"
+        ]
     );
     fake.on_exec("sleep", |_| Said {
         status: 124,
@@ -152,24 +164,30 @@ async fn more_commands_at_once_than_sshd_allows() {
 async fn the_claim_is_a_lock() {
     let fake = FakeHost::new();
     let host = fake.connect().await.unwrap();
-    let before = Before::default();
+    let before = Baseline::default();
     assert!(matches!(
-        host.create_claim(&id(), "one", &before).await,
+        host.create_claim(labels(&id(), "one", &before)).await,
         Err(HostError::ImageMissing { image, .. }) if image == FILES_IMAGE
     ));
     host.import_empty_image().await.unwrap();
     assert_eq!(
-        host.create_claim(&id(), "one", &before).await.unwrap(),
+        host.create_claim(labels(&id(), "one", &before))
+            .await
+            .unwrap(),
         ClaimOutcome::Created
     );
     let other = ClusterId("c2".to_owned());
-    let ClaimOutcome::Held { by } = host.create_claim(&other, "two", &before).await.unwrap() else {
+    let ClaimOutcome::Held { by } = host
+        .create_claim(labels(&other, "two", &before))
+        .await
+        .unwrap()
+    else {
         panic!("it is held");
     };
     assert_eq!(by[label::CLUSTER_ID], "c1");
     assert_eq!(by[label::CLUSTER_NAME], "one");
     assert_eq!(
-        serde_json::from_str::<Before>(&by[label::BEFORE]).unwrap(),
+        serde_json::from_str::<Baseline>(&by[label::BEFORE]).unwrap(),
         before
     );
     let state = fake.docker();
@@ -291,7 +309,7 @@ async fn pulls_report_bytes() {
 async fn claimed(fake: &FakeHost) -> Host {
     let host = fake.connect().await.unwrap();
     host.import_empty_image().await.unwrap();
-    host.create_claim(&id(), "local", &Before::default())
+    host.create_claim(labels(&id(), "local", &Baseline::default()))
         .await
         .unwrap();
     host
@@ -359,8 +377,9 @@ async fn no_claim_is_not_the_same_as_no_files() {
     assert!(host.read_files(&["/etc/kubernetes"]).await.is_err());
 }
 
-fn job(script: &str) -> Job {
-    Job {
+fn job(script: &str) -> HelperContainer {
+    HelperContainer {
+        arguments: Vec::new(),
         script: script.to_owned(),
         limit: Duration::from_secs(30),
     }
@@ -374,10 +393,10 @@ async fn jobs_end_and_leave_nothing() {
         (7, "said\n".to_owned())
     });
     let host = claimed(&fake).await;
-    let output = host.run_job(&job("do it"), &id()).await.unwrap();
+    let output = host.run_helper(&job("do it"), &id()).await.unwrap();
     assert_eq!((output.status, output.log.as_str()), (7, "said\n"));
     let docker = fake.docker();
-    assert!(!docker.containers.contains_key(JOB));
+    assert!(!docker.containers.contains_key(HELPER));
     assert_eq!(docker.files["/etc/done"].content, b"do it");
 }
 
@@ -392,17 +411,24 @@ async fn a_leftover_job_of_ours_makes_room_and_another_ones_does_not() {
     };
     fake.docker()
         .containers
-        .insert(JOB.to_owned(), leftover("c1"));
-    host.run_job(&job("true"), &id()).await.unwrap();
+        .insert(HELPER.to_owned(), leftover("c1"));
+    host.run_helper(&job("true"), &id()).await.unwrap();
     fake.docker()
         .containers
-        .insert(JOB.to_owned(), leftover("c2"));
-    let refused = host.run_job(&job("true"), &id()).await;
+        .insert(HELPER.to_owned(), leftover("c2"));
+    let refused = host.run_helper(&job("true"), &id()).await;
     assert!(
         matches!(refused, Err(HostError::NameTaken { .. })),
         "{refused:?}"
     );
-    assert!(fake.docker().containers.contains_key(JOB));
+    host.end_left_helper(&id()).await.unwrap();
+    assert!(fake.docker().containers.contains_key(HELPER));
+    fake.docker()
+        .containers
+        .insert(HELPER.to_owned(), leftover("c1"));
+    host.end_left_helper(&id()).await.unwrap();
+    assert!(!fake.docker().containers.contains_key(HELPER));
+    host.end_left_helper(&id()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +436,10 @@ async fn a_wait_that_hangs_does_not_hang_the_job() {
     let fake = FakeHost::new();
     fake.faults(|faults| faults.wait_hangs = true);
     let host = claimed(&fake).await;
-    assert_eq!(host.run_job(&job("true"), &id()).await.unwrap().status, 0);
+    assert_eq!(
+        host.run_helper(&job("true"), &id()).await.unwrap().status,
+        0
+    );
 }
 
 #[tokio::test]
@@ -525,7 +554,7 @@ async fn a_stream_that_is_read_later_is_whole() {
 async fn over_tcp_it_is_the_same() {
     let fake = FakeHost::new();
     let address = fake.listen().await;
-    let endpoint = rke_operator::config::Endpoint {
+    let endpoint = rke_operator::model::Endpoint {
         address: address.ip().to_string(),
         port: address.port(),
     };
@@ -545,4 +574,123 @@ async fn over_tcp_it_is_the_same() {
     .unwrap();
     assert_eq!(host.docker_facts().await.unwrap().version, "26.1.5");
     host.close().await;
+}
+
+/// Of a claim.
+fn labels(id: &ClusterId, name: &str, before: &Baseline) -> BTreeMap<String, String> {
+    let record = NodeRecord {
+        cluster_id: id.clone(),
+        cluster_name: name.to_owned(),
+        node: None,
+        before: before.clone(),
+    };
+    record.labels().unwrap()
+}
+
+/// T1: what does not read back as it was written is said, whatever differs.
+#[tokio::test]
+async fn a_file_that_reads_back_differently_is_an_error() {
+    type Tamper = fn(&mut NodeFile);
+    let content = Secret::new(b"secret".to_vec());
+    let new = NewFile {
+        mode: 0o600,
+        content: &content,
+    };
+    let tampers: [(Tamper, &str); 4] = [
+        (|file| file.content.push(b'x'), "the content differs"),
+        (|file| file.mode = 0o644, "the mode differs"),
+        (|file| file.uid = 1000, "the owner is not root"),
+        (|file| file.gid = 1000, "the owner is not root"),
+    ];
+    for (tamper, expected) in tampers {
+        let fake = FakeHost::new();
+        let host = claimed(&fake).await;
+        fake.docker().tamper = Some(tamper);
+        let files = [("/etc/kubernetes/a", new)].into();
+        let written = host.write_files(&[].into(), &files).await;
+        assert!(
+            matches!(&written, Err(HostError::ReadBack { what, .. }) if *what == expected),
+            "{expected}: {written:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn archives_that_are_cut_or_too_large_are_errors() {
+    let fake = FakeHost::new();
+    let host = claimed(&fake).await;
+    let large = NodeFile {
+        content: vec![1; 65 << 20],
+        mode: 0o600,
+        uid: 0,
+        gid: 0,
+        is_dir: false,
+    };
+    fake.docker().files.insert("/etc/large".to_owned(), large);
+    let read = host.read_files(&["/etc/large"]).await;
+    assert!(matches!(read, Err(HostError::Archive { .. })), "{read:?}");
+    fake.docker().files.remove("/etc/large");
+    assert!(host.read_files(&["/etc"]).await.is_ok());
+    fake.docker().cut_archives = true;
+    let read = host.read_files(&["/etc"]).await;
+    assert!(matches!(read, Err(HostError::Archive { .. })), "{read:?}");
+}
+
+/// R28.
+#[tokio::test]
+async fn what_a_login_shell_prints_is_no_answer() {
+    let fake = FakeHost::new();
+    fake.faults(|faults| faults.greeting = "Welcome!\nyes\n".to_owned());
+    fake.on_exec("echo no", |_| Said::out("no\n"));
+    let host = fake.connect().await.unwrap();
+    let output = host.exec("echo no", Duration::from_secs(5)).await.unwrap();
+    assert_eq!(output.stdout, "no\n");
+}
+
+/// R24.
+#[tokio::test]
+async fn whether_sshd_forwards_to_ports_is_seen_at_once() {
+    let fake = FakeHost::new();
+    let host = fake.connect().await.unwrap();
+    assert!(host.forwards_to_ports().await.unwrap());
+    fake.faults(|faults| faults.no_ports = true);
+    assert!(!host.forwards_to_ports().await.unwrap());
+    assert!(
+        host.docker_facts().await.is_ok(),
+        "sockets are another matter"
+    );
+}
+
+/// N3, N4: a connection that is gone is made again when it is needed.
+#[tokio::test]
+async fn a_pool_dials_a_lost_node_again() {
+    let fake = FakeHost::new();
+    let endpoint = FakeHost::endpoint();
+    let keys = KnownHosts::from_text("test", &fake.known_hosts(&endpoint), Policy::Strict);
+    let dial = fake.dial();
+    let name = NodeName::from("n1");
+    let targets = [(name.clone(), Ok((endpoint, fake.login())))].into();
+    let mut hosts = Hosts::new(Arc::new(dial), Arc::new(keys));
+    hosts.aim(targets);
+    let first = hosts.open(&name).await.unwrap();
+    fake.cut();
+    let lost = first.containers().await.unwrap_err();
+    assert_eq!(lost.passing(), Some(Passing::Away), "{lost:?}");
+    let again = hosts.open(&name).await.unwrap();
+    assert!(again.containers().await.is_ok());
+    assert_eq!(fake.connections(), 2);
+}
+
+/// R36: another container that bears the name by now is not the one that was to go.
+#[tokio::test]
+async fn a_container_that_is_removed_by_its_id_is_that_one() {
+    let fake = FakeHost::new();
+    let host = claimed(&fake).await;
+    let seen = host.container(CLAIM).await.unwrap().unwrap().id;
+    host.remove(CLAIM, None).await.unwrap();
+    host.create_claim(labels(&id(), "again", &Baseline::default()))
+        .await
+        .unwrap();
+    host.remove(&seen, None).await.unwrap();
+    assert!(host.container(CLAIM).await.unwrap().is_some());
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::{
     io,
     time::{Duration, Instant},
@@ -10,13 +11,11 @@ use std::{
 
 use futures::future::BoxFuture;
 use rke_operator::{
-    actual::Before,
-    config::{Endpoint, Login, NodeName},
-    desired::FILES_IMAGE,
+    actual::{Baseline, NodeRecord},
+    config::Login,
     error::Explain,
     host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
-    secret::Secret,
-    state::ClusterId,
+    model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, secret::Secret},
 };
 
 use crate::fake::{Access, FakeHost, FakeNet};
@@ -30,7 +29,7 @@ fn shown(error: &HostError) -> String {
         cause = error.source();
     }
     lines.extend(error.hints().iter().map(|hint| format!("hint: {hint}")));
-    lines.push(format!("blame: {:?}", error.blame()));
+    lines.push(format!("class: {:?}", error.class()));
     lines.join("\n")
 }
 
@@ -71,7 +70,7 @@ async fn nothing_listens() {
     cannot reach node `n1` (10.0.0.2)
       caused by: connection refused
     hint: nothing listens on port 22 there: is sshd running, and on that port?
-    blame: Host
+    class: Host
     ");
 }
 
@@ -122,7 +121,7 @@ async fn a_server_that_says_nothing() {
     let error = connect(&host.login(), &known(&host), &Mute(b"")).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) did not answer within 20 s: the SSH handshake
-    blame: Transient
+    class: Transient
     ");
 }
 
@@ -147,7 +146,7 @@ async fn an_unknown_host_key() {
     the host key of node `n1` (10.0.0.2) is not known: ssh-ed25519 SHA256:4A9jyZBOhnKZvcGQ6TRFbf5Gymb41AfYvYaVmWHD+G4
     hint: compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node
     hint: if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts
-    blame: User
+    class: User
     ");
 }
 
@@ -161,7 +160,7 @@ async fn a_changed_host_key() {
     the host key of node `n1` (10.0.0.2) has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
     hint: the other key is on record in `known_hosts` line 1
     hint: if the node was installed anew, take that line away; if not, someone may be listening
-    blame: Host
+    class: Host
     ");
 }
 
@@ -202,7 +201,7 @@ async fn the_wrong_user() {
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from `~/.ssh/id_ed25519`
     hint: the key is SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8: its public half must be in `authorized_keys` of `root` on the node
     hint: is `root` the right user?
-    blame: Host
+    class: Host
     ");
 }
 
@@ -237,23 +236,23 @@ async fn keys_that_cannot_be_used() {
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
     hint: name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)
-    blame: User
+    class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
     hint: name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)
-    blame: User
+    class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is a public key
     hint: name the private half: the file without `.pub`
-    blame: User
+    class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is not a private key in OpenSSH, PEM or PKCS#8 format
       caused by: Could not read key
     hint: `ssh-keygen -y -f` shows whether OpenSSH can read it
-    blame: User
+    class: User
     ");
 }
 
@@ -278,29 +277,29 @@ async fn docker_cannot_be_reached() {
     cannot reach Docker on node `n1` (10.0.0.2): there is no `/var/run/docker.sock` and no `docker` command
     hint: install Docker on the node
     hint: if its socket is not `/var/run/docker.sock`, name it in `docker_socket`
-    blame: Host
+    class: Host
 
     NotRunning
     cannot reach Docker on node `n1` (10.0.0.2): nothing listens on `/var/run/docker.sock`
     hint: start it on the node: `sudo systemctl enable --now docker`
     hint: if its socket is not `/var/run/docker.sock`, name it in `docker_socket`
-    blame: Host
+    class: Host
 
     Denied
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
-    blame: Host
+    class: Host
 
     SudoOnly
     cannot reach Docker on node `n1` (10.0.0.2): user `rke` may not use `/var/run/docker.sock`
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
     hint: using Docker through sudo is not supported yet
-    blame: Host
+    class: Host
 
     NoForwarding
     cannot reach Docker on node `n1` (10.0.0.2): sshd forbids connections to `/var/run/docker.sock`
-    hint: sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user
-    blame: Host
+    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
+    class: Host
     ");
 }
 
@@ -317,9 +316,9 @@ async fn a_node_that_refuses_commands_cannot_be_asked() {
     cannot reach Docker on node `n1` (10.0.0.2): sshd refused the connection to `/var/run/docker.sock`
       caused by: cannot run a command on node `n1` (10.0.0.2)
       caused by: The request was rejected by the other party
-    hint: sshd on this node may set `AllowStreamLocalForwarding no` or `DisableForwarding yes`: it must be allowed for this user
+    hint: sshd on this node may set `AllowStreamLocalForwarding no`, `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
     hint: the user must be in group docker: `sudo usermod -aG docker rke`
-    blame: Host
+    class: Host
     ");
 }
 
@@ -336,11 +335,11 @@ async fn ports_that_are_closed_and_ports_that_are_forbidden() {
     };
     insta::assert_snapshot!(format!("{}\n\n{}", shown(&closed), shown(&forbidden)), @r"
     nothing answers on port 6443 of node `n1` (10.0.0.2)
-    blame: Transient
+    class: Transient
 
     sshd on node `n1` (10.0.0.2) forbids connections to its port 6443
     hint: sshd on this node may set `AllowTcpForwarding no` or `DisableForwarding yes`: it must be allowed for this user
-    blame: Host
+    class: Host
     ");
 }
 
@@ -348,9 +347,13 @@ async fn ports_that_are_closed_and_ports_that_are_forbidden() {
 async fn claimed(fake: &FakeHost) -> Host {
     let host = fake.connect().await.unwrap();
     host.import_empty_image().await.unwrap();
-    host.create_claim(&ClusterId("c1".to_owned()), "local", &Before::default())
-        .await
-        .unwrap();
+    host.create_claim(labels(
+        &ClusterId("c1".to_owned()),
+        "local",
+        &Baseline::default(),
+    ))
+    .await
+    .unwrap();
     host
 }
 
@@ -369,7 +372,7 @@ async fn a_full_disk() {
     insta::assert_snapshot!(shown(&error), @r"
     cannot write files on node `n1` (10.0.0.2): no space left for `/etc/kubernetes/a`
     hint: make room on the file system of `/etc/kubernetes/a` on the node
-    blame: Host
+    class: Host
     ");
 }
 
@@ -400,15 +403,15 @@ async fn pulls_that_fail() {
     insta::assert_snapshot!(texts, @r"
     cannot pull image `rancher/nowhere:1` on node `n1` (10.0.0.2): pull access denied for rancher/nowhere:1, repository does not exist or may require 'docker login'
     hint: is the name right, and may the node's Docker pull it without a login?
-    blame: User
+    class: User
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): unexpected EOF
-    hint: can the node reach the image's registry?
-    blame: Transient
+    hint: can the node reach the image's registry, and does it take pulls without a login? One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login of `docker login` on the node is not used
+    class: Transient
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): no space left for `/var/lib/docker`
     hint: make room on the file system of `/var/lib/docker` on the node
-    blame: Host
+    class: Host
     ");
 }
 
@@ -425,7 +428,7 @@ async fn a_connection_that_is_cut_in_a_pull_is_no_end_of_the_pull() {
         .await
         .unwrap_err();
     assert!(matches!(error, HostError::Lost { .. }), "{error:?}");
-    assert_eq!(error.blame(), rke_operator::error::Blame::Transient);
+    assert_eq!(error.class(), rke_operator::error::ErrorClass::Transient);
     assert!(!host.is_alive());
     assert!(matches!(host.images().await, Err(HostError::Lost { .. })));
 }
@@ -439,7 +442,8 @@ async fn a_connection_that_is_cut_at_any_request_is_an_error() {
         let result = async {
             host.import_empty_image().await?;
             let id = ClusterId("c1".to_owned());
-            host.create_claim(&id, "local", &Before::default()).await?;
+            host.create_claim(labels(&id, "local", &Baseline::default()))
+                .await?;
             host.containers().await?;
             host.images().await
         };
@@ -457,7 +461,7 @@ async fn a_daemon_that_is_broken() {
     let error = host.start("etcd").await.unwrap_err();
     insta::assert_snapshot!(shown(&error), @r"
     cannot start container `etcd` on node `n1` (10.0.0.2): Docker answered 500: something is broken
-    blame: Transient
+    class: Transient
     ");
 }
 
@@ -473,7 +477,7 @@ async fn a_node_that_goes_silent_is_noticed() {
     assert!(before.elapsed() < Duration::from_secs(30));
     insta::assert_snapshot!(shown(&error), @r"
     the SSH connection to node `n1` (10.0.0.2) was lost: Keepalive timeout
-    blame: Transient
+    class: Transient
     ");
 }
 
@@ -485,4 +489,15 @@ async fn a_slow_daemon_is_waited_for() {
     let real = Instant::now();
     host.images().await.unwrap();
     assert!(real.elapsed() < Duration::from_secs(5), "no real waiting");
+}
+
+/// Of a claim.
+fn labels(id: &ClusterId, name: &str, before: &Baseline) -> BTreeMap<String, String> {
+    let record = NodeRecord {
+        cluster_id: id.clone(),
+        cluster_name: name.to_owned(),
+        node: None,
+        before: before.clone(),
+    };
+    record.labels().unwrap()
 }

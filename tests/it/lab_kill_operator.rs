@@ -168,7 +168,8 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
         }
         Some(chance) => {
             let mut few = Few::new(3, chance);
-            killed_until(&management, &mut few, built, has_its_finalizer);
+            let kills = killed_until(&management, &mut few, built, has_its_finalizer);
+            assert!(kills >= 2, "{kills} kills of 3 met a living operator");
         }
     }
     management.inside(CLUSTER, &["get", "node", "n2"]).well();
@@ -186,7 +187,8 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
         }
         Some(chance) => {
             let mut few = Few::new(2, chance);
-            killed_until(&management, &mut few, gone, deleted);
+            let kills = killed_until(&management, &mut few, gone, deleted);
+            tell(&format!("{kills} kills of a removal"));
         }
     }
     snapshot::unchanged(management.second(), &before, ALLOWED);

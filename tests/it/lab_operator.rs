@@ -140,11 +140,9 @@ fn the_schema_is_accepted_and_kept(management: &Management) {
         filled["spec"],
         json!({
             "config": {"nodes": [{"any": "thing"}]},
-            "ssh": {"keySecretRef": {"name": "nodes", "key": "ssh-privatekey"}, "knownHosts": ""},
-            "changes": "Automatic",
-            "deletion": {"timeout": "30m", "onTimeout": "Orphan"},
+            "ssh": {"keySecretRef": {"name": "nodes"}},
         }),
-        "defaults are filled in, and the config is kept as it is"
+        "no default is written into an object, and the config is kept as it is"
     );
 }
 
@@ -168,15 +166,19 @@ fn has_all_it_says(management: &Management) {
         let all = cluster["status"]["conditions"].as_array();
         is_settled(cluster)
             && all.is_some_and(|all| {
-                all.len() == 9 && all.iter().all(|condition| condition["status"] == "True")
+                all.len() == 12
+                    && all.iter().all(|condition| {
+                        let want = condition["type"] != "Deleting";
+                        condition["status"] == if want { "True" } else { "False" }
+                    })
             })
     });
     let status = &cluster["status"];
-    assert_eq!(status["nodes"], "1/1");
+    assert_eq!(status["nodeSummary"], "1/1");
     assert_eq!(status["version"], "v1.34.4");
     assert_eq!(status["kubeconfigRef"]["name"], CLUSTER);
     let endpoint = format!("https://{}:6443", management.second().address());
-    assert_eq!(status["endpoint"], endpoint);
+    assert_eq!(status["endpoints"][0]["url"], endpoint);
     assert_eq!(
         cluster["metadata"]["finalizers"],
         json!(["clusterprovisioner.rke.io/cleanup"])
@@ -233,7 +235,7 @@ fn others_may_write_too(management: &Management, operator: &mut Operator) {
     // The whole list at once, as a client does that knows no server-side apply.
     let patch = json!({"status": {
         "version": "v0.0.0",
-        "nodes": "9/9",
+        "nodeSummary": "9/9",
         "conditions": [
             foreign("Ready", "False"),
             foreign("Stalled", "True"),
@@ -256,7 +258,7 @@ fn others_may_write_too(management: &Management, operator: &mut Operator) {
     let cluster = management.settled(CLUSTER, SOON);
     assert_eq!(cluster["metadata"]["labels"]["team"], "blue");
     assert_eq!(cluster["status"]["version"], "v1.34.4");
-    assert_eq!(cluster["status"]["nodes"], "1/1");
+    assert_eq!(cluster["status"]["nodeSummary"], "1/1");
     assert!(is(&cluster, "example.com/Audited", "True"), "it is theirs");
     assert_eq!(condition(&cluster, "Stalled"), None, "it is ours");
 
@@ -314,7 +316,7 @@ fn a_second_cluster_on_the_node_is_refused_and_harmless(management: &Management)
         message.contains("n2") && message.contains(CLUSTER),
         "{message}"
     );
-    assert_eq!(told["status"]["clusterId"], Value::Null);
+    assert_eq!(told["status"]["clusterID"], Value::Null);
     assert_eq!(management.own("secret", "clash-state"), None);
 
     management.delete("clash");
@@ -351,10 +353,18 @@ fn lost_keys_are_read_back_when_asked_for(management: &Management, operator: &mu
 
     let recover = "clusterprovisioner.rke.io/recover";
     management
-        .kubectl(&["annotate", "rkec", CLUSTER, &format!("{recover}=true")])
+        .kubectl(&[
+            "annotate",
+            "rkec",
+            CLUSTER,
+            &format!(
+                "{recover}={}",
+                before["status"]["clusterID"].as_str().expect("an id")
+            ),
+        ])
         .well();
     let after = management.settled(CLUSTER, MINUTES);
-    assert_eq!(after["status"]["clusterId"], before["status"]["clusterId"]);
+    assert_eq!(after["status"]["clusterID"], before["status"]["clusterID"]);
     assert!(management.own("secret", "minimal-state").is_some());
     assert_eq!(authority(management), ca, "the same CA");
     assert_eq!(
@@ -362,9 +372,8 @@ fn lost_keys_are_read_back_when_asked_for(management: &Management, operator: &mu
         ids,
         "nothing was restarted"
     );
-    management
-        .kubectl(&["annotate", "rkec", CLUSTER, &format!("{recover}-")])
-        .well();
+    let annotations = &management.get(&["rkec", CLUSTER])["metadata"]["annotations"];
+    assert_eq!(annotations[recover], Value::Null, "it is used once");
 }
 
 /// A cluster that is edited onto another's node is refused, and its deletion gives back its own
@@ -460,7 +469,9 @@ fn is_orphaned(management: &Management, node: &Node, why: &str) {
     assert_eq!(record["nodes"][0]["name"], "n2", "{record:#}");
     assert_eq!(record["nodes"][0]["address"], node.address().to_string());
     assert!(record["clusterId"].is_string(), "{record:#}");
-    let remaining = record["remaining"]["n2"].as_str().unwrap_or_default();
+    let remaining = record["remaining"][0]["message"]
+        .as_str()
+        .unwrap_or_default();
     assert!(remaining.contains(why), "{record:#}");
     let events = management.get(&["events", "-A", "--field-selector", "reason=Orphaned"]);
     let told = events["items"].as_array().expect("a list").iter();
@@ -471,6 +482,25 @@ fn is_orphaned(management: &Management, node: &Node, why: &str) {
         management.own("secret", "minimal-state").is_some(),
         "whoever comes back to the node needs the keys"
     );
+}
+
+/// The namesake of an orphan has no part in its nodes until a person names the cluster.
+fn taken_over(management: &Management, id: &Value) -> Value {
+    let id = id.as_str().expect("an id");
+    let told = management.until(CLUSTER, "it refuses the state", SOON, |cluster| {
+        condition(cluster, "Stalled").is_some_and(|stalled| stalled["reason"] == "StateConflict")
+    });
+    let take_over = "clusterprovisioner.rke.io/take-over";
+    let message = condition(&told, "Stalled").expect("it")["message"].to_string();
+    let cure = format!("{take_over}: {id}");
+    assert!(message.contains(&cure), "it names the cure: {message}");
+    management
+        .kubectl(&["annotate", "rkec", CLUSTER, &format!("{take_over}={id}")])
+        .well();
+    let settled = management.settled(CLUSTER, MINUTES);
+    let annotations = &management.get(&["rkec", CLUSTER])["metadata"]["annotations"];
+    assert_eq!(annotations[take_over], Value::Null, "it is used once");
+    settled
 }
 
 #[test]
@@ -485,18 +515,18 @@ fn a_deletion_ends_whatever_is_broken() {
     // The key to the node is lost, in the middle of a run.
     create();
     management.until(CLUSTER, "it is being built", MINUTES, |cluster| {
-        cluster["status"]["clusterId"].is_string()
+        cluster["status"]["clusterID"].is_string()
             && cluster["status"]["progress"]["stage"] == "images"
     });
-    let id = management.cluster(CLUSTER).expect("it")["status"]["clusterId"].clone();
+    let id = management.cluster(CLUSTER).expect("it")["status"]["clusterID"].clone();
     management.take_key();
     is_orphaned(&management, node, "minimal-ssh");
 
-    // An object of the same name goes on where that one ended.
+    // An object of the same name goes on where that one ended, when a person says so.
     management.give_key();
     create();
-    let again = management.settled(CLUSTER, MINUTES);
-    assert_eq!(again["status"]["clusterId"], id);
+    let again = taken_over(&management, &id);
+    assert_eq!(again["status"]["clusterID"], id);
 
     // The node is dead to the world.
     let ids = containers(node);
@@ -505,7 +535,7 @@ fn a_deletion_ends_whatever_is_broken() {
     node.heal().expect("the node is back");
     node.wait_ssh(SOON).expect("it answers");
     create();
-    management.settled(CLUSTER, MINUTES);
+    taken_over(&management, &id);
     assert_eq!(containers(node), ids, "there was nothing to do");
 
     // The spec cannot be understood: the inventory knows the node.

@@ -111,12 +111,12 @@ fn a_second_cluster(site: &Site) {
     let id = cluster_id(site);
     let owner = ["node `n1` belongs to cluster `lab`", &id];
     let first = cluster(site);
-    unharmed(site, snapshot::ALIVE, || {
+    unharmed(site, &snapshot::alive(), || {
         refused(site, &["up", "--yes", "--config", SECOND], 1, &owner);
         refused(site, &["plan", "--config", SECOND], 1, &owner);
         refused(site, &["remove", "--force", "--config", SECOND], 1, &owner);
         // Asked to recover, it is still another cluster's config.
-        let recover = ["up", "--yes", "--recover", "--config", SECOND];
+        let recover = ["up", "--yes", "--recover", &id, "--config", SECOND];
         refused(site, &recover, 1, &["cannot recover", "`lab`", "`other`"]);
     });
     assert_eq!(cluster(site), first);
@@ -139,17 +139,17 @@ fn a_lost_state(site: &Site) {
     let id = cluster_id(site);
     let state = fs::read(site.path(STATE)).expect("the state");
     fs::remove_file(site.path(STATE)).expect("it is lost");
-    unharmed(site, snapshot::ALIVE, || {
+    unharmed(site, &snapshot::alive(), || {
         let lost = ["node `n1` belongs to cluster `lab`", &id, "--recover"];
         refused(site, &["up", "--yes"], 1, &lost);
         refused(site, &["remove", "--force"], 1, &lost);
         assert!(!site.path(STATE).exists());
-        another_inventory(site);
-        let plan = site.run(&["plan", "--recover"]).well();
+        another_inventory(site, &id);
+        let plan = site.run(&["plan", "--recover", &id]).well();
         assert!(plan.stdout.contains("save the state"), "{}", plan.stdout);
         assert!(!site.path(STATE).exists(), "a plan writes nothing");
 
-        site.run(&["up", "--recover"]).well();
+        site.run(&["up", "--recover", &id]).well();
     });
     assert_eq!(fs::read(site.path(STATE)).expect("the state"), state);
     let mode = fs::metadata(site.path(STATE)).expect("it").permissions();
@@ -159,14 +159,14 @@ fn a_lost_state(site: &Site) {
     // With the kubeconfig lost as well, the new one is by the same CA.
     fs::remove_file(site.path(STATE)).expect("it is lost");
     fs::remove_file(site.path(KUBECONFIG)).expect("it is lost");
-    site.run(&["up", "--recover"]).well();
+    site.run(&["up", "--recover", &id]).well();
     assert_eq!(fs::read(site.path(STATE)).expect("the state"), state);
     assert_eq!(cluster(site), before, "the same CA, nothing restarted");
     assert!(site.is_ready());
 }
 
 /// Recovery wants the very nodes of the cluster (invariant 2): the same name, the same address.
-fn another_inventory(site: &Site) {
+fn another_inventory(site: &Site, id: &str) {
     let address = site.node().address();
     let [a, b, c, _] = address.octets();
     let second = format!("{a}.{b}.{c}.250");
@@ -187,7 +187,7 @@ fn another_inventory(site: &Site) {
         assert_ne!(other, config);
         site.write_config("cluster.yml", &other);
         for verb in [&["up", "--yes"][..], &["plan"]] {
-            let args = [verb, &["--recover", "--accept-new-host-keys"]].concat();
+            let args = [verb, &["--recover", id, "--accept-new-host-keys"]].concat();
             refused(site, &args, 1, &["cannot recover", words]);
         }
     }
@@ -202,20 +202,21 @@ fn another_inventory(site: &Site) {
 fn a_state_that_cannot_be_read(site: &Site) {
     let before = cluster(site);
     let state = fs::read(site.path(STATE)).expect("the state");
+    let id = cluster_id(site);
     let damages: [(&str, Vec<u8>); 4] = [
         ("garbage", b"\xff\xfe\x00 not a state".to_vec()),
         ("another document", b"{\"version\": 1}\n".to_vec()),
         ("truncated", state[..state.len() / 2].to_vec()),
         ("empty", Vec::new()),
     ];
-    unharmed(site, snapshot::ALIVE, || {
+    unharmed(site, &snapshot::alive(), || {
         for (what, damaged) in damages {
             fs::write(site.path(STATE), &damaged).expect("it is damaged");
             for args in [
                 &["up", "--yes"][..],
-                &["up", "--yes", "--recover"],
+                &["up", "--yes", "--recover", &id],
                 &["plan"],
-                &["plan", "--recover"],
+                &["plan", "--recover", &id],
                 &["remove", "--force"],
             ] {
                 let words = ["the state in", STATE, "cannot be read", "recovery"];

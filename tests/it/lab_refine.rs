@@ -7,21 +7,21 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 use futures::{FutureExt, future::BoxFuture};
 use lab::Profile;
 use rke_operator::{
-    actual::{Actual, ApiView},
+    actual::Actual,
     apply::{
         event::{Event, Events, RunOutcome},
+        remote::OverSsh,
         run::Report,
         stop::Stopper,
     },
     config::{Intent, RkeConfig, SecretSources},
-    converge::{Goal, Round, survey},
+    converge::{Goal, Iteration, survey},
+    environment::{Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
-    plan::{self, Plan, Stage, Step},
-    secret::Secret,
+    model::secret::Secret,
+    plan::{self, Plan, Queue, Stage, Step},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
-    world::{KeyRing, World},
 };
-
 use serde_json::{Value, json};
 
 use crate::{
@@ -72,11 +72,13 @@ fn intent(site: &Site, config: &Value) -> Intent {
         .intent
 }
 
-fn world(site: &Site) -> World {
+fn world(site: &Site) -> Environment {
     let config = site.path("cluster.yml");
     let known_hosts = fs::read_to_string(site.lab.known_hosts()).expect("known hosts");
-    World {
-        dial: Arc::new(TcpDial),
+    Environment {
+        remote: Arc::new(OverSsh {
+            dial: Arc::new(TcpDial),
+        }),
         host_keys: Arc::new(KnownHosts::from_text(
             "the lab",
             &known_hosts,
@@ -85,7 +87,7 @@ fn world(site: &Site) -> World {
         store: Arc::new(FileStore::beside(&config)),
         kubeconfig: Arc::new(FileKubeconfig::beside(&config)),
         key_ring: Arc::new(OneKey(key(site))),
-        recover: false,
+        recover: None,
         held_elsewhere: BTreeSet::new(),
         now: jiff::Timestamp::now,
         entropy: rand::random,
@@ -96,14 +98,17 @@ fn world(site: &Site) -> World {
 fn alone(stage: &Stage, step: &Step) -> Plan {
     Plan {
         stages: vec![Stage {
-            steps: vec![step.clone()],
+            queues: vec![Queue {
+                node: step.node().cloned(),
+                steps: vec![step.clone()],
+            }],
             ..stage.clone()
         }],
         notes: vec![],
     }
 }
 
-async fn run(round: &Round<'_>, plan: &Plan, number: u32) -> Report {
+async fn run(round: &Iteration<'_>, plan: &Plan, number: u32) -> Report {
     let (events, mut stream) = Events::channel(16);
     let (_stopper, stop) = Stopper::new();
     let run = async {
@@ -122,19 +127,27 @@ async fn run(round: &Round<'_>, plan: &Plan, number: u32) -> Report {
 }
 
 /// Runs every step of a round by itself and holds what is read against the model.
-async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32) -> Vec<String> {
+async fn refined(
+    round: &Iteration<'_>,
+    goal: &Goal<'_>,
+    world: &Environment,
+    number: u32,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut before: Actual = round.survey().actual.clone();
     for stage in &round.survey().plan.stages {
-        for step in &stage.steps {
+        for step in stage.steps() {
             let title = format!(
                 "round {number}, {}: {} on {}",
                 stage.name,
                 plan::title(step),
-                step.target
+                step.target()
             );
             let report = run(round, &alone(stage, step), number).await;
-            let why = report.failure.map(|failure| failure.error.to_string());
+            let why = report
+                .failures
+                .first()
+                .map(|failure| failure.error.to_string());
             assert_eq!(
                 report.outcome,
                 RunOutcome::Completed,
@@ -154,9 +167,9 @@ async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32)
             wrong.extend(found.into_iter().map(|line| format!("{title}: {line}")));
             tell(&title);
             // What etcd holds does not go when its API server is away for a moment.
-            before = match (&before.api, &seen.api) {
-                (ApiView::Up(_), ApiView::Down(_) | ApiView::Unknown) => Actual {
-                    api: before.api,
+            before = match (before.cluster, &seen.cluster) {
+                (Some(cluster), None) => Actual {
+                    cluster: Some(cluster),
                     ..seen
                 },
                 _ => seen,
@@ -167,10 +180,10 @@ async fn refined(round: &Round<'_>, goal: &Goal<'_>, world: &World, number: u32)
 }
 
 /// Rounds until nothing is to do; every difference between model and world.
-async fn until_done(goal: &Goal<'_>, world: &World) -> Vec<String> {
+async fn until_done(goal: &Goal<'_>, world: &Environment) -> Vec<String> {
     let mut wrong = Vec::new();
     for number in 1..=ROUNDS {
-        let round = Round::look(goal, world).await;
+        let round = Iteration::look(goal, world).await;
         let round = round.unwrap_or_else(|error| panic!("round {number}: {error}"));
         let plan = &round.survey().plan;
         if plan.is_empty() {

@@ -2,45 +2,54 @@
 
 use lab::Profile;
 
-use crate::real::{Site, snapshot};
+use crate::real::{
+    Site,
+    snapshot::{self, CAME},
+};
 
 /// Everything that may differ, at most ten entries.
 pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
     (
         "images",
+        CAME,
         "rancher/",
         "system images stay unless asked: the next `up` needs no pull",
     ),
     (
         "files",
+        CAME,
         "/run/xtables.lock",
         "the lock file of iptables itself, empty",
     ),
-    ("files", "/run/netns", "the folder of `ip netns`, empty"),
+    (
+        "files",
+        CAME,
+        "/run/netns",
+        "the folder of `ip netns`, empty",
+    ),
     (
         "mounts",
+        CAME,
         "/run/netns",
         "that folder, as `ip netns` mounts it",
     ),
     (
         "mounts",
+        CAME,
         "/run/docker/netns/default",
         "Docker's own, since the first container in the host's network",
     ),
     (
         "pods",
+        CAME,
         "moby",
         "Docker's own namespace in containerd, since the first container",
     ),
     (
         "files",
+        CAME,
         "/var/lib/containerd/io.containerd.content.v1.content",
         "containerd's own folder, since the first image",
-    ),
-    (
-        "nft",
-        "table ip",
-        "tables that iptables-nft makes on first use, empty",
     ),
 ];
 

@@ -70,7 +70,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         self::files(&site),
         "neither state nor kubeconfig is written"
     );
-    snapshot::unchanged(site.node(), &before, snapshot::ALIVE);
+    snapshot::unchanged(site.node(), &before, &snapshot::alive());
     assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
 
     workloads_serve(&site);

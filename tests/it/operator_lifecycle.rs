@@ -16,6 +16,7 @@ async fn a_cluster_is_built_and_says_so() {
     rig.create(&cluster("a", "n1")).await;
     let built = rig.ready("a").await;
     for kind in [
+        "Available",
         "Ready",
         "Provisioned",
         "ConfigValid",
@@ -24,18 +25,33 @@ async fn a_cluster_is_built_and_says_so() {
         "ControlPlaneHealthy",
         "NodesHealthy",
         "AddonsApplied",
+        "CertificatesValid",
         "UpToDate",
     ] {
         assert!(is(&built, kind, "True"), "{kind}: {}", built["status"]);
     }
-    for kind in ["Reconciling", "Stalled", "Paused", "Deleting"] {
+    for kind in ["Reconciling", "Stalled"] {
         assert_eq!(condition(&built, kind), None);
     }
+    assert_eq!(reason(&built, "Deleting"), "NotDeleting");
     let status = &built["status"];
-    assert_eq!(status["nodes"], "1/1");
-    assert_eq!(status["endpoint"], "https://10.0.0.1:6443");
+    assert_eq!(status["nodeSummary"], "1/1");
+    assert_eq!(
+        status["nodes"],
+        json!({"total": 1, "ready": 1, "upToDate": 1, "unreachable": 0})
+    );
+    assert_eq!(
+        status["endpoints"],
+        json!([{"url": "https://10.0.0.1:6443", "node": "n1"}])
+    );
     assert_eq!(status["kubeconfigRef"]["name"], "a");
-    assert_eq!(status["clusterId"], json!(rig.engine.claimed_by("n1")));
+    let id = json!(rig.engine.claimed_by("n1"));
+    assert_eq!(status["clusterID"], id);
+    let noted = &built["metadata"]["annotations"]["clusterprovisioner.rke.io/cluster-id"];
+    assert_eq!(
+        *noted, id,
+        "for a deletion that finds no state and no status"
+    );
     assert_eq!(status.get("progress"), None);
 }
 
@@ -54,6 +70,7 @@ async fn every_condition_is_there_on_the_first_visit() {
     assert_eq!(
         kinds,
         [
+            "Available",
             "Ready",
             "Provisioned",
             "ConfigValid",
@@ -62,7 +79,9 @@ async fn every_condition_is_there_on_the_first_visit() {
             "ControlPlaneHealthy",
             "NodesHealthy",
             "AddonsApplied",
+            "CertificatesValid",
             "UpToDate",
+            "Deleting",
             "Reconciling",
         ]
     );
@@ -102,14 +121,17 @@ async fn a_dead_node_takes_ready_away_and_gives_it_back() {
         .until("a", |cluster| is(cluster, "Ready", "False"))
         .await;
     assert!(is(&dead, "NodesReachable", "False"));
-    assert_eq!(reason(&dead, "Ready"), "HostUnavailable");
+    assert_eq!(reason(&dead, "Ready"), "NotAvailable");
+    assert_eq!(reason(&dead, "Reconciling"), "HostUnavailable");
+    assert!(is(&dead, "Available", "Unknown"), "nobody can tell");
     assert!(message(&dead, "NodesReachable").contains("is it switched on?"));
     assert!(is(&dead, "EtcdHealthy", "Unknown"));
     assert!(
         is(&dead, "Provisioned", "True"),
         "what was applied was applied"
     );
-    assert_eq!(dead["status"]["nodes"], "0/1");
+    assert_eq!(dead["status"]["nodeSummary"], "0/1");
+    assert_eq!(dead["status"]["nodes"]["unreachable"], 1);
     rig.engine.revive("n1");
     rig.ready("a").await;
 }
@@ -136,10 +158,10 @@ async fn conditions_name_what_is_wrong() {
         ),
         (
             "ControlPlaneHealthy",
-            "ApiDown",
+            "APIServerDown",
             "connection refused",
             |world| {
-                world.answering = false;
+                world.answering.clear();
             },
         ),
         (
@@ -172,7 +194,7 @@ async fn conditions_name_what_is_wrong() {
 }
 
 fn stop_container(world: &mut crate::sim::World, name: &str) {
-    let Some(HostView::Up(facts)) = world.truth.hosts.get_mut(&"n1".into()) else {
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n1".into()) else {
         panic!("n1 is up")
     };
     facts.containers.get_mut(name).unwrap().state = ContainerState::Exited(1);
@@ -187,6 +209,8 @@ async fn a_kubeconfig_of_another_cluster_is_not_taken() {
     let told = rig
         .until("a", |cluster| is(cluster, "Stalled", "True"))
         .await;
+    assert_eq!(reason(&told, "Stalled"), "NameTaken");
+    assert!(is(&told, "ConfigValid", "True"), "it is not the config");
     assert!(message(&told, "Ready").contains("is for the Cluster `other`"));
     assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
     let kept = rig.api.object("kubeconfigs", "", "a").unwrap();
@@ -222,7 +246,7 @@ async fn drift_is_healed() {
     {
         let mut world = rig.engine.world.lock().unwrap();
         let host = world.truth.hosts.get_mut(&"n1".into());
-        let Some(rke_operator::actual::HostView::Up(facts)) = host else {
+        let Some(rke_operator::actual::HostView::Reachable(facts)) = host else {
             panic!("n1 is up")
         };
         facts.containers.remove("kube-scheduler").unwrap();
@@ -264,7 +288,8 @@ async fn an_invalid_config_is_told_and_mended() {
         .until("a", |cluster| is(cluster, "ConfigValid", "False"))
         .await;
     assert!(is(&told, "Stalled", "True"));
-    assert_eq!(reason(&told, "Ready"), "InvalidSpec");
+    assert_eq!(reason(&told, "ConfigValid"), "InvalidConfig");
+    assert_eq!(reason(&told, "Ready"), "NotProvisioned");
     let text = message(&told, "ConfigValid");
     assert!(text.contains("nodes[0].rol"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
@@ -288,7 +313,8 @@ async fn a_missing_secret_is_told_and_its_arrival_wakes() {
     let told = rig
         .until("a", |cluster| is(cluster, "ConfigValid", "False"))
         .await;
-    assert_eq!(reason(&told, "ConfigValid"), "SecretMissing");
+    assert_eq!(reason(&told, "ConfigValid"), "SourceMissing");
+    assert_eq!(reason(&told, "Stalled"), "SecretMissing");
     assert!(message(&told, "ConfigValid").contains("kubectl -n rke-system create secret"));
     let before = tokio::time::Instant::now();
     rig.api.plant("secrets", &key_secret());

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, LazyLock, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -14,21 +14,27 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
-    actual::{ContainerFact, Down, HostView},
-    api,
+    actual::{ContainerFact, HostFacts, HostView, Unreachable},
+    api::{self, conditions::ConditionType},
     apply::{
         event::{Event, Events, RunOutcome, StepId, StepOutcome},
+        remote::OverSsh,
+        step::Warning,
         stop::{Stop, StopCause, Stopper},
     },
-    config::{Endpoint, Intent, NodeName},
+    config::Intent,
     converge::{Error, Goal, Outcome, Survey},
-    desired::{Desired, label},
-    error::Blame,
+    desired::{
+        Desired,
+        pki::{Certificates, Expiry},
+    },
+    environment::Environment as Outside,
+    error::ErrorClass,
     host::{Dial, Stream},
-    operator::{Clock, Engine, OperatorOptions, Parts, run_with},
-    plan::{Action, Plan, Step, title},
+    model::{ClusterId, ContainerSpec, Endpoint, NodeName, label},
+    operator::{Clock, Dependencies, Engine, OperatorOptions, run_with},
+    plan::{Action, LocalAction, Plan, Step, title},
     state::Loaded,
-    world::World as Outside,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle};
@@ -55,6 +61,8 @@ pub(crate) enum Turn {
     Go,
     /// It fails, and with it the run.
     Fail(Error),
+    /// It panics.
+    Panic,
     /// The run waits here until it is told to stop.
     AwaitStop,
     /// The run waits here, and then takes the step.
@@ -73,10 +81,18 @@ pub(crate) struct SimEngine {
     pub(crate) ups: AtomicUsize,
     pub(crate) removals: AtomicUsize,
     /// What the last run was allowed: recovery, and the ids of other clusters.
-    pub(crate) told: Mutex<(bool, Vec<String>)>,
+    pub(crate) told: Mutex<(Option<ClusterId>, Vec<String>)>,
     /// Runs under way at the same time, most.
     pub(crate) most: AtomicUsize,
     running: AtomicUsize,
+    /// While this is so, surveys that are no part of a run do not end.
+    pub(crate) surveys_hang: AtomicBool,
+    /// Nodes that a run leaves as they are: it then ends degraded.
+    pub(crate) degraded: Mutex<BTreeMap<NodeName, Unreachable>>,
+    /// When certificates end.
+    pub(crate) certificates: Mutex<Certificates>,
+    /// What a run that ends well warns about.
+    pub(crate) warnings: Mutex<Vec<Warning>>,
 }
 
 impl SimEngine {
@@ -97,6 +113,16 @@ impl SimEngine {
             told: Mutex::default(),
             most: AtomicUsize::default(),
             running: AtomicUsize::default(),
+            surveys_hang: AtomicBool::default(),
+            degraded: Mutex::default(),
+            certificates: Mutex::new(Certificates {
+                earliest: Some(Expiry {
+                    at: "2031-01-01T00:00:00Z".parse().unwrap(),
+                    what: "`kube-proxy.pem` of node `n1`".to_owned(),
+                }),
+                ..Certificates::default()
+            }),
+            warnings: Mutex::default(),
         })
     }
 
@@ -109,8 +135,8 @@ impl SimEngine {
     }
 
     pub(crate) fn kill(&self, node: &str) {
-        let down = Down {
-            blame: Blame::Host,
+        let down = Unreachable {
+            class: ErrorClass::Host,
             why: format!("cannot reach node `{node}`: no route to host"),
             hints: vec!["is it switched on?".to_owned()],
         };
@@ -140,6 +166,47 @@ impl SimEngine {
         facts.containers.values().filter(ours).count()
     }
 
+    fn host<T>(&self, node: &str, of: impl FnOnce(&mut HostFacts) -> T) -> T {
+        let mut world = self.world.lock().unwrap();
+        match world.truth.hosts.get_mut(&NodeName::from(node)) {
+            Some(HostView::Reachable(facts)) => of(facts),
+            Some(HostView::Unreachable(_)) | None => panic!("{node} is not there"),
+        }
+    }
+
+    /// Takes a container away behind the operator's back.
+    pub(crate) fn take(&self, node: &str, container: &str) {
+        self.host(node, |facts| facts.containers.remove(container).unwrap());
+    }
+
+    pub(crate) fn has(&self, node: &str, container: &str) -> bool {
+        self.host(node, |facts| facts.containers.contains_key(container))
+    }
+
+    /// How a container was defined when it was applied.
+    pub(crate) fn definition(&self, node: &str, container: &str) -> ContainerSpec {
+        self.host(node, |facts| {
+            let text = &facts.containers[container].labels[label::SPEC];
+            serde_json::from_str(text).unwrap()
+        })
+    }
+
+    /// As if it had been applied with another definition.
+    pub(crate) fn applied_otherwise(
+        &self,
+        node: &str,
+        container: &str,
+        edit: impl FnOnce(&mut ContainerSpec),
+    ) {
+        self.host(node, |facts| {
+            let fact = facts.containers.get_mut(container).unwrap();
+            let spec = fact.runs.as_mut().unwrap();
+            edit(spec);
+            let text = serde_json::to_string(spec).unwrap();
+            fact.labels.insert(label::SPEC.to_owned(), text);
+        });
+    }
+
     fn want(&self, intent: &Intent, shell: &Shell) -> Desired {
         let names: Vec<NodeName> = intent.nodes.keys().cloned().collect();
         let id = shell.saved.as_ref().map_or_else(
@@ -157,6 +224,10 @@ impl SimEngine {
             ..Knobs::default()
         };
         let mut want = desired(&id, &names, &knobs);
+        want.certificates = self.certificates.lock().unwrap().clone();
+        if let Some(saved) = &shell.saved {
+            want.saved.memory = saved.memory.clone();
+        }
         for (name, entry) in &mut want.saved.inventory {
             let node = &intent.nodes[name];
             entry.endpoint = node.endpoint.clone();
@@ -171,7 +242,11 @@ impl SimEngine {
             Loaded::Absent => None,
             Loaded::Present { saved, .. } => Some(*saved),
         };
-        let kubeconfig = outside.kubeconfig.load().await.unwrap();
+        let unreadable = |source| Error::Kubeconfig {
+            place: outside.kubeconfig.place(),
+            source,
+        };
+        let kubeconfig = outside.kubeconfig.load().await.map_err(unreadable)?;
         let shell = Shell { saved, kubeconfig };
         let mut actual = self.world.lock().unwrap().observe(&shell);
         let mut known: Vec<NodeName> = Vec::new();
@@ -182,17 +257,19 @@ impl SimEngine {
                 if matches!(goal, Goal::Remove(None))
                     && let Err(why) = outside.key_ring.key(&entry.key_source).await
                 {
-                    let down = Down {
-                        blame: Blame::Host,
+                    let down = Unreachable {
+                        class: ErrorClass::Host,
                         why,
                         hints: Vec::new(),
                     };
-                    actual.hosts.insert(name.clone(), HostView::Down(down));
+                    actual
+                        .hosts
+                        .insert(name.clone(), HostView::Unreachable(down));
                 }
             }
         }
         let intent = match goal {
-            Goal::Up(intent) => Some(*intent),
+            Goal::Up(intent) | Goal::Heal(intent) => Some(*intent),
             Goal::Remove(intent) => *intent,
         };
         known.extend(
@@ -202,13 +279,17 @@ impl SimEngine {
         );
         actual.hosts.retain(|name, _| known.contains(name));
         let (desired, plan) = match goal {
-            Goal::Up(intent) => {
+            Goal::Up(intent) | Goal::Heal(intent) => {
                 let down = downs(&actual.hosts);
                 if !down.is_empty() {
-                    return Err(Error::HostsDown(down));
+                    return Err(Error::HostsUnreachable(down));
                 }
                 let want = self.want(intent, &shell);
-                let plan = rke_operator::plan::up(&want, &actual)?;
+                let actual = crate::sim::tried(&want, &actual);
+                let mut plan = rke_operator::plan::up(&want, &actual)?;
+                if matches!(goal, Goal::Heal(_)) {
+                    plan = plan.unasked();
+                }
                 (Some(want), plan)
             }
             Goal::Remove(_) => {
@@ -233,25 +314,43 @@ impl SimEngine {
     ) -> Result<Outcome, Error> {
         let name = match goal {
             Goal::Up(_) => "up",
+            Goal::Heal(_) => "heal",
             Goal::Remove(_) => "remove",
         };
         let mut index = 0;
-        for round in 1..=5 {
+        for iteration in 1..=5 {
             let (survey, mut shell) = self.look(goal, outside).await?;
             if survey.plan.is_empty() {
+                let degraded = self.degraded.lock().unwrap().clone();
+                if !degraded.is_empty() {
+                    return Ok(Outcome::Degraded {
+                        left: degraded,
+                        changed: iteration > 1,
+                        warnings: Vec::new(),
+                    });
+                }
                 let left = downs(&survey.actual.hosts);
                 return Ok(match goal {
                     Goal::Remove(_) if !left.is_empty() => Outcome::RemovalIncomplete { left },
-                    Goal::Up(_) | Goal::Remove(_) => Outcome::Converged {
-                        changed: round > 1,
-                        warnings: Vec::new(),
+                    Goal::Up(_) | Goal::Heal(_) | Goal::Remove(_) => Outcome::Converged {
+                        changed: iteration > 1,
+                        warnings: self
+                            .warnings
+                            .lock()
+                            .unwrap()
+                            .iter()
+                            .map(|warning| Warning {
+                                message: warning.message.clone(),
+                                hints: warning.hints.clone(),
+                            })
+                            .collect(),
                     },
                 });
             }
             let Plan { stages, .. } = &survey.plan;
             events
                 .emit(Event::RunStarted {
-                    round,
+                    iteration,
                     stages: stages.len(),
                     steps: survey.plan.steps().count(),
                 })
@@ -261,10 +360,10 @@ impl SimEngine {
                     .emit(Event::StageStarted {
                         stage: number,
                         name: stage.name.clone().into_owned(),
-                        steps: stage.steps.len(),
+                        steps: stage.steps().count(),
                     })
                     .await;
-                for (at, step) in stage.steps.iter().enumerate() {
+                for (at, step) in stage.steps().enumerate() {
                     if let Some(cause) = stop.cause() {
                         return Ok(Outcome::Stopped(cause));
                     }
@@ -273,6 +372,7 @@ impl SimEngine {
                     match turn {
                         Turn::Go => {}
                         Turn::Fail(error) => return Err(error),
+                        Turn::Panic => panic!("told to panic, with the word hunter2"),
                         Turn::Hold(until) => until.notified().await,
                         Turn::AwaitStop => return Ok(Outcome::Stopped(stop.stopped().await)),
                     }
@@ -284,7 +384,7 @@ impl SimEngine {
                                 stage: number,
                                 step: at,
                             },
-                            target: step.target.clone(),
+                            target: step.target(),
                             title: title(step),
                             outcome: StepOutcome::Done,
                             took: Duration::ZERO,
@@ -313,7 +413,7 @@ impl SimEngine {
         let done = self.world.lock().unwrap().step(step, want, shell);
         done.unwrap();
         match &step.action {
-            Action::SaveState => {
+            Action::Local(LocalAction::SaveState) => {
                 let revision = match outside.store.load().await? {
                     Loaded::Absent => None,
                     Loaded::Present { revision, .. } => Some(revision),
@@ -321,24 +421,30 @@ impl SimEngine {
                 let saved = shell.saved.as_ref().unwrap();
                 outside.store.save(saved, revision.as_deref()).await?;
             }
-            Action::DeleteState => outside.store.delete().await?,
-            Action::WriteKubeconfig => {
+            Action::Local(LocalAction::DeleteState) => outside.store.delete().await?,
+            Action::Local(LocalAction::WriteKubeconfig) => {
                 let kubeconfig = shell.kubeconfig.as_ref().unwrap();
-                outside.kubeconfig.save(kubeconfig).await.unwrap();
+                let saved = outside.kubeconfig.save(kubeconfig).await;
+                saved.map_err(|source| Error::Kubeconfig {
+                    place: outside.kubeconfig.place(),
+                    source,
+                })?;
             }
-            Action::RemoveKubeconfig => outside.kubeconfig.remove().await.unwrap(),
+            Action::Local(LocalAction::RemoveKubeconfig) => {
+                outside.kubeconfig.remove().await.unwrap();
+            }
             _ => {}
         }
         Ok(())
     }
 }
 
-fn downs(hosts: &BTreeMap<NodeName, HostView>) -> Vec<(NodeName, Down)> {
+fn downs(hosts: &BTreeMap<NodeName, HostView>) -> Vec<(NodeName, Unreachable)> {
     hosts
         .iter()
         .filter_map(|(name, view)| match view {
-            HostView::Down(down) => Some((name.clone(), down.clone())),
-            HostView::Up(_) => None,
+            HostView::Unreachable(down) => Some((name.clone(), down.clone())),
+            HostView::Reachable(_) => None,
         })
         .collect()
 }
@@ -350,7 +456,13 @@ impl Engine for SimEngine {
         outside: &'a Outside,
     ) -> BoxFuture<'a, Result<Survey, Error>> {
         self.surveys.fetch_add(1, Ordering::SeqCst);
-        async move { Ok(self.look(goal, outside).await?.0) }.boxed()
+        async move {
+            while self.surveys_hang.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Ok(self.look(goal, outside).await?.0)
+        }
+        .boxed()
     }
 
     fn converge<'a>(
@@ -361,11 +473,11 @@ impl Engine for SimEngine {
         stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Outcome, Error>> {
         match goal {
-            Goal::Up(_) => self.ups.fetch_add(1, Ordering::SeqCst),
+            Goal::Up(_) | Goal::Heal(_) => self.ups.fetch_add(1, Ordering::SeqCst),
             Goal::Remove(_) => self.removals.fetch_add(1, Ordering::SeqCst),
         };
         let held = outside.held_elsewhere.iter().map(|id| id.0.clone());
-        *self.told.lock().unwrap() = (outside.recover, held.collect());
+        *self.told.lock().unwrap() = (outside.recover.clone(), held.collect());
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(running, Ordering::SeqCst);
@@ -479,17 +591,43 @@ impl Drop for Rig {
     fn drop(&mut self) {
         // A test that ends takes its operator with it.
         self.stopper.stop(StopCause::Signal);
+        if !std::thread::panicking() {
+            for object in self.api.history("clusters") {
+                is_by_the_table(&object);
+            }
+        }
     }
 }
 
-fn parts(engine: &Arc<SimEngine>, api: &FakeApi) -> Parts {
+fn parts(engine: &Arc<SimEngine>, api: &FakeApi) -> Dependencies {
     let api = api.clone();
-    Parts {
+    Dependencies {
         engine: Arc::clone(engine) as Arc<dyn Engine>,
-        dial: Arc::new(NoDial),
+        remote: Arc::new(OverSsh {
+            dial: Arc::new(NoDial),
+        }),
         clock: Clock::new(move || api.now()),
         now: || "2030-01-01T00:00:00Z".parse().unwrap(),
         entropy: || [7; 32],
+    }
+}
+
+/// Every condition of ours that was ever written has a reason of its type, and the status that
+/// goes with it.
+fn is_by_the_table(object: &Value) {
+    for condition in object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let kind = ConditionType::TABLE
+            .iter()
+            .find(|row| condition["type"] == row.kind.name());
+        let Some(row) = kind else { continue };
+        let known = row.kind.reasons().any(|known| {
+            condition["reason"] == known.reason.name() && condition["status"] == known.status.name()
+        });
+        assert!(known, "not in the table of conditions: {condition}");
     }
 }
 

@@ -1,12 +1,17 @@
-//! The invariants as far as the planner can show them; `docs/invariants.md` lists all fourteen.
+//! The invariants as far as the planner can show them; `docs/invariants.md` lists them all.
 //! Those that hold for every world are properties, in `plan_properties`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rke_operator::{
-    actual::{ApiView, Before, ContainerState, Down},
-    desired::{CLAIM, ContainerdWants, Digest, label},
-    error::Blame,
-    plan::{self, Action, Component, Guard, Plan, Stage, Step, Target, Violation, check},
-    state::ClusterId,
+    actual::{ApiView, Baseline, ContainerState, Unreachable},
+    error::ErrorClass,
+    model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, label},
+    plan,
+    plan::{
+        Action, Cause, ClusterAction, Guard, HostAction, Live, LocalAction, OnFailure, Plan, Queue,
+        Stage, Step, Target, Violation, check,
+    },
 };
 
 use crate::{
@@ -18,34 +23,52 @@ use crate::{
     },
 };
 
-fn down() -> Down {
-    Down {
-        blame: Blame::Host,
+fn down() -> Unreachable {
+    Unreachable {
+        class: ErrorClass::Host,
         why: "node `n1` did not answer".to_owned(),
         hints: vec![],
     }
 }
 
-fn step(target: Target, action: Action) -> Step {
+fn step(action: Action) -> Step {
     Step {
-        target,
+        cause: Cause::Change,
         why: "for this test".into(),
         changes: vec![],
-        guard: Some(Guard::ClaimIs(ClusterId("a".to_owned()))),
+        guards: vec![Guard::ClaimIs {
+            id: id(),
+            node: one(),
+        }],
         disturbs: Some("for this test".to_owned()),
         action,
     }
 }
 
-fn on_host(action: Action) -> Step {
-    step(Target::Host(one()), action)
+fn on_host(action: HostAction) -> Step {
+    step(Action::Host(one(), action))
+}
+
+fn local(action: LocalAction) -> Step {
+    step(Action::Local(action))
+}
+
+fn is(step: &Step, wanted: impl Fn(&HostAction) -> bool) -> bool {
+    step.action
+        .on_host()
+        .is_some_and(|(_, action)| wanted(action))
 }
 
 fn plan_of(steps: impl IntoIterator<Item = Step>) -> Plan {
+    let queue = Queue {
+        node: Some(one()),
+        steps: steps.into_iter().collect(),
+    };
     let stage = Stage {
         name: "test".into(),
         width: 1,
-        steps: steps.into_iter().collect(),
+        on_failure: OnFailure::EndRun,
+        queues: vec![queue],
     };
     Plan {
         stages: vec![stage],
@@ -57,8 +80,8 @@ fn id() -> ClusterId {
     ClusterId("a".to_owned())
 }
 
-fn remove_container(name: &str) -> Action {
-    Action::RemoveContainer {
+fn remove_container(name: &str) -> HostAction {
+    HostAction::RemoveContainer {
         name: name.to_owned(),
     }
 }
@@ -73,7 +96,7 @@ fn invariant_01_nothing_is_done_on_a_host_that_is_down() {
     let bad = plan_of([on_host(remove_container("kubelet"))]);
     assert_eq!(
         check(&bad, &have, &id()),
-        [Violation::ActsOnDownHost(one())]
+        [Violation::ActsOnUnreachableHost(one())]
     );
 }
 
@@ -98,21 +121,24 @@ fn invariant_01_nothing_is_pruned_while_the_api_is_down() {
         },
     );
     let prunes = |plan: &Plan| {
-        plan.steps()
-            .any(|step| matches!(step.action, Action::PruneObjects { .. }))
+        plan.steps().any(|step| {
+            matches!(
+                step.action,
+                Action::Cluster(ClusterAction::PruneObjects { .. })
+            )
+        })
     };
     assert!(
         prunes(&plan_up(&without, &world.observe(&shell)).unwrap()),
         "the API answers"
     );
-    world.answering = false;
+    world.answering.clear();
     let have = world.observe(&shell);
-    assert!(matches!(have.api, ApiView::Down(_)));
+    assert!(matches!(have.api(), ApiView::Unreachable(_)));
     assert!(!prunes(&plan_up(&without, &have).unwrap()));
-    let bad = plan_of([step(
-        Target::Cluster,
-        Action::PruneObjects { objects: vec![] },
-    )]);
+    let bad = plan_of([step(Action::Cluster(ClusterAction::PruneObjects {
+        objects: vec![],
+    }))]);
     assert_eq!(check(&bad, &have, &id()), [Violation::PrunesBlindly]);
 }
 
@@ -134,7 +160,7 @@ fn invariant_01_a_node_that_left_the_config_is_not_forgotten() {
     want.cluster_id = ClusterId("c".to_owned());
     want.saved.cluster_id = want.cluster_id.clone();
     have.saved = None;
-    plan::up(&want, &have).expect("n1 bears nothing of cluster c");
+    plan::up(&want, &have).expect("n1 has nothing of cluster c");
 }
 
 #[test]
@@ -149,7 +175,10 @@ fn invariant_01_etcd_goes_only_with_its_node() {
 fn invariant_02_new_keys_are_saved_before_a_node_is_claimed() {
     let have = world_with(|_| {}).observe(&Shell::default());
     let plan = plan_up(&want(), &have).unwrap();
-    assert_eq!(plan.steps().next().unwrap().action, Action::SaveState);
+    assert_eq!(
+        plan.steps().next().unwrap().action,
+        Action::Local(LocalAction::SaveState)
+    );
     let without: Vec<Step> = plan.steps().skip(1).cloned().collect();
     let violations = check(&plan_of(without), &have, &id());
     assert!(
@@ -162,7 +191,7 @@ fn invariant_02_new_keys_are_saved_before_a_node_is_claimed() {
 fn invariant_03_nothing_is_done_before_the_claim() {
     let have = world_with(|_| {}).observe(&Shell::default());
     let plan = plan_up(&want(), &have).unwrap();
-    let is_claim = |step: &&Step| matches!(step.action, Action::Claim { .. });
+    let is_claim = |step: &&Step| is(step, |action| matches!(action, HostAction::Claim { .. }));
     let without: Vec<Step> = plan
         .steps()
         .filter(|step| !is_claim(step))
@@ -174,10 +203,10 @@ fn invariant_03_nothing_is_done_before_the_claim() {
         "{violations:?}"
     );
     let mut claim = plan.steps().find(is_claim).unwrap().clone();
-    if let Action::Claim { cluster_id, .. } = &mut claim.action {
+    if let Action::Host(_, HostAction::Claim { cluster_id, .. }) = &mut claim.action {
         *cluster_id = ClusterId("b".to_owned());
     }
-    let save = step(Target::Local, Action::SaveState);
+    let save = local(LocalAction::SaveState);
     let violations = check(&plan_of([save, claim]), &have, &id());
     assert_eq!(violations, [Violation::ClaimsForAnother(one())]);
 }
@@ -195,7 +224,7 @@ fn invariant_03_nothing_is_done_on_a_node_of_another() {
         plan_remove(&have).unwrap().is_empty(),
         "and the state stays: containers of a are there"
     );
-    let bad = plan_of([on_host(Action::StartContainer {
+    let bad = plan_of([on_host(HostAction::StartContainer {
         name: "etcd".to_owned(),
     })]);
     assert_eq!(
@@ -207,8 +236,8 @@ fn invariant_03_nothing_is_done_on_a_node_of_another() {
 #[test]
 fn invariant_03_what_was_there_before_is_not_cleaned() {
     let (world, shell) = settled();
-    let clean = on_host(Action::CleanHost {
-        before: Before::default(),
+    let clean = on_host(HostAction::CleanHost {
+        before: Baseline::default(),
     });
     let violations = check(&plan_of([clean]), &world.observe(&shell), &id());
     assert_eq!(violations, [Violation::CleansWhatWasThere(one())]);
@@ -232,14 +261,21 @@ fn invariant_04_a_guard_that_fails_stops_the_step() {
 #[test]
 fn invariant_04_a_guard_needs_a_claim_of_this_cluster() {
     let (mut world, _) = settled();
-    let guard = Guard::ClaimIs(id());
+    let guard = |id: &str| Guard::ClaimIs {
+        id: ClusterId(id.to_owned()),
+        node: one(),
+    };
     let claim = host(&mut world).containers[CLAIM].clone();
-    plan::holds(&guard, Some(&claim)).unwrap();
-    plan::holds(&guard, None).unwrap_err();
-    plan::holds(&Guard::ClaimIs(ClusterId("b".to_owned())), Some(&claim)).unwrap_err();
+    let live = |container| Live {
+        container,
+        ..Live::default()
+    };
+    plan::holds(&guard("a"), &live(Some(claim.clone()))).unwrap();
+    plan::holds(&guard("a"), &live(None)).unwrap_err();
+    plan::holds(&guard("b"), &live(Some(claim.clone()))).unwrap_err();
     let mut unmarked = claim;
     unmarked.labels.clear();
-    plan::holds(&guard, Some(&unmarked)).unwrap_err();
+    plan::holds(&guard("a"), &live(Some(unmarked))).unwrap_err();
 }
 
 #[test]
@@ -270,8 +306,12 @@ fn invariant_04_every_destructive_step_needs_its_guard() {
                 .unwrap()
                 .to_owned(),
         );
-        for guard in [None, Some(Guard::ClaimIs(ClusterId("b".to_owned())))] {
-            steps[index].guard = guard;
+        let claim = |id: &str, node: &str| Guard::ClaimIs {
+            id: ClusterId(id.to_owned()),
+            node: node.into(),
+        };
+        for guards in [vec![], vec![claim("b", "n1")], vec![claim("a", "n2")]] {
+            steps[index].guards = guards;
             let violations = check(&plan_of(steps.clone()), &have, &id());
             assert!(
                 violations
@@ -312,10 +352,24 @@ fn invariant_05_everything_starts_before_anything_is_awaited() {
             .map(|(at, _)| at)
             .collect::<Vec<_>>()
     };
-    let starts = place(&|action| matches!(action, Action::RunContainer { .. }));
+    let starts = place(&|action| {
+        matches!(action, Action::Host(_, HostAction::RunContainer { name, .. })
+            if !["kube-controller-manager", "kube-scheduler"].contains(&name.as_str()))
+    });
     let waits = place(&Action::is_wait);
-    assert_eq!(starts.len(), 18);
+    assert_eq!(starts.len(), 12);
     assert!(starts.last() < waits.first());
+    // What needs the API starts when it answers.
+    let controllers = place(&|action| {
+        matches!(action, Action::Host(_, HostAction::RunContainer { name, .. })
+            if name == "kube-scheduler")
+    });
+    let api = place(&|action| {
+        let component = Component::ApiServer;
+        matches!(action, Action::Host(_, action) if *action == HostAction::AwaitHealthy { component })
+    });
+    assert_eq!((controllers.len(), api.len()), (3, 3));
+    assert!(api.last() < controllers.first());
     let start = plan
         .stages
         .iter()
@@ -337,17 +391,69 @@ fn invariant_05_a_living_cluster_is_rolled_one_at_a_time() {
         "a",
         &names(3),
         &Knobs {
-            tag: 1,
+            verbosity: 3,
             ..Knobs::default()
         },
     );
-    let plan = plan_up(&new, &world.observe(&shell)).unwrap();
-    let start = plan
+    let have = world.observe(&shell);
+    let plan = plan_up(&new, &have).unwrap();
+    let replaced = |stage: &Stage| {
+        let queues = stage.queues.iter();
+        let nodes = queues.map(|queue| queue.node.as_ref().unwrap().0.as_str());
+        nodes.collect::<Vec<_>>().join(" ")
+    };
+    let rolls: Vec<_> = plan
         .stages
         .iter()
-        .find(|stage| stage.name == "start")
-        .unwrap();
-    assert_eq!(start.width, 1);
+        .filter(|stage| {
+            let mut steps = stage.steps();
+            steps.any(|step| is(step, |a| matches!(a, HostAction::ReplaceContainer { .. })))
+        })
+        .map(|stage| (stage.name.as_ref(), stage.width, replaced(stage)))
+        .collect();
+    // The leader of etcd is n1: its turn is last.
+    assert_eq!(
+        rolls,
+        [
+            ("etcd", 1, "n2 n3 n1".to_owned()),
+            ("control plane", 1, "n1 n2 n3".to_owned()),
+            ("kubelets", 1, "n1 n2 n3".to_owned()),
+        ]
+    );
+    assert_eq!(plan.disruptions().count(), 9, "etcd, API server, kubelet");
+
+    // The judge sees a roll that is none.
+    let mut wide = plan.clone();
+    for stage in &mut wide.stages {
+        stage.width = 3;
+    }
+    let violations = check(&wide, &have, &id());
+    let together = Component::ALL.map(Violation::ReplacesTogether);
+    assert!(
+        together.iter().all(|it| violations.contains(it)),
+        "{violations:?}"
+    );
+    let mut blind = plan.clone();
+    for stage in &mut blind.stages {
+        for queue in &mut stage.queues {
+            queue.steps.retain(|step| !step.action.is_wait());
+        }
+    }
+    assert_eq!(check(&blind, &have, &id()).len(), 18, "six on three hosts");
+    let mut bold = plan;
+    for stage in &mut bold.stages {
+        for queue in &mut stage.queues {
+            for step in &mut queue.steps {
+                step.guards
+                    .retain(|guard| matches!(guard, Guard::ClaimIs { .. }));
+            }
+        }
+    }
+    let violations = check(&bold, &have, &id());
+    for node in names(3) {
+        assert!(violations.contains(&Violation::RisksQuorum(node.clone())));
+        assert!(violations.contains(&Violation::RisksApi(node)));
+    }
 }
 
 fn why_of(plan: &Plan, title: &str) -> String {
@@ -419,10 +525,62 @@ fn invariant_07_a_file_that_a_component_reads_is_a_part_of_it() {
     );
 }
 
+/// What nobody asked for waits, what was taken away comes back, and what ends soon is renewed
+/// with what its component reads, whatever else would change.
+#[test]
+fn invariant_16_what_ends_soon_waits_for_nobody() {
+    let (mut world, mut shell) = settled();
+    let update = Knobs {
+        certificate: 1,
+        tag: 1,
+        ..Knobs::default()
+    };
+    let mut want = desired("a", &names(1), &update);
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap().unasked();
+    let effects = |plan: &Plan| -> Vec<String> {
+        let steps = plan.steps().filter(|step| !step.action.is_wait());
+        steps.map(plan::title).collect()
+    };
+    let pulls = |plan: &Plan| effects(plan).iter().all(|title| title.starts_with("pull"));
+    assert!(pulls(&plan), "an update waits: {:?}", effects(&plan));
+
+    let path = "/etc/kubernetes/ssl/kube-apiserver.pem".to_owned();
+    want.certificates.renewed = BTreeMap::from([(one(), BTreeSet::from([path]))]);
+    host(&mut world).containers.remove("kube-proxy").unwrap();
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap().unasked();
+    let done: Vec<_> = plan
+        .steps()
+        .filter(|step| step.action.is_destructive() || step.cause == Cause::Expiry)
+        .map(|step| (plan::title(step), step.cause))
+        .collect();
+    let titles: Vec<&str> = done.iter().map(|(title, _)| title.as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            "pull rancher/hardened-kubernetes:v1.34.4-build1",
+            "write 1 file and 2 directories",
+            "replace kube-apiserver",
+            "wait for kube-apiserver to be healthy"
+        ],
+        "one component, with the wait behind it"
+    );
+    assert!(done.iter().all(|(_, cause)| *cause == Cause::Expiry));
+    assert_eq!(check(&plan, &world.observe(&shell), &id()), []);
+    let ended = world.run(&plan, Some(&want), &mut shell, None);
+    assert!(matches!(ended, Ended::Completed), "{ended:?}");
+    // What its component reads now is on the node.
+    want.certificates.renewed.clear();
+    let after = plan_up(&want, &world.observe(&shell)).unwrap();
+    let left = effects(&after.unasked());
+    assert!(left.is_empty(), "{left:?}");
+    assert!(after.steps().any(Step::is_asked), "the rest waits");
+    assert!(host(&mut world).containers.contains_key("kube-proxy"));
+}
+
 #[test]
 fn invariant_10_the_state_outlives_what_it_tells_of() {
     let (mut world, shell) = settled();
-    let delete = || step(Target::Local, Action::DeleteState);
+    let delete = || local(LocalAction::DeleteState);
     let because = |plan: &Plan, world: &crate::sim::World, shell: &Shell| {
         check(plan, &world.observe(shell), &id())
     };
@@ -430,18 +588,17 @@ fn invariant_10_the_state_outlives_what_it_tells_of() {
     let alone = plan_of([delete()]);
     assert_eq!(
         because(&alone, &world, &shell),
-        early("a node still bears its id")
+        early("containers of this cluster are still on a node")
     );
-    let local = step(Target::Local, Action::RemoveKubeconfig);
-    let not_last = plan_of([delete(), local]);
+    let not_last = plan_of([delete(), local(LocalAction::RemoveKubeconfig)]);
     assert_eq!(
         because(&not_last, &world, &shell),
         early("something comes after")
     );
-    let release = plan_of([on_host(Action::ReleaseClaim), delete()]);
+    let release = plan_of([on_host(HostAction::ReleaseClaim), delete()]);
     assert_eq!(
         because(&release, &world, &shell),
-        early("a node is still being given back")
+        early("a node is still being cleaned")
     );
     world.down.insert(one(), down());
     assert_eq!(
@@ -456,7 +613,8 @@ fn invariant_11_a_removal_needs_only_the_id_and_the_world() {
     let have = world.observe(&shell);
     let with_api = plan::remove(Some(&id()), &have).unwrap();
     let mut blind = have;
-    blind.api = ApiView::Unknown;
+    blind.cluster = None;
+    blind.apis.clear();
     blind.kubeconfig = None;
     assert_eq!(plan::remove(Some(&id()), &blind).unwrap(), with_api);
 }
@@ -464,10 +622,10 @@ fn invariant_11_a_removal_needs_only_the_id_and_the_world() {
 #[test]
 fn a_node_is_brought_up_or_given_back_never_both() {
     let (world, shell) = settled();
-    let start = on_host(Action::StartContainer {
+    let start = on_host(HostAction::StartContainer {
         name: "etcd".to_owned(),
     });
-    let release = on_host(Action::ReleaseClaim);
+    let release = on_host(HostAction::ReleaseClaim);
     let have = world.observe(&shell);
     let violations = check(&plan_of([start.clone(), release.clone()]), &have, &id());
     assert_eq!(violations, [Violation::Mixed(one())]);
@@ -481,12 +639,14 @@ fn a_node_is_brought_up_or_given_back_never_both() {
 #[test]
 fn what_disturbs_says_so() {
     let (world, shell) = settled();
-    let mut configure = on_host(Action::ConfigureContainerd {
+    let mut configure = on_host(HostAction::ConfigureContainerd {
         wants: ContainerdWants {
             sandbox_image: String::new(),
             cni_bin_dir: String::new(),
             cni_conf_dir: String::new(),
             registry_config_path: String::new(),
+            systemd_cgroup: true,
+            environment: [].into(),
         },
         digest: Digest(String::new()),
     });
@@ -506,10 +666,8 @@ fn a_component_that_stands_still_is_started() {
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     assert_eq!(why_of(&plan, "start kube-proxy"), "exited with code 1");
     let component = Component::KubeProxy;
-    assert!(
-        plan.steps()
-            .any(|step| step.action == Action::AwaitHealthy { component })
-    );
+    assert!(plan.steps().any(|step| is(step, |action| *action
+        == HostAction::AwaitHealthy { component })));
 }
 
 #[test]
@@ -559,6 +717,13 @@ fn the_document_names_tests_that_exist() {
             code.contains(&format!("fn {name}(")),
             "`{name}` is named and does not exist"
         );
+    }
+    for file in document.split('`').filter(|span| {
+        span.strip_suffix(".rs")
+            .is_some_and(|name| !name.contains(' '))
+    }) {
+        let there = root.join("src").join(file).exists() || root.join(file).exists();
+        assert!(there, "`{file}` is named and does not exist");
     }
     let prefix = ["fn ", "invariant_"].concat();
     for found in code.split(&prefix).skip(1) {

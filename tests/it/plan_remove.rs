@@ -1,11 +1,11 @@
 //! Plans of `remove` as people read them.
 
 use rke_operator::{
-    actual::{Before, Down},
-    desired::{CLAIM, FILES_IMAGE, label},
-    error::{Blame, Explain},
-    plan::{self, Action},
-    state::ClusterId,
+    actual::{Baseline, Unreachable},
+    error::{ErrorClass, Explain},
+    model::{CLAIM, ClusterId, FILES_IMAGE, label, path},
+    plan,
+    plan::HostAction,
 };
 
 use crate::{
@@ -57,7 +57,7 @@ fn kubelet_goes_first_and_etcd_last() {
 fn invariant_03_lost_state_is_an_error_that_says_how_to_get_it_back() {
     let (world, _) = settled();
     let error = plan::remove(None, &world.observe(&Shell::default())).unwrap_err();
-    assert_eq!(error.blame(), Blame::User);
+    assert_eq!(error.class(), ErrorClass::User);
     insta::assert_snapshot!(error, @"node `n1` belongs to cluster `cluster-a` (id `a`), and the state that would prove that it is this one is not there");
     assert!(error.hints().iter().any(|hint| hint.contains("--recover")));
 }
@@ -92,23 +92,59 @@ fn the_empty_image_of_a_claim_that_never_was_goes() {
     assert!(!host(&mut world).images.contains(FILES_IMAGE));
 }
 
+/// R1: a node whose Docker lost every container (another data root, a prune) is still ours.
+#[test]
+fn invariant_15_a_node_without_containers_is_not_clean() {
+    let (mut world, mut shell) = settled();
+    let facts = host(&mut world);
+    facts.containers.clear();
+    facts.images.clear();
+    facts.files = None;
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    converge_remove(&mut world, &mut shell);
+    assert!(!host(&mut world).system.paths.contains("/etc/kubernetes"));
+}
+
+/// R19: the record on the node is as old as the first claim; a claim that was made again knows less.
+#[test]
+fn a_claim_that_was_made_again_forgets_nothing() {
+    let (mut world, shell) = settled();
+    let facts = host(&mut world);
+    let recorded = facts.before().unwrap();
+    let claim = facts.containers.get_mut(CLAIM).unwrap();
+    claim.labels.insert(
+        label::BEFORE.to_owned(),
+        serde_json::to_string(&Baseline::default()).unwrap(),
+    );
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    let clean = HostAction::CleanHost { before: recorded };
+    let cleans = |step: &plan::Step| matches!(&step.action, plan::Action::Host(_, action) if *action == clean);
+    assert!(plan.steps().any(cleans));
+}
+
 #[test]
 fn invariant_03_what_was_there_before_is_what_the_claim_remembers() {
     let (mut world, shell) = settled();
-    let before = Before {
+    let before = Baseline {
         paths: ["/opt/cni".to_owned()].into(),
-        ..Before::default()
+        ..Baseline::default()
     };
-    let claim = host(&mut world).containers.get_mut(CLAIM).unwrap();
+    let facts = host(&mut world);
+    let claim = facts.containers.get_mut(CLAIM).unwrap();
     claim.labels.insert(
         label::BEFORE.to_owned(),
         serde_json::to_string(&before).unwrap(),
     );
+    let record = facts.files.as_mut().unwrap().remove(path::NODE_RECORD);
+    assert!(record.is_some());
     let plan = plan_remove(&world.observe(&shell)).unwrap();
-    assert!(plan.steps().any(|step| step.action
-        == Action::CleanHost {
-            before: before.clone()
-        }));
+    let clean = HostAction::CleanHost { before };
+    assert!(
+        plan.steps()
+            .filter_map(|step| step.action.on_host())
+            .any(|(_, action)| *action == clean)
+    );
 }
 
 #[test]
@@ -116,8 +152,8 @@ fn invariant_01_a_node_that_does_not_answer_is_noted_and_keeps_the_state() {
     let (mut world, shell) = settled();
     world.down.insert(
         one(),
-        Down {
-            blame: Blame::Host,
+        Unreachable {
+            class: ErrorClass::Host,
             why: "connection refused".to_owned(),
             hints: vec![],
         },
@@ -142,4 +178,17 @@ fn invariant_03_another_clusters_node_is_left_alone() {
     let plan = plan::remove(Some(&id), &world.observe(&shell)).unwrap();
     assert_eq!(titles(&plan), ["delete the state"]);
     assert_eq!(plan.notes[0].text, "belongs to cluster `a`: left alone");
+}
+
+/// Docker lost every container; the data of the cluster is there: it is not clean.
+#[test]
+fn invariant_15_a_node_whose_docker_lost_everything_is_not_clean() {
+    use crate::sim::mishap::{Mishap, happen};
+    let (mut world, mut shell) = settled();
+    happen(Mishap::DockerIsPruned, &mut world, &mut shell);
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    converge_remove(&mut world, &mut shell);
+    assert!(!host(&mut world).system.paths.contains("/var/lib/cni"));
+    assert_eq!(shell, Shell::default());
 }

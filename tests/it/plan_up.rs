@@ -1,15 +1,16 @@
 //! Plans of `up` as people read them, and every refusal.
 
 use rke_operator::{
-    actual::{Actual, ContainerFact, ContainerState, Down, HostFacts, HostView},
-    config::NodeName,
-    desired::{Desired, label, path},
-    error::{Blame, Explain},
-    plan::{self, Action, Component, Plan, PlanError},
+    actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
+    desired::Desired,
+    error::{ErrorClass, Explain},
+    model::{ClusterId, Component, NodeName, label, path},
+    plan,
+    plan::{Action, HostAction, Plan, PreflightErrors, Step},
 };
 
 use crate::sim::{
-    Knobs, Shell, World, bare_host, desired,
+    Knobs, Shell, World, bare_host, desired, effect,
     generate::names,
     world::{converge_up, plan_up},
 };
@@ -36,7 +37,7 @@ pub(crate) fn settled() -> (World, Shell) {
 }
 
 pub(crate) fn host(world: &mut World) -> &mut HostFacts {
-    let Some(HostView::Up(facts)) = world.truth.hosts.get_mut(&one()) else {
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&one()) else {
         panic!("the host is up");
     };
     facts
@@ -46,7 +47,7 @@ pub(crate) fn titles(plan: &Plan) -> Vec<String> {
     plan.steps().map(plan::title).collect()
 }
 
-fn refused(change: impl FnOnce(&mut HostFacts)) -> PlanError {
+fn refused(change: impl FnOnce(&mut HostFacts)) -> PreflightErrors {
     plan_up(&want(), &world_with(change).observe(&Shell::default())).unwrap_err()
 }
 
@@ -180,7 +181,8 @@ fn an_api_server_that_lost_its_etcd_is_awaited() {
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     let awaits = |component| {
         plan.steps()
-            .any(|step| step.action == Action::AwaitHealthy { component })
+            .filter_map(|step| step.action.on_host())
+            .any(|(_, action)| *action == HostAction::AwaitHealthy { component })
     };
     assert!(awaits(Component::Etcd) && awaits(Component::ApiServer));
 }
@@ -190,7 +192,15 @@ fn notes_about_a_fresh_node() {
     let world = world_with(|facts| {
         facts.system.firewalld = true;
         facts.docker.default_runtime = "nvidia".to_owned();
-        facts.docker.proxy = Some(("http://proxy".to_owned(), String::new(), String::new()));
+        facts.docker.proxy = Some((
+            "http://xxxxx:xxxxx@proxy".to_owned(),
+            String::new(),
+            String::new(),
+        ));
+        facts.system.services = ["ufw", "NetworkManager", "nm-cloud-setup"]
+            .map(str::to_owned)
+            .into();
+        facts.system.resolv_loops = true;
     });
     let plan = plan_up(&want(), &world.observe(&Shell::default())).unwrap();
     let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
@@ -198,13 +208,13 @@ fn notes_about_a_fresh_node() {
 }
 
 /// The message and its hints, as the terminal shows them.
-fn shown(error: &PlanError) -> String {
+fn shown(error: &PreflightErrors) -> String {
     let hints = error.hints();
     let hints: Vec<String> = hints.iter().map(|hint| format!("hint: {hint}")).collect();
     format!(
         "error: {error}\n\n{}\n(exit {})",
         hints.join("\n"),
-        error.blame().exit_code()
+        error.class().exit_code()
     )
 }
 
@@ -221,7 +231,7 @@ fn invariant_03_a_node_of_a_cluster_that_lost_its_claim_is_refused() {
     let (mut world, _) = settled();
     host(&mut world)
         .containers
-        .remove(rke_operator::desired::CLAIM);
+        .remove(rke_operator::model::CLAIM);
     let other = desired("b", &names(1), &Knobs::default());
     let error = plan_up(&other, &world.observe(&Shell::default())).unwrap_err();
     assert!(
@@ -391,7 +401,7 @@ fn one_machine_under_two_names_is_refused() {
         .map(|name| (name.clone(), bare_host(&one())));
     let want = desired("a", &names(2), &Knobs::default());
     let error = plan_up(&want, &World::new(hosts).observe(&Shell::default())).unwrap_err();
-    assert_eq!(error.blame(), Blame::User);
+    assert_eq!(error.class(), ErrorClass::User);
     assert!(
         error.to_string().contains("`n1` and `n2` are one machine"),
         "{error}"
@@ -411,14 +421,14 @@ fn everything_in_the_way_is_said_at_once() {
             foreign("x", &[(label::CLUSTER_NAME, "y")]),
         );
     });
-    assert_eq!(error.refusals.len(), 3, "{error}");
+    assert_eq!(error.errors.len(), 3, "{error}");
 }
 
 #[test]
 fn a_host_that_is_down_refuses_with_its_own_words() {
     let mut world = world_with(|_| {});
-    let down = Down {
-        blame: Blame::Transient,
+    let down = Unreachable {
+        class: ErrorClass::Transient,
         why: "node `n1` did not answer".to_owned(),
         hints: vec!["is it on?".to_owned()],
     };
@@ -429,5 +439,149 @@ fn a_host_that_is_down_refuses_with_its_own_words() {
         shown(&error),
         "error: node `n1` did not answer\n\nhint: is it on?\n(exit 2)"
     );
-    assert_eq!(error.blame(), Blame::Transient);
+    assert_eq!(error.class(), ErrorClass::Transient);
+}
+
+/// R40: after a genuine `rke remove`, say what is left of whom and what really clears it.
+#[test]
+fn what_another_kubernetes_left_is_named_with_the_commands_that_clear_it() {
+    let error = refused(|facts| {
+        let nginx = facts.containers["web"].clone();
+        facts
+            .containers
+            .insert("k8s_POD_a_kube-system_0".to_owned(), nginx);
+        let system = &mut facts.system;
+        let paths = [path::KUBELET, path::ETCD].map(str::to_owned);
+        system.paths.extend(paths);
+        system.unreadable.insert(path::ETCD.to_owned());
+        system
+            .mounts
+            .insert("/var/lib/kubelet/pods/a/volumes/v".to_owned());
+        system.pods = 2;
+    });
+    insta::assert_snapshot!(shown(&error));
+}
+
+/// R35: podman and nerdctl share the folder with Kubernetes.
+#[test]
+fn the_networks_of_other_tools_are_no_kubernetes() {
+    let world = world_with(|facts| {
+        let files = ["87-podman-bridge.conflist", "nerdctl-bridge.conflist"];
+        let files = files.map(|file| format!("/etc/cni/net.d/{file}"));
+        facts.system.paths.extend(files);
+    });
+    plan_up(&want(), &world.observe(&Shell::default())).expect("no other Kubernetes");
+}
+
+/// R2, R24, R29.
+#[test]
+fn a_node_that_lacks_what_we_need_is_refused() {
+    let error = refused(|facts| {
+        facts.system.no_port_forwarding = true;
+        facts.system.containerd.ctr = false;
+        facts.system.containerd.version = "1.4.13".to_owned();
+        facts.system.containerd.command.odd = Some("/usr/bin/env containerd".to_owned());
+    });
+    insta::assert_snapshot!(shown(&error));
+}
+
+/// R1: Docker lost every container; the file that the claim wrote says whose the node is.
+#[test]
+fn a_node_whose_containers_are_lost_is_claimed_again() {
+    let (mut world, shell) = settled();
+    let facts = host(&mut world);
+    facts.containers.clear();
+    facts.files = None;
+    let plan = plan_up(&want(), &world.observe(&shell)).expect("it is this cluster's");
+    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    host(&mut world).system.cluster_id = Some(ClusterId("b".to_owned()));
+    let other = plan_up(&want(), &world.observe(&shell)).unwrap_err();
+    assert!(
+        shown(&other).contains("belongs to another cluster (id `b`"),
+        "{}",
+        shown(&other)
+    );
+}
+
+/// R25: such a file names an authority that Docker had. Without it nothing could be pulled.
+#[test]
+fn a_file_for_a_registry_that_docker_forgot_goes_and_a_persons_stays() {
+    let (mut world, shell) = settled();
+    let folder = "/etc/containerd/certs.d";
+    let ours = b"# Written by rke-operator from what this node's Docker is told.\nserver = 1\n";
+    let files = host(&mut world).files.get_or_insert_default();
+    for (name, content) in [("forgotten", &ours[..]), ("theirs", b"server = 1\n")] {
+        let file = effect::file(content, 0o644);
+        files.insert(format!("{folder}/{name}/hosts.toml"), file);
+    }
+    let plan = plan_up(&want(), &world.observe(&shell)).expect("a plan");
+    let removed: Vec<&HostAction> = plan.steps().filter_map(host_action).collect();
+    let paths = [format!("{folder}/forgotten/hosts.toml")].into();
+    assert_eq!(removed, [&HostAction::RemoveFiles { paths }]);
+}
+
+fn host_action(step: &Step) -> Option<&HostAction> {
+    match &step.action {
+        Action::Host(_, action) => Some(action),
+        Action::Cluster(_) | Action::Local(_) => None,
+    }
+}
+
+/// What `up` says when a cluster of 1.34 is asked for another release.
+fn asked_for(minor: u8) -> Result<Plan, PreflightErrors> {
+    let (world, shell) = settled();
+    let knobs = Knobs {
+        minor,
+        ..Knobs::default()
+    };
+    plan_up(&desired("a", &names(1), &knobs), &world.observe(&shell))
+}
+
+#[test]
+fn kubernetes_never_goes_back_and_one_minor_at_a_time_forward() {
+    let error = asked_for(33).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::User);
+    assert!(
+        error.to_string().contains("going back is not supported"),
+        "{error}"
+    );
+    let error = asked_for(36).unwrap_err();
+    assert!(
+        error.to_string().contains("one minor release at a time"),
+        "{error}"
+    );
+    assert!(
+        error.hints()[0].contains("v1.35 first"),
+        "{:?}",
+        error.hints()
+    );
+    asked_for(35).unwrap();
+}
+
+#[test]
+fn a_roll_says_what_it_disturbs() {
+    let plan = asked_for(35).unwrap();
+    let said: Vec<String> = plan
+        .disruptions()
+        .map(|(step, what)| format!("{}: {what}", plan::title(step)))
+        .collect();
+    insta::assert_debug_snapshot!(said);
+}
+
+/// Docker of a node of this cluster lost everything: `docker system prune -a`, another data root.
+#[test]
+fn a_node_whose_docker_lost_everything_is_claimed_again_and_brought_back() {
+    use crate::sim::mishap::{Mishap, happen};
+    let (mut world, mut shell) = settled();
+    happen(Mishap::DockerIsPruned, &mut world, &mut shell);
+    let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
+    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    converge_up(&mut world, &want(), &mut shell);
+    // Another cluster's state does not make it ours.
+    happen(Mishap::DockerIsPruned, &mut world, &mut shell);
+    let other = desired("b", &names(1), &Knobs::default());
+    let mut theirs = Shell::default();
+    plan_up(&other, &world.observe(&theirs)).expect_err("its data is there");
+    theirs.saved = Some(desired("b", &["n9".into()], &Knobs::default()).saved);
+    plan_up(&other, &world.observe(&theirs)).expect_err("n1 is not in its inventory");
 }

@@ -4,39 +4,45 @@ use std::time::Duration;
 
 use super::{
     files::put,
-    job::{job, node_error},
+    helper::{helper, node_error},
 };
 use crate::{
+    actual::ContainerdFacts,
     apply::{
-        effects::{failed, until},
+        executor::{failed, until},
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
-    desired::{self, ContainerdWants, SWITCH_UNIT, path},
+    desired,
     host::Host,
-    state::ClusterId,
+    model::{ClusterId, ContainerdWants, SWITCH_UNIT, path},
 };
 
 const CONTAINERD: &str = include_str!("containerd.sh");
+const START: &str = include_str!("containerd-start.sh");
 /// Where the containerd transaction leaves its verdict, readable for everyone.
 pub(super) const VERDICT: &str = "/run/rke-operator-containerd.result";
 /// The script of the containerd transaction while it runs.
-const SWITCH: &str = "/etc/containerd/rke-operator-switch.sh";
+pub(super) const SWITCH: &str = "/etc/containerd/rke-operator-switch.sh";
+/// The configuration and the drop-in until the transaction takes them.
+pub(super) const NEW_CONFIG: &str = "/etc/containerd/rke-operator.toml.new";
+pub(super) const DROP_IN: &str = "/etc/containerd/rke-operator-drop-in.new";
 
 pub(in crate::apply) async fn configure_containerd(
     host: &Host,
     id: &ClusterId,
-    dump: &str,
+    facts: &ContainerdFacts,
     wants: &ContainerdWants,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let config = desired::containerd::containerd_config(dump, wants).map_err(failed)?;
-    let new = format!("{}.new", path::CONTAINERD_CONFIG);
+    let config = desired::containerd::containerd_config(&facts.dump, wants).map_err(failed)?;
+    let drop_in = desired::containerd::drop_in(&facts.command, &wants.environment);
     put(
         host,
         &[
-            (&new, config.into_bytes()),
+            (NEW_CONFIG, config.into_bytes()),
+            (DROP_IN, drop_in.into_bytes()),
             (SWITCH, CONTAINERD.as_bytes().to_vec()),
         ],
     )
@@ -64,13 +70,17 @@ async fn switch_containerd(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let start = format!(
-        "while systemctl is-active --quiet {SWITCH_UNIT}; do sleep 0.2; done; \
-         rm -f {VERDICT}; systemctl reset-failed {SWITCH_UNIT} 2>/dev/null; \
-         exec systemd-run --no-block --collect --quiet --unit={SWITCH_UNIT} \
-         /bin/sh -c 'sh {SWITCH} {verb}; status=$?; rm -f {SWITCH}; exit $status'"
-    );
-    job(host, id, &start, Duration::from_secs(60)).await?;
+    let arguments = [
+        SWITCH_UNIT,
+        VERDICT,
+        SWITCH,
+        verb,
+        path::CONTAINERD_CONFIG,
+        path::CONTAINERD_DROP_IN,
+        DROP_IN,
+        path::FORMER_DROP_IN,
+    ];
+    helper(host, id, START, &arguments, Duration::from_secs(60)).await?;
     let every = Duration::from_millis(250);
     let verdict = until(
         "containerd's restart",
@@ -78,28 +88,63 @@ async fn switch_containerd(
         reporter,
         stop,
         |_| async move {
-            let read = host
-                .exec(&format!("cat {VERDICT}"), Duration::from_secs(10))
-                .await;
+            let limit = Duration::from_secs(10);
+            let read = host.exec_with("cat \"$1\"", &[VERDICT], limit).await;
             let output = read.map_err(failed)?;
-            let verdict = output.stdout.trim().to_owned();
-            let there = output.status == 0 && !verdict.is_empty();
-            Ok(if there {
-                Ok(verdict)
-            } else {
-                Err("no verdict yet".to_owned())
-            })
+            Ok(Verdict::of(&output.stdout).ok_or_else(|| "no verdict yet".to_owned()))
         },
     )
     .await?;
-    match verdict.strip_prefix("failed: ") {
-        None => Ok(Done::default()),
-        Some(why) => Err(node_error(
+    match verdict {
+        Verdict::Done => Ok(Done::default()),
+        Verdict::Failed(why) => Err(node_error(
             host,
-            why,
+            &why,
             &[
                 "look at it on the node: `journalctl -u containerd`; the file that was tried was derived from `containerd config dump`",
             ],
         )),
+    }
+}
+
+/// How the transaction ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Done,
+    Failed(String),
+}
+
+impl Verdict {
+    /// The marked line; everything else is no verdict.
+    fn of(text: &str) -> Option<Self> {
+        let words = text
+            .lines()
+            .find_map(|line| line.strip_prefix("@@rke-operator containerd "))?;
+        match words.strip_prefix("failed: ") {
+            Some(why) => Some(Self::Failed(why.to_owned())),
+            None if words == "ok" => Some(Self::Done),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Verdict;
+
+    /// R28: what a login shell prints before it made success of a failure.
+    #[test]
+    fn only_a_marked_line_is_a_verdict() {
+        let failed = Verdict::Failed("it does not start".to_owned());
+        let line = "@@rke-operator containerd failed: it does not start\n";
+        assert_eq!(Verdict::of(line).as_ref(), Some(&failed));
+        assert_eq!(Verdict::of(&format!("Welcome!\n{line}")), Some(failed));
+        assert_eq!(
+            Verdict::of("Welcome!\n@@rke-operator containerd ok\n"),
+            Some(Verdict::Done)
+        );
+        for none in ["", "ok\n", "Welcome!\n", "@@rke-operator containerd \n"] {
+            assert_eq!(Verdict::of(none), None, "{none}");
+        }
     }
 }

@@ -2,15 +2,15 @@
 # check the new configuration with the node's own containerd, switch, restart, look whether CRI
 # answers, and switch back by itself when it does not.
 #
-# $1 = configure | restore. Writes its verdict to $result: `ok`, or `failed: …` and the reason.
+#   $1 where the verdict goes: a marked line, `ok`, or `failed: …` and the reason
+#   $2 configure | restore   $3 configuration (the new one beside it, `.new`)
+#   $4 drop-in   $5 the new drop-in   $6 a drop-in of ours by a former name
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/sbin:/usr/local/bin
-config=/etc/containerd/rke-operator.toml
-drop_in_dir=/etc/systemd/system/containerd.service.d
-drop_in=$drop_in_dir/50-rke-operator.conf
-result=/run/rke-operator-containerd.result
+result=$1 verb=$2 config=$3 drop_in=$4 new_drop_in=$5 former=$6
+drop_in_dir=${drop_in%/*}
 deadline=20
 
-verdict() { printf '%s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
+verdict() { printf '@@rke-operator containerd %s\n' "$*" >"$result.new" && chmod 644 "$result.new" && mv "$result.new" "$result"; }
 
 complaints() {
   journalctl "$@" --since "@$began" --output cat --no-pager 2>/dev/null |
@@ -29,6 +29,12 @@ last_words() {
 cri_answers() {
   ctr --connect-timeout 2s --timeout 4s plugins ls 2>/dev/null |
     awk '$1 ~ /^io\.containerd\.grpc\.v1$/ && $2 == "cri" { found = ($NF == "ok") } END { exit !found }'
+}
+
+# The last `ExecStart` of the unit counts, and it may be another's.
+is_read() {
+  pid=$(systemctl show --property MainPID --value containerd.service)
+  tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -e "$config"
 }
 
 containerd_answers() { ctr --connect-timeout 2s --timeout 4s version >/dev/null 2>&1; }
@@ -53,28 +59,31 @@ save() { if [ -e "$1" ]; then mv "$1" "$1.before"; fi; }
 unsave() { rm -f "$1"; if [ -e "$1.before" ]; then mv "$1.before" "$1"; fi; }
 
 began=$(date +%s)
-case $1 in
+case $verb in
 configure)
   if ! why=$(containerd --config "$config.new" config dump 2>&1 >/dev/null); then
-    rm -f "$config.new"
+    rm -f "$config.new" "$new_drop_in"
     verdict "failed: this node's containerd refuses the new configuration, nothing was changed: $(echo "$why" | tail -n 1)"
     exit 1
   fi
-  program=$(systemctl show containerd.service -p ExecStart --value | sed -n 's/.*path=\([^ ;]*\).*/\1/p')
   save "$config"
   save "$drop_in"
+  save "$former"
   mkdir -p "$drop_in_dir"
   mv "$config.new" "$config"
-  printf '# Written by rke-operator; `rke-operator remove` takes it away.\n[Service]\nExecStart=\nExecStart=%s --config %s\n' \
-    "${program:-/usr/bin/containerd}" "$config" >"$drop_in"
-  if restart cri_answers; then
-    rm -f "$config.before" "$drop_in.before"
+  mv "$new_drop_in" "$drop_in" && chmod 644 "$drop_in"
+  if restart cri_answers && is_read; then
+    rm -f "$config.before" "$drop_in.before" "$former.before"
     verdict ok
     exit 0
   fi
   why=$(last_words)
+  if cri_answers && ! is_read; then
+    why="another drop-in takes its ExecStart back, \`systemctl cat containerd\` shows which"
+  fi
   unsave "$config"
   unsave "$drop_in"
+  unsave "$former"
   rmdir "$drop_in_dir" 2>/dev/null
   if restart containerd_answers; then
     verdict "failed: containerd did not start with CRI on, the node runs its former configuration again: $why"
@@ -84,7 +93,8 @@ configure)
   exit 1
   ;;
 restore)
-  rm -f "$config" "$config.new" "$config.before" "$drop_in" "$drop_in.before"
+  rm -f "$config" "$config.new" "$config.before" "$drop_in" "$drop_in.before" "$new_drop_in" \
+    "$former" "$former.before"
   rmdir "$drop_in_dir" 2>/dev/null
   if restart containerd_answers; then
     verdict ok

@@ -2,18 +2,17 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use super::job::node_error;
+use super::helper::node_error;
 use crate::{
     actual::ContainerState,
     apply::{
-        effects::{Effects, failed, until},
+        executor::{Executor, failed, until},
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
-    desired::ContainerSpec,
     host::Host,
-    plan::Component,
-    state::Saved,
+    model::{Component, ContainerSpec},
+    state::ClusterState,
     workload,
 };
 
@@ -24,7 +23,7 @@ pub(in crate::apply) async fn run_container(
     host: &Host,
     name: &str,
     spec: &ContainerSpec,
-    saved: &Saved,
+    saved: &ClusterState,
 ) -> Result<Done, StepError> {
     host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
         .await
@@ -37,15 +36,16 @@ pub(in crate::apply) async fn start_container(host: &Host, name: &str) -> Result
     Ok(Done::default())
 }
 
-pub(in crate::apply) async fn remove_container(host: &Host, name: &str) -> Result<Done, StepError> {
-    host.remove(name, Some(GRACE)).await.map_err(failed)?;
+/// By its id, or its name where that is all that is known.
+pub(in crate::apply) async fn remove_container(host: &Host, key: &str) -> Result<Done, StepError> {
+    host.remove(key, Some(GRACE)).await.map_err(failed)?;
     Ok(Done::default())
 }
 
 /// Asks the component itself, every 100 ms; now and then also Docker whether it keeps exiting,
 /// so that a wrong flag is an error with its log and not a timeout.
 pub(in crate::apply) async fn await_healthy(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     host: &Host,
     component: Component,
     reporter: &Reporter,
@@ -79,11 +79,11 @@ pub(in crate::apply) async fn await_healthy(
 
 /// Asks a component through the node's SSH connection. The inner error says why it is not healthy yet; the outer one ends the wait.
 async fn probe(
-    run: &Effects<'_>,
+    run: &Executor<'_>,
     host: &Host,
     component: Component,
 ) -> Result<Result<(), String>, StepError> {
-    let engine = run.engine()?;
+    let engine = run.context.engine()?;
     if let Some(lost) = host.lost() {
         // The next step dials again; this wait cannot.
         return Err(failed(lost));
@@ -115,7 +115,7 @@ const fn keeps_exiting(state: &ContainerState, restarts: i64, first: i64) -> Opt
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
     let log = host.log_tail(name, 4).await.unwrap_or_default();
     let message = format!(
-        "`{name}` keeps exiting with {code}; its last words: {}",
+        "`{name}` keeps exiting with code {code}; the end of its log: {}",
         log.trim()
     );
     node_error(

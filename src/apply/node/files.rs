@@ -5,17 +5,16 @@ use std::{
     time::Duration,
 };
 
-use super::job::job;
+use super::helper::helper;
 use crate::{
     apply::{
-        effects::{bug, failed},
+        executor::{bug, failed},
         step::{Done, StepError},
     },
     desired::Desired,
-    host::{Host, NewFile, quote},
+    host::{Host, NewFile},
+    model::{ClusterId, Secret},
     plan::FileRef,
-    secret::Secret,
-    state::ClusterId,
 };
 
 pub(in crate::apply) async fn write_files(
@@ -34,7 +33,7 @@ pub(in crate::apply) async fn write_files(
             .files
             .get(file)
             .filter(|found| found.digest == *digest)
-            .ok_or_else(|| bug("a file of the plan is not in the desired world"))?;
+            .ok_or_else(|| bug("a file of the plan is not in the desired environment"))?;
         let content = &found.content;
         files.insert(
             file.as_str(),
@@ -53,22 +52,13 @@ pub(in crate::apply) async fn remove_files(
     id: &ClusterId,
     paths: &BTreeSet<String>,
 ) -> Result<Done, StepError> {
-    let words = paths
-        .iter()
-        .map(|path| quote(path))
-        .collect::<Vec<_>>()
-        .join(" ");
-    job(
-        host,
-        id,
-        &format!("rm -f -- {words}"),
-        Duration::from_secs(60),
-    )
-    .await?;
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let limit = Duration::from_secs(60);
+    helper(host, id, "rm -f -- \"$@\"", &paths, limit).await?;
     Ok(Done::default())
 }
 
-/// Puts files for a job beside containerd's own, root's alone.
+/// Puts files for a helper beside containerd's own, root's alone.
 pub(super) async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
     let contents: Vec<(&str, Secret<Vec<u8>>)> = files
         .iter()

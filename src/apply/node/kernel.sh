@@ -1,15 +1,20 @@
 # Loads modules and sets sysctls now; the files for the next boot are written with the others.
-# MODULES and SYSCTLS are filled in by the caller.
+# Each argument is a module, or `name=value` of a sysctl.
 PATH=$PATH:/usr/sbin:/sbin
 status=0
-for module in MODULES; do
-  [ -d "/sys/module/$module" ] || modprobe "$module" 2>/dev/null ||
-    { echo "module $module cannot be loaded"; status=1; }
-done
-for setting in SYSCTLS; do
-  name=${setting%%=*} value=${setting#*=}
-  file=/proc/sys/$(echo "$name" | tr . /)
-  [ "$(cat "$file" 2>/dev/null)" = "$value" ] && continue
-  echo "$value" 2>/dev/null >"$file" || { echo "sysctl $name cannot be set to $value"; status=1; }
+for wanted in "$@"; do
+  case $wanted in
+  *=*)
+    name=${wanted%%=*} value=${wanted#*=}
+    file=/proc/sys/$(printf '%s' "$name" | tr . /)
+    [ "$(cat "$file" 2>/dev/null)" = "$value" ] && continue
+    { printf '%s\n' "$value" >"$file"; } 2>/dev/null ||
+      { printf 'sysctl %s cannot be set to %s\n' "$name" "$value"; status=1; }
+    ;;
+  *)
+    [ -d "/sys/module/$wanted" ] || modprobe "$wanted" 2>/dev/null ||
+      { printf 'module %s cannot be loaded\n' "$wanted"; status=1; }
+    ;;
+  esac
 done
 exit "$status"

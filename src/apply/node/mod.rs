@@ -1,18 +1,20 @@
-//! Effects on one node: through its Docker, and as root through one-off jobs whose scripts lie
+//! Executor on one node: through its Docker, and as root through one-off helpers whose scripts lie
 //! beside this file. Jobs run the node's own programs in the node's own namespaces; the container
 //! that carries them is made from our empty image, so they need no registry.
 
 mod claim;
+mod clean;
 mod containerd;
 mod containers;
 mod files;
+mod helper;
 mod images;
-mod job;
 mod system;
 
 pub(super) use claim::{claim, release_claim};
+pub(super) use clean::clean;
 pub(super) use containerd::{configure_containerd, restore_containerd};
 pub(super) use containers::{await_healthy, remove_container, run_container, start_container};
 pub(super) use files::{remove_files, write_files};
 pub(super) use images::{import_pause, pull, remove_images};
-pub(super) use system::{clean, prepare_kernel};
+pub(super) use system::prepare_kernel;

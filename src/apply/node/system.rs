@@ -1,31 +1,23 @@
-//! The machine itself: its kernel before, and everything that Kubernetes left in it after.
+//! The machine itself: its kernel.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use super::job::{run_job, succeeded};
+use super::helper::{run_helper, succeeded};
 use crate::{
-    actual::Before,
     apply::step::{Done, StepError},
-    desired::KernelWants,
-    host::{Host, quote},
-    state::ClusterId,
+    host::Host,
+    model::{ClusterId, KernelWants},
 };
 
 const KERNEL: &str = include_str!("kernel.sh");
-const CLEAN: &str = include_str!("clean.sh");
 
 pub(in crate::apply) async fn prepare_kernel(
     host: &Host,
     id: &ClusterId,
     wants: &KernelWants,
 ) -> Result<Done, StepError> {
-    let KernelWants { modules, sysctls } = wants;
-    let modules = modules.iter().cloned().collect::<Vec<_>>().join(" ");
-    let script = with_lists(
-        KERNEL,
-        &[("MODULES", &modules), ("SYSCTLS", &settings(sysctls))],
-    );
-    let output = run_job(host, id, &script, Duration::from_secs(60)).await?;
+    let arguments = arguments(wants);
+    let output = run_helper(host, id, KERNEL, &arguments, Duration::from_secs(60)).await?;
     succeeded(
         host,
         &output,
@@ -37,48 +29,41 @@ pub(in crate::apply) async fn prepare_kernel(
     Ok(Done::default())
 }
 
-pub(in crate::apply) async fn clean(
-    host: &Host,
-    id: &ClusterId,
-    before: &Before,
-) -> Result<Done, StepError> {
-    let Before {
-        paths,
-        sysctls,
-        modules: _,
-        images: _,
-    } = before;
-    let paths = paths.iter().cloned().collect::<Vec<_>>().join(" ");
-    let script = with_lists(CLEAN, &[("SYSCTLS", &settings(sysctls))])
-        .replace("' BEFORE '", &quote(&format!(" {paths} ")));
-    let output = run_job(host, id, &script, Duration::from_secs(240)).await?;
-    succeeded(
-        host,
-        &output,
-        "the node is not clean yet",
-        &[
-            "run `remove` again; a file system that is still in use by somebody else's process keeps its folder",
-        ],
-    )?;
-    Ok(Done::default())
+/// Modules by name, sysctls as `name=value`: no module has a `=` in its name.
+fn arguments(wants: &KernelWants) -> Vec<String> {
+    let KernelWants { modules, sysctls } = wants;
+    let settings = sysctls
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    modules.iter().cloned().chain(settings).collect()
 }
 
-/// Fills the lists in capitals of a script in. Their words are ours, or quoted.
-fn with_lists(script: &str, lists: &[(&str, &str)]) -> String {
-    lists
-        .iter()
-        .fold(script.to_owned(), |script, (name, words)| {
-            script.replace(&format!("in {name};"), &format!("in {words};"))
-        })
-}
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command};
 
-fn settings(sysctls: &BTreeMap<String, String>) -> String {
-    sysctls
-        .iter()
-        .filter(|(name, value)| {
-            !name.contains(char::is_whitespace) && !value.contains(char::is_whitespace)
-        })
-        .map(|(name, value)| quote(&format!("{name}={value}")))
-        .collect::<Vec<_>>()
-        .join(" ")
+    use super::*;
+
+    #[test]
+    fn values_are_data_and_what_cannot_be_set_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pwned");
+        let wants = KernelWants {
+            modules: ["x$(touch pwned)".to_owned()].into(),
+            sysctls: [("a.b".to_owned(), "$(touch pwned) 1\t2".to_owned())].into(),
+        };
+        let output = Command::new("sh")
+            .current_dir(folder.path())
+            .args(["-c", KERNEL, "rke-operator"])
+            .args(arguments(&wants))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            said,
+            "module x$(touch pwned) cannot be loaded\nsysctl a.b cannot be set to $(touch pwned) 1\t2\n"
+        );
+        assert!(fs::metadata(file).is_err());
+    }
 }

@@ -1,11 +1,14 @@
 //! The event stream for programs: one JSON object a line on stdout, as [`Event`] serialises,
 //! and one last object of our own, `{"event":"ended", …}`, that says how the command ended.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 use serde::Serialize;
 
-use crate::{apply::event::Event, error::Blame};
+use crate::{actual::Unreachable, apply::event::Event, error::ErrorClass, model::NodeName};
 
 /// How the command ended: always the last line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +25,15 @@ pub enum Ended {
         /// Where the kubeconfig is, after `up`.
         kubeconfig: Option<String>,
     },
+    /// What can converge has; some nodes are left out.
+    Degraded {
+        /// False: nothing was done at all.
+        changed: bool,
+        /// Where the kubeconfig is.
+        kubeconfig: String,
+        /// The nodes, and why.
+        left: BTreeMap<NodeName, Unreachable>,
+    },
     /// Stopped by a signal.
     Stopped,
     /// It failed.
@@ -32,8 +44,8 @@ pub enum Ended {
         causes: Vec<String>,
         /// The cures.
         hints: Vec<String>,
-        /// Whose turn it is.
-        blame: Blame,
+        /// Who has to act.
+        class: ErrorClass,
     },
 }
 
@@ -91,13 +103,13 @@ mod tests {
                 message: "cannot reach `n1`".into(),
                 causes: vec!["connection refused".into()],
                 hints: vec![],
-                blame: Blame::Host,
+                class: ErrorClass::Host,
             },
         )
         .unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r#"
         {"event":"runFinished","outcome":"completed","took":1200}
-        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"blame":"Host"}
+        {"event":"ended","result":"failed","message":"cannot reach `n1`","causes":["connection refused"],"hints":[],"class":"Host"}
         "#);
     }
 }

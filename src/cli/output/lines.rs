@@ -68,14 +68,15 @@ impl Lines {
     pub fn apply(&mut self, event: &Event, now: Duration) -> Option<Said> {
         match event {
             Event::RunStarted {
-                round,
+                iteration,
                 stages: _,
                 steps,
             } => {
                 self.stages.clear();
                 self.running.clear();
-                (*round > 1)
-                    .then(|| Said::calm(format!("round {round}: {}", count(*steps, "step"))))
+                (*iteration > 1).then(|| {
+                    Said::calm(format!("iteration {iteration}: {}", count(*steps, "step")))
+                })
             }
             Event::StageStarted {
                 stage,
@@ -131,10 +132,13 @@ impl Lines {
                 self.running.clear();
                 match outcome {
                     RunOutcome::PlanAgain => Some(Said::calm(format!(
-                        "the world changed under the plan after {}: planning again",
+                        "the cluster changed during the run, after {}: planning again",
                         span(*took)
                     ))),
-                    RunOutcome::Completed | RunOutcome::Failed | RunOutcome::Stopped => None,
+                    RunOutcome::Completed
+                    | RunOutcome::Degraded
+                    | RunOutcome::Failed
+                    | RunOutcome::Stopped => None,
                 }
             }
         }
@@ -205,7 +209,7 @@ impl Lines {
             StepOutcome::Failed {
                 message,
                 hints,
-                blame: _,
+                class: _,
             } => {
                 self.failures += 1;
                 let failed = self.paint.bad("failed");

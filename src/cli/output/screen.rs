@@ -81,14 +81,14 @@ impl Screen {
     }
 
     /// One or more whole lines that `--quiet` leaves out.
-    pub fn say(&self, text: &str) {
+    pub fn print_unless_quiet(&self, text: &str) {
         if !self.quiet {
-            self.insist(text);
+            self.print(text);
         }
     }
 
     /// One or more whole lines that are always printed: warnings, errors, questions.
-    pub fn insist(&self, text: &str) {
+    pub fn print(&self, text: &str) {
         self.write(text, "\n");
     }
 

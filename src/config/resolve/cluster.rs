@@ -2,12 +2,12 @@
 
 use super::{Found, images, nodes, services, values, version};
 use crate::{
+    catalog::Catalogue,
     config::{
         cursor::Cursor,
         intent::{Dns, Intent, Network},
         sources::Sources,
     },
-    desired::images::Catalogue,
 };
 
 /// Reads everything. `None` only when a problem was found.
@@ -18,24 +18,27 @@ pub(super) fn read(
     found: &mut Found,
 ) -> Option<Intent> {
     let cluster_name = cluster_name(&root.get("cluster_name"), found);
-    let version = version::read(&root.get("kubernetes_version"), catalogue, found);
+    let version_at = root.get("kubernetes_version");
+    let version_given = !version_at.is_empty();
+    let version = version::read(&version_at, catalogue, found);
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
     let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
-    only_none(&root.get("ingress"), "nginx", found);
-    only_none(&root.get("monitoring"), "metrics-server", found);
     let nodes = nodes::read(root, sources, found);
     let services = services?;
+    let (images, system_images) = images.unzip();
     nodes::outside_of_ranges(&nodes, &services, found);
     Some(Intent {
         cluster_name: cluster_name?,
         version: version?,
+        version_given,
         nodes: nodes
             .into_iter()
             .map(|named| (named.name, named.node))
             .collect(),
         images: images?,
+        system_images: system_images?,
         services,
         network: network?,
         dns: dns?,
@@ -55,13 +58,14 @@ fn cluster_name(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
 }
 
 fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
-    const INSTEAD: &str = "write `network: {plugin: flannel}`, or `none` to bring your own";
+    const INSTEAD: &str =
+        "write `plugin: flannel` under `network`, or `plugin: none` to bring your own";
     let at = &section.get("plugin");
     match values::text(at, found) {
         Some("flannel") => Some(Network::Flannel),
         Some("none") => Some(Network::None),
         None => {
-            if section.is_open() && at.passes(&[]) {
+            if section.is_open() && at.is_empty() {
                 found.problem(
                     at.problem("not set, and RKE's default `canal` is not supported yet")
                         .hint(INSTEAD),
@@ -88,7 +92,8 @@ fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
 }
 
 fn dns(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
-    const INSTEAD: &str = "write `dns: {provider: coredns}`, or `none` to bring your own";
+    const INSTEAD: &str =
+        "write `provider: coredns` under `dns`, or `provider: none` to bring your own";
     match values::text(at, found) {
         Some("coredns") | None => Some(Dns::CoreDns),
         Some("none") => Some(Dns::None),
@@ -103,34 +108,6 @@ fn dns(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
                     .hint(INSTEAD),
             );
             None
-        }
-    }
-}
-
-/// A provider of which only `none` works so far.
-fn only_none(section: &Cursor<'_>, default: &str, found: &mut Found) {
-    let instead = format!("write `{}: {{provider: none}}`", section.path());
-    let at = &section.get("provider");
-    match values::text(at, found) {
-        Some("none") => {}
-        None => {
-            if section.is_open() && at.passes(&[]) {
-                found.problem(
-                    at.problem(format!(
-                        "not set, and RKE's default `{default}` is not supported yet"
-                    ))
-                    .hint(instead),
-                );
-            }
-        }
-        Some(text) if text == default => {
-            found.problem(
-                at.problem(format!("`{default}` is not supported yet"))
-                    .hint(instead),
-            );
-        }
-        Some(other) => {
-            found.problem(at.problem("unknown provider").detail(other).hint(instead));
         }
     }
 }

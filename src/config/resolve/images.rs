@@ -8,25 +8,53 @@
 //!   stand there, any other is said in a warning.
 //! - Any other name is an error.
 
+use std::collections::BTreeMap;
+
 use super::{Found, values};
 use crate::{
-    config::{
-        cursor::Cursor,
-        intent::{Images, KubernetesVersion},
-        judge,
-    },
-    desired::images::Catalogue,
+    catalog::{Catalogue, Images},
+    config::{cursor::Cursor, validate},
+    model::KubernetesVersion,
 };
 
-/// RKE's name, and the repository of RKE's own image for it when ours replaces that.
-const USED: &[(&str, Option<&str>)] = &[
-    ("kubernetes", Some("rancher/hyperkube")),
-    ("etcd", Some("rancher/mirrored-coreos-etcd")),
-    ("coredns", Some("rancher/mirrored-coredns-coredns")),
-    ("flannel", Some("rancher/mirrored-flannel-flannel")),
-    ("flannel_cni", Some("rancher/flannel-cni")),
-    ("pod_infra_container", None),
-    ("nginx_proxy", Some("rancher/rke-tools")),
+/// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
+/// every release of RKE, for files are older than the program that reads them.
+const USED: &[(&str, &[&str])] = &[
+    ("kubernetes", &["rancher/hyperkube", "rancher/k8s"]),
+    (
+        "etcd",
+        &[
+            "rancher/mirrored-coreos-etcd",
+            "rancher/coreos-etcd",
+            "rancher/etcd",
+        ],
+    ),
+    (
+        "coredns",
+        &[
+            "rancher/mirrored-coredns-coredns",
+            "rancher/coredns-coredns",
+        ],
+    ),
+    (
+        "flannel",
+        &[
+            "rancher/mirrored-flannel-flannel",
+            "rancher/mirrored-coreos-flannel",
+            "rancher/mirrored-flannelcni-flannel",
+            "rancher/coreos-flannel",
+        ],
+    ),
+    (
+        "flannel_cni",
+        &["rancher/flannel-cni", "rancher/coreos-flannel-cni"],
+    ),
+    // `rancher/mirrored-pause` is the catalogue's own.
+    (
+        "pod_infra_container",
+        &["rancher/pause", "rancher/pause-amd64"],
+    ),
+    ("nginx_proxy", &["rancher/rke-tools"]),
 ];
 
 /// Components of RKE that are not deployed by this release.
@@ -65,30 +93,43 @@ const UNUSED: &[&str] = &[
     "aci_controller_container",
     "aci_gbp_server_container",
     "aci_opflex_server_container",
+    // Of releases of RKE before 1.0.
+    "canal_calicoctl",
+    "wave_node",
+    "heapster",
+    "grafana",
+    "influxdb",
+    "tiller",
+    "dashboard",
 ];
 
-/// The catalogue's images of the version with the config's own.
+/// The catalogue's images of the version with the config's own, and the latter by RKE's names.
 pub(super) fn read(
     at: &Cursor<'_>,
     version: Option<KubernetesVersion>,
     catalogue: &Catalogue,
     found: &mut Found,
-) -> Option<Images> {
+) -> Option<(Images, BTreeMap<String, String>)> {
     let before = found.problems.len();
-    let mut images = version.and_then(|version| catalogue.images(version));
+    let mut given = BTreeMap::new();
     let mut replaced = Vec::new();
+    let mut copied = Vec::new();
     let mut unused = Vec::new();
     for (name, (value, image)) in values::map(at, found) {
         if let Some((_, of_rke)) = USED.iter().find(|(used, _)| *used == name) {
+            let repository = repository_of(image);
             if image.is_empty() {
                 continue;
             }
             if !values::is_image(image) {
                 found.problem(value.problem("is not an image reference").detail(image));
-            } else if of_rke.is_some_and(|repository| repository_of(image) == repository) {
+            } else if of_rke.contains(&repository) {
                 replaced.push(name);
-            } else if let Some(images) = &mut images {
-                image.clone_into(slot(images, name)?);
+            } else {
+                given.insert(name.to_owned(), image.to_owned());
+                if of_rke.iter().any(|own| is_copy_of(repository, own)) {
+                    copied.push((value, name));
+                }
             }
         } else if UNUSED.contains(&name) {
             if !image.is_empty() && !is_published_by_rke(image) {
@@ -104,37 +145,51 @@ pub(super) fn read(
         &replaced,
         "RKE's own images are replaced by those of the catalogue",
     );
+    for (value, name) in copied {
+        found.warning(
+            value
+                .problem("this is RKE's own image in another registry: it is taken as it is, and may not fit the release")
+                .hint(format!("copy the image of the catalogue to that registry, and write it here or leave `{name}` out")),
+        );
+    }
     note(
         at,
         found,
         &unused,
         "these images have no effect: nothing of theirs is deployed yet",
     );
-    images.filter(|_| found.problems.len() == before)
+    let images = catalogue.images(version?)?.with(&given);
+    (found.problems.len() == before).then_some((images, given))
 }
 
-fn slot<'a>(images: &'a mut Images, name: &str) -> Option<&'a mut String> {
-    match name {
-        "kubernetes" => Some(&mut images.kubernetes),
-        "etcd" => Some(&mut images.etcd),
-        "coredns" => Some(&mut images.coredns),
-        "flannel" => Some(&mut images.flannel),
-        "flannel_cni" => Some(&mut images.cni_plugins),
-        "pod_infra_container" => Some(&mut images.pause),
-        "nginx_proxy" => Some(&mut images.nginx),
-        _ => None,
+/// `rancher/hyperkube` of `docker.io/rancher/hyperkube:v1.30.5-rancher1`, and
+/// `registry.example.com:5000/rancher/hyperkube` with that registry.
+fn repository_of(image: &str) -> &str {
+    let image = without_docker_hub(image);
+    let image = image.split('@').next().unwrap_or(image);
+    match image.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        Some(_) | None => image,
     }
 }
 
-/// `rancher/hyperkube` of `docker.io/rancher/hyperkube:v1.30.5-rancher1`.
-fn repository_of(image: &str) -> &str {
-    let image = image.strip_prefix("docker.io/").unwrap_or(image);
-    image.split([':', '@']).next().unwrap_or(image)
+fn without_docker_hub(image: &str) -> &str {
+    ["docker.io/", "index.docker.io/", "registry-1.docker.io/"]
+        .iter()
+        .find_map(|hub| image.strip_prefix(hub))
+        .unwrap_or(image)
+}
+
+/// Whether a repository is RKE's own in another registry.
+fn is_copy_of(repository: &str, own: &str) -> bool {
+    repository
+        .strip_suffix(own)
+        .is_some_and(|registry| registry.ends_with('/'))
 }
 
 /// What `rke config` writes for a component that we do not deploy: a default, which may stand.
 fn is_published_by_rke(image: &str) -> bool {
-    let image = image.strip_prefix("docker.io/").unwrap_or(image);
+    let image = without_docker_hub(image);
     ["rancher/", "noiro/", "weaveworks/"]
         .iter()
         .any(|publisher| image.starts_with(publisher))
@@ -146,7 +201,7 @@ fn unknown(at: &Cursor<'_>, name: &str) -> crate::config::Problem {
         .iter()
         .map(|(used, _)| *used)
         .chain(UNUSED.iter().copied());
-    match judge::nearest(name, known) {
+    match validate::nearest(name, known) {
         Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),
         None => problem.hint("the names are those of RKE's `system_images`"),
     }

@@ -9,7 +9,7 @@ use crate::{
         problem::Problem,
         sources::{Refusal, Sources, SshKey},
     },
-    secret::Secret,
+    model::Secret,
 };
 
 /// Finds keys, each of them read and judged once.
@@ -49,7 +49,7 @@ impl<'a> Keys<'a> {
         }
         let before = found.problems.len();
         let key = match self.sources.default_key() {
-            Ok(key) => judged(key, &path, found),
+            Ok(key) => validated(key, &path, found),
             Err(refusal) => {
                 found.problem(refused(&path, refusal));
                 None
@@ -71,7 +71,7 @@ impl<'a> Keys<'a> {
                     pem: pem.to_owned().into(),
                     source: "ssh_key".to_owned(),
                 };
-                judged(key, at, found)
+                validated(key, at, found)
             }
             Err(refusal) => {
                 found.problem(refused(at, refusal));
@@ -86,7 +86,7 @@ impl<'a> Keys<'a> {
             return known.clone();
         }
         let key = match self.sources.key_at(path) {
-            Ok(key) => judged(key, at, found),
+            Ok(key) => validated(key, at, found),
             Err(refusal) => {
                 found.problem(refused(at, refusal));
                 None
@@ -111,7 +111,7 @@ fn refused(at: &Cursor<'_>, refusal: Refusal) -> Problem {
 }
 
 /// The key, when it can be used as it is.
-fn judged(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
+fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
     let (message, hint) = match kind(&key.pem) {
         Kind::Usable => return Some(key),
         Kind::Public => (

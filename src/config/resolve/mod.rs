@@ -11,12 +11,12 @@ mod version;
 
 use super::{
     intent::Intent,
-    judge,
     problem::{Problem, Problems},
     rke::RkeConfig,
     sources::Sources,
+    validate,
 };
-use crate::desired::images::Catalogue;
+use crate::catalog::Catalogue;
 
 /// A config that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,18 @@ pub struct Resolved {
     pub warnings: Vec<Problem>,
 }
 
+/// Rancher keeps RKE's config below this key, with keys of its own beside it.
+const WRAPPER: &str = "rancher_kubernetes_engine_config";
+
+fn wrapped(config: &RkeConfig) -> Problem {
+    config
+        .root()
+        .get(WRAPPER)
+        .problem("this is a cluster of Rancher; RKE's own config is what stands below this key")
+        .hint("move everything below it to the top level, and remove the keys beside it")
+}
+
 /// What was found on the way.
-#[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -45,14 +55,17 @@ impl Found {
 }
 
 impl Intent {
-    /// Judges the whole config and resolves it. `Err` carries every problem, not the first.
+    /// Validates the whole config and resolves it. `Err` carries every problem, not the first.
     pub fn from_config(config: &RkeConfig, sources: &dyn Sources) -> Result<Resolved, Problems> {
         let catalogue = Catalogue::builtin().map_err(|error| {
             Problem::new("", "the built-in catalogue is broken").detail(error.to_string())
         })?;
-        let mut found = Found::default();
-        judge::walk(&config.root(), &mut found.problems);
-        let intent = cluster::read(&config.root(), sources, &catalogue, &mut found);
+        if config.root().get(WRAPPER).is_written() {
+            return Err(wrapped(config).into());
+        }
+        let validate::Validated { problems, warnings } = validate::walk(&config.root());
+        let mut found = Found { problems, warnings };
+        let intent = cluster::read(&config.root(), sources, catalogue, &mut found);
         match (intent, Problems::new(found.problems)) {
             (Some(intent), None) => {
                 found.warnings.sort_by_key(Problem::position);
@@ -69,4 +82,8 @@ impl Intent {
 }
 
 #[cfg(test)]
+mod rke_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod used_tests;

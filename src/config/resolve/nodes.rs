@@ -6,10 +6,13 @@ use std::{
 };
 
 use super::{Found, keys::Keys, values};
-use crate::config::{
-    cursor::Cursor,
-    intent::{Endpoint, Login, NodeIntent, NodeName, Role, Services, Taint},
-    sources::Sources,
+use crate::{
+    config::{
+        cursor::Cursor,
+        intent::{Login, NodeIntent, Services},
+        sources::Sources,
+    },
+    model::{Endpoint, NodeName, Role, Taint},
 };
 
 /// A node, its name, and where it stands in the document.
@@ -28,7 +31,7 @@ pub(super) fn read<'a>(
     let at = root.get("nodes");
     let items = at.items();
     if items.is_empty() {
-        if at.passes(&[]) {
+        if at.is_empty() {
             found.problem(
                 at.problem("there is no node")
                     .hint("each node needs an `address`, a `user` and a `role`"),
@@ -43,15 +46,7 @@ pub(super) fn read<'a>(
         .collect();
     unique(&items, found);
     every_role(&at, &items, found);
-    if items.len() > 1 {
-        found.problem(
-            at.problem(format!(
-                "{} nodes: more than one is not supported yet",
-                items.len()
-            ))
-            .hint("this release builds one node that has all three roles"),
-        );
-    }
+    odd_etcd(&at, &items, found);
     nodes
 }
 
@@ -95,7 +90,7 @@ fn node<'a>(at: &Cursor<'a>, keys: &mut Keys<'_>, found: &mut Found) -> Option<N
                 docker_socket,
             },
             has_internal_address: internal.is_some_and(|internal| internal != address),
-            internal_address: internal.unwrap_or(&address).to_owned(),
+            internal_address: internal.unwrap_or(&address).into(),
             endpoint: Endpoint { address, port },
             roles,
             labels,
@@ -308,7 +303,7 @@ fn is_role_taint(key: &str, effect: &str) -> bool {
     )
 }
 
-/// Two nodes of one address or name would be one machine with two minds.
+/// Two entries with one address or one name would configure the same machine twice.
 fn unique(items: &[Cursor<'_>], found: &mut Found) {
     let mut addresses = BTreeSet::new();
     let mut names = BTreeSet::new();
@@ -317,6 +312,12 @@ fn unique(items: &[Cursor<'_>], found: &mut Found) {
         let address = at.scalar().unwrap_or_default().to_lowercase();
         if !address.is_empty() && !addresses.insert(address.clone()) {
             found.problem(at.problem("another node has this address").detail(address));
+            continue;
+        }
+        let at = item.get("internal_address");
+        let internal = at.scalar().unwrap_or_default().to_lowercase();
+        if !internal.is_empty() && internal != address && !addresses.insert(internal.clone()) {
+            found.problem(at.problem("another node has this address").detail(internal));
             continue;
         }
         let at = item.get("hostname_override");
@@ -328,7 +329,24 @@ fn unique(items: &[Cursor<'_>], found: &mut Found) {
     }
 }
 
-/// A cluster needs each role somewhere. Judged on what is written, so that a node that is
+/// An even number of members survives no more failures than one member fewer.
+fn odd_etcd(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
+    let is_member = |item: &&Cursor<'_>| {
+        let roles = item.get("role").items();
+        roles.iter().any(|role| role.scalar() == Some("etcd"))
+    };
+    let members = items.iter().filter(is_member).count();
+    if members > 0 && members % 2 == 0 {
+        found.warning(
+            at.problem(format!(
+                "{members} nodes have the role `etcd`, an even number"
+            ))
+            .hint("it survives no more failures than one member fewer: use 1, 3 or 5"),
+        );
+    }
+}
+
+/// A cluster needs each role somewhere. Validated on what is written, so that a node that is
 /// wrong in another way does not add "no etcd" to its own problem.
 fn every_role(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
     let written: BTreeSet<&str> = items
@@ -352,17 +370,18 @@ fn every_role(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
 /// A node whose address lies among those of pods or services could not be reached from either.
 pub(super) fn outside_of_ranges(nodes: &[Named<'_>], services: &Services, found: &mut Found) {
     for Named { node, at, name: _ } in nodes {
+        let own = node
+            .has_internal_address
+            .then(|| node.internal_address.ip())
+            .flatten();
         let addresses = [
-            ("address", &node.endpoint.address),
-            ("internal_address", &node.internal_address),
+            ("address", node.endpoint.address.parse().ok()),
+            ("internal_address", own),
         ];
-        for (key, text) in addresses {
-            let Ok(address) = text.parse::<IpAddr>() else {
+        for (key, address) in addresses {
+            let Some(address) = address else {
                 continue;
             };
-            if key == "internal_address" && !node.has_internal_address {
-                continue;
-            }
             for (range, owner) in [
                 (
                     services.cluster_cidr,
@@ -377,7 +396,7 @@ pub(super) fn outside_of_ranges(nodes: &[Named<'_>], services: &Services, found:
                     found.problem(
                         at.get(key)
                             .problem(format!("lies inside of `{owner}`"))
-                            .detail(format!("{text} in {range}"))
+                            .detail(format!("{address} in {range}"))
                             .hint("pods, services and nodes need ranges of their own"),
                     );
                 }

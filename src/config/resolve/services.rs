@@ -5,9 +5,12 @@ use std::{collections::BTreeSet, net::IpAddr};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::{Found, values};
-use crate::config::{
-    cursor::Cursor,
-    intent::{ServiceExtras, Services},
+use crate::{
+    config::{
+        cursor::Cursor,
+        intent::{ServiceExtras, Services},
+    },
+    model::Bind,
 };
 
 /// `None` only when a problem was found.
@@ -65,18 +68,7 @@ fn snapshot(at: &Cursor<'_>, found: &mut Found) {
 }
 
 fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
-    let image = values::text(&at.get("image"), found);
-    if let Some(image) = image.filter(|image| !values::is_image(image)) {
-        found.problem(
-            at.get("image")
-                .problem("is not an image reference")
-                .detail(image),
-        );
-    }
-    let mut extras = ServiceExtras {
-        image: image.map(str::to_owned),
-        ..ServiceExtras::default()
-    };
+    let mut extras = ServiceExtras::default();
     for (name, (value, text)) in values::map(&at.get("extra_args"), found) {
         if values::is_flag_name(name) {
             extras.extra_args.insert(name.to_owned(), text.to_owned());
@@ -99,15 +91,21 @@ fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
             Some(target) if !targets.insert(target) => {
                 found.problem(item.problem("another bind has this target").detail(text));
             }
-            Some(_) => extras.extra_binds.push(text.to_owned()),
+            Some(_) => extras
+                .extra_binds
+                .extend(Bind::try_from(text.to_owned()).ok()),
         }
     }
     for (item, text) in values::texts(&at.get("extra_env"), found) {
         match text.split_once('=') {
-            Some((name, _)) if is_variable(name) => extras.extra_env.push(text.to_owned()),
-            Some(_) | None => {
-                found.problem(item.problem("is not `NAME=value`").detail(text));
+            Some((name, value)) if is_variable(name) => {
+                // As in Docker: of two with one name, the last.
+                extras
+                    .extra_env
+                    .insert(name.to_owned(), value.to_owned().into());
             }
+            // The text may be a password: it is no detail.
+            Some(_) | None => found.problem(item.problem("is not `NAME=value`")),
         }
     }
     extras
@@ -184,11 +182,12 @@ fn service_range(at: &Cursor<'_>, found: &mut Found) -> Option<Ipv4Net> {
     let api = at.get("kube-api").get("service_cluster_ip_range");
     let controller = at.get("kube-controller").get("service_cluster_ip_range");
     let read = |at: &Cursor<'_>, found: &mut Found| range(at, "10.43.0.0/16", (12, 28), found);
-    match (api.passes(&[]), controller.passes(&[])) {
+    match (api.is_empty(), controller.is_empty()) {
         (_, true) => read(&api, found),
         (true, false) => read(&controller, found),
         (false, false) => {
-            let (one, other) = (read(&api, found)?, read(&controller, found)?);
+            let (one, other) = (read(&api, found), read(&controller, found));
+            let (one, other) = (one?, other?);
             if one != other {
                 found.problem(
                     controller
@@ -209,7 +208,7 @@ fn disjoint(at: &Cursor<'_>, pods: Ipv4Net, services: Ipv4Net, found: &mut Found
             at.get("kube-api").get("service_cluster_ip_range"),
             at.get("kube-controller").get("service_cluster_ip_range"),
         ];
-        let written = place.iter().find(|at| !at.passes(&[])).unwrap_or(at);
+        let written = place.iter().find(|at| !at.is_empty()).unwrap_or(at);
         found.problem(
             written
                 .problem("the ranges of pods (`cluster_cidr`) and services (`service_cluster_ip_range`) overlap")

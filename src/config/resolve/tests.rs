@@ -4,12 +4,14 @@ use std::cell::RefCell;
 
 use insta::assert_snapshot;
 
-use crate::config::{
-    Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey,
+use crate::{
+    catalog::Catalogue,
+    config::{Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
+    model::KubernetesVersion,
 };
 
 /// A private key made for this run.
-fn pem() -> String {
+pub(super) fn pem() -> String {
     rcgen::KeyPair::generate()
         .expect("a key pair")
         .serialize_pem()
@@ -64,7 +66,7 @@ impl Sources for Files {
 }
 
 /// A config that is right, to be spoiled.
-const GOOD: &str = "\
+pub(super) const GOOD: &str = "\
 nodes:
   - address: 192.0.2.10
     user: ubuntu
@@ -74,11 +76,11 @@ ingress: {provider: none}
 monitoring: {provider: none}
 ";
 
-fn resolve(yaml: &str) -> Result<Resolved, Problems> {
+pub(super) fn resolve(yaml: &str) -> Result<Resolved, Problems> {
     RkeConfig::parse(yaml).and_then(|config| Intent::from_config(&config, &Files::new()))
 }
 
-fn good(yaml: &str) -> Resolved {
+pub(super) fn good(yaml: &str) -> Resolved {
     match resolve(yaml) {
         Ok(resolved) => resolved,
         Err(problems) => panic!("{}", problems.render("cluster.yml", yaml, false)),
@@ -86,7 +88,7 @@ fn good(yaml: &str) -> Resolved {
 }
 
 /// One line a problem: what may go into a status, then what only a terminal shows.
-fn bad(yaml: &str) -> String {
+pub(super) fn bad(yaml: &str) -> String {
     let problems = resolve(yaml).expect_err("a problem");
     let lines = problems.iter().map(|problem| {
         let detail = problem.detail.as_ref().map(|text| format!(" | {text}"));
@@ -101,13 +103,13 @@ fn bad(yaml: &str) -> String {
 }
 
 /// The good config with one line replaced.
-fn with(line: &str, instead: &str) -> String {
+pub(super) fn with(line: &str, instead: &str) -> String {
     assert!(GOOD.contains(line), "{line}");
     GOOD.replace(line, instead)
 }
 
 /// The good config with more keys for its node.
-fn node(more: &str) -> String {
+pub(super) fn node(more: &str) -> String {
     with(
         "    user: ubuntu\n",
         &format!("    user: ubuntu\n    {more}\n"),
@@ -115,7 +117,7 @@ fn node(more: &str) -> String {
 }
 
 /// The good config with more at its end.
-fn and(more: &str) -> String {
+pub(super) fn and(more: &str) -> String {
     format!("{GOOD}{more}\n")
 }
 
@@ -137,7 +139,7 @@ fn defaults_are_those_of_rke() {
     let (name, node) = intent.nodes.first_key_value().expect("a node");
     assert_eq!(name.0, "192.0.2.10");
     assert_eq!(node.endpoint.port, 22);
-    assert_eq!(node.internal_address, "192.0.2.10");
+    assert_eq!(node.internal_address, "192.0.2.10".into());
     assert!(!node.has_internal_address);
     assert_eq!(node.login.docker_socket, "/var/run/docker.sock");
     assert_eq!(node.login.key_source, "~/.ssh/id_rsa");
@@ -214,7 +216,7 @@ fn values_of_the_wrong_type() {
     `nodes` (line 1): must be a list, is a mapping
     `network` (line 2): must be a mapping, is a list
     `network.plugin` (line 2): not set, and RKE's default `canal` is not supported yet
-      write `network: {plugin: flannel}`, or `none` to bring your own
+      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
     `ingress` (line 3): must be a mapping, is a single value
     ");
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
@@ -254,14 +256,10 @@ fn nodes_and_roles() {
     let named =
         "  - {address: node2, hostname_override: 192.0.2.10, user: root, role: [worker]}\nnetwork:";
     assert_snapshot!(bad(&with("network:", named)), @"
-    `nodes` (line 1): 2 nodes: more than one is not supported yet
-      this release builds one node that has all three roles
     `nodes[1].hostname_override` (line 5): another node has this name | 192.0.2.10
     ");
     let twice = "  - address: 192.0.2.10\n    user: root\n    role: [worker]\nnetwork:";
     assert_snapshot!(bad(&with("network:", twice)), @"
-    `nodes` (line 1): 2 nodes: more than one is not supported yet
-      this release builds one node that has all three roles
     `nodes[1].address` (line 5): another node has this address | 192.0.2.10
     ");
 }
@@ -373,7 +371,7 @@ fn the_nearest_key_wins_and_is_read_once() {
 #[test]
 fn an_object_may_not_name_files_or_hold_keys() {
     let sources = SecretSources::new("minimal-ssh", pem().into());
-    let judge = |json: serde_json::Value| {
+    let validate = |json: serde_json::Value| {
         RkeConfig::from_json(&json).and_then(|config| Intent::from_config(&config, &sources))
     };
     let mut json = serde_json::json!({
@@ -383,17 +381,17 @@ fn an_object_may_not_name_files_or_hold_keys() {
         "ingress": {"provider": "none"},
         "monitoring": {"provider": "none"},
     });
-    let resolved = judge(json.clone()).expect("an intent");
+    let resolved = validate(json.clone()).expect("an intent");
     let login = &resolved.intent.nodes.values().next().expect("a node").login;
     assert_eq!(login.key_source, "minimal-ssh");
 
     json["ssh_key_path"] = "/etc/shadow".into();
-    let error = judge(json.clone()).expect_err("a problem");
+    let error = validate(json.clone()).expect_err("a problem");
     assert_snapshot!(error, @"the config is not valid: `ssh_key_path`: a `Cluster` object cannot name a file");
     json["nodes"][0]["ssh_key"] = pem().into();
-    let error = judge(json).expect_err("a problem");
+    let error = validate(json).expect_err("a problem");
     assert_snapshot!(error, @"the config is not valid: `nodes[0].ssh_key`: a private key has no place in a `Cluster` object");
-    assert_snapshot!(judge(serde_json::json!([])).expect_err("a problem"), @"the config is not valid: the config is a list, not a mapping of keys");
+    assert_snapshot!(validate(serde_json::json!([])).expect_err("a problem"), @"the config is not valid: the config is a list, not a mapping of keys");
 
     let sources = SecretSources::new("minimal-ssh", String::from("oops").into());
     let config = RkeConfig::parse(GOOD).expect("a config");
@@ -523,22 +521,21 @@ fn flags_mounts_and_environment() {
     `services.kubelet.extra_binds[5]` (line 8): another bind has this target | /e:/d/
     ");
     assert_snapshot!(bad(&kubelet("extra_env: [PASSWORD, '=x', '']")), @"
-    `services.kubelet.extra_env[0]` (line 8): is not `NAME=value` | PASSWORD
-    `services.kubelet.extra_env[1]` (line 8): is not `NAME=value` | =x
+    `services.kubelet.extra_env[0]` (line 8): is not `NAME=value`
+    `services.kubelet.extra_env[1]` (line 8): is not `NAME=value`
     `services.kubelet.extra_env[2]` (line 8): must not be empty
     ");
-    assert_snapshot!(bad(&kubelet("image: 'https://registry.example.com/kubelet'")), @"`services.kubelet.image` (line 8): is not an image reference | https://registry.example.com/kubelet");
 }
 
 #[test]
 fn what_is_not_supported_yet() {
     assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]"), @"
-    `network.plugin`: not set, and RKE's default `canal` is not supported yet
-      write `network: {plugin: flannel}`, or `none` to bring your own
     `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
-      write `ingress: {provider: none}`
+      write `provider: none` under `ingress`
     `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
-      write `monitoring: {provider: none}`
+      write `provider: none` under `monitoring`
+    `network.plugin`: not set, and RKE's default `canal` is not supported yet
+      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
     ");
     assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]
 network: {plugin: canal}
@@ -546,13 +543,13 @@ dns: {provider: kube-dns}
 ingress: {provider: nginx}
 monitoring: {provider: prometheus}"), @"
     `network.plugin` (line 2): this network plugin is not supported yet
-      write `network: {plugin: flannel}`, or `none` to bring your own
+      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
     `dns.provider` (line 3): kube-dns is not supported yet
-      write `dns: {provider: coredns}`, or `none` to bring your own
-    `ingress.provider` (line 4): `nginx` is not supported yet
-      write `ingress: {provider: none}`
-    `monitoring.provider` (line 5): unknown provider | prometheus
-      write `monitoring: {provider: none}`
+      write `provider: coredns` under `dns`, or `provider: none` to bring your own
+    `ingress.provider` (line 4): only `none` is supported so far
+      write `provider: none` under `ingress`
+    `monitoring.provider` (line 5): only `none` is supported so far
+      write `provider: none` under `monitoring`
     ");
     assert_snapshot!(bad(&and("\
 private_registries: [{url: registry.example.com}]
@@ -575,7 +572,7 @@ services:
     infra_container_image: pause:1")), @"
     `private_registries` (line 8): not supported yet
       remove `private_registries`, or leave it empty
-    `addons` (line 10): not supported yet
+    `addons` (line 9): not supported yet
       remove `addons`, or leave it empty
     `bastion_host` (line 11): not supported yet
       remove `bastion_host`, or leave it empty
@@ -585,15 +582,15 @@ services:
     `ssh_agent_auth` (line 13): not supported yet
       name a private key file in `ssh_key_path`
     `rotate_certificates` (line 14): not supported yet
-      remove `rotate_certificates`, or leave it empty
+      remove it: `up` renews certificates before they expire
     `cloud_provider.name` (line 15): not supported yet
       remove `name`, or leave it empty
     `cloud_provider.awsCloudProvider` (line 15): not supported yet
       remove `awsCloudProvider`, or leave it empty
     `upgrade_strategy.drain` (line 16): not supported yet
       remove `drain`, or write `false`
-    `services.etcd.backup_config.enabled` (line 19): not supported yet
-      remove `enabled`, or write `false`
+    `services.etcd.backup_config.enabled` (line 19): only `false` is supported so far
+      write `enabled: false` under `services.etcd.backup_config`
     `services.kube-api.pod_security_configuration` (line 21): not supported yet
       remove `pod_security_configuration`, or write `privileged`
     `services.kube-api.audit_log.configuration.max_age` (line 22): not supported yet
@@ -666,7 +663,7 @@ monitoring: {provider: none}
 ";
     let services = good(yaml).intent.services;
     assert_eq!(services.kubeproxy.extra_args["v"], "4");
-    assert_eq!(services.kubeproxy.extra_env, ["A=b"]);
+    assert_eq!(services.kubeproxy.extra_env["A"].expose(), "b");
 }
 
 #[expect(
@@ -701,11 +698,11 @@ private_registries: [{password: hunter2}]
     assert_snapshot!(problems.render("cluster.yml", yaml, false), @"
     error: `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
      |
-     = help: write `ingress: {provider: none}`
+     = help: write `provider: none` under `ingress`
 
     error: `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
      |
-     = help: write `monitoring: {provider: none}`
+     = help: write `provider: none` under `monitoring`
 
     error: `nodes`: no node has the role `etcd`
      --> cluster.yml:1:1
@@ -746,8 +743,8 @@ private_registries: [{password: hunter2}]
     error: `nodes[0].ssh_key`: this is not a private key
      --> cluster.yml:5:14
       |
-    5 |     ssh_key: hunter2
-      |              ^^^^^^^
+    5 |     ssh_key: ***
+      |              ^^^
       |
       = help: a private key begins with `-----BEGIN … PRIVATE KEY-----`
 
@@ -776,8 +773,8 @@ private_registries: [{password: hunter2}]
     error: `services.kubelet.extra_env[0]`: is not `NAME=value`
       --> cluster.yml:11:17
        |
-    11 |     extra_env: [hunter2]
-       |                 ^^^^^^^
+    11 |     extra_env: [***]
+       |                 ^^^
 
     error: `services.kubelet.extra_binds[0]`: is not a bind mount
       --> cluster.yml:12:19
@@ -809,7 +806,7 @@ private_registries: [{password: hunter2}]
     15 | network: {plugin: hunter2}
        |                   ^^^^^^^
        |
-       = help: write `network: {plugin: flannel}`, or `none` to bring your own
+       = help: write `plugin: flannel` under `network`, or `plugin: none` to bring your own
 
     error: `dns.provider`: unknown DNS provider
       --> cluster.yml:16:17
@@ -817,14 +814,120 @@ private_registries: [{password: hunter2}]
     16 | dns: {provider: hunter2}
        |                 ^^^^^^^
        |
-       = help: write `dns: {provider: coredns}`, or `none` to bring your own
+       = help: write `provider: coredns` under `dns`, or `provider: none` to bring your own
 
     error: `private_registries`: not supported yet
       --> cluster.yml:17:21
        |
-    17 | private_registries: [{password: hunter2}]
+    17 | private_registries: [{password: ***}]
        |                     ^
        |
        = help: remove `private_registries`, or leave it empty
     ");
+}
+
+/// The good config with these nodes instead of its own.
+fn nodes(entries: &[&str]) -> String {
+    let entries: Vec<String> = entries
+        .iter()
+        .map(|entry| format!("  - {{user: u, {entry}}}\n"))
+        .collect();
+    let rest = GOOD.split_once("network:").expect("a network").1;
+    format!("nodes:\n{}network:{rest}", entries.concat())
+}
+
+#[test]
+fn many_nodes_with_any_roles_are_an_intent() {
+    let Resolved { intent, warnings } = good(&nodes(&[
+        "address: a, role: [etcd]",
+        "address: b, role: [controlplane]",
+        "address: c, role: [worker]",
+        "address: d, role: [etcd, worker]",
+        "address: e, role: [etcd, controlplane]",
+    ]));
+    assert_eq!(warnings, []);
+    assert_eq!(intent.nodes.len(), 5);
+    let refused = crate::config::supported_today(&intent).expect_err("more than one node");
+    assert_snapshot!(refused, @"the config is not valid: `nodes`: 5 nodes: more than one is not supported yet");
+    let one = good(GOOD).intent;
+    assert_eq!(crate::config::supported_today(&one), Ok(()));
+}
+
+#[test]
+fn many_nodes_need_each_role_and_addresses_of_their_own() {
+    assert_snapshot!(bad(&nodes(&["address: a, role: [worker]", "address: b, role: [worker]", "address: c"])), @"
+    `nodes` (line 1): no node has the role `etcd`
+      add `etcd` to the `role` of a node
+    `nodes` (line 1): no node has the role `controlplane`
+      add `controlplane` to the `role` of a node
+    `nodes[2].role` (line 4): a node needs a role
+      write `role: [controlplane, etcd, worker]`
+    ");
+    assert_snapshot!(bad(&nodes(&[
+        "address: 192.0.2.1, internal_address: 10.0.0.1, role: [etcd, controlplane]",
+        "address: 192.0.2.2, internal_address: 10.0.0.1, role: [worker]",
+        "address: 192.0.2.3, internal_address: 192.0.2.1, role: [worker]",
+        "address: 192.0.2.1, role: [worker]",
+        "address: 192.0.2.4, hostname_override: 192.0.2.2, role: [worker]",
+    ])), @"
+    `nodes[1].internal_address` (line 3): another node has this address | 10.0.0.1
+    `nodes[2].internal_address` (line 4): another node has this address | 192.0.2.1
+    `nodes[3].address` (line 5): another node has this address | 192.0.2.1
+    ");
+}
+
+#[test]
+fn an_even_number_of_etcd_members_is_warned_about() {
+    let Resolved { intent, warnings } = good(&nodes(&[
+        "address: a, role: [etcd, controlplane, worker]",
+        "address: b, role: [etcd]",
+    ]));
+    assert_eq!(intent.with_role(crate::model::Role::Etcd).count(), 2);
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| format!("{warning}\n  {}", warning.hint.clone().unwrap_or_default()))
+        .collect();
+    assert_snapshot!(told.join("\n"), @"
+    `nodes` (line 1): 2 nodes have the role `etcd`, an even number
+      it survives no more failures than one member fewer: use 1, 3 or 5
+    ");
+}
+
+#[test]
+fn whether_a_version_is_written_is_known() {
+    assert!(!good(GOOD).intent.version_given);
+    assert!(!good(&and("kubernetes_version: ''")).intent.version_given);
+    assert!(
+        good(&and("kubernetes_version: v1.34.4"))
+            .intent
+            .version_given
+    );
+}
+
+/// R20: a newer program moves no cluster whose config names no release.
+#[test]
+fn a_cluster_keeps_its_release_and_the_images_that_are_written_stay() {
+    let catalogue = Catalogue::builtin().unwrap();
+    let old = KubernetesVersion {
+        major: 1,
+        minor: 33,
+        patch: 6,
+    };
+    let etcd = "registry.example.com/etcd:mine";
+    let intent = good(&and(&format!("system_images: {{etcd: {etcd}}}"))).intent;
+    let kept = intent.keeping(old, catalogue).unwrap();
+    assert_eq!(kept.version, old);
+    assert_eq!(kept.images.etcd, etcd);
+    assert_eq!(
+        kept.images.kubernetes,
+        catalogue.images(old).unwrap().kubernetes
+    );
+    let given = good(&and("kubernetes_version: v1.34.4")).intent;
+    assert_eq!(*given.keeping(old, catalogue).unwrap(), given);
+    let unknown = KubernetesVersion {
+        major: 1,
+        minor: 99,
+        patch: 0,
+    };
+    assert!(intent.keeping(unknown, catalogue).is_none());
 }

@@ -3,13 +3,29 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use super::Found;
-use crate::config::{cursor::Cursor, tree::Value};
+use crate::{
+    config::{cursor::Cursor, schema::boolean, tree::Value},
+    model::is_printable,
+};
 
 /// The text of a scalar; `None` when absent or empty, and with a problem when it is none.
 pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
     match at.value() {
         None | Some(Value::Null) => None,
-        Some(Value::Scalar(text)) => Some(text.expose().as_str()).filter(|text| !text.is_empty()),
+        Some(Value::Scalar(text)) => {
+            let text = text.expose().as_str();
+            // It would act on whatever prints it: a terminal, a log, a script on the node.
+            if text
+                .chars()
+                .any(|c| !is_printable(c) && !matches!(c, '\n' | '\t'))
+            {
+                found.problem(
+                    at.problem("has a character that cannot be printed")
+                        .detail(text),
+                );
+            }
+            Some(text).filter(|text| !text.is_empty())
+        }
         Some(other @ (Value::List(_) | Value::Map(_))) => {
             found.problem(at.problem(format!("must be a single value, is {}", other.kind())));
             None
@@ -20,14 +36,11 @@ pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
 /// A YAML 1.1 bool, as Go's YAML reads it.
 pub(super) fn flag(at: &Cursor<'_>, found: &mut Found) -> Option<bool> {
     let text = text(at, found)?;
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "y" => Some(true),
-        "false" | "no" | "off" | "n" => Some(false),
-        _ => {
-            found.problem(at.problem("must be `true` or `false`").detail(text));
-            None
-        }
+    let flag = boolean(text);
+    if flag.is_none() {
+        found.problem(at.problem("must be `true` or `false`").detail(text));
     }
+    flag
 }
 
 /// The texts of a list, each with its place. Empty items are problems.

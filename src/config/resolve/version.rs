@@ -1,10 +1,7 @@
 //! `kubernetes_version`: a release of the catalogue, in the spellings that people have in files.
 
 use super::{Found, values};
-use crate::{
-    config::{cursor::Cursor, intent::KubernetesVersion},
-    desired::images::Catalogue,
-};
+use crate::{catalog::Catalogue, config::cursor::Cursor, model::KubernetesVersion};
 
 /// The release that the config wants; the newest that is proven when it says nothing.
 pub(super) fn read(
@@ -88,7 +85,9 @@ fn parse(text: &str) -> Option<(KubernetesVersion, Suffix)> {
     } else if let Some(build) = rest.strip_prefix("+rke2r") {
         number(build).map(|_| Suffix::Rke2)?
     } else {
-        let (rancher, revision) = rest.strip_prefix("-rancher")?.split_once('-')?;
+        // Early releases have no revision: `v1.10.3-rancher2`.
+        let build = rest.strip_prefix("-rancher")?;
+        let (rancher, revision) = build.split_once('-').unwrap_or((build, "1"));
         number(rancher)
             .and(number(revision))
             .map(|_| Suffix::Rancher)?
@@ -153,6 +152,7 @@ mod tests {
             ("1.34.4", Some((v(34, 4), Suffix::None))),
             ("v1.34.4+rke2r1", Some((v(34, 4), Suffix::Rke2))),
             ("v1.32.5-rancher1-1", Some((v(32, 5), Suffix::Rancher))),
+            ("v1.10.3-rancher2", Some((v(10, 3), Suffix::Rancher))),
             ("v1.34", None),
             ("1.34.4.1", None),
             ("1.34.4-rc1", None),

@@ -1,55 +1,296 @@
-//! What a key of RKE's schema is: a name, and what may stand under it. Pure data.
+//! One row of RKE's schema: a key, its type, its default, and what this program does with it.
+//! Pure data.
 
-/// A key and what may stand under it.
+/// A key of `cluster.yml`.
+#[derive(Clone, Copy)]
 pub(in crate::config) struct Key {
     pub(in crate::config) name: &'static str,
-    pub(in crate::config) shape: Shape,
+    pub(in crate::config) kind: Kind,
+    /// What RKE takes when the key is not set; empty when that is nothing.
+    pub(in crate::config) default: &'static str,
+    /// Other ways to write the default.
+    pub(in crate::config) also: &'static [&'static str],
+    /// The value is a password, a private key or the like, or may hold one: it is never shown.
+    pub(in crate::config) secret: bool,
+    pub(in crate::config) answer: Answer,
+    /// One line of documentation.
+    pub(in crate::config) doc: &'static str,
 }
 
 /// What may stand under a key.
-pub(in crate::config) enum Shape {
-    /// `resolve` reads and judges it.
-    Read,
+#[derive(Clone, Copy)]
+pub(in crate::config) enum Kind {
+    Text,
+    Bool,
+    Number,
+    /// As Go writes it: `12h`, `90m`.
+    Duration,
+    /// A list of texts.
+    List,
+    /// Texts by name. The names are the user's: an entry means something even if its text is empty.
+    Map,
+    /// Something that is not looked into: a manifest, a Kubernetes object.
+    Any,
     /// A mapping with these keys.
-    Map(&'static [Key]),
+    Section(&'static [Key]),
     /// A list of mappings with these keys.
     Each(&'static [Key]),
-    /// Not read yet: passes when empty or written as one of these.
-    Later(&'static [&'static str]),
-    /// Not read yet: passes only when null, because its mere presence is an order to RKE.
-    Never,
-    /// A mapping that is not read yet: one problem for the whole of it.
-    LaterMap(&'static [Key]),
 }
 
-pub(super) const fn read(name: &'static str) -> Key {
-    Key {
-        name,
-        shape: Shape::Read,
+/// The keys that stand below a key.
+#[derive(Clone, Copy)]
+pub(in crate::config) enum Below {
+    /// In its mapping.
+    Section(&'static [Key]),
+    /// In each mapping of its list.
+    Each(&'static [Key]),
+    /// None that the schema names.
+    Nothing,
+}
+
+impl Kind {
+    /// Where a walk over the schema goes on.
+    pub(in crate::config) const fn below(self) -> Below {
+        match self {
+            Self::Section(keys) => Below::Section(keys),
+            Self::Each(keys) => Below::Each(keys),
+            Self::Text
+            | Self::Bool
+            | Self::Number
+            | Self::Duration
+            | Self::List
+            | Self::Map
+            | Self::Any => Below::Nothing,
+        }
     }
 }
 
-pub(super) const fn later(name: &'static str, passes: &'static [&'static str]) -> Key {
+/// What is done with a key that is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Answer {
+    /// `resolve` reads it. Of a section: its keys are read.
+    Used,
+    /// Every value has the same effect here; why.
+    Same(&'static str),
+    /// It has no effect, as in RKE 1.6, and a warning says so; what to do instead.
+    Ignored(&'static str),
+    /// Not supported yet: only RKE's default may stand here. Of a section: one problem for all of it.
+    Later,
+    /// It will not be supported, or not in this form: only RKE's default may stand here; what to
+    /// do instead.
+    Refused(&'static str),
+    /// RKE's default is not supported yet, so this one value has to be written.
+    Only {
+        value: &'static str,
+        /// RKE takes its default even when the whole section is missing.
+        without_section: bool,
+    },
+    /// Its mere presence makes RKE do something once: only null may stand here; what to do instead.
+    Never(&'static str),
+}
+
+const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
     Key {
         name,
-        shape: Shape::Later(passes),
+        kind,
+        default: "",
+        also: &[],
+        secret: false,
+        answer: Answer::Later,
+        doc,
     }
 }
 
-pub(super) const fn map(name: &'static str, keys: &'static [Key]) -> Key {
-    Key {
-        name,
-        shape: Shape::Map(keys),
+pub(super) const fn text(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Text, doc)
+}
+
+/// RKE's default of a flag is `false` unless said otherwise.
+pub(super) const fn flag(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Bool, doc).default("false")
+}
+
+pub(super) const fn number(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Number, doc)
+}
+
+pub(super) const fn duration(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Duration, doc)
+}
+
+pub(super) const fn list(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::List, doc)
+}
+
+pub(super) const fn map(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Map, doc)
+}
+
+pub(super) const fn any(name: &'static str, doc: &'static str) -> Key {
+    key(name, Kind::Any, doc)
+}
+
+/// A section whose keys are answered one by one.
+pub(super) const fn section(name: &'static str, doc: &'static str, keys: &'static [Key]) -> Key {
+    key(name, Kind::Section(keys), doc).used()
+}
+
+/// A section that is not supported yet as a whole.
+pub(super) const fn later_section(
+    name: &'static str,
+    doc: &'static str,
+    keys: &'static [Key],
+) -> Key {
+    key(name, Kind::Section(keys), doc)
+}
+
+pub(super) const fn each(name: &'static str, doc: &'static str, keys: &'static [Key]) -> Key {
+    key(name, Kind::Each(keys), doc)
+}
+
+impl Key {
+    pub(super) const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    pub(super) const fn also(self, also: &'static [&'static str]) -> Self {
+        Self { also, ..self }
+    }
+
+    pub(super) const fn secret(self) -> Self {
+        Self {
+            secret: true,
+            ..self
+        }
+    }
+
+    pub(super) const fn used(self) -> Self {
+        self.answer(Answer::Used)
+    }
+
+    pub(super) const fn same(self, why: &'static str) -> Self {
+        self.answer(Answer::Same(why))
+    }
+
+    pub(super) const fn ignored(self, instead: &'static str) -> Self {
+        self.answer(Answer::Ignored(instead))
+    }
+
+    pub(super) const fn refused(self, instead: &'static str) -> Self {
+        self.answer(Answer::Refused(instead))
+    }
+
+    pub(super) const fn never(self, instead: &'static str) -> Self {
+        self.answer(Answer::Never(instead))
+    }
+
+    /// RKE's default is not supported, even when the section is missing.
+    pub(super) const fn only(self, value: &'static str) -> Self {
+        self.answer(Answer::Only {
+            value,
+            without_section: true,
+        })
+    }
+
+    /// RKE's default is not supported when the section is there.
+    pub(super) const fn only_within_section(self, value: &'static str) -> Self {
+        self.answer(Answer::Only {
+            value,
+            without_section: false,
+        })
+    }
+
+    const fn answer(self, answer: Answer) -> Self {
+        Self { answer, ..self }
     }
 }
 
-pub(super) const fn later_map(name: &'static str, keys: &'static [Key]) -> Key {
-    Key {
-        name,
-        shape: Shape::LaterMap(keys),
+impl Kind {
+    /// For the reference.
+    pub(in crate::config) const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Bool => "bool",
+            Self::Number => "number",
+            Self::Duration => "duration",
+            Self::List => "list",
+            Self::Map => "map",
+            Self::Any => "YAML",
+            Self::Section(_) => "section",
+            Self::Each(_) => "list of sections",
+        }
+    }
+
+    /// Whether two texts mean the same value of this type.
+    pub(in crate::config) fn equal(self, one: &str, other: &str) -> bool {
+        let same = match self {
+            Self::Bool => boolean(one).zip(boolean(other)).map(|(a, b)| a == b),
+            Self::Number => number_of(one).zip(number_of(other)).map(|(a, b)| a == b),
+            Self::Duration => seconds(one).zip(seconds(other)).map(|(a, b)| a == b),
+            Self::Text | Self::List | Self::Map | Self::Any | Self::Section(_) | Self::Each(_) => {
+                None
+            }
+        };
+        same.unwrap_or_else(|| !other.is_empty() && one.eq_ignore_ascii_case(other))
     }
 }
 
-/// The values that mean "off" or "not set" for a flag or a number whose default that is.
-pub(super) const OFF: &[&str] = &["false"];
-pub(super) const ZERO: &[&str] = &["0"];
+/// A YAML 1.1 bool, as Go's YAML reads it.
+pub(in crate::config) fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" => Some(true),
+        "false" | "no" | "off" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+fn number_of(text: &str) -> Option<i64> {
+    text.parse().ok()
+}
+
+/// A duration in Go's form, in whole seconds: `12h`, `720m`, `12h0m0s`.
+fn seconds(text: &str) -> Option<u64> {
+    let mut rest = text;
+    let mut total: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (count, unit) = rest.split_at(digits);
+        let unit_end = unit
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(unit.len());
+        let (unit, tail) = unit.split_at(unit_end);
+        let factor = match unit {
+            "h" => 3600,
+            "m" => 60,
+            "s" => 1,
+            _ => return None,
+        };
+        total = total.checked_add(count.parse::<u64>().ok()?.checked_mul(factor)?)?;
+        rest = tail;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_equal_however_they_are_written() {
+        for (kind, one, other, equal) in [
+            (Kind::Bool, "no", "false", true),
+            (Kind::Bool, "On", "true", true),
+            (Kind::Bool, "no", "true", false),
+            (Kind::Number, "012", "12", true),
+            (Kind::Duration, "720m", "12h", true),
+            (Kind::Duration, "72h00m00s", "72h", true),
+            (Kind::Duration, "1d", "24h", false),
+            (Kind::Duration, "", "12h", false),
+            (Kind::Duration, "99999999999999999999h", "12h", false),
+            (Kind::Text, "VXLAN", "vxlan", true),
+            (Kind::Text, "", "", false),
+        ] {
+            assert_eq!(kind.equal(one, other), equal, "{one} and {other}");
+        }
+    }
+}

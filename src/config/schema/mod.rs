@@ -1,244 +1,140 @@
-//! RKE's schema, all of it: which keys there are, which of them are read, and with which values
-//! the others may stand in a file. Pure data; `judge` walks a document.
+//! RKE's schema, all of it, as one table: each key with its type, its default, whether its value
+//! is secret, what is done with it, and a line of documentation. Pure data: `validate` walks a
+//! document by it, `secrets` finds by it what must not be shown, `keys` makes the reference of it.
 //!
-//! A key that is not read yet passes when it is empty or has the value that RKE's default gives
-//! (as `rke config` writes it); anything else is "not supported yet". A key that RKE does not have
-//! is an error. So nothing is ignored in silence.
+//! A key that is not read passes when it says nothing or has the value that RKE's default gives
+//! (as `rke config` writes it). A key that RKE does not have is an error. So nothing is ignored in
+//! silence.
 
+mod aci;
+mod addons;
+mod cloud;
 mod key;
-mod later;
+mod network;
+mod nodes;
+mod services;
 
-pub(super) use key::{Key, Shape};
-use key::{OFF, ZERO, later, later_map, map, read};
-use later::{ACI, BASTION, CLOUD_PROVIDER, INGRESS, LINEAR_AUTOSCALER, NODE_LOCAL};
+pub(super) use key::{Answer, Below, Key, Kind, boolean};
+use key::{any, duration, each, flag, later_section, list, map, number, section, text};
+pub(super) use network::NETWORK;
+pub(super) use nodes::NODE;
+pub(super) use services::{ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, SERVICES};
+
+use addons::{DNS, INGRESS, MONITORING};
+use cloud::CLOUD_PROVIDER;
+use nodes::BASTION;
 
 /// The top level of `cluster.yml`.
 pub(super) const ROOT: &[Key] = &[
-    Key {
-        name: "nodes",
-        shape: Shape::Each(NODE),
-    },
-    map("services", SERVICES),
-    map("network", NETWORK),
-    map("authentication", AUTHENTICATION),
-    map(
-        "authorization",
-        &[later("mode", &["rbac"]), later("options", &[])],
-    ),
-    later("addons", &[]),
-    later("addons_include", &[]),
-    read("system_images"),
-    read("ssh_key_path"),
-    later("ssh_cert_path", &[]),
-    later("ssh_agent_auth", OFF),
-    // Docker is judged by what it can do, not by a list of versions: both mean the same here.
-    later("ignore_docker_version", &["false", "true"]),
-    // Pods run on containerd; `true` is RKE's default for every release in our catalogue.
-    later("enable_cri_dockerd", &["true"]),
-    read("kubernetes_version"),
-    later("private_registries", &[]),
-    map("ingress", INGRESS),
-    read("cluster_name"),
-    map("cloud_provider", CLOUD_PROVIDER),
-    later("prefix_path", &["/"]),
-    later("win_prefix_path", &[]),
-    later("addon_job_timeout", &["0", "45"]),
-    later_map("bastion_host", BASTION),
-    map("monitoring", MONITORING),
-    later_map(
-        "restore",
-        &[later("restore", OFF), later("snapshot_name", &[])],
-    ),
-    Key {
-        name: "rotate_certificates",
-        shape: Shape::Never,
-    },
-    later("rotate_encryption_key", OFF),
-    map("dns", DNS),
-    map("upgrade_strategy", UPGRADE_STRATEGY),
-    later("cri_dockerd_stream_server_address", &["127.0.0.1"]),
-    later("cri_dockerd_stream_server_port", &["10010"]),
-];
-
-pub(super) const NODE: &[Key] = &[
-    read("address"),
-    read("port"),
-    read("internal_address"),
-    read("role"),
-    read("hostname_override"),
-    read("user"),
-    read("docker_socket"),
-    read("ssh_key"),
-    read("ssh_key_path"),
-    later("ssh_cert", &[]),
-    later("ssh_cert_path", &[]),
-    later("ssh_agent_auth", OFF),
-    read("labels"),
-    Key {
-        name: "taints",
-        shape: Shape::Each(TAINT),
-    },
-    later("nodeName", &[]),
-];
-
-const TAINT: &[Key] = &[read("key"), read("value"), read("effect")];
-
-pub(super) const SERVICES: &[Key] = &[
-    map("etcd", ETCD),
-    map("kube-api", KUBE_API),
-    map("kube-controller", KUBE_CONTROLLER),
-    map("scheduler", BASE),
-    map("kubelet", KUBELET),
-    map("kubeproxy", BASE),
-];
-
-/// The keys of every service, and with them those of one.
-macro_rules! service {
-    ($($own:expr),* $(,)?) => {
-        &[
-            read("image"),
-            read("extra_args"),
-            later("extra_args_array", &[]),
-            read("extra_binds"),
-            read("extra_env"),
-            later("win_extra_args", &[]),
-            later("win_extra_args_array", &[]),
-            later("win_extra_binds", &[]),
-            later("win_extra_env", &[]),
-            $($own),*
-        ]
-    };
-}
-
-const BASE: &[Key] = service!();
-
-pub(super) const ETCD: &[Key] = service!(
-    later("external_urls", &[]),
-    later("ca_cert", &[]),
-    later("cert", &[]),
-    later("key", &[]),
-    later("path", &[]),
-    later("uid", ZERO),
-    later("gid", ZERO),
-    // Read only to warn: no snapshots are taken yet.
-    read("snapshot"),
-    later("creation", &["12h", "12h0m0s"]),
-    later("retention", &["72h", "72h0m0s"]),
-    map("backup_config", BACKUP),
-);
-
-const BACKUP: &[Key] = &[
-    later("enabled", OFF),
-    later("interval_hours", &["0", "12"]),
-    later("retention", &["0", "6"]),
-    later("s3backupconfig", &[]),
-    later("safe_timestamp", OFF),
-    later("timeout", &["0", "300"]),
-];
-
-pub(super) const KUBE_API: &[Key] = service!(
-    read("service_cluster_ip_range"),
-    read("service_node_port_range"),
-    // Files of RKE before 1.6 have it; Kubernetes lost the feature in 1.25.
-    later("pod_security_policy", OFF),
-    later("pod_security_configuration", &["privileged"]),
-    later("always_pull_images", OFF),
-    map("secrets_encryption_config", OFF_SWITCH_CUSTOM),
-    map("audit_log", AUDIT_LOG),
-    later("admission_configuration", &[]),
-    map("event_rate_limit", OFF_SWITCH_CONFIGURATION),
-);
-
-// RKE's audit log is on by default, and so is ours, with the same settings.
-const AUDIT_LOG: &[Key] = &[
-    later("enabled", &["true"]),
-    map("configuration", AUDIT_CONFIGURATION),
-];
-
-const AUDIT_CONFIGURATION: &[Key] = &[
-    later("max_age", &["30"]),
-    later("max_backup", &["10"]),
-    later("max_size", &["100"]),
-    later("path", &["/var/log/kube-audit/audit-log.json"]),
-    later("format", &["json"]),
-    later("policy", &[]),
-];
-
-const OFF_SWITCH_CUSTOM: &[Key] = &[later("enabled", OFF), later("custom_config", &[])];
-const OFF_SWITCH_CONFIGURATION: &[Key] = &[later("enabled", OFF), later("configuration", &[])];
-
-pub(super) const KUBE_CONTROLLER: &[Key] =
-    service!(read("cluster_cidr"), read("service_cluster_ip_range"));
-
-pub(super) const KUBELET: &[Key] = service!(
-    read("cluster_domain"),
-    later("infra_container_image", &[]),
-    read("cluster_dns_server"),
-    read("fail_swap_on"),
-    // Every kubelet has a serving certificate of its own here: both mean the same.
-    later("generate_serving_certificate", &["false", "true"]),
-);
-
-pub(super) const NETWORK: &[Key] = &[
-    read("plugin"),
-    later("options", &[]),
-    later("mtu", ZERO),
-    later("node_selector", &[]),
-    later("update_strategy", &[]),
-    later("tolerations", &[]),
-    map(
-        "calico_network_provider",
-        &[later("cloudprovider", &["none"])],
-    ),
-    map("canal_network_provider", &[later("iface", &[])]),
-    map("flannel_network_provider", &[later("iface", &[])]),
-    map("weave_network_provider", &[later("password", &[])]),
-    later_map("aci_network_provider", ACI),
+    each("nodes", "The machines of the cluster.", NODE).used(),
+    section("services", "The components of Kubernetes.", SERVICES),
+    section("network", "The network plugin.", NETWORK),
+    section("authentication", "How the API server knows its users.", AUTHENTICATION),
+    section("authorization", "How the API server decides what a user may do.", AUTHORIZATION),
+    any("addons", "Manifests that are applied after the cluster is up.").secret(),
+    list("addons_include", "Files and URLs of manifests that are applied after the cluster is up."),
+    map("system_images", "Images by RKE's names; those of the catalogue where a name is missing.").used(),
+    text("ssh_key_path", "The private key for nodes that name none.").default("~/.ssh/id_rsa").used(),
+    text("ssh_cert_path", "A certificate for the private key."),
+    flag("ssh_agent_auth", "Log in with the keys of an SSH agent.")
+        .refused("name a private key file in `ssh_key_path`"),
+    flag("ignore_docker_version", "Accept any version of Docker.")
+        .same("Docker is judged by what it can do, not by a list of versions"),
+    flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
+        .refused("remove it: pods run on the containerd that Docker brings"),
+    text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").used(),
+    each("private_registries", "Registries that need a login, or stand in for Docker Hub.", REGISTRY),
+    section("ingress", "The ingress controller.", INGRESS),
+    text("cluster_name", "The cluster's name in its kubeconfig.").default("local").used(),
+    section("cloud_provider", "The cloud that the nodes run in.", CLOUD_PROVIDER),
+    text("prefix_path", "Where RKE's folders begin on the nodes.").default("/"),
+    text("win_prefix_path", "The same on Windows nodes."),
+    number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45").also(&["0"]),
+    later_section("bastion_host", "A machine through which the nodes are reached.", BASTION),
+    section("monitoring", "The metrics server.", MONITORING),
+    later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
+    any("rotate_certificates", "Replace certificates at the next `up`.")
+        .never("remove it: `up` renews certificates before they expire"),
+    flag("rotate_encryption_key", "Replace the encryption key at the next `up`."),
+    section("dns", "The cluster's DNS server.", DNS),
+    section("upgrade_strategy", "How many nodes may be down while they are changed.", UPGRADE_STRATEGY),
+    text("cri_dockerd_stream_server_address", "Where cri-dockerd listens.").default("127.0.0.1"),
+    number("cri_dockerd_stream_server_port", "Where cri-dockerd listens.").default("10010"),
 ];
 
 const AUTHENTICATION: &[Key] = &[
-    later("strategy", &["x509"]),
-    later("sans", &[]),
-    later_map(
+    text("strategy", "`x509`, or `x509|webhook`.").default("x509"),
+    list("sans", "More names in the API server's certificate."),
+    later_section(
         "webhook",
-        &[later("config_file", &[]), later("cache_timeout", &["5s"])],
+        "A server that tells who a token belongs to.",
+        &[
+            any("config_file", "Its kubeconfig.").secret(),
+            duration("cache_timeout", "How long its answers are kept.").default("5s"),
+        ],
+    ),
+    map("options", "Of releases of RKE before 1.0.")
+        .ignored("remove it: RKE 1.6 does not read it either"),
+];
+
+const AUTHORIZATION: &[Key] = &[
+    text("mode", "`rbac` or `none`.").default("rbac"),
+    map("options", "Not used by RKE."),
+];
+
+const REGISTRY: &[Key] = &[
+    text("url", "The registry.").default("docker.io"),
+    text("user", "The user."),
+    text("password", "The password.").secret(),
+    flag("is_default", "Take RKE's own images from here."),
+    section(
+        "ecr_credential_plugin",
+        "Log in to a registry of AWS.",
+        &[
+            text("aws_access_key_id", "The access key.").secret(),
+            text("aws_secret_access_key", "Its secret.").secret(),
+            text("aws_session_token", "The session.").secret(),
+        ],
     ),
 ];
 
-const MONITORING: &[Key] = &[
-    read("provider"),
-    later("options", &[]),
-    later("node_selector", &[]),
-    later("update_strategy", &[]),
-    later("replicas", &["1"]),
-    later("tolerations", &[]),
-    later("metrics_server_priority_class_name", &[]),
-];
-
-const DNS: &[Key] = &[
-    read("provider"),
-    later("options", &[]),
-    later("upstreamnameservers", &[]),
-    later("reversecidrs", &[]),
-    later("stubdomains", &[]),
-    later("node_selector", &[]),
-    later_map("nodelocal", NODE_LOCAL),
-    later("update_strategy", &[]),
-    later_map("linear_autoscaler_params", LINEAR_AUTOSCALER),
-    later("tolerations", &[]),
+const RESTORE: &[Key] = &[
+    flag("restore", "Whether to restore."),
+    text("snapshot_name", "From which snapshot."),
 ];
 
 const UPGRADE_STRATEGY: &[Key] = &[
-    later("max_unavailable_worker", &["10%"]),
-    later("max_unavailable_controlplane", &["1"]),
-    later("drain", OFF),
-    map("node_drain_input", DRAIN),
-];
-
-const DRAIN: &[Key] = &[
-    later("force", OFF),
-    later("ignore_daemonsets", &["true"]),
-    later("delete_local_data", OFF),
-    later("grace_period", &["0", "-1"]),
-    later("timeout", &["0", "120"]),
+    text(
+        "max_unavailable_worker",
+        "How many workers at once, as a number or in per cent.",
+    )
+    .default("10%"),
+    text(
+        "max_unavailable_controlplane",
+        "How many control planes at once.",
+    )
+    .default("1"),
+    flag("drain", "Evict the pods of a node before it is changed."),
+    section(
+        "node_drain_input",
+        "How pods are evicted.",
+        &[
+            flag("force", "Evict pods that nothing will start again."),
+            flag(
+                "ignore_daemonsets",
+                "Leave pods of DaemonSets where they are.",
+            )
+            .default("true"),
+            flag("delete_local_data", "Evict pods that lose an emptyDir."),
+            number(
+                "grace_period",
+                "Seconds for a pod to end; its own when negative.",
+            )
+            .default("-1")
+            .also(&["0"]),
+            number("timeout", "Seconds until the eviction is given up.")
+                .default("120")
+                .also(&["0"]),
+        ],
+    ),
 ];

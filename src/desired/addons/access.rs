@@ -7,7 +7,7 @@ use crate::desired::{Addon, pki::KUBELET_CLIENT};
 /// The add-on's name.
 pub(super) const NAME: &str = "cluster-access";
 
-pub(super) fn draw() -> Addon {
+pub(super) fn addon() -> Addon {
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -23,5 +23,5 @@ pub(super) fn draw() -> Addon {
             "name": KUBELET_CLIENT,
         }],
     });
-    super::addon(NAME, vec![binding])
+    super::labelled(NAME, vec![binding])
 }

@@ -7,14 +7,14 @@ use crate::{
     config::Intent,
     desired::{
         Addon,
-        addons::{account, addon},
+        addons::{account, labelled},
     },
 };
 
 /// The add-on's name.
 pub(super) const NAME: &str = "coredns";
 
-pub(super) fn draw(intent: &Intent) -> Addon {
+pub(super) fn addon(intent: &Intent) -> Addon {
     let rules = json!([
         {
             "apiGroups": [""],
@@ -28,7 +28,7 @@ pub(super) fn draw(intent: &Intent) -> Addon {
         },
     ]);
     let [account, role, binding] = account("coredns", "system:coredns", &rules);
-    addon(
+    labelled(
         NAME,
         vec![
             account,

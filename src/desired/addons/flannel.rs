@@ -6,21 +6,22 @@ use crate::{
     config::Intent,
     desired::{
         Addon,
-        addons::{account, addon},
+        addons::{account, labelled},
     },
+    model::CNI_NETWORK,
 };
 
 /// The add-on's name.
 pub(super) const NAME: &str = "flannel";
 
-pub(super) fn draw(intent: &Intent) -> Addon {
+pub(super) fn addon(intent: &Intent) -> Addon {
     let rules = json!([
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     ]);
     let [account, role, binding] = account("flannel", "flannel", &rules);
-    addon(
+    labelled(
         NAME,
         vec![
             account,
@@ -34,7 +35,7 @@ pub(super) fn draw(intent: &Intent) -> Addon {
 
 fn config_map(intent: &Intent) -> Value {
     let cni = json!({
-        "name": "cbr0",
+        "name": CNI_NETWORK,
         "cniVersion": "0.3.1",
         "plugins": [
             {"type": "flannel", "delegate": {"hairpinMode": true, "isDefaultGateway": true}},

@@ -1,15 +1,19 @@
 //! The objects that a cluster starts with, as values: applied and pruned by us, field by field.
-//! Pure. They say only what the API keeps as it is written (quantities in canonical form, no
-//! empty values), because drift is "the live object does not contain this".
+//! Pure. Whether a live object differs is the server's answer to a server-side apply that it only
+//! tries.
 
 mod access;
 mod coredns;
 mod flannel;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use super::{Addon, ObjectRef, label};
-use crate::config::{Dns, Intent, Network};
+use super::Addon;
+use crate::{
+    config::{Dns, Intent, Network},
+    model::{ObjectRef, WantedObjects, label},
+};
 
 /// Every add-on that this version knows.
 pub(super) const KNOWN: [&str; 3] = [access::NAME, flannel::NAME, coredns::NAME];
@@ -17,27 +21,57 @@ pub(super) const KNOWN: [&str; 3] = [access::NAME, flannel::NAME, coredns::NAME]
 /// Those that the intent asks for, in the order in which they are applied.
 pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
     let network = match intent.network {
-        Network::Flannel => Some(flannel::draw(intent)),
-        Network::None => None,
+        Network::Flannel => true,
+        Network::None => false,
     };
     let dns = match intent.dns {
-        Dns::CoreDns => Some(coredns::draw(intent)),
-        Dns::None => None,
+        Dns::CoreDns => true,
+        Dns::None => false,
     };
-    // The first is one object, without which `kubectl logs` and `exec` are refused by the kubelets.
-    [Some(access::draw()), network, dns]
+    every(intent)
         .into_iter()
-        .flatten()
+        .filter(|addon| match addon.name.as_str() {
+            flannel::NAME => network,
+            coredns::NAME => dns,
+            _ => true,
+        })
         .collect()
 }
 
+/// Every add-on, wanted or not. The first is one object, without which `kubectl logs` and `exec`
+/// are refused by the kubelets.
+fn every(intent: &Intent) -> [Addon; 3] {
+    [
+        access::addon(),
+        flannel::addon(intent),
+        coredns::addon(intent),
+    ]
+}
+
+/// What a survey looks for: the objects that the intent asks for, and the kinds of every add-on,
+/// so that what is no longer wanted is found.
+pub fn wanted_objects(intent: &Intent) -> WantedObjects {
+    let objects = wanted(intent).into_iter().flat_map(|addon| addon.objects);
+    let kinds = every(intent)
+        .into_iter()
+        .flat_map(|addon| addon.objects.into_keys())
+        .map(|object| object.kind());
+    WantedObjects {
+        objects: objects.collect(),
+        kinds: kinds.collect(),
+    }
+}
+
 /// Puts our labels on, and the objects under their names. What has replicas is waited for.
-fn addon(name: &str, objects: Vec<Value>) -> Addon {
+fn labelled(name: &str, objects: Vec<Value>) -> Addon {
     let objects: std::collections::BTreeMap<ObjectRef, Value> = objects
         .into_iter()
         .map(|mut object| {
             object["metadata"]["labels"][label::ADDON] = name.into();
             object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "rke-operator".into();
+            let digest = Sha256::digest(object.to_string());
+            let digest: String = hex::encode(digest).chars().take(16).collect();
+            object["metadata"]["annotations"][label::APPLIED] = digest.into();
             (reference(&object), object)
         })
         .collect();

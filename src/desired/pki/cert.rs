@@ -22,10 +22,14 @@ use super::{
     PkiError,
     key::{Key, Seed},
 };
-use crate::{secret::Secret, state::CaPair};
+use crate::{
+    model::{HostAddress, Secret},
+    state::{self, CaPair},
+};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 365);
+const JITTER: SignedDuration = SignedDuration::from_hours(24 * 30);
 const TEN_YEARS: SignedDuration = SignedDuration::from_hours(24 * 3650);
 
 /// What a certificate's holder proves with it.
@@ -66,6 +70,15 @@ impl San {
     }
 }
 
+impl From<&HostAddress> for San {
+    fn from(address: &HostAddress) -> Self {
+        match address {
+            HostAddress::Ip(ip) => Self::Ip(*ip),
+            HostAddress::Name(name) => Self::Dns(name.to_lowercase()),
+        }
+    }
+}
+
 /// What a leaf certificate must say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeafSpec {
@@ -91,19 +104,20 @@ pub struct Pair {
 /// An authority that can sign: its pair, read.
 pub(super) struct Authority {
     key: Key,
-    cert_pem: String,
+    bundle: String,
     cert_der: Vec<u8>,
 }
 
 impl Authority {
     /// Reads a pair, and sees that key and certificate belong together and are an authority's.
-    pub(super) fn read(pair: &CaPair, what: &'static str) -> Result<Self, PkiError> {
+    pub(super) fn read(authority: &state::Authority, what: &'static str) -> Result<Self, PkiError> {
+        let pair = &authority.signing;
         let damaged = |why: &str| PkiError::Damaged {
             what,
             why: why.to_owned(),
         };
         let key = Key::from_pem(pair.key.expose())
-            .ok_or_else(|| damaged("its key is not an ECDSA P-256 key in PKCS#8 PEM"))?;
+            .ok_or_else(|| damaged("its key is not a P-256 or RSA key in PEM"))?;
         let cert_der = der(&pair.cert).ok_or_else(|| damaged("its certificate is not PEM"))?;
         let (_, cert) = x509_parser::parse_x509_certificate(&cert_der)
             .map_err(|_| damaged("its certificate cannot be read"))?;
@@ -117,14 +131,14 @@ impl Authority {
         }
         Ok(Self {
             key,
-            cert_pem: pair.cert.clone(),
+            bundle: authority.bundle(),
             cert_der,
         })
     }
 
-    /// The certificate, PEM.
-    pub(super) fn cert(&self) -> &str {
-        &self.cert_pem
+    /// Everything that is trusted in its place, PEM.
+    pub(super) fn bundle(&self) -> &str {
+        &self.bundle
     }
 
     /// A new leaf, out of the seed.
@@ -137,7 +151,7 @@ impl Authority {
     ) -> Result<Pair, PkiError> {
         let internal = |error: rcgen::Error| PkiError::internal(slot, error);
         let key = Key::derive(seed, slot)?;
-        let mut params = params(&spec.cn, slot, seed, now, YEAR)?;
+        let mut params = params(&spec.cn, slot, seed, now, lifetime(slot, seed))?;
         for org in &spec.orgs {
             params
                 .distinguished_name
@@ -171,28 +185,58 @@ impl Authority {
         })
     }
 
-    /// True when a leaf says what it must, is ours, belongs to its key and is valid now.
-    ///
-    /// A leaf that only grows old is kept: to renew before expiry is another command's work.
-    pub(super) fn satisfies(&self, spec: &LeafSpec, cert: &str, key: &str, now: Timestamp) -> bool {
-        let (Some(key), Some(leaf_der)) = (Key::from_pem(key), der(cert)) else {
-            return false;
-        };
-        let (Ok((_, leaf)), Ok((_, ca))) = (
-            x509_parser::parse_x509_certificate(&leaf_der),
-            x509_parser::parse_x509_certificate(&self.cert_der),
-        ) else {
-            return false;
-        };
-        let Ok(at) = ASN1Time::from_timestamp(now.as_second()) else {
-            return false;
-        };
-        leaf.public_key().subject_public_key.data.as_ref() == key.public()
+    /// From when to when a leaf is good: `None` when it does not say what it must, is not ours,
+    /// does not belong to its key or is not valid yet. It may have ended.
+    pub(super) fn validity(
+        &self,
+        spec: &LeafSpec,
+        cert: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Option<Validity> {
+        let (key, leaf_der) = (Key::from_pem(key)?, der(cert)?);
+        let (_, leaf) = x509_parser::parse_x509_certificate(&leaf_der).ok()?;
+        let (_, ca) = x509_parser::parse_x509_certificate(&self.cert_der).ok()?;
+        let at = ASN1Time::from_timestamp(now.as_second()).ok()?;
+        let fits = leaf.public_key().subject_public_key.data.as_ref() == key.public()
             && leaf.issuer().as_raw() == ca.subject().as_raw()
             && leaf.verify_signature(Some(ca.public_key())).is_ok()
-            && leaf.validity().is_valid_at(at)
+            && leaf.validity().not_before <= at
             && !leaf.is_ca()
-            && says(&leaf, spec)
+            && says(&leaf, spec);
+        fits.then(|| Validity::of(&leaf)).flatten()
+    }
+}
+
+/// From when to when a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    from: Timestamp,
+    pub(super) until: Timestamp,
+}
+
+impl Validity {
+    fn of(cert: &X509Certificate<'_>) -> Option<Self> {
+        let at = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
+        Some(Self {
+            from: at(cert.validity().not_before)?,
+            until: at(cert.validity().not_after)?,
+        })
+    }
+
+    /// That of a certificate in PEM.
+    pub(super) fn of_pem(cert: &str) -> Option<Self> {
+        let der = der(cert)?;
+        let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+        Self::of(&cert)
+    }
+
+    /// True when less than a third of its time is left: time enough for many attempts, and far
+    /// enough from the end that nobody has to hurry.
+    pub(super) fn ends_soon(&self, now: Timestamp) -> bool {
+        let left = self.until.as_second().saturating_sub(now.as_second());
+        let whole = self.until.as_second().saturating_sub(self.from.as_second());
+        left.saturating_mul(3) < whole
     }
 }
 
@@ -202,7 +246,7 @@ pub(super) fn new_authority(
     slot: &str,
     seed: &Seed,
     now: Timestamp,
-) -> Result<CaPair, PkiError> {
+) -> Result<state::Authority, PkiError> {
     let key = Key::derive(seed, slot)?;
     let mut params = params(cn, slot, seed, now, TEN_YEARS)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -214,10 +258,20 @@ pub(super) fn new_authority(
     let cert = params
         .self_signed(&key)
         .map_err(|error| PkiError::internal(slot, error))?;
-    Ok(CaPair {
+    Ok(state::Authority::of(CaPair {
         cert: cert.pem(),
         key: key.to_pem(slot)?,
-    })
+    }))
+}
+
+/// A year, less up to thirty days: what was made in one second does not end in one second.
+fn lifetime(slot: &str, seed: &Seed) -> SignedDuration {
+    let bytes = seed.derive(&format!("lifetime {slot}"));
+    let number = bytes
+        .iter()
+        .take(4)
+        .fold(0, |sum, byte| sum << 8 | i64::from(*byte));
+    YEAR.saturating_sub(SignedDuration::from_secs(number % JITTER.as_secs()))
 }
 
 /// What every certificate has: a name, a serial of its own, and explicit dates. It starts an

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::clock;
 use crate::{
-    actual::Down,
-    config::NodeName,
-    error::{Blame, Explain},
-    state::ClusterId,
+    actual::Unreachable,
+    error::{ErrorClass, Explain},
+    model::{ClusterId, NodeName},
 };
 
 /// Why there are no keys for this run. Nothing was changed.
@@ -20,7 +20,7 @@ pub enum PkiError {
         /// The node.
         node: NodeName,
         /// Why it did not answer.
-        down: Down,
+        down: Unreachable,
     },
     /// New keys would be needed, and a host was not surveyed at all.
     #[error("there is no saved state, and node `{node}` was not looked at")]
@@ -60,33 +60,26 @@ pub enum PkiError {
         /// Where.
         path: String,
     },
-    /// Recovery needs every etcd and control-plane host.
-    #[error("cannot recover the state: node `{node}` does not answer")]
-    RecoverDown {
-        /// The node.
-        node: NodeName,
-        /// Why.
-        down: Down,
-    },
-    /// Recovery was asked for, and a host belongs to no cluster.
-    #[error("cannot recover the state: node `{node}` belongs to no cluster")]
-    RecoverUnclaimed {
-        /// The node.
-        node: NodeName,
-    },
-    /// Recovery was asked for, and the hosts belong to more than one cluster.
+    /// New keys would be needed, and the user of the connection may not look into a folder that
+    /// may have those of a cluster.
     #[error(
-        "cannot recover the state: node `{node}` belongs to cluster {id}, node `{other}` to cluster {other_id}"
+        "there is no saved state, and only root may look into `{path}` on node `{node}`: whether it holds the data of a cluster is not known"
     )]
-    RecoverMixed {
-        /// A node.
+    NewButUnreadable {
+        /// The node.
+        node: NodeName,
+        /// Where.
+        path: String,
+    },
+    /// A host of the config belongs to another cluster than the one that was asked for.
+    #[error("cannot recover cluster {id}: node `{node}` belongs to cluster {other}")]
+    RecoverOther {
+        /// The node.
         node: NodeName,
         /// Its cluster.
+        other: ClusterId,
+        /// The cluster that was asked for.
         id: ClusterId,
-        /// Another node.
-        other: NodeName,
-        /// Its cluster.
-        other_id: ClusterId,
     },
     /// Somebody else here holds the cluster.
     #[error("cannot recover the state: cluster {id} is held by another `Cluster` object here")]
@@ -134,9 +127,22 @@ pub enum PkiError {
         /// How they differ.
         difference: String,
     },
-    /// Nothing to recover from: the config names no control plane.
-    #[error("cannot recover the state: the config names no control plane")]
-    RecoverNowhere,
+    /// No control plane that answers belongs to the cluster.
+    #[error("cannot recover cluster {id}: no control plane of the config {}", nowhere(.silent))]
+    RecoverNowhere {
+        /// The cluster.
+        id: ClusterId,
+        /// The control planes that do not answer.
+        silent: Vec<NodeName>,
+    },
+    /// A clock is wrong, so nothing can be said about the time of a certificate.
+    #[error("{}", clock::sentence(*.ours, .off))]
+    Clock {
+        /// It is this machine's: most nodes contradict it.
+        ours: bool,
+        /// The nodes whose clocks are apart from ours, and by how many seconds they are ahead.
+        off: Vec<(NodeName, i64)>,
+    },
     /// The saved state does not hold together.
     #[error("the saved state is damaged: {what}: {why}")]
     Damaged {
@@ -165,25 +171,49 @@ impl PkiError {
     }
 }
 
-const RECOVER: &str = "if this config describes that very cluster and its state was lost, run again with `--recover`, or give the `Cluster` object the annotation `clusterprovisioner.rke.io/recover: \"true\"`";
+fn nowhere(silent: &[NodeName]) -> String {
+    if silent.is_empty() {
+        return "belongs to it".to_owned();
+    }
+    let names: Vec<String> = silent.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "that answers belongs to it; no answer from {}",
+        names.join(", ")
+    )
+}
+
+/// How a lost state is had back.
+fn recover_hint(id: &str) -> Cow<'static, str> {
+    format!(
+        "if this config describes that very cluster and its state was lost, run again with \
+         `--recover {id}`, or give the `Cluster` object the annotation \
+         `clusterprovisioner.rke.io/recover: {id}`"
+    )
+    .into()
+}
+
+/// What stands for the id where it is not known.
+const ITS_ID: &str = "<its cluster id>";
 const ANOTHER: &str = "if this is another cluster's node, the address in the config is wrong, or that cluster must be removed first";
 
 impl Explain for PkiError {
-    fn blame(&self) -> Blame {
+    fn class(&self) -> ErrorClass {
         match self {
-            Self::NewButDown { down, .. } | Self::RecoverDown { down, .. } => down.blame,
+            Self::NewButDown { down, .. } => down.class,
+            Self::RecoverNowhere { silent, .. } if !silent.is_empty() => ErrorClass::Host,
             Self::NewButClaimed { .. }
             | Self::NewButPki { .. }
             | Self::NewButEtcd { .. }
-            | Self::RecoverUnclaimed { .. }
-            | Self::RecoverMixed { .. }
+            | Self::NewButUnreadable { .. }
+            | Self::RecoverOther { .. }
             | Self::RecoverHeld { .. }
             | Self::RecoverName { .. }
             | Self::RecoverInventory { .. }
-            | Self::RecoverNowhere
-            | Self::Damaged { .. } => Blame::User,
-            Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => Blame::Host,
-            Self::NewButUnseen { .. } | Self::Internal { .. } => Blame::Bug,
+            | Self::RecoverNowhere { .. }
+            | Self::Clock { .. }
+            | Self::Damaged { .. } => ErrorClass::User,
+            Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => ErrorClass::Host,
+            Self::NewButUnseen { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
 
@@ -193,27 +223,26 @@ impl Explain for PkiError {
                 let mut hints: Vec<Cow<'static, str>> =
                     down.hints.iter().cloned().map(Cow::Owned).collect();
                 hints.push(
-                    "new keys are made only when every etcd and control-plane node answers and has none; a lost state is read back with `--recover`"
+                    "new keys are made only when every etcd and control-plane node answers and has none; a lost state is read back with `--recover <its cluster id>`"
                         .into(),
                 );
                 hints
             }
-            Self::RecoverDown { down, .. } => down.hints.iter().cloned().map(Cow::Owned).collect(),
-            Self::NewButClaimed { .. } => vec![RECOVER.into(), ANOTHER.into()],
+            Self::NewButClaimed { id, .. } => vec![recover_hint(&id.0), ANOTHER.into()],
             Self::NewButPki { node, path } => vec![
-                RECOVER.into(),
+                recover_hint(ITS_ID),
                 format!("if a Kubernetes was here and is gone, look at `{path}` on node `{node}`, and delete it if nothing needs it").into(),
             ],
             Self::NewButEtcd { node, path } => vec![
-                RECOVER.into(),
+                recover_hint(ITS_ID),
                 format!("if an etcd was here and is gone, look at `{path}` on node `{node}`, and delete it if nothing needs it").into(),
             ],
-            Self::RecoverUnclaimed { .. } => vec![
-                "without `--recover`, nodes that have nothing become a new cluster".into(),
-                "every etcd and control-plane node of the config must bear the mark of the cluster that is recovered".into(),
+            Self::NewButUnreadable { node, path } => vec![
+                format!("`sudo ls -A {path}` on node `{node}` shows what is in it; if it is empty, `sudo rmdir {path}` takes it away").into(),
+                recover_hint(ITS_ID),
             ],
-            Self::RecoverMixed { .. } => {
-                vec!["one of these addresses is another cluster's node: correct the config".into()]
+            Self::RecoverOther { .. } => {
+                vec!["the config or the id is another cluster's: correct it".into()]
             }
             Self::RecoverHeld { .. } => vec![
                 "two `Cluster` objects describe the same nodes: delete one of them; that harms no node".into(),
@@ -228,9 +257,15 @@ impl Explain for PkiError {
             Self::RecoverInventory { .. } => vec![
                 "recover with the config that the cluster was last made with; change it afterwards".into(),
             ],
-            Self::RecoverNowhere => {
-                vec!["give at least one node the role `controlplane`".into()]
+            Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
+                "without `--recover`, nodes that have nothing become a new cluster".into(),
+            ],
+            Self::RecoverNowhere { .. } => {
+                vec!["bring one of these nodes back, then run again".into()]
             }
+            Self::Clock { .. } => vec![
+                "set the wrong clock (`timedatectl`, chrony), then run again; certificates that are made by a wrong clock are not valid elsewhere, and nothing was changed".into(),
+            ],
             Self::Damaged { .. } => vec![
                 "put a copy in its place: every control plane has one, mode 0600; nothing was changed".into(),
             ],

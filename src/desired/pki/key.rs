@@ -1,20 +1,25 @@
-//! ECDSA P-256 keys that come out of a seed. Pure.
+//! Keys: ECDSA P-256 out of a seed, and those of adopted clusters, which are RSA. Pure.
 //!
 //! A key is a function of the run's seed and of the slot that it is for, and its signatures are
-//! deterministic (RFC 6979): the same inputs give the same bytes, so `draw` stays a function.
+//! deterministic (RFC 6979): the same inputs give the same bytes, so `Desired::from_intent` stays a function.
 
 use hmac::{Hmac, Mac};
 use p256::{
     SecretKey,
-    ecdsa::{Signature, SigningKey, signature::Signer},
-    pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, LineEnding},
+    ecdsa::{Signature, SigningKey, signature::Signer as _},
+    pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding, der::Document},
 };
-use rcgen::{PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm};
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, PublicKeyData, SignatureAlgorithm};
+use ring::{
+    rand::SystemRandom,
+    signature::{RSA_PKCS1_SHA256, RsaKeyPair},
+};
 use sha2::Sha256;
+use x509_parser::pem::Pem;
 use zeroize::Zeroizing;
 
 use super::PkiError;
-use crate::secret::Secret;
+use crate::model::Secret;
 
 /// Fresh randomness of one run; everything new is derived from it.
 #[derive(Clone)]
@@ -44,10 +49,16 @@ pub(super) fn prf(key: &[u8], data: &[u8]) -> Zeroizing<[u8; 32]> {
     )
 }
 
-/// A private key that can sign certificates.
+/// A private key that can sign certificates: one that we made (P-256), or one of an adopted
+/// cluster (RKE's are RSA).
 pub(super) struct Key {
-    signing: SigningKey,
+    signer: Signer,
     public: Vec<u8>,
+}
+
+enum Signer {
+    P256(SigningKey),
+    Rsa(Box<RsaKeyPair>),
 }
 
 impl Key {
@@ -59,27 +70,47 @@ impl Key {
                 let bytes = seed.derive(&format!("key {round} {slot}"));
                 SecretKey::from_slice(bytes.as_slice()).ok()
             })
-            .map(|secret| Self::from_secret(&secret))
+            .map(|secret| Self::p256(&secret))
             .ok_or_else(|| PkiError::internal(slot, "the seed gives no key"))
     }
 
-    /// Reads a PKCS#8 PEM key.
+    /// Reads a key in PEM: P-256 in PKCS#8 or SEC1, RSA of at least 2048 bits in PKCS#8 or PKCS#1.
     pub(super) fn from_pem(pem: &str) -> Option<Self> {
-        SecretKey::from_pkcs8_pem(pem)
-            .ok()
-            .map(|secret| Self::from_secret(&secret))
+        let block = Pem::iter_from_buffer(pem.as_bytes()).next()?.ok()?;
+        let der = Zeroizing::new(block.contents);
+        match block.label.as_str() {
+            "PRIVATE KEY" => SecretKey::from_pkcs8_der(&der)
+                .ok()
+                .map(|secret| Self::p256(&secret))
+                .or_else(|| RsaKeyPair::from_pkcs8(&der).ok().map(Self::rsa)),
+            "EC PRIVATE KEY" => SecretKey::from_sec1_der(&der)
+                .ok()
+                .map(|secret| Self::p256(&secret)),
+            "RSA PRIVATE KEY" => RsaKeyPair::from_der(&der).ok().map(Self::rsa),
+            _ => None,
+        }
     }
 
-    fn from_secret(secret: &SecretKey) -> Self {
+    fn p256(secret: &SecretKey) -> Self {
         Self {
-            signing: SigningKey::from(secret),
+            signer: Signer::P256(SigningKey::from(secret)),
             public: secret.public_key().to_sec1_bytes().into_vec(),
         }
     }
 
-    /// PKCS#8 PEM.
+    fn rsa(pair: RsaKeyPair) -> Self {
+        Self {
+            public: pair.public().as_ref().to_vec(),
+            signer: Signer::Rsa(Box::new(pair)),
+        }
+    }
+
+    /// PKCS#8 PEM. Only of keys that we make: what was read is kept as it was written.
     pub(super) fn to_pem(&self, slot: &str) -> Result<Secret<String>, PkiError> {
-        SecretKey::from(&self.signing)
+        let Signer::P256(signing) = &self.signer else {
+            return Err(PkiError::internal(slot, "an RSA key is kept as it is"));
+        };
+        SecretKey::from(signing)
             .to_pkcs8_pem(LineEnding::LF)
             .map(|pem| Secret::new(pem.as_str().to_owned()))
             .map_err(|error| PkiError::internal(slot, error))
@@ -88,13 +119,12 @@ impl Key {
     /// The public half, PKIX PEM: what verifies tokens must not hold what signs them, and the
     /// API server reads no PKCS#8 key for a public one.
     pub(super) fn public_pem(&self, slot: &str) -> Result<String, PkiError> {
-        SecretKey::from(&self.signing)
-            .public_key()
-            .to_public_key_pem(LineEnding::LF)
+        Document::try_from(self.subject_public_key_info())
+            .and_then(|info| info.to_pem("PUBLIC KEY", LineEnding::LF))
             .map_err(|error| PkiError::internal(slot, error))
     }
 
-    /// The public point, uncompressed, as it stands in a certificate.
+    /// The public key as it stands in a certificate: an uncompressed point, or PKCS#1.
     pub(super) fn public(&self) -> &[u8] {
         &self.public
     }
@@ -106,16 +136,30 @@ impl PublicKeyData for Key {
     }
 
     fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &PKCS_ECDSA_P256_SHA256
+        match self.signer {
+            Signer::P256(_) => &PKCS_ECDSA_P256_SHA256,
+            Signer::Rsa(_) => &PKCS_RSA_SHA256,
+        }
     }
 }
 
 impl rcgen::SigningKey for Key {
     fn sign(&self, msg: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        let signature: Signature = self
-            .signing
-            .try_sign(msg)
-            .map_err(|_| rcgen::Error::RemoteKeyError)?;
-        Ok(signature.to_der().as_bytes().to_vec())
+        match &self.signer {
+            Signer::P256(signing) => {
+                let signature: Signature = signing
+                    .try_sign(msg)
+                    .map_err(|_| rcgen::Error::RemoteKeyError)?;
+                Ok(signature.to_der().as_bytes().to_vec())
+            }
+            Signer::Rsa(pair) => {
+                // The randomness blinds the computation; the signature does not depend on it.
+                let random = SystemRandom::new();
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, msg, &mut signature)
+                    .map_err(|_| rcgen::Error::RemoteKeyError)?;
+                Ok(signature)
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
 use super::cert::{Authority, LeafSpec, Pair};
-use crate::{desired::path, secret::Secret};
+use crate::model::{Secret, path};
 
 /// A component's kubeconfig: the API server of its own node, and files that lie beside it.
 pub(in crate::desired) fn component(stem: &str) -> String {
@@ -74,7 +74,7 @@ fn user(cluster: &str) -> String {
 }
 
 /// True when a kubeconfig still leads to this cluster, by this address, with a certificate that
-/// says what it must. What else somebody keeps in the file is not looked at.
+/// says what it must and does not end soon. What else is in the file does not matter.
 pub(super) fn satisfies(
     text: &str,
     cluster: &str,
@@ -89,7 +89,7 @@ pub(super) fn satisfies(
     let leads_there = file.clusters.iter().any(|entry| {
         entry.name == cluster
             && entry.cluster.server == server
-            && plain(&entry.cluster.ca).as_deref() == Some(authority.cert())
+            && plain(&entry.cluster.ca).as_deref() == Some(authority.bundle())
     });
     let named = file.contexts.iter().any(|entry| {
         entry.name == cluster
@@ -100,9 +100,10 @@ pub(super) fn satisfies(
         entry.name == user(cluster)
             && plain(&entry.user.cert)
                 .zip(plain(entry.user.key.expose()))
-                .is_some_and(|(cert, key)| {
-                    authority.satisfies(spec, &cert, Secret::new(key).expose(), now)
+                .and_then(|(cert, key)| {
+                    authority.validity(spec, &cert, Secret::new(key).expose(), now)
                 })
+                .is_some_and(|validity| !validity.ends_soon(now))
     });
     leads_there && named && lets_in
 }

@@ -2,16 +2,19 @@
 //! arguments, and the same arguments give the same bytes.
 //!
 //! [`reconcile`] settles the authorities (invariant 2: kept, read back when asked for, or new only
-//! for a new cluster) and every leaf: one that a node has and that still says what it must is kept
+//! for a new cluster) and every kind: one that a node has and that still says what it must is kept
 //! byte for byte, so that everything after this compares bytes. Leaf keys live on their node only.
 //! May read facts; must not read a clock, make randomness or touch a file.
 
 mod cert;
+mod cert_kind;
+mod clock;
+mod complete;
 mod error;
 mod key;
 mod kubeconfig;
-mod leaf;
 mod reconcile;
+mod recover;
 #[cfg(test)]
 mod tests;
 
@@ -22,16 +25,14 @@ use jiff::Timestamp;
 pub(super) use self::kubeconfig::component as component_kubeconfig;
 pub use self::{
     cert::Pair,
+    cert_kind::{CertKind, KUBELET_CLIENT},
     error::PkiError,
     key::Seed,
-    leaf::{KUBELET_CLIENT, Leaf},
-    reconcile::{engine_client, reconcile},
+    reconcile::{engine_clients, reconcile},
 };
-use super::Digest;
 use crate::{
-    config::NodeName,
-    secret::Secret,
-    state::{ClusterId, Saved},
+    model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},
+    state::ClusterState,
 };
 
 /// What is not in the intent and not in the world, and decides all the same.
@@ -40,8 +41,8 @@ pub struct PkiContext<'a> {
     pub now: Timestamp,
     /// Fresh randomness: everything new comes out of it.
     pub seed: Seed,
-    /// Read lost keys back from the nodes.
-    pub recover: bool,
+    /// Read the lost keys of this cluster back from the nodes: the id is typed by a person.
+    pub recover: Option<&'a ClusterId>,
     /// Clusters that others here hold.
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
 }
@@ -50,34 +51,89 @@ pub struct PkiContext<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// What the store must hold.
-    pub saved: Saved,
+    pub saved: ClusterState,
     /// The administrator's kubeconfig.
     pub kubeconfig: Secret<String>,
-    pub(super) leaves: BTreeMap<(NodeName, Leaf), Pair>,
+    pub(super) leaves: BTreeMap<(NodeName, CertKind), Pair>,
     /// What verifies service-account tokens, PEM.
     pub(super) service_account_public: String,
-    engine: EngineClient,
+    /// When certificates end, and which are renewed.
+    pub(super) certificates: Certificates,
+    /// Sentences for the plan.
+    pub(super) notes: Vec<String>,
     digest_key: Secret<[u8; 32]>,
 }
 
-/// How this program itself reaches the cluster's API, as `system:masters`.
+/// When the certificates of a cluster end, and which are renewed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// The one that ends first, as things are before the run; `None` for a new cluster.
+    pub earliest: Option<Expiry>,
+    /// The paths of the certificates and keys that are made anew because less than a third of
+    /// their time is left, by node.
+    pub renewed: BTreeMap<NodeName, BTreeSet<String>>,
+}
+
+/// The end of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Expiry {
+    /// When.
+    pub at: Timestamp,
+    /// Which: a file of a node, or an authority.
+    pub what: String,
+}
+
+impl Expiry {
+    /// Whole days that are left.
+    pub fn days_left(&self, now: Timestamp) -> i64 {
+        self.at.as_second().saturating_sub(now.as_second()) / 86_400
+    }
+
+    /// True when it is over.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.at <= now
+    }
+
+    /// Which certificate ends first, and when.
+    pub fn sentence(&self, now: Timestamp) -> String {
+        let (what, days) = (&self.what, self.days_left(now));
+        if self.is_over(now) {
+            format!("the certificate {what} expired {} days ago", -days)
+        } else {
+            format!("the first certificate to expire is {what}, in {days} days")
+        }
+    }
+}
+
+/// How this program itself reaches the servers of a cluster. Never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineClient {
-    /// The authority that the API server's certificate is judged by, PEM.
-    pub ca: String,
-    /// The client certificate and its key. Never stored.
-    pub pair: Pair,
+pub struct EngineClients {
+    /// The API servers, as `system:masters`.
+    pub api: ClientIdentity,
+    /// The members of etcd. etcd asks for a certificate of its own authority and for no name.
+    pub etcd: ClientIdentity,
 }
 
 impl Keys {
     /// A keyed digest of some content: see [`Digest`].
     pub fn digest(&self, content: &[u8]) -> Digest {
-        let mac = key::prf(self.digest_key.expose(), content);
-        Digest(mac.first_chunk::<16>().map(hex::encode).unwrap_or_default())
+        keyed(&self.digest_key, content)
     }
+}
 
-    /// How this program reaches the API.
-    pub const fn engine_client(&self) -> &EngineClient {
-        &self.engine
-    }
+/// The digest that [`Keys::digest`] gives, out of the saved state alone.
+pub fn digest(saved: &ClusterState, content: &[u8]) -> Digest {
+    keyed(&digest_key(saved), content)
+}
+
+fn digest_key(saved: &ClusterState) -> Secret<[u8; 32]> {
+    Secret::new(*key::prf(
+        saved.cluster_ca.signing.key.expose().as_bytes(),
+        b"rke-operator: digests of contents",
+    ))
+}
+
+fn keyed(key: &Secret<[u8; 32]>, content: &[u8]) -> Digest {
+    let mac = key::prf(key.expose(), content);
+    Digest(mac.first_chunk::<16>().map(hex::encode).unwrap_or_default())
 }

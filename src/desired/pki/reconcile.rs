@@ -4,82 +4,135 @@
 //! 2. It definitely has none, and recovery was not asked for: new ones, if *every* etcd and
 //!    control-plane host of the intent answered and bears no claim, no certificates and no data of
 //!    etcd. Else a refusal that says what was found where.
-//! 3. Recovery was asked for: the copies on the control planes, if every etcd and control-plane host
-//!    bears one and the same cluster id, the name and the inventory in the copies are those of the
-//!    intent, and nobody else here holds that id.
+//! 3. Recovery was asked for, by the cluster's id: the copies on the control planes ([`recover`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use super::{
-    EngineClient, Keys, Leaf, PkiContext, PkiError, Seed,
-    cert::{Authority, Pair, new_authority},
-    key::{Key, prf},
-    kubeconfig,
-    leaf::{Signer, client},
+    CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, Seed,
+    cert::{Authority, Pair, Validity},
+    cert_kind::{Signer, client},
+    clock,
+    complete::{completed, generate},
+    digest_key, kubeconfig, recover,
 };
 use crate::{
     actual::{Actual, HostView},
-    config::{Intent, NodeIntent, NodeName, Role},
-    desired::{label, path},
-    secret::Secret,
-    state::{CaPair, ClusterId, InventoryEntry, Saved, codec},
+    config::{Intent, NodeIntent},
+    model::{ClientIdentity, ClusterId, NodeName, Role, Secret, label, path},
+    state::ClusterState,
 };
 
 /// Settles every key of the cluster, or says why there are none. Makes nothing that was there.
 pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Keys, PkiError> {
-    let saved = match &have.saved {
-        Some(saved) => (**saved).clone(),
-        None if ctx.recover => recovered(intent, have, ctx)?,
-        None => {
+    clock::agrees(have, ctx.now)?;
+    let mut notes = Vec::new();
+    let known = match (&have.saved, ctx.recover) {
+        (Some(saved), _) => (**saved).clone(),
+        (None, Some(id)) => {
+            let (saved, note) = recover::read_back(intent, have, id, ctx.held_elsewhere)?;
+            notes.push(note);
+            saved
+        }
+        (None, None) => {
             refuse_unless_new(intent, have)?;
-            minted(intent, ctx)?
+            generate(intent, ctx)?
         }
     };
-    let saved = Saved {
-        cluster_name: intent.cluster_name.clone(),
-        inventory: inventory(&saved.inventory, intent),
-        ..saved
-    };
+    let saved = completed(&known, intent, have, ctx)?;
     let authorities = Authorities::read(&saved)?;
     let mut leaves = BTreeMap::new();
+    let mut certificates = Certificates {
+        earliest: have.saved.as_deref().and_then(authorities_end),
+        ..Certificates::default()
+    };
     for (name, node) in &intent.nodes {
-        for leaf in Leaf::ALL {
-            if leaf.role().is_none_or(|role| node.roles.contains(&role)) {
-                let pair = settle(intent, have, ctx, &authorities, name, node, leaf)?;
-                leaves.insert((name.clone(), leaf), pair);
+        for kind in CertKind::ALL {
+            if kind.role().is_none_or(|role| node.roles.contains(&role)) {
+                let leaf = Leaf { name, node, kind };
+                let pair =
+                    reuse_or_issue(intent, have, ctx, &authorities, &leaf, &mut certificates)?;
+                leaves.insert((name.clone(), kind), pair);
             }
         }
     }
+    notes.extend(sentences(&certificates, ctx.now));
     Ok(Keys {
         kubeconfig: administrator(intent, have, ctx, &authorities.cluster)?,
         leaves,
-        engine: engine(&authorities.cluster, ctx.now, &ctx.seed)?,
-        service_account_public: service_account_public(&saved)?,
-        digest_key: Secret::new(*prf(
-            saved.cluster_ca.key.expose().as_bytes(),
-            b"rke-operator: digests of contents",
-        )),
+        certificates,
+        notes,
+        service_account_public: saved.service_accounts.verifying.concat(),
+        digest_key: digest_key(&saved),
         saved,
     })
 }
 
-fn service_account_public(saved: &Saved) -> Result<String, PkiError> {
-    let what = "the service-account key";
-    Key::from_pem(saved.service_account_key.expose())
-        .ok_or_else(|| PkiError::internal(what, "it cannot be read"))?
-        .public_pem(what)
+/// What the plan says about the time of certificates.
+fn sentences(certificates: &Certificates, now: Timestamp) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some(earliest) = &certificates.earliest {
+        sentences.push(earliest.sentence(now));
+    }
+    for (node, paths) in &certificates.renewed {
+        let names: Vec<&str> = paths
+            .iter()
+            .filter_map(|path| path.rsplit('/').next())
+            .filter(|name| !name.ends_with("-key.pem"))
+            .collect();
+        sentences.push(format!(
+            "certificates of node `{node}` are renewed, because less than a third of their time \
+             is left: {}",
+            names.join(", ")
+        ));
+    }
+    sentences
 }
 
-/// How this program reaches the API of a cluster, out of its saved state alone.
-pub fn engine_client(saved: &Saved, now: Timestamp, seed: &Seed) -> Result<EngineClient, PkiError> {
-    engine(&Authority::read(&saved.cluster_ca, CLUSTER_CA)?, now, seed)
+/// The authority of a living cluster that ends first.
+fn authorities_end(saved: &ClusterState) -> Option<Expiry> {
+    [
+        (CLUSTER_CA, &saved.cluster_ca),
+        (ETCD_CA, &saved.etcd_ca),
+        (FRONT_PROXY_CA, &saved.front_proxy_ca),
+    ]
+    .into_iter()
+    .filter_map(|(what, authority)| {
+        let at = Validity::of_pem(&authority.signing.cert)?.until;
+        let what = what.to_owned();
+        Some(Expiry { at, what })
+    })
+    .min()
 }
+
+/// How this program reaches the servers of a cluster, out of its saved state alone.
+pub fn engine_clients(
+    saved: &ClusterState,
+    now: Timestamp,
+    seed: &Seed,
+) -> Result<EngineClients, PkiError> {
+    let identity = |authority: &Authority, org, slot| {
+        let Pair { cert, key } = authority.issue(&client(ENGINE, org), slot, seed, now)?;
+        let ca = authority.bundle().to_owned();
+        Ok(ClientIdentity { ca, cert, key })
+    };
+    let cluster = Authority::read(&saved.cluster_ca, CLUSTER_CA)?;
+    let etcd = Authority::read(&saved.etcd_ca, ETCD_CA)?;
+    Ok(EngineClients {
+        api: identity(&cluster, Some("system:masters"), "rke-operator")?,
+        etcd: identity(&etcd, None, "rke-operator etcd")?,
+    })
+}
+
+/// Who this program is in its own certificates.
+const ENGINE: &str = "rke-operator";
 
 const CLUSTER_CA: &str = "the cluster's CA";
 const ETCD_CA: &str = "etcd's CA";
 const FRONT_PROXY_CA: &str = "the front proxy's CA";
+const SIGNER_CA: &str = "the CA of certificate requests";
 
 struct Authorities {
     cluster: Authority,
@@ -88,12 +141,9 @@ struct Authorities {
 }
 
 impl Authorities {
-    fn read(saved: &Saved) -> Result<Self, PkiError> {
-        if Key::from_pem(saved.service_account_key.expose()).is_none() {
-            return Err(PkiError::Damaged {
-                what: "the service-account key",
-                why: "it is not an ECDSA P-256 key in PKCS#8 PEM".to_owned(),
-            });
+    fn read(saved: &ClusterState) -> Result<Self, PkiError> {
+        if let Some(signer) = &saved.signer_ca {
+            Authority::read(signer, SIGNER_CA)?;
         }
         Ok(Self {
             cluster: Authority::read(&saved.cluster_ca, CLUSTER_CA)?,
@@ -112,7 +162,7 @@ impl Authorities {
 }
 
 /// The hosts whose word counts: those that have keys or data.
-fn keepers(intent: &Intent) -> impl Iterator<Item = &NodeName> {
+fn pki_nodes(intent: &Intent) -> impl Iterator<Item = &NodeName> {
     intent
         .nodes
         .iter()
@@ -125,7 +175,7 @@ fn keepers(intent: &Intent) -> impl Iterator<Item = &NodeName> {
 /// `Ok` when the world is sure to have nothing of a cluster.
 fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
     // What was found is said before what is unknown: it is the better reason.
-    for name in keepers(intent) {
+    for name in pki_nodes(intent) {
         let Some(facts) = have.up(name) else { continue };
         let node = name.clone();
         if let Some(claim) = facts.claim() {
@@ -145,20 +195,32 @@ fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
             })
             .map(|(file, _)| file.clone());
         // A folder that was seen to be empty has nothing; one that could not be looked into may.
-        let filled =
+        let found =
             |path: &str| facts.system.paths.contains(path) && !facts.system.empty.contains(path);
-        if let Some(path) = pki.or_else(|| filled(path::SSL).then(|| path::SSL.to_owned())) {
+        let unreadable = |path: &str| found(path) && facts.system.unreadable.contains(path);
+        let certificates = || {
+            let seen = found(path::SSL) && !unreadable(path::SSL);
+            seen.then(|| path::SSL.to_owned())
+        };
+        if let Some(path) = pki.or_else(certificates) {
             return Err(PkiError::NewButPki { node, path });
         }
-        if filled(path::ETCD) {
+        if let Some(path) = [path::SSL, path::ETCD]
+            .into_iter()
+            .find(|path| unreadable(path))
+        {
+            let path = path.to_owned();
+            return Err(PkiError::NewButUnreadable { node, path });
+        }
+        if found(path::ETCD) {
             let path = path::ETCD.to_owned();
             return Err(PkiError::NewButEtcd { node, path });
         }
     }
-    for name in keepers(intent) {
+    for name in pki_nodes(intent) {
         match have.hosts.get(name) {
-            Some(HostView::Up(_)) => {}
-            Some(HostView::Down(down)) => {
+            Some(HostView::Reachable(_)) => {}
+            Some(HostView::Unreachable(down)) => {
                 return Err(PkiError::NewButDown {
                     node: name.clone(),
                     down: down.clone(),
@@ -170,185 +232,43 @@ fn refuse_unless_new(intent: &Intent, have: &Actual) -> Result<(), PkiError> {
     Ok(())
 }
 
-/// The keys of a new cluster.
-fn minted(intent: &Intent, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
-    let authority =
-        |cn: &str| -> Result<CaPair, PkiError> { new_authority(cn, cn, &ctx.seed, ctx.now) };
-    let slot = "kube-service-account-token";
-    Ok(Saved {
-        cluster_id: ClusterId(
-            ctx.seed
-                .derive("cluster id")
-                .first_chunk::<16>()
-                .map(hex::encode)
-                .unwrap_or_default(),
-        ),
-        cluster_name: intent.cluster_name.clone(),
-        cluster_ca: authority("kube-ca")?,
-        etcd_ca: authority("kube-etcd-ca")?,
-        front_proxy_ca: authority("kube-apiserver-requestheader-ca")?,
-        service_account_key: Key::derive(&ctx.seed, slot)?.to_pem(slot)?,
-        inventory: BTreeMap::new(),
-    })
+/// A certificate of a node.
+struct Leaf<'a> {
+    name: &'a NodeName,
+    node: &'a NodeIntent,
+    kind: CertKind,
 }
 
-/// The keys that the control planes keep, if every rule of a recovery holds.
-fn recovered(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Saved, PkiError> {
-    let id = one_cluster(intent, have)?;
-    if ctx.held_elsewhere.contains(&id) {
-        return Err(PkiError::RecoverHeld { id });
-    }
-    let mut found: Option<Saved> = None;
-    for (name, _) in intent.with_role(Role::ControlPlane) {
-        let copy = copy_of(name, have)?;
-        let bad = |why: &str| PkiError::RecoverBadCopy {
-            node: name.clone(),
-            path: path::STATE,
-            why: why.to_owned(),
-        };
-        if copy.cluster_id != id {
-            return Err(bad("it is another cluster's than the node's mark says"));
-        }
-        if copy.cluster_name != intent.cluster_name {
-            return Err(PkiError::RecoverName {
-                node: name.clone(),
-                owner: copy.cluster_name.clone(),
-                name: intent.cluster_name.clone(),
-            });
-        }
-        if let Some(difference) = difference(&copy.inventory, &inventory(&BTreeMap::new(), intent))
-        {
-            return Err(PkiError::RecoverInventory {
-                node: name.clone(),
-                difference,
-            });
-        }
-        if found.as_ref().is_some_and(|first| !same_keys(first, &copy)) {
-            return Err(bad("its keys differ from those on another control plane"));
-        }
-        found.get_or_insert(copy);
-    }
-    found.ok_or(PkiError::RecoverNowhere)
-}
-
-/// The one id that every keeper's claim bears.
-fn one_cluster(intent: &Intent, have: &Actual) -> Result<ClusterId, PkiError> {
-    let mut found: Option<(&NodeName, ClusterId)> = None;
-    for name in keepers(intent) {
-        if let Some(HostView::Down(down)) = have.hosts.get(name) {
-            return Err(PkiError::RecoverDown {
-                node: name.clone(),
-                down: down.clone(),
-            });
-        }
-        let id = have
-            .claimed_by(name)
-            .ok_or_else(|| PkiError::RecoverUnclaimed { node: name.clone() })?;
-        match &found {
-            Some((other, other_id)) if *other_id != id => {
-                return Err(PkiError::RecoverMixed {
-                    node: name.clone(),
-                    id,
-                    other: (*other).clone(),
-                    other_id: other_id.clone(),
-                });
-            }
-            Some(_) => {}
-            None => found = Some((name, id)),
-        }
-    }
-    found.map(|(_, id)| id).ok_or(PkiError::RecoverNowhere)
-}
-
-fn copy_of(name: &NodeName, have: &Actual) -> Result<Saved, PkiError> {
-    let none = || PkiError::RecoverNoCopy {
-        node: name.clone(),
-        path: path::STATE,
-    };
-    let bad = |why: String| PkiError::RecoverBadCopy {
-        node: name.clone(),
-        path: path::STATE,
-        why,
-    };
-    let file = have
-        .up(name)
-        .and_then(|facts| facts.files.as_ref())
-        .and_then(|files| files.get(path::STATE))
-        .ok_or_else(none)?;
-    let text =
-        std::str::from_utf8(file.content.expose()).map_err(|_| bad("it is not text".to_owned()))?;
-    codec::decode(text).map_err(bad)
-}
-
-fn same_keys(one: &Saved, other: &Saved) -> bool {
-    one.cluster_ca == other.cluster_ca
-        && one.etcd_ca == other.etcd_ca
-        && one.front_proxy_ca == other.front_proxy_ca
-        && one.service_account_key == other.service_account_key
-}
-
-/// How two inventories differ in what makes a cluster: names, addresses and roles. How *we* log in
-/// may differ: the keys may lie elsewhere on the machine that recovers.
-fn difference(
-    copy: &BTreeMap<NodeName, InventoryEntry>,
-    wanted: &BTreeMap<NodeName, InventoryEntry>,
-) -> Option<String> {
-    let names: BTreeSet<&NodeName> = copy.keys().chain(wanted.keys()).collect();
-    names
-        .into_iter()
-        .find_map(|name| match (copy.get(name), wanted.get(name)) {
-            (Some(_), None) => Some(format!("the config does not name `{name}`")),
-            (None, _) => Some(format!("the copy does not name `{name}`")),
-            (Some(copy), Some(wanted)) if copy.endpoint != wanted.endpoint => Some(format!(
-                "`{name}` is at {} in the copy and at {} in the config",
-                copy.endpoint, wanted.endpoint
-            )),
-            (Some(copy), Some(wanted)) if copy.roles != wanted.roles => {
-                Some(format!("the roles of `{name}` differ"))
-            }
-            (Some(_), Some(_)) => None,
-        })
-}
-
-/// The inventory with every node of the intent as the intent has it. Nodes that the intent no
-/// longer names stay until they were removed.
-fn inventory(
-    saved: &BTreeMap<NodeName, InventoryEntry>,
-    intent: &Intent,
-) -> BTreeMap<NodeName, InventoryEntry> {
-    let mut inventory = saved.clone();
-    inventory.extend(intent.nodes.iter().map(|(name, node)| {
-        let entry = InventoryEntry {
-            endpoint: node.endpoint.clone(),
-            user: node.login.user.clone(),
-            key_source: node.login.key_source.clone(),
-            docker_socket: node.login.docker_socket.clone(),
-            roles: node.roles.iter().copied().collect(),
-        };
-        (name.clone(), entry)
-    }));
-    inventory
-}
-
-/// The pair that a node has, when it says what it must; else a new one.
-fn settle(
+/// The pair that a node has, when it says what it must and does not end soon; else a new one.
+fn reuse_or_issue(
     intent: &Intent,
     have: &Actual,
     ctx: &PkiContext<'_>,
     authorities: &Authorities,
-    name: &NodeName,
-    node: &NodeIntent,
-    leaf: Leaf,
+    leaf: &Leaf<'_>,
+    certificates: &mut Certificates,
 ) -> Result<Pair, PkiError> {
-    let spec = leaf.spec(intent, name, node);
-    let authority = authorities.signer(leaf.signer());
-    let stem = leaf.stem(node);
-    let kept = on_node(have, name, &stem)
-        .filter(|pair| authority.satisfies(&spec, &pair.cert, pair.key.expose(), ctx.now));
-    match kept {
-        Some(pair) => Ok(pair),
-        None => authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now),
+    let Leaf { name, node, kind } = *leaf;
+    let spec = kind.spec(intent, name, node, have.up(name));
+    let authority = authorities.signer(kind.signer());
+    let stem = kind.stem(node);
+    let path = |end: &str| format!("{}/{stem}{end}.pem", path::SSL);
+    if let Some(pair) = on_node(have, name, &stem)
+        && let Some(validity) = authority.validity(&spec, &pair.cert, pair.key.expose(), ctx.now)
+    {
+        let ends = Expiry {
+            at: validity.until,
+            what: format!("`{}` of node `{name}`", path("")),
+        };
+        let first = certificates.earliest.take();
+        certificates.earliest = first.into_iter().chain([ends]).min();
+        if !validity.ends_soon(ctx.now) {
+            return Ok(pair);
+        }
+        let renewed = certificates.renewed.entry(name.clone()).or_default();
+        renewed.extend([path(""), path("-key")]);
     }
+    authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)
 }
 
 fn on_node(have: &Actual, name: &NodeName, stem: &str) -> Option<Pair> {
@@ -384,7 +304,7 @@ fn administrator(
     Ok(kubeconfig::administrator(
         cluster,
         &server,
-        authority.cert(),
+        authority.bundle(),
         &pair,
     ))
 }
@@ -396,12 +316,4 @@ fn api_url(address: &str) -> String {
     } else {
         format!("https://{address}:6443")
     }
-}
-
-fn engine(authority: &Authority, now: Timestamp, seed: &Seed) -> Result<EngineClient, PkiError> {
-    let spec = client("rke-operator", Some("system:masters"));
-    Ok(EngineClient {
-        ca: authority.cert().to_owned(),
-        pair: authority.issue(&spec, "rke-operator", seed, now)?,
-    })
 }

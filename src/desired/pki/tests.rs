@@ -13,21 +13,22 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 
-use super::{Keys, Leaf, Pair, PkiContext, PkiError, Seed, engine_client, reconcile};
+use super::{
+    CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, reconcile,
+};
 use crate::{
-    actual::{Actual, FileFact, HostFacts, HostView},
-    config::{Intent, NodeName, Role},
+    actual::{Actual, ClockFact, FileFact, HostFacts, HostView},
+    config::Intent,
     desired::{
-        CLAIM, Desired,
+        Desired,
         fixture::{
-            NOBODY, applied, blank, claim, down, drawn, facts, intent, intent_of, now, settle,
-            settle_at, up,
+            NOBODY, applied, blank, claim, desired, down, facts, intent, intent_of, now,
+            reuse_or_issue, reuse_or_issue_at, up,
         },
-        path,
     },
-    error::{Blame, Explain as _},
-    secret::Secret,
-    state::{ClusterId, Saved, codec},
+    error::{ErrorClass, Explain as _},
+    model::{CLAIM, ClientIdentity, ClusterId, NodeName, Role, Secret, path},
+    state::{Authority, CaPair, ClusterState, EncryptionKey, Membership, codec},
 };
 
 const ALL: [Role; 3] = [Role::Etcd, Role::ControlPlane, Role::Worker];
@@ -38,21 +39,21 @@ fn n1() -> NodeName {
 
 fn host_mut<'a>(have: &'a mut Actual, name: &str) -> &'a mut HostFacts {
     match have.hosts.get_mut(&NodeName::from(name)) {
-        Some(HostView::Up(facts)) => facts,
+        Some(HostView::Reachable(facts)) => facts,
         other => panic!("{other:?}"),
     }
 }
 
 /// The store lost it; the nodes have everything.
 fn store_lost(intent: &Intent) -> (Desired, Actual) {
-    let desired = drawn(intent);
+    let desired = desired(intent);
     let mut have = applied(&desired);
     have.saved = None;
     (desired, have)
 }
 
-fn recover(intent: &Intent, have: &Actual) -> Result<Keys, PkiError> {
-    settle_at(intent, have, 9, now(), true)
+fn recover(intent: &Intent, have: &Actual, id: &ClusterId) -> Result<Keys, PkiError> {
+    reuse_or_issue_at(intent, have, 9, now(), Some(id))
 }
 
 fn roots(ca: &str) -> Arc<RootCertStore> {
@@ -102,11 +103,11 @@ fn is_client(ca: &str, pair: &Pair) -> Result<(), rustls::Error> {
 #[test]
 fn another_verifier_accepts_every_certificate_for_what_it_is_for() {
     let intent = intent();
-    let keys = settle(&intent, &blank(&intent), 7).unwrap();
-    let cluster = &keys.saved.cluster_ca.cert;
-    let etcd = &keys.saved.etcd_ca.cert;
-    let front = &keys.saved.front_proxy_ca.cert;
-    let pair = |leaf| &keys.leaves[&(n1(), leaf)];
+    let keys = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
+    let cluster = &keys.saved.cluster_ca.signing.cert;
+    let etcd = &keys.saved.etcd_ca.signing.cert;
+    let front = &keys.saved.front_proxy_ca.signing.cert;
+    let pair = |kind| &keys.leaves[&(n1(), kind)];
     for name in [
         "10.0.0.2",
         "127.0.0.1",
@@ -115,36 +116,35 @@ fn another_verifier_accepts_every_certificate_for_what_it_is_for() {
         "localhost",
         "kubernetes.default.svc.cluster.local",
     ] {
-        serves(cluster, pair(Leaf::ApiServer), name).unwrap();
+        serves(cluster, pair(CertKind::ApiServer), name).unwrap();
     }
-    serves(cluster, pair(Leaf::ApiServer), "10.0.0.3").unwrap_err();
-    serves(cluster, pair(Leaf::Kubelet), "10.0.0.2").unwrap();
+    serves(cluster, pair(CertKind::ApiServer), "10.0.0.3").unwrap_err();
+    serves(cluster, pair(CertKind::Kubelet), "10.0.0.2").unwrap();
     for name in ["10.0.0.2", "127.0.0.1"] {
-        serves(etcd, pair(Leaf::Etcd), name).unwrap();
+        serves(etcd, pair(CertKind::Etcd), name).unwrap();
     }
-    is_client(etcd, pair(Leaf::Etcd)).unwrap();
-    is_client(etcd, pair(Leaf::ApiServerEtcdClient)).unwrap();
-    is_client(front, pair(Leaf::FrontProxyClient)).unwrap();
-    for leaf in [
-        Leaf::ApiServerKubeletClient,
-        Leaf::ControllerManager,
-        Leaf::Scheduler,
-        Leaf::Node,
-        Leaf::KubeProxy,
+    is_client(etcd, pair(CertKind::Etcd)).unwrap();
+    is_client(etcd, pair(CertKind::ApiServerEtcdClient)).unwrap();
+    is_client(front, pair(CertKind::FrontProxyClient)).unwrap();
+    for kind in [
+        CertKind::ApiServerKubeletClient,
+        CertKind::ControllerManager,
+        CertKind::Scheduler,
+        CertKind::Node,
+        CertKind::KubeProxy,
     ] {
-        is_client(cluster, pair(leaf)).unwrap();
+        is_client(cluster, pair(kind)).unwrap();
         // etcd trusts none of the cluster's clients.
-        is_client(etcd, pair(leaf)).unwrap_err();
-        serves(cluster, pair(leaf), "10.0.0.2").unwrap_err();
+        is_client(etcd, pair(kind)).unwrap_err();
+        serves(cluster, pair(kind), "10.0.0.2").unwrap_err();
     }
-    is_client(cluster, pair(Leaf::ApiServer)).unwrap_err();
-    is_client(cluster, &keys.engine_client().pair).unwrap();
+    is_client(cluster, pair(CertKind::ApiServer)).unwrap_err();
 }
 
 #[test]
 fn serials_and_keys_are_all_different() {
     let intent = intent();
-    let keys = settle(&intent, &blank(&intent), 7).unwrap();
+    let keys = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
     let serials: BTreeSet<Vec<u8>> = keys
         .leaves
         .values()
@@ -155,23 +155,26 @@ fn serials_and_keys_are_all_different() {
             cert.raw_serial().to_vec()
         })
         .collect();
-    assert_eq!(serials.len(), Leaf::ALL.len());
+    assert_eq!(serials.len(), CertKind::ALL.len());
     let keys: BTreeSet<&str> = keys
         .leaves
         .values()
         .map(|pair| pair.key.expose().as_str())
         .collect();
-    assert_eq!(keys.len(), Leaf::ALL.len());
+    assert_eq!(keys.len(), CertKind::ALL.len());
 }
 
 #[test]
 fn the_same_arguments_give_the_same_bytes_and_another_seed_others() {
     let intent = intent();
     let have = blank(&intent);
-    assert_eq!(settle(&intent, &have, 7), settle(&intent, &have, 7));
+    assert_eq!(
+        reuse_or_issue(&intent, &have, 7),
+        reuse_or_issue(&intent, &have, 7)
+    );
     let (one, other) = (
-        settle(&intent, &have, 7).unwrap(),
-        settle(&intent, &have, 8).unwrap(),
+        reuse_or_issue(&intent, &have, 7).unwrap(),
+        reuse_or_issue(&intent, &have, 8).unwrap(),
     );
     assert_ne!(one.saved.cluster_id, other.saved.cluster_id);
     assert_ne!(one.saved.cluster_ca, other.saved.cluster_ca);
@@ -181,9 +184,9 @@ fn the_same_arguments_give_the_same_bytes_and_another_seed_others() {
 #[test]
 fn what_a_node_has_is_kept_and_what_no_longer_says_what_it_must_is_made_anew() {
     let intent = intent();
-    let have = applied(&drawn(&intent));
-    let first = settle(&intent, &blank(&intent), 7).unwrap();
-    let again = settle(&intent, &have, 9).unwrap();
+    let have = applied(&desired(&intent));
+    let first = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
+    let again = reuse_or_issue(&intent, &have, 9).unwrap();
     assert_eq!(again.leaves, first.leaves);
     assert_eq!(again.kubeconfig, first.kubeconfig);
 
@@ -192,44 +195,261 @@ fn what_a_node_has_is_kept_and_what_no_longer_says_what_it_must_is_made_anew() {
     let files = host_mut(&mut torn, "n1").files.as_mut().unwrap();
     let other = files["/etc/kubernetes/ssl/kube-proxy-key.pem"].clone();
     files.insert("/etc/kubernetes/ssl/kube-node-key.pem".to_owned(), other);
-    changed(&first, &settle(&intent, &torn, 9).unwrap(), &[Leaf::Node]);
+    changed(
+        &first,
+        &reuse_or_issue(&intent, &torn, 9).unwrap(),
+        &[CertKind::Node],
+    );
 
     // Another name of the API server and of the node.
     let mut renamed = intent.clone();
     renamed.services.cluster_domain = "example.internal".to_owned();
-    let keys = settle(&renamed, &have, 9).unwrap();
-    changed(&first, &keys, &[Leaf::ApiServer]);
+    let keys = reuse_or_issue(&renamed, &have, 9).unwrap();
+    changed(&first, &keys, &[CertKind::ApiServer]);
     assert_eq!(keys.kubeconfig, first.kubeconfig);
 
     // Another authority.
     let mut another = have.clone();
-    another.saved = Some(Box::new(settle(&intent, &blank(&intent), 8).unwrap().saved));
-    let keys = settle(&intent, &another, 9).unwrap();
-    changed(&first, &keys, &Leaf::ALL);
+    another.saved = Some(Box::new(
+        reuse_or_issue(&intent, &blank(&intent), 8).unwrap().saved,
+    ));
+    let keys = reuse_or_issue(&intent, &another, 9).unwrap();
+    changed(&first, &keys, &CertKind::ALL);
     assert_ne!(keys.kubeconfig, first.kubeconfig);
 }
 
-#[test]
-fn an_old_leaf_is_kept_and_an_expired_one_is_not() {
-    let intent = intent();
-    let have = applied(&drawn(&intent));
-    let first = settle(&intent, &have, 7).unwrap();
-    let days = |days: i64| {
-        now()
-            .checked_add(jiff::SignedDuration::from_hours(24 * days))
-            .unwrap()
-    };
-    let old = settle_at(&intent, &have, 9, days(364), false).unwrap();
-    assert_eq!(old.leaves, first.leaves);
-    let expired = settle_at(&intent, &have, 9, days(366), false).unwrap();
-    changed(&first, &expired, &Leaf::ALL);
-    assert_ne!(expired.kubeconfig, first.kubeconfig);
+fn days(days: i64) -> jiff::Timestamp {
+    now()
+        .checked_add(jiff::SignedDuration::from_hours(24 * days))
+        .unwrap()
 }
 
-fn changed(before: &Keys, after: &Keys, leaves: &[Leaf]) {
-    let differ: Vec<Leaf> = Leaf::ALL
+#[test]
+fn a_certificate_is_renewed_when_less_than_a_third_of_its_time_is_left() {
+    let intent = intent();
+    let have = applied(&desired(&intent));
+    let first = reuse_or_issue(&intent, &have, 7).unwrap();
+    let at = |day| reuse_or_issue_at(&intent, &have, 9, days(day), None).unwrap();
+    let old = at(220);
+    assert_eq!(old.leaves, first.leaves);
+    assert_eq!(old.kubeconfig, first.kubeconfig);
+    assert!(old.certificates.renewed.is_empty());
+    let third = at(250);
+    changed(&first, &third, &CertKind::ALL);
+    assert_ne!(third.kubeconfig, first.kubeconfig);
+    let renewed = &third.certificates.renewed[&n1()];
+    assert_eq!(renewed.len(), 2 * CertKind::ALL.len());
+    assert!(renewed.contains("/etc/kubernetes/ssl/kube-apiserver-key.pem"));
+    let note = third.notes.iter().find(|note| note.contains("renewed"));
+    assert!(note.unwrap().contains("kube-apiserver.pem"));
+    // What has ended is made anew too, and for the same reason.
+    let expired = at(366);
+    changed(&first, &expired, &CertKind::ALL);
+    assert_ne!(expired.kubeconfig, first.kubeconfig);
+    assert_eq!(expired.certificates.renewed, third.certificates.renewed);
+    let note = expired.notes.iter().find(|note| note.contains("days ago"));
+    assert!(note.unwrap().contains("expired"), "{:?}", expired.notes);
+}
+
+#[test]
+fn what_is_made_in_one_second_does_not_end_in_one_second() {
+    let intent = intent();
+    let keys = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
+    let ends: BTreeSet<i64> = keys
+        .leaves
+        .values()
+        .map(|pair| {
+            let der = der(pair);
+            let (_, cert) = x509_parser::parse_x509_certificate(&der).unwrap();
+            cert.validity().not_after.timestamp()
+        })
+        .collect();
+    assert_eq!(ends.len(), CertKind::ALL.len());
+    let (first, last) = (ends.first().unwrap(), ends.last().unwrap());
+    assert!(*first > days(334).as_second() && *last <= days(365).as_second());
+    assert!(last - first > 24 * 3600, "{first} {last}");
+}
+
+#[test]
+fn the_days_that_are_left_are_told() {
+    let intent = intent();
+    let fresh = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
+    assert_eq!(fresh.certificates.earliest, None);
+    assert!(fresh.notes.is_empty());
+    let have = applied(&desired(&intent));
+    let keys = reuse_or_issue_at(&intent, &have, 9, days(100), None).unwrap();
+    let earliest = keys.certificates.earliest.unwrap();
+    let left = earliest.days_left(days(100));
+    assert!((234..=265).contains(&left), "{left}");
+    let note = format!(
+        "the first certificate to expire is {}, in {left} days",
+        earliest.what
+    );
+    assert_eq!(keys.notes, [note]);
+    assert!(earliest.what.ends_with("of node `n1`"), "{}", earliest.what);
+}
+
+/// Worlds of three nodes whose clocks are so many seconds ahead of ours.
+fn clocks(ahead: &[Option<i64>]) -> Result<Keys, PkiError> {
+    let names = ["n1", "n2", "n3"];
+    let nodes: Vec<_> = names
+        .iter()
+        .zip(["10.0.0.2", "10.0.0.3", "10.0.0.4"])
+        .take(ahead.len())
+        .map(|(name, address)| (*name, address, &ALL[..]))
+        .collect();
+    let intent = intent_of(&nodes);
+    let mut have = blank(&intent);
+    for (name, ahead) in names.iter().zip(ahead) {
+        host_mut(&mut have, name).clock = ahead.map(|ahead| ClockFact {
+            unix_seconds: now().as_second() + ahead,
+            uncertainty_ms: 2_000,
+        });
+    }
+    reuse_or_issue(&intent, &have, 7)
+}
+
+#[test]
+fn no_certificate_is_made_or_called_expired_by_a_clock_that_the_nodes_contradict() {
+    for fine in [
+        &[Some(0), Some(299), Some(-301)][..],
+        &[None, None, None],
+        &[Some(302)],
+    ] {
+        clocks(fine).unwrap();
+    }
+    let year = 365 * 24 * 3600;
+    for (ahead, words) in [
+        (
+            &[Some(6 * year), Some(6 * year + 1), Some(0)][..],
+            "the clock of this machine is wrong: it is 2190 days behind node `n1`'s, 2190 days behind node `n2`'s",
+        ),
+        (
+            &[Some(0), Some(-600), None],
+            "clocks contradict each other: that of node `n2` is 10 minutes behind this machine's",
+        ),
+        (
+            &[Some(10_000)],
+            "clocks contradict each other: that of node `n1` is 2 hours ahead of this machine's",
+        ),
+        (
+            &[Some(600), Some(-600), Some(600)],
+            "clocks contradict each other: that of node `n1` is 10 minutes ahead of this machine's, that of node `n2` is 10 minutes behind this machine's, that of node `n3` is 10 minutes ahead of this machine's",
+        ),
+    ] {
+        let error = clocks(ahead).unwrap_err();
+        assert_eq!(error.to_string(), words);
+        assert_eq!(error.class(), ErrorClass::User);
+        assert!(error.hints()[0].contains("timedatectl"));
+    }
+}
+
+#[test]
+fn a_living_cluster_with_a_wrong_clock_keeps_its_certificates() {
+    let intent = intent();
+    let mut have = applied(&desired(&intent));
+    host_mut(&mut have, "n1").clock = Some(ClockFact {
+        unix_seconds: now().as_second(),
+        uncertainty_ms: 0,
+    });
+    let late = reuse_or_issue_at(&intent, &have, 9, days(400), None).unwrap_err();
+    assert!(matches!(late, PkiError::Clock { .. }), "{late}");
+}
+
+/// RKE's keys are RSA, in PKCS#1.
+#[test]
+fn an_adopted_clusters_rsa_keys_sign() {
+    const CA: &str = include_str!("../../../tests/fixtures/rke/kube-ca.pem");
+    const PUBLIC: &str = include_str!("../../../tests/fixtures/rke/kube-ca-public.pem");
+    let intent = intent();
+    let have = applied(&desired(&intent));
+    for key in [
+        include_str!("../../../tests/fixtures/rke/kube-ca-key.pem"),
+        include_str!("../../../tests/fixtures/rke/kube-ca-key-pkcs8.pem"),
+    ] {
+        let mut have = have.clone();
+        let saved = have.saved.as_mut().unwrap();
+        let key = Secret::new(key.to_owned());
+        saved.cluster_ca = Authority::of(CaPair {
+            cert: CA.to_owned(),
+            key: key.clone(),
+        });
+        saved.service_accounts.signing = key.clone();
+        saved.service_accounts.verifying.clear();
+        let keys = reuse_or_issue(&intent, &have, 9).unwrap();
+        let pair = |kind| &keys.leaves[&(n1(), kind)];
+        serves(CA, pair(CertKind::ApiServer), "10.0.0.2").unwrap();
+        is_client(CA, pair(CertKind::Node)).unwrap();
+        assert_eq!(keys.saved.service_accounts.verifying, [PUBLIC]);
+        assert_eq!(keys.saved.service_accounts.signing, key);
+        // And what it signed is kept.
+        let again = applied(&Desired::from_intent(&intent, &keys, &have).unwrap());
+        assert_eq!(
+            reuse_or_issue(&intent, &again, 10).unwrap().leaves,
+            keys.leaves
+        );
+    }
+}
+
+#[test]
+fn a_key_in_sec1_is_read() {
+    const PUBLIC: &str = include_str!("../../../tests/fixtures/rke/ec-public.pem");
+    let key = Key::from_pem(include_str!("../../../tests/fixtures/rke/ec-sec1.pem")).unwrap();
+    assert_eq!(key.public_pem("a key").unwrap(), PUBLIC);
+    assert!(
+        Key::from_pem(
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
+        )
+        .is_none()
+    );
+}
+
+/// The serial counts the changes of the state: nothing else does.
+#[test]
+fn the_serial_grows_exactly_when_the_state_changes() {
+    let intent = intent();
+    let first = desired(&intent);
+    assert_eq!(first.saved.serial, 1);
+    let have = applied(&first);
+    assert_eq!(
+        reuse_or_issue(&intent, &have, 9).unwrap().saved,
+        first.saved
+    );
+    let mut other = intent.clone();
+    other.version.patch += 1;
+    let next = reuse_or_issue(&other, &have, 9).unwrap().saved;
+    assert_eq!(
+        (next.serial, next.kubernetes_version),
+        (2, Some(other.version))
+    );
+    // The members that etcd was made with are on record before the first one starts, and stay.
+    let peers = &first.saved.etcd_bootstrap;
+    assert_eq!(peers[&n1()], "https://10.0.0.2:2380");
+    assert_eq!(next.etcd_bootstrap, *peers);
+}
+
+#[test]
+fn of_several_copies_the_one_that_was_written_last_counts() {
+    let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
+    let (desired, world) = store_lost(&intent);
+    let mut newer = desired.saved.clone();
+    newer.serial += 1;
+    newer.etcd_ca = newer.cluster_ca.clone();
+    newer.inventory.get_mut(&n1()).unwrap().user = "ubuntu".to_owned();
+    for node in ["n1", "n2"] {
+        let mut have = world.clone();
+        write_copy(&mut have, node, codec::encode(&newer).expose());
+        let keys = recover(&intent, &have, &desired.cluster_id).unwrap();
+        assert_eq!(keys.saved.etcd_ca, newer.etcd_ca);
+        let note = format!("the state is read back from node `{node}`");
+        assert!(keys.notes.contains(&note), "{:?}", keys.notes);
+    }
+}
+
+fn changed(before: &Keys, after: &Keys, leaves: &[CertKind]) {
+    let differ: Vec<CertKind> = CertKind::ALL
         .into_iter()
-        .filter(|leaf| before.leaves[&(n1(), *leaf)] != after.leaves[&(n1(), *leaf)])
+        .filter(|kind| before.leaves[&(n1(), *kind)] != after.leaves[&(n1(), *kind)])
         .collect();
     assert_eq!(differ, leaves);
 }
@@ -237,7 +457,7 @@ fn changed(before: &Keys, after: &Keys, leaves: &[Leaf]) {
 #[test]
 fn a_kubeconfig_that_leads_elsewhere_is_replaced_and_one_that_was_added_to_is_kept() {
     let intent = intent();
-    let mut have = applied(&drawn(&intent));
+    let mut have = applied(&desired(&intent));
     let ours = have.kubeconfig.clone().unwrap();
     let edited = ours.expose().replace(
         "contexts:\n",
@@ -245,12 +465,15 @@ fn a_kubeconfig_that_leads_elsewhere_is_replaced_and_one_that_was_added_to_is_ke
     );
     have.kubeconfig = Some(Secret::new(edited.clone()));
     assert_eq!(
-        settle(&intent, &have, 9).unwrap().kubeconfig.expose(),
+        reuse_or_issue(&intent, &have, 9)
+            .unwrap()
+            .kubeconfig
+            .expose(),
         &edited
     );
     for (from, to) in [("10.0.0.2:6443", "10.0.0.9:6443"), ("kube-admin-", "x-")] {
         have.kubeconfig = Some(Secret::new(ours.expose().replace(from, to)));
-        let new = settle(&intent, &have, 9).unwrap().kubeconfig;
+        let new = reuse_or_issue(&intent, &have, 9).unwrap().kubeconfig;
         assert!(new.expose().contains("https://10.0.0.2:6443"));
         assert_ne!(Some(&new), have.kubeconfig.as_ref());
     }
@@ -258,11 +481,22 @@ fn a_kubeconfig_that_leads_elsewhere_is_replaced_and_one_that_was_added_to_is_ke
 
 #[test]
 fn the_engine_gets_in_with_the_saved_state_alone() {
-    let saved = drawn(&intent()).saved;
+    let saved = desired(&intent()).saved;
     let seed = Seed::new([3; 32]);
-    let engine = engine_client(&saved, now(), &seed).unwrap();
-    assert_eq!(engine.ca, saved.cluster_ca.cert);
-    is_client(&engine.ca, &engine.pair).unwrap();
+    let engine = engine_clients(&saved, now(), &seed).unwrap();
+    assert_eq!(engine.api.ca, saved.cluster_ca.bundle());
+    let pair = |identity: &ClientIdentity| Pair {
+        cert: identity.cert.clone(),
+        key: identity.key.clone(),
+    };
+    let (api, in_etcd) = (pair(&engine.api), pair(&engine.etcd));
+    is_client(&engine.api.ca, &api).unwrap();
+    assert_eq!(engine.etcd.ca, saved.etcd_ca.bundle());
+    is_client(&engine.etcd.ca, &in_etcd).unwrap();
+    // etcd trusts none of the cluster's clients, and the API server none of etcd's.
+    is_client(&engine.etcd.ca, &api).unwrap_err();
+    is_client(&engine.api.ca, &in_etcd).unwrap_err();
+    assert_ne!(api, in_etcd);
 }
 
 #[test]
@@ -271,7 +505,7 @@ fn new_keys_are_refused_with_what_was_found_where() {
     let refusal = |change: &dyn Fn(&mut HostFacts)| {
         let mut have = blank(&intent);
         change(host_mut(&mut have, "n1"));
-        settle(&intent, &have, 7).unwrap_err()
+        reuse_or_issue(&intent, &have, 7).unwrap_err()
     };
     let id = ClusterId("ab".repeat(16));
     let claimed = refusal(&|facts| {
@@ -295,8 +529,19 @@ fn new_keys_are_refused_with_what_was_found_where() {
         etcd,
         @"there is no saved state, but node `n1` has etcd data in `/var/lib/etcd`: no new keys are made over a cluster"
     );
+    // Unknown is not full: `rke remove` leaves it empty, with mode 0700.
+    let unreadable = refusal(&|facts| {
+        facts.system.paths.insert(path::ETCD.to_owned());
+        facts.system.unreadable.insert(path::ETCD.to_owned());
+    });
+    insta::assert_snapshot!(
+        unreadable,
+        @"there is no saved state, and only root may look into `/var/lib/etcd` on node `n1`: whether it holds the data of a cluster is not known"
+    );
+    assert_eq!(unreadable.class(), ErrorClass::User);
+    assert!(unreadable.hints()[0].contains("sudo ls -A /var/lib/etcd"));
     for error in [claimed, pki, etcd] {
-        assert_eq!(error.blame(), Blame::User);
+        assert_eq!(error.class(), ErrorClass::User);
         assert!(error.hints()[0].contains("--recover"));
     }
 }
@@ -308,7 +553,7 @@ fn an_empty_mount_point_for_etcd_is_no_cluster() {
     let system = &mut host_mut(&mut have, "n1").system;
     system.paths.insert(path::ETCD.to_owned());
     system.empty.insert(path::ETCD.to_owned());
-    settle(&intent, &have, 7).unwrap();
+    reuse_or_issue(&intent, &have, 7).unwrap();
 }
 
 #[test]
@@ -324,7 +569,7 @@ fn a_file_read_through_a_foreign_claim_counts_too() {
     };
     let files = [("/etc/kubernetes/ssl/kube-ca.pem".to_owned(), file)];
     host_mut(&mut have, "n1").files = Some(files.into());
-    let error = settle(&intent, &have, 7).unwrap_err();
+    let error = reuse_or_issue(&intent, &have, 7).unwrap_err();
     assert!(matches!(error, PkiError::NewButPki { .. }), "{error}");
 }
 
@@ -333,7 +578,7 @@ fn a_file_read_through_a_foreign_claim_counts_too() {
 enum Kind {
     Blank,
     EmptyFolder,
-    Down,
+    Unreachable,
     Unseen,
     Claimed,
     Pki,
@@ -344,7 +589,7 @@ impl Kind {
     const ALL: [Self; 7] = [
         Self::Blank,
         Self::EmptyFolder,
-        Self::Down,
+        Self::Unreachable,
         Self::Unseen,
         Self::Claimed,
         Self::Pki,
@@ -359,7 +604,7 @@ impl Kind {
                 host.system.paths.insert(path::ETCD.to_owned());
                 host.system.empty.insert(path::ETCD.to_owned());
             }
-            Self::Down => return Some(HostView::Down(down())),
+            Self::Unreachable => return Some(HostView::Unreachable(down())),
             Self::Unseen => return None,
             Self::Claimed => {
                 let id = ClusterId("cd".repeat(16));
@@ -399,7 +644,7 @@ fn world(kinds: [Kind; 4]) -> (Intent, Actual) {
 }
 
 /// The keys of that cluster, made once.
-static KEPT: LazyLock<Saved> = LazyLock::new(|| drawn(&world([Kind::Blank; 4]).0).saved);
+static KEPT: LazyLock<ClusterState> = LazyLock::new(|| desired(&world([Kind::Blank; 4]).0).saved);
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -411,7 +656,7 @@ proptest! {
         let sure = kinds[..3]
             .iter()
             .all(|kind| matches!(kind, Kind::Blank | Kind::EmptyFolder));
-        prop_assert_eq!(settle(&intent, &have, 7).is_ok(), sure);
+        prop_assert_eq!(reuse_or_issue(&intent, &have, 7).is_ok(), sure);
     }
 
     /// Keys that the store has are kept, whatever the world looks like.
@@ -420,7 +665,8 @@ proptest! {
         let (intent, mut have) = world(kinds);
         let saved = KEPT.clone();
         have.saved = Some(Box::new(saved.clone()));
-        let keys = settle_at(&intent, &have, 9, now(), recover).unwrap();
+        let id = recover.then(|| saved.cluster_id.clone());
+        let keys = reuse_or_issue_at(&intent, &have, 9, now(), id.as_ref()).unwrap();
         prop_assert_eq!(keys.saved, saved);
     }
 
@@ -428,7 +674,9 @@ proptest! {
     #[test]
     fn recovery_never_makes_keys(kinds in kinds()) {
         let (intent, have) = world(kinds);
-        prop_assert!(recover(&intent, &have).is_err());
+        for id in [KEPT.cluster_id.clone(), ClusterId("cd".repeat(16))] {
+            prop_assert!(recover(&intent, &have, &id).is_err());
+        }
     }
 }
 
@@ -436,78 +684,190 @@ proptest! {
 fn lost_keys_are_read_back_when_asked_for_and_only_then() {
     let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
     let (desired, have) = store_lost(&intent);
-    let error = settle(&intent, &have, 9).unwrap_err();
+    let error = reuse_or_issue(&intent, &have, 9).unwrap_err();
     assert!(matches!(error, PkiError::NewButClaimed { .. }), "{error}");
-    let keys = recover(&intent, &have).unwrap();
+    let keys = recover(&intent, &have, &desired.cluster_id).unwrap();
     assert_eq!(keys.saved, desired.saved);
     assert_eq!(keys.kubeconfig, desired.kubeconfig);
 }
 
+/// What two control planes with a lost store say when one of them is changed.
+fn refusal_of_recovery(change: &dyn Fn(&ClusterState, &mut Actual)) -> PkiError {
+    let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
+    let (desired, mut have) = store_lost(&intent);
+    change(&desired.saved, &mut have);
+    recover(&intent, &have, &desired.cluster_id).unwrap_err()
+}
+
+fn write_copy(have: &mut Actual, node: &str, text: &str) {
+    let files = host_mut(have, node).files.as_mut().unwrap();
+    files.get_mut(path::STATE).unwrap().content = Secret::new(text.as_bytes().to_vec());
+}
+
 #[test]
-fn recovery_is_refused_when_one_of_its_rules_does_not_hold() {
+fn recovery_wants_the_id_of_the_cluster_that_the_nodes_carry() {
+    let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
+    let (desired, have) = store_lost(&intent);
+    let other = ClusterId("ef".repeat(16));
+    let error = recover(&intent, &have, &other).unwrap_err();
+    assert!(matches!(error, PkiError::RecoverOther { .. }), "{error}");
+    // The refusal without it names the id that was found.
+    let error = reuse_or_issue(&intent, &have, 9).unwrap_err();
+    let typed = format!("--recover {}", desired.cluster_id);
+    assert!(error.hints()[0].contains(&typed), "{:?}", error.hints());
+}
+
+#[test]
+fn one_control_plane_that_answers_is_enough_for_a_recovery() {
     let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
     let (desired, world) = store_lost(&intent);
-    let refusal = |change: &dyn Fn(&mut Actual)| {
+    for change in [
+        &(|have: &mut Actual| {
+            let silent = HostView::Unreachable(down());
+            have.hosts.insert(NodeName::from("n1"), silent);
+        }) as &dyn Fn(&mut Actual),
+        &|have| {
+            host_mut(have, "n1").containers.clear();
+        },
+        &|have| {
+            let files = host_mut(have, "n1").files.as_mut().unwrap();
+            files.remove(path::STATE);
+        },
+    ] {
         let mut have = world.clone();
         change(&mut have);
-        recover(&intent, &have).unwrap_err()
-    };
-    let n2 = NodeName::from("n2");
-    let error = refusal(&|have| {
-        have.hosts.insert(n2.clone(), HostView::Down(down()));
-    });
-    assert!(matches!(error, PkiError::RecoverDown { .. }), "{error}");
-    let error = refusal(&|have| {
-        host_mut(have, "n2").containers.clear();
+        let silent = have.up(&n1()).is_none();
+        let keys = recover(&intent, &have, &desired.cluster_id).unwrap();
+        assert_eq!(keys.saved, desired.saved);
+        // Who does not answer is named: it may have a newer copy.
+        assert_eq!(keys.notes[0].contains("`n1`"), silent, "{:?}", keys.notes);
+    }
+}
+
+#[test]
+fn recovery_is_refused_when_no_control_plane_has_a_copy() {
+    let error = refusal_of_recovery(&|_, have| {
+        for name in ["n1", "n2"] {
+            host_mut(have, name).containers.clear();
+        }
     });
     assert!(
-        matches!(error, PkiError::RecoverUnclaimed { .. }),
+        error
+            .to_string()
+            .ends_with("no control plane of the config belongs to it"),
         "{error}"
     );
-    let error = refusal(&|have| {
-        let other = claim(&ClusterId("ef".repeat(16)));
-        host_mut(have, "n2")
-            .containers
-            .insert(CLAIM.to_owned(), other);
+    let error = refusal_of_recovery(&|_, have| {
+        host_mut(have, "n1").containers.clear();
+        let silent = HostView::Unreachable(down());
+        have.hosts.insert(NodeName::from("n2"), silent);
     });
-    assert!(matches!(error, PkiError::RecoverMixed { .. }), "{error}");
-    let error = refusal(&|have| {
-        host_mut(have, "n2")
-            .files
-            .as_mut()
-            .unwrap()
-            .remove(path::STATE);
+    assert!(
+        error.to_string().ends_with("no answer from `n2`"),
+        "{error}"
+    );
+    assert_eq!(error.class(), ErrorClass::Host);
+    let error = refusal_of_recovery(&|_, have| {
+        for name in ["n1", "n2"] {
+            host_mut(have, name)
+                .files
+                .as_mut()
+                .unwrap()
+                .remove(path::STATE);
+        }
     });
     assert!(matches!(error, PkiError::RecoverNoCopy { .. }), "{error}");
-    let state = |have: &mut Actual, text: &str| {
-        let files = host_mut(have, "n2").files.as_mut().unwrap();
-        files.get_mut(path::STATE).unwrap().content = Secret::new(text.as_bytes().to_vec());
-    };
-    let error = refusal(&|have| state(have, "{"));
-    assert!(matches!(error, PkiError::RecoverBadCopy { .. }), "{error}");
-    let error = refusal(&|have| {
-        let mut other = desired.saved.clone();
-        other.etcd_ca = other.cluster_ca.clone();
-        state(have, codec::encode(&other).expose());
+}
+
+#[test]
+fn recovery_takes_no_other_clusters_node_and_no_other_clusters_copy() {
+    let error = refusal_of_recovery(&|_, have| {
+        let other = claim(&ClusterId("ef".repeat(16)));
+        let containers = &mut host_mut(have, "n2").containers;
+        containers.insert(CLAIM.to_owned(), other);
     });
-    assert!(matches!(error, PkiError::RecoverBadCopy { .. }), "{error}");
-    let error = refusal(&|have| {
-        let mut other = desired.saved.clone();
-        other.inventory.remove(&n2);
-        state(have, codec::encode(&other).expose());
+    assert!(matches!(error, PkiError::RecoverOther { .. }), "{error}");
+    let error = refusal_of_recovery(&|saved, have| {
+        let mut other = saved.clone();
+        other.cluster_id = ClusterId("ef".repeat(16));
+        write_copy(have, "n2", codec::encode(&other).expose());
     });
-    insta::assert_snapshot!(
-        error,
-        @"cannot recover the state: the config and the copy on node `n2` do not name the same nodes: the copy does not name `n2`"
+    assert!(
+        error.to_string().ends_with("it is another cluster's"),
+        "{error}"
     );
+    let error = refusal_of_recovery(&|_, have| write_copy(have, "n2", "{"));
+    assert!(matches!(error, PkiError::RecoverBadCopy { .. }), "{error}");
+}
+
+/// Each key counts: copies that were written at one time and differ are not copies of one state.
+#[test]
+fn recovery_wants_the_same_keys_in_every_copy() {
+    type Change = fn(&mut ClusterState);
+    let changes: [Change; 6] = [
+        |copy| copy.cluster_ca = copy.etcd_ca.clone(),
+        |copy| copy.etcd_ca = copy.cluster_ca.clone(),
+        |copy| copy.front_proxy_ca = copy.etcd_ca.clone(),
+        |copy| copy.signer_ca = Some(copy.etcd_ca.clone()),
+        |copy| copy.service_accounts.signing = copy.etcd_ca.signing.key.clone(),
+        |copy| {
+            copy.encryption.push(EncryptionKey {
+                name: "key1".to_owned(),
+                secret: Secret::new("c2VjcmV0".to_owned()),
+            });
+        },
+    ];
+    for change in changes {
+        let error = refusal_of_recovery(&|saved, have| {
+            let mut other = saved.clone();
+            change(&mut other);
+            write_copy(have, "n2", codec::encode(&other).expose());
+        });
+        assert!(error.to_string().contains("differ from"), "{error}");
+    }
+}
+
+#[test]
+fn recovery_wants_the_nodes_roles_and_addresses_of_the_config() {
+    type Change = fn(&mut ClusterState);
+    let changes: [(Change, &str); 3] = [
+        (
+            |copy| {
+                copy.inventory.remove(&NodeName::from("n2"));
+            },
+            "the copy does not name `n2`",
+        ),
+        (
+            |copy| copy.inventory.get_mut(&n1()).unwrap().roles = vec![Role::Worker],
+            "the roles of `n1` differ",
+        ),
+        (
+            |copy| {
+                let endpoint = &mut copy.inventory.get_mut(&n1()).unwrap().endpoint;
+                "10.0.0.9".clone_into(&mut endpoint.address);
+            },
+            "`n1` is at 10.0.0.9 in the copy and at 10.0.0.2 in the config",
+        ),
+    ];
+    for (change, words) in changes {
+        let error = refusal_of_recovery(&|saved, have| {
+            let mut other = saved.clone();
+            change(&mut other);
+            for name in ["n1", "n2"] {
+                write_copy(have, name, codec::encode(&other).expose());
+            }
+        });
+        assert!(error.to_string().ends_with(words), "{error}");
+    }
 }
 
 #[test]
 fn a_file_that_names_one_node_of_a_cluster_does_not_recover_it() {
     let both = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
-    let (_, have) = store_lost(&both);
+    let (desired, have) = store_lost(&both);
+    let id = &desired.cluster_id;
     let one = intent_of(&[("n1", "10.0.0.2", &ALL)]);
-    let error = recover(&one, &have).unwrap_err();
+    let error = recover(&one, &have, id).unwrap_err();
     assert!(
         matches!(error, PkiError::RecoverInventory { .. }),
         "{error}"
@@ -515,12 +875,12 @@ fn a_file_that_names_one_node_of_a_cluster_does_not_recover_it() {
     let mut other = both.clone();
     "other".clone_into(&mut other.cluster_name);
     insta::assert_snapshot!(
-        recover(&other, &have).unwrap_err(),
+        recover(&other, &have, id).unwrap_err(),
         @"cannot recover the state: node `n1` belongs to cluster `local`, and the config is that of cluster `other`"
     );
     // The same node under another address is another node.
     let moved = intent_of(&[("n1", "10.0.0.9", &ALL), ("n2", "10.0.0.3", &ALL)]);
-    let error = recover(&moved, &have).unwrap_err();
+    let error = recover(&moved, &have, id).unwrap_err();
     assert!(
         matches!(error, PkiError::RecoverInventory { .. }),
         "{error}"
@@ -531,11 +891,11 @@ fn a_file_that_names_one_node_of_a_cluster_does_not_recover_it() {
 fn a_cluster_that_another_object_holds_is_not_recovered() {
     let intent = intent();
     let (desired, have) = store_lost(&intent);
-    let held = BTreeSet::from([desired.cluster_id]);
+    let held = BTreeSet::from([desired.cluster_id.clone()]);
     let context = PkiContext {
         now: now(),
         seed: Seed::new([9; 32]),
-        recover: true,
+        recover: Some(&desired.cluster_id),
         held_elsewhere: &held,
     };
     let error = reconcile(&intent, &have, &context).unwrap_err();
@@ -550,43 +910,46 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
 #[test]
 fn a_damaged_state_is_an_error_and_never_new_keys() {
     let intent = intent();
-    let have = applied(&drawn(&intent));
-    let refusal = |change: &dyn Fn(&mut Saved)| {
+    let have = applied(&desired(&intent));
+    let refusal = |change: &dyn Fn(&mut ClusterState)| {
         let mut have = have.clone();
         change(have.saved.as_mut().unwrap());
-        settle(&intent, &have, 9).unwrap_err().to_string()
+        reuse_or_issue(&intent, &have, 9).unwrap_err().to_string()
     };
     insta::assert_snapshot!(
-        refusal(&|saved| saved.etcd_ca.key = saved.cluster_ca.key.clone()),
+        refusal(&|saved| saved.etcd_ca.signing.key = saved.cluster_ca.signing.key.clone()),
         @"the saved state is damaged: etcd's CA: its key and its certificate do not belong together"
     );
     insta::assert_snapshot!(
-        refusal(&|saved| saved.cluster_ca.cert.clear()),
+        refusal(&|saved| saved.cluster_ca.signing.cert.clear()),
         @"the saved state is damaged: the cluster's CA: its certificate is not PEM"
     );
     insta::assert_snapshot!(
-        refusal(&|saved| saved.service_account_key = Secret::new(String::new())),
-        @"the saved state is damaged: the service-account key: it is not an ECDSA P-256 key in PKCS#8 PEM"
+        refusal(&|saved| saved.service_accounts.signing = Secret::new(String::new())),
+        @"the saved state is damaged: the service-account key: it is not a P-256 or RSA key in PEM"
     );
 }
 
 #[test]
 fn the_inventory_follows_the_intent_and_forgets_nobody() {
     let both = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
-    let mut have = applied(&drawn(&both));
+    let mut have = applied(&desired(&both));
     let mut one = intent_of(&[("n1", "10.0.0.2", &ALL)]);
     for node in one.nodes.values_mut() {
         node.login.user = "ubuntu".to_owned();
     }
     have.hosts.remove(&NodeName::from("n2"));
-    let inventory = settle(&one, &have, 9).unwrap().saved.inventory;
+    let inventory = reuse_or_issue(&one, &have, 9).unwrap().saved.inventory;
     assert_eq!(inventory[&n1()].user, "ubuntu");
-    assert_eq!(inventory[&NodeName::from("n2")].user, "rke");
+    assert_eq!(inventory[&n1()].membership, Membership::Active);
+    let gone = &inventory[&NodeName::from("n2")];
+    assert_eq!(gone.user, "rke");
+    assert_eq!(gone.membership, Membership::Leaving);
 }
 
 #[test]
 fn nothing_secret_is_printed() {
     let intent = intent();
-    let keys = settle(&intent, &blank(&intent), 7).unwrap();
+    let keys = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
     assert!(!format!("{keys:?}").contains("PRIVATE KEY"));
 }

@@ -34,6 +34,7 @@ fn files<'a>(
 
 pub(super) fn get(state: &mut DockerState, name: &str, path: &str) -> Option<Vec<u8>> {
     state.mount(name);
+    let cut = state.cut_archives;
     let path = path.trim_end_matches('/');
     let (files, root) = files(state, name, path)?;
     files.get(&root)?;
@@ -54,7 +55,11 @@ pub(super) fn get(state: &mut DockerState, name: &str, path: &str) -> Option<Vec
             .append_data(&mut header, name, file.content.as_slice())
             .ok()?;
     }
-    builder.into_inner().ok()
+    let mut archive = builder.into_inner().ok()?;
+    if cut {
+        archive.truncate(archive.len() - 1024);
+    }
+    Some(archive)
 }
 
 pub(super) fn put(
@@ -95,13 +100,16 @@ pub(super) fn put(
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(bad)?;
         let header = entry.header();
-        let file = NodeFile {
+        let mut file = NodeFile {
             mode: header.mode().map_err(bad)? & 0o7777,
             uid: header.uid().map_err(bad)?,
             gid: header.gid().map_err(bad)?,
             content,
             is_dir: header.entry_type().is_dir(),
         };
+        if let Some(tamper) = state.tamper.filter(|_| !file.is_dir) {
+            tamper(&mut file);
+        }
         let (files, at) = files(state, name, &target).ok_or_else(missing)?;
         if let Some((parent, _)) = at.rsplit_once('/') {
             make_dirs(files, parent);
@@ -115,5 +123,7 @@ pub(super) fn put(
 pub(super) fn script(container: &FakeContainer) -> String {
     let words: Vec<String> =
         serde_json::from_value(container.body["Cmd"].clone()).unwrap_or_default();
-    words.last().cloned().unwrap_or_default()
+    // `sh -c SCRIPT NAME ARGUMENTS`
+    let script = words.iter().skip_while(|word| *word != "-c").nth(1);
+    script.or(words.last()).cloned().unwrap_or_default()
 }

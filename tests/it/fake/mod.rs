@@ -27,17 +27,17 @@ use std::{
 
 use futures::future::BoxFuture;
 use rke_operator::{
-    config::{Endpoint, Login, NodeName},
+    config::Login,
     host::{Dial, Host, HostError, KnownHosts, Policy, Stream},
+    model::{Endpoint, NodeName},
 };
 use russh::keys::{
     PrivateKey,
     ssh_key::{LineEnding, private::Ed25519Keypair},
 };
+pub(crate) use state::{DockerState, FakeContainer, NodeFile};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-
-pub(crate) use state::{DockerState, FakeContainer, NodeFile};
 
 /// What a command leaves.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +104,10 @@ pub(crate) struct Faults {
     pub(crate) wait_hangs: bool,
     /// Containers of these names fail to start with 500.
     pub(crate) broken: Vec<String>,
+    /// sshd forwards to sockets and not to ports.
+    pub(crate) no_ports: bool,
+    /// What the login shell's own files print before every command.
+    pub(crate) greeting: String,
 }
 
 /// A Docker request as it arrived.

@@ -132,7 +132,8 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
-        if self.host.fault().access == Access::NoForwarding {
+        let fault = self.host.fault();
+        if fault.access == Access::NoForwarding || fault.no_ports {
             reply
                 .reject(ChannelOpenFailure::AdministrativelyProhibited)
                 .await;
@@ -174,6 +175,13 @@ async fn execute(
         stdout,
         stderr,
     } = answer(&host, &script);
+    // As the product's script itself would say first.
+    let begin = "@@rke-operator begin\n";
+    let stdout = if script.contains(begin.trim()) {
+        format!("{}{begin}{stdout}", host.fault().greeting)
+    } else {
+        stdout
+    };
     let _ = channel.data_bytes(stdout.into_bytes()).await;
     let _ = channel.extended_data_bytes(1, stderr.into_bytes()).await;
     let _ = channel.exit_status(status).await;
@@ -213,12 +221,12 @@ fn diagnosis(access: Access) -> &'static str {
     }
 }
 
-/// Free blocks, their size and the path, for each path of `for p in '…' '…'; do`.
+/// Free blocks, their size and the path, for each argument.
 fn free(script: &str, full: bool) -> String {
     let blocks = if full { 0 } else { 1_000_000 };
     let list = script
-        .split_once("for p in ")
-        .and_then(|(_, rest)| rest.split_once("; do"))
+        .split_once("set -- ")
+        .and_then(|(_, rest)| rest.split_once('\n'))
         .map_or("", |(list, _)| list);
     let paths = list.split('\'').filter(|path| path.starts_with('/'));
     paths.fold(String::new(), |said, path| {

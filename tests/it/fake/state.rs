@@ -128,6 +128,10 @@ pub(crate) struct DockerState {
     pub(crate) info: Value,
     /// Does what the script of a one-off container does: exit code and log.
     pub(crate) work: Work,
+    /// What happens to a file between our write and the disk.
+    pub(crate) tamper: Option<fn(&mut NodeFile)>,
+    /// Archives of the node's files end too early.
+    pub(crate) cut_archives: bool,
     next_id: u64,
 }
 
@@ -155,6 +159,8 @@ impl Default for DockerState {
                 "HttpProxy": "", "HttpsProxy": "", "NoProxy": "",
             }),
             work: Box::new(|_, _| (0, String::new())),
+            tamper: None,
+            cut_archives: false,
             next_id: 0,
         }
     }

@@ -34,6 +34,9 @@ use self::store::{Key, Part, Refused, State, Write, refused};
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type Fault = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
 
+/// A fault: the request is never answered.
+pub(crate) const HANGS: u16 = 0;
+
 /// The server. Clones are the same server.
 #[derive(Clone)]
 pub(crate) struct FakeApi(Arc<Inner>);
@@ -101,6 +104,24 @@ impl FakeApi {
         let state = self.0.state.lock().unwrap();
         let key = key(&state, plural, namespace, name);
         state.objects.get(&key).cloned()
+    }
+
+    /// Every version of every object of a kind that there ever was.
+    pub(crate) fn history(&self, plural: &str) -> Vec<Value> {
+        let state = self.0.state.lock().unwrap();
+        let kind = kind(&state, plural);
+        let of_kind = state.log.iter().filter(|change| change.key.0 == kind);
+        of_kind.map(|change| change.object.clone()).collect()
+    }
+
+    /// When an object was erased.
+    pub(crate) fn deleted_at(&self, plural: &str, name: &str) -> Option<tokio::time::Instant> {
+        let state = self.0.state.lock().unwrap();
+        let kind = kind(&state, plural);
+        let of = |change: &&store::Change| {
+            change.key.0 == kind && change.key.2 == name && change.what == "DELETED"
+        };
+        state.log.iter().rfind(of).map(|change| change.at)
     }
 
     /// Every object of a kind.
@@ -196,8 +217,15 @@ impl FakeApi {
                 .iter_mut()
                 .find_map(|fault| fault(&parts.method, &path))
         };
+        if fault == Some(HANGS) {
+            std::future::pending::<()>().await;
+        }
         if let Some(code) = fault {
-            return refusal(&refused(code, "told to refuse"));
+            let told = match code {
+                403 => forbidden(&parts.method, &path),
+                _ => "told to refuse".to_owned(),
+            };
+            return refusal(&refused(code, told));
         }
         self.route(&parts, &body)
             .unwrap_or_else(|error| refusal(&error))
@@ -259,7 +287,13 @@ impl FakeApi {
                 let write = patch_of(parts, &query, json()?)?;
                 self.edit(|state, now| state.write(&key, part, write, now, dry_run))?
             }
-            &Method::DELETE => self.edit(|state, now| state.delete(&key, now))?,
+            &Method::DELETE => {
+                let wants = json().unwrap_or_default()["preconditions"].clone();
+                self.edit(|state, now| {
+                    State::identity(state.get(&key)?, &json!({ "metadata": wants }))?;
+                    state.delete(&key, now)
+                })?
+            }
             method => return Err(refused(405, format!("{method} of an object"))),
         };
         Ok(answer(StatusCode::OK, &object))
@@ -427,6 +461,19 @@ impl FakeApi {
             .partition_point(|change| change.version <= version);
         state.log.get(index).cloned()
     }
+}
+
+/// As a real server says it: the verb, the resource and the namespace.
+fn forbidden(method: &Method, path: &str) -> String {
+    let verb = match *method {
+        Method::GET => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        _ => "delete",
+    };
+    let resource = path.trim_start_matches('/');
+    format!("User \"operator\" cannot {verb} resource \"{resource}\"")
 }
 
 struct Target {

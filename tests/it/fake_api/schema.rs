@@ -18,7 +18,7 @@ pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Resul
     let changed = |part: &str| old.is_none_or(|old| old.get(part) != object.get(part));
     for part in ["spec", "status"] {
         if let Some(value) = object.get(part).filter(|_| changed(part)) {
-            judge(&schema["properties"][part], value, part, &mut problems);
+            verify(&schema["properties"][part], value, part, &mut problems);
         }
     }
     if changed("spec") {
@@ -36,7 +36,7 @@ pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Resul
     }
 }
 
-fn judge(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) {
+fn verify(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) {
     if value.is_null() {
         if schema["nullable"] != true {
             problems.push(format!("{path}: must not be null"));
@@ -72,16 +72,16 @@ fn judge(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) 
             let property = &schema["properties"][key];
             let additional = &schema["additionalProperties"];
             if !property.is_null() {
-                judge(property, value, &path, problems);
+                verify(property, value, &path, problems);
             } else if additional.is_object() {
-                judge(additional, value, &path, problems);
+                verify(additional, value, &path, problems);
             } else if schema["x-kubernetes-preserve-unknown-fields"] != true {
                 problems.push(format!("{path}: unknown field"));
             }
         }
     }
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        judge(
+        verify(
             &schema["items"],
             item,
             &format!("{path}[{index}]"),

@@ -29,6 +29,7 @@ pub(super) fn refused(code: u16, message: impl Into<String>) -> Refused {
         404 => "NotFound",
         405 => "MethodNotAllowed",
         409 => "Conflict",
+        413 => "RequestEntityTooLarge",
         415 => "UnsupportedMediaType",
         422 => "Invalid",
         _ => "InternalError",
@@ -47,6 +48,7 @@ pub(super) struct Change {
     pub(super) key: Key,
     pub(super) what: &'static str,
     pub(super) object: Value,
+    pub(super) at: tokio::time::Instant,
 }
 
 /// Which part of an object a write is about.
@@ -150,6 +152,11 @@ impl State {
 
     fn admit(&self, key: &Key, object: Value, old: Option<&Value>) -> Result<Value, Refused> {
         match &self.kinds[key.0].schema {
+            // What the server lets a ConfigMap or Secret hold.
+            None if object["data"].to_string().len() > 1024 * 1024 => Err(refused(
+                422,
+                "data: Too long: must have at most 1048576 bytes",
+            )),
             None => Ok(object),
             Some(schema) => {
                 schema::admit(schema, object, old).map_err(|message| refused(422, message))
@@ -222,7 +229,7 @@ impl State {
     }
 
     /// A write for another object of the same name, or for an older version, is a conflict.
-    fn identity(old: &Value, next: &Value) -> Result<(), Refused> {
+    pub(super) fn identity(old: &Value, next: &Value) -> Result<(), Refused> {
         for field in ["uid", "resourceVersion"] {
             let (old, next) = (&old["metadata"][field], &next["metadata"][field]);
             if !next.is_null() && next != old {
@@ -390,6 +397,7 @@ impl State {
             key,
             what,
             object: object.clone(),
+            at: tokio::time::Instant::now(),
         });
         object
     }

@@ -2,15 +2,16 @@
 //! would, and the state of a node as data.
 
 pub(crate) mod chance;
+mod kill;
 pub(crate) mod operator;
 pub(crate) mod snapshot;
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, BufRead, BufReader, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -115,51 +116,6 @@ impl Site {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
-    }
-
-    /// Starts `args` with `-o json` and kills it (SIGKILL) as long after a step's start as `fatal`
-    /// says of its title, if it says so. The title of that step; `None` when the run got to its
-    /// end, which must be a good one.
-    pub(crate) fn kill_when(
-        &self,
-        args: &[&str],
-        mut fatal: impl FnMut(&str) -> Option<Duration>,
-    ) -> Option<String> {
-        let mut args = args.to_vec();
-        args.extend(["-o", "json"]);
-        let mut child = self.spawn(&args);
-        let lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let mut last = String::new();
-        for line in lines.map_while(Result::ok) {
-            last.clone_from(&line);
-            let Ok(event) = serde_json::from_str::<Value>(&line) else {
-                continue;
-            };
-            if event["event"] != "stepStarted" {
-                continue;
-            }
-            let title = event["title"].as_str().expect("a title");
-            if let Some(instant) = fatal(title) {
-                std::thread::sleep(instant);
-                child.kill().expect("the run is killed");
-                child.wait().expect("the run is gone");
-                return Some(title.to_owned());
-            }
-        }
-        let status = child.wait().expect("the run is gone");
-        assert!(
-            status.success(),
-            "a run after a kill ended with {status}: {last}"
-        );
-        None
-    }
-
-    fn spawn(&self, args: &[&str]) -> Child {
-        self.command(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary starts")
     }
 
     /// `kubectl` with the kubeconfig that `up` wrote.

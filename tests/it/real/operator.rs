@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     time::{Duration, Instant},
@@ -322,8 +323,9 @@ impl Operator {
 
     /// SIGKILL: nothing is finished, nothing is told.
     pub(crate) fn kill(mut self) {
-        self.child.kill().expect("it is killed");
-        self.child.wait().expect("it is gone");
+        self.child.kill().expect("the signal is sent");
+        let status = self.child.wait().expect("it is gone");
+        assert_eq!(status.signal(), Some(9), "it had ended by itself: {status}");
     }
 
     /// SIGTERM, as a kubelet does; it must end by itself, and well.

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{Actual, ApiView, ContainerState, HostFacts, HostView},
-    desired::{ContainerSpec, label},
+    actual::{Actual, ContainerState, HostFacts, HostView},
+    model::label,
 };
 
 /// Where `seen` is not what the model expected; empty when the model is true.
@@ -13,10 +13,10 @@ pub(crate) fn differences(expected: &Actual, seen: &Actual) -> Vec<String> {
     let mut found = Vec::new();
     for (name, view) in &expected.hosts {
         match (view, seen.hosts.get(name)) {
-            (HostView::Up(expected), Some(HostView::Up(seen))) => {
+            (HostView::Reachable(expected), Some(HostView::Reachable(seen))) => {
                 host(&name.0, expected, seen, &mut found);
             }
-            (HostView::Down(_), Some(HostView::Down(_))) => {}
+            (HostView::Unreachable(_), Some(HostView::Unreachable(_))) => {}
             (_, _) => found.push(format!("{name}: one is up and one is not")),
         }
     }
@@ -27,13 +27,14 @@ pub(crate) fn differences(expected: &Actual, seen: &Actual) -> Vec<String> {
         &seen.kubeconfig,
         &mut found,
     );
-    if let (ApiView::Up(expected), ApiView::Up(seen)) = (&expected.api, &seen.api) {
+    if let (Some(expected), Some(seen)) = (&expected.cluster, &seen.cluster) {
         same(
             "state copy",
             &expected.state_copy,
             &seen.state_copy,
             &mut found,
         );
+        same("mark", &expected.marked, &seen.marked, &mut found);
         let objects: BTreeSet<_> = expected.objects.keys().collect();
         same(
             "objects",
@@ -70,12 +71,7 @@ fn same<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-type Container<'a> = (
-    bool,
-    Option<&'a String>,
-    Option<&'a String>,
-    Option<&'a ContainerSpec>,
-);
+type Container<'a> = (bool, Option<&'a String>, Option<&'a String>, Option<String>);
 
 fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<String>) {
     let containers = |facts: &'_ HostFacts| -> BTreeMap<String, String> {
@@ -88,7 +84,10 @@ fn host(name: &str, expected: &HostFacts, seen: &HostFacts, found: &mut Vec<Stri
                     created,
                     fact.labels.get(label::CLUSTER_ID),
                     fact.labels.get(label::SPEC),
-                    fact.runs.as_ref(),
+                    // As the label has it: a value of a variable is known by its digest only.
+                    fact.runs
+                        .as_ref()
+                        .map(|runs| serde_json::to_string(runs).expect("a definition")),
                 );
                 (name.clone(), format!("{shape:?}"))
             })

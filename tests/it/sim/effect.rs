@@ -4,54 +4,61 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
     actual::{
-        Actual, ApiFacts, ApiView, Before, ContainerFact, ContainerState, FileFact, HostFacts,
-        HostView, NodeFact,
+        Actual, Baseline, ClusterFacts, ContainerFact, ContainerState, FileFact, HostFacts,
+        HostView, NODE_META, NodeFact, NodeRecord,
     },
-    config::NodeName,
-    desired::{
-        self, Addon, CLAIM, ContainerSpec, Desired, FILES_IMAGE, JOB, NodeMeta, ObjectRef, label,
-        path,
+    desired,
+    desired::{Addon, Desired},
+    model::{
+        CLAIM, ClusterId, Component, ContainerSpec, FILES_IMAGE, HELPER, NodeMeta, NodeName,
+        ObjectRef, label, path, secret::Secret,
     },
-    plan::{Action, Component, FileRef, Step, Target},
-    secret::Secret,
-    state::ClusterId,
-    workload::NODE_META,
+    plan::{Action, ClusterAction, FileRef, HostAction, LocalAction, Step},
 };
 use serde_json::{Value, json};
 
 /// Carries a step out. The error says which precondition does not hold; then nothing changed.
 /// Guards are the caller's ([`super::World::step`]): here is only the effect.
-#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
-    let want = || want.ok_or("this step needs a desired world");
     match &step.action {
-        Action::SaveState => save_state(want()?, world),
-        Action::Claim {
+        Action::Host(node, action) => on_host(node, action, want, world),
+        Action::Cluster(action) => in_cluster(action, want, world),
+        Action::Local(action) => locally(*action, want, world),
+    }
+}
+
+fn on_host(
+    node: &NodeName,
+    action: &HostAction,
+    want: Option<&Desired>,
+    world: &mut Actual,
+) -> Result<(), String> {
+    let want = || want.ok_or("this step needs a desired world");
+    if let HostAction::AwaitHealthy { component } = action {
+        return await_healthy(*component, node, world);
+    }
+    let facts = host(node, world)?;
+    match action {
+        HostAction::Claim {
             cluster_id,
             cluster_name,
             before,
-        } => claim(host(step, world)?, cluster_id, cluster_name, before),
-        Action::PullImage { image } => {
-            host(step, world)?.images.insert(image.clone());
+        } => claim(node, facts, cluster_id, cluster_name, before),
+        HostAction::PullImage { image } => {
+            facts.images.insert(image.clone());
             Ok(())
         }
-        Action::WriteFiles { dirs, files } => {
-            let name = node(step)?.clone();
-            write(&name, dirs, files, want()?, host(step, world)?)
-        }
-        Action::RemoveFiles { paths } => {
-            let files = files(host(step, world)?)?;
-            files.retain(|path, _| !paths.contains(path));
+        HostAction::WriteFiles { dirs, files } => write(node, dirs, files, want()?, facts),
+        HostAction::RemoveFiles { paths } => {
+            files(facts)?.retain(|path, _| !paths.contains(path));
             Ok(())
         }
-        Action::PrepareKernel { wants } => {
-            let system = &mut host(step, world)?.system;
-            system.modules.extend(wants.modules.iter().cloned());
-            system.sysctls.extend(wants.sysctls.clone());
+        HostAction::PrepareKernel { wants } => {
+            facts.system.modules.extend(wants.modules.iter().cloned());
+            facts.system.sysctls.extend(wants.sysctls.clone());
             Ok(())
         }
-        Action::ConfigureContainerd { wants, digest: _ } => {
-            let facts = host(step, world)?;
+        HostAction::ConfigureContainerd { wants, digest: _ } => {
             let dump = &facts.system.containerd.dump;
             let config = desired::containerd::containerd_config(dump, wants)
                 .map_err(|why| why.to_string())?;
@@ -61,116 +68,121 @@ pub(crate) fn apply(step: &Step, want: Option<&Desired>, world: &mut Actual) -> 
                 file(config.as_bytes(), 0o600),
             );
             files.insert(path::CONTAINERD_DROP_IN.to_owned(), file(b"drop-in", 0o644));
+            files.remove(path::FORMER_DROP_IN);
             facts.system.containerd.started += 1;
             Ok(())
         }
-        Action::ImportPause { image } => has_image(host(step, world)?, image),
-        Action::RunContainer { name, spec } => {
-            let name_of_node = node(step)?.clone();
-            run(&name_of_node, name, spec, want()?, host(step, world)?)
-        }
-        Action::StartContainer { name } => {
-            let facts = host(step, world)?;
+        HostAction::ImportPause { image } => has_image(facts, image),
+        HostAction::RunContainer { name, spec } => run(node, name, spec, want()?, facts),
+        HostAction::StartContainer { name } => {
             let container = facts.containers.get_mut(name).ok_or("no such container")?;
             container.state = ContainerState::Running;
             Ok(())
         }
-        Action::ReplaceContainer { name, spec } => {
-            let name_of_node = node(step)?.clone();
-            let facts = host(step, world)?;
+        HostAction::ReplaceContainer { name, spec } => {
             facts.containers.remove(name);
-            run(&name_of_node, name, spec, want()?, facts)
+            run(node, name, spec, want()?, facts)
         }
-        Action::RemoveContainer { name } => {
-            host(step, world)?.containers.remove(name);
+        HostAction::RemoveContainer { name } => {
+            facts.containers.remove(name);
             Ok(())
         }
-        Action::AwaitHealthy { component } => await_healthy(*component, node(step)?, world),
-        Action::ApplyAddon { addon, objects } => {
-            let addon = find(want()?, addon)?;
-            apply_objects(addon, objects, api(world)?)
-        }
-        Action::PruneObjects { objects } => {
-            let api = api(world)?;
-            api.objects.retain(|object, _| !objects.contains(object));
-            Ok(())
-        }
-        Action::SetNodeMeta { meta } => {
-            set_meta(joined(node(step)?, world)?, meta);
-            Ok(())
-        }
-        Action::AwaitNodeReady { node } => {
-            network_is_there(world)?;
-            joined(node, world)?.ready = true;
-            Ok(())
-        }
-        Action::AwaitAddon { addon } => {
-            let addon = find(want()?, addon)?;
-            become_available(addon, api(world)?)
-        }
-        Action::SaveStateCopy => {
-            api(world)?.state_copy = true;
-            Ok(())
-        }
-        Action::WriteKubeconfig => {
-            world.kubeconfig = Some(want()?.kubeconfig.clone());
-            Ok(())
-        }
-        Action::CleanHost { before } => clean(host(step, world)?, before),
-        Action::RestoreContainerd => {
-            let facts = host(step, world)?;
+        HostAction::AwaitHealthy { .. } => Ok(()),
+        HostAction::CleanHost { before } => clean(facts, before),
+        HostAction::RestoreContainerd => {
             let files = files(facts)?;
             files.remove(path::CONTAINERD_CONFIG);
             files.remove(path::CONTAINERD_DROP_IN);
+            files.remove(path::FORMER_DROP_IN);
             facts.system.containerd.started += 1;
             Ok(())
         }
-        Action::RemoveImages { images } => {
-            let facts = host(step, world)?;
+        HostAction::RemoveImages { images } => {
             facts.images.retain(|image| !images.contains(image));
             Ok(())
         }
-        Action::ReleaseClaim => {
-            let facts = host(step, world)?;
-            facts.containers.remove(JOB);
+        HostAction::ReleaseClaim => {
+            facts.containers.remove(HELPER);
             facts.containers.remove(CLAIM);
             facts.images.remove(FILES_IMAGE);
             facts.files = None;
             Ok(())
         }
-        Action::RemoveKubeconfig => {
+    }
+}
+
+fn in_cluster(
+    action: &ClusterAction,
+    want: Option<&Desired>,
+    world: &mut Actual,
+) -> Result<(), String> {
+    let want = || want.ok_or("this step needs a desired world");
+    match action {
+        ClusterAction::ApplyAddon { addon, objects } => {
+            let addon = find(want()?, addon)?;
+            apply_objects(addon, objects, api(world)?)
+        }
+        ClusterAction::PruneObjects { objects } => {
+            let api = api(world)?;
+            api.objects.retain(|object, _| !objects.contains(object));
+            Ok(())
+        }
+        ClusterAction::SetNodeMeta { node, meta } => {
+            set_meta(joined(node, world)?, meta);
+            Ok(())
+        }
+        ClusterAction::AwaitNodeReady { node } => {
+            if !joined(node, world)?.ready {
+                network_is_there(world)?;
+            }
+            joined(node, world)?.ready = true;
+            Ok(())
+        }
+        ClusterAction::AwaitAddon { addon } => {
+            let addon = find(want()?, addon)?;
+            become_available(addon, api(world)?)
+        }
+        ClusterAction::SaveStateCopy => {
+            let api = api(world)?;
+            (api.state_copy, api.marked) = (true, true);
+            Ok(())
+        }
+    }
+}
+
+fn locally(action: LocalAction, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
+    let want = || want.ok_or("this step needs a desired world");
+    match action {
+        LocalAction::SaveState => save_state(want()?, world),
+        LocalAction::WriteKubeconfig => {
+            world.kubeconfig = Some(want()?.kubeconfig.clone());
+            Ok(())
+        }
+        LocalAction::RemoveKubeconfig => {
             world.kubeconfig = None;
             Ok(())
         }
-        Action::DeleteState => {
+        LocalAction::DeleteState => {
             world.saved = None;
             Ok(())
         }
     }
 }
 
-/// The node of a step that acts on one.
-pub(crate) fn node(step: &Step) -> Result<&NodeName, String> {
-    match &step.target {
-        Target::Host(name) => Ok(name),
-        Target::Cluster | Target::Local => Err("this step needs a host".to_owned()),
-    }
-}
-
-pub(crate) fn host<'a>(step: &Step, world: &'a mut Actual) -> Result<&'a mut HostFacts, String> {
-    let name = node(step)?;
+pub(crate) fn host<'a>(
+    name: &NodeName,
+    world: &'a mut Actual,
+) -> Result<&'a mut HostFacts, String> {
     match world.hosts.get_mut(name) {
-        Some(HostView::Up(facts)) => Ok(facts),
-        Some(HostView::Down(down)) => Err(down.why.clone()),
+        Some(HostView::Reachable(facts)) => Ok(facts),
+        Some(HostView::Unreachable(down)) => Err(down.why.clone()),
         None => Err(format!("node `{name}` is not part of this world")),
     }
 }
 
-pub(crate) fn api(world: &mut Actual) -> Result<&mut ApiFacts, String> {
-    match &mut world.api {
-        ApiView::Up(facts) => Ok(facts),
-        ApiView::Unknown | ApiView::Down(_) => Err("the API does not answer".to_owned()),
-    }
+pub(crate) fn api(world: &mut Actual) -> Result<&mut ClusterFacts, String> {
+    let facts = world.cluster.as_deref_mut();
+    facts.ok_or_else(|| "the API does not answer".to_owned())
 }
 
 /// Files are written and read through the claim.
@@ -209,7 +221,7 @@ pub(crate) fn save_state(want: &Desired, world: &mut Actual) -> Result<(), Strin
         return Err("the state is another cluster's".to_owned());
     }
     if world.saved.as_deref() != Some(&want.saved)
-        && let ApiView::Up(api) = &mut world.api
+        && let Some(api) = &mut world.cluster
     {
         api.state_copy = false;
     }
@@ -217,7 +229,13 @@ pub(crate) fn save_state(want: &Desired, world: &mut Actual) -> Result<(), Strin
     Ok(())
 }
 
-fn claim(facts: &mut HostFacts, id: &ClusterId, name: &str, before: &Before) -> Result<(), String> {
+fn claim(
+    node: &NodeName,
+    facts: &mut HostFacts,
+    id: &ClusterId,
+    name: &str,
+    before: &Baseline,
+) -> Result<(), String> {
     facts.images.insert(FILES_IMAGE.to_owned());
     if let Some(held) = facts.containers.get(CLAIM) {
         return match held.labels.get(label::CLUSTER_ID) {
@@ -225,12 +243,13 @@ fn claim(facts: &mut HostFacts, id: &ClusterId, name: &str, before: &Before) -> 
             _ => Err("the claim's name is taken".to_owned()),
         };
     }
-    let before = serde_json::to_string(before).unwrap();
-    let labels = BTreeMap::from([
-        (label::CLUSTER_ID.to_owned(), id.0.clone()),
-        (label::CLUSTER_NAME.to_owned(), name.to_owned()),
-        (label::BEFORE.to_owned(), before),
-    ]);
+    let record = NodeRecord {
+        cluster_id: id.clone(),
+        cluster_name: name.to_owned(),
+        node: Some(node.clone()),
+        before: before.clone(),
+    };
+    let labels = record.labels().unwrap();
     let claim = ContainerFact {
         id: format!("{CLAIM}-{id}"),
         labels,
@@ -239,7 +258,14 @@ fn claim(facts: &mut HostFacts, id: &ClusterId, name: &str, before: &Before) -> 
         image: FILES_IMAGE.to_owned(),
     };
     facts.containers.insert(CLAIM.to_owned(), claim);
-    facts.files.get_or_insert_default();
+    facts.system.paths.insert(path::KUBERNETES.to_owned());
+    facts.system.cluster_id = Some(id.clone());
+    let line = file(format!("{id}\n").as_bytes(), 0o644);
+    let record = file(&serde_json::to_vec(&record).unwrap(), 0o600);
+    let files = facts.files.get_or_insert_default();
+    files.insert(path::KUBERNETES.to_owned(), directory(0o755));
+    files.insert(path::CLUSTER_ID.to_owned(), line);
+    files.insert(path::NODE_RECORD.to_owned(), record);
     Ok(())
 }
 
@@ -256,7 +282,7 @@ fn write(
         .ok_or("files for a host that is not desired")?;
     let watched: Vec<String> = dirs
         .keys()
-        .filter(|path| Before::PATHS.contains(&path.as_str()))
+        .filter(|path| Baseline::PATHS.contains(&path.as_str()))
         .cloned()
         .collect();
     let seen = files(facts)?;
@@ -310,7 +336,11 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
             (label::SPEC.to_owned(), spec_label),
         ]),
         state: ContainerState::Created,
-        runs: Some(spec.clone()),
+        runs: Some(ContainerSpec {
+            command: spec.words(),
+            bootstrap_args: Vec::new(),
+            ..spec.clone()
+        }),
         image: spec.image.clone(),
     }
 }
@@ -361,18 +391,14 @@ fn running(facts: &HostFacts, component: Component) -> bool {
         .is_some_and(|fact| fact.state == ContainerState::Running)
 }
 
+/// etcd's quorum is the world's to know: [`super::World::step`] looks at it first.
 fn await_healthy(component: Component, node: &NodeName, world: &mut Actual) -> Result<(), String> {
     let facts = world.up(node).ok_or("the host is down")?;
     if !running(facts, component) {
         return Err(format!("{} does not run", component.container()));
     }
     if component == Component::ApiServer {
-        if !running(facts, Component::Etcd) {
-            return Err("the API server has no etcd".to_owned());
-        }
-        if !matches!(world.api, ApiView::Up(_)) {
-            world.api = ApiView::Up(Box::default());
-        }
+        world.cluster.get_or_insert_default();
     }
     Ok(())
 }
@@ -382,7 +408,11 @@ fn find<'a>(want: &'a Desired, name: &str) -> Result<&'a Addon, String> {
     found.ok_or_else(|| format!("no add-on `{name}`"))
 }
 
-fn apply_objects(addon: &Addon, objects: &[ObjectRef], api: &mut ApiFacts) -> Result<(), String> {
+fn apply_objects(
+    addon: &Addon,
+    objects: &[ObjectRef],
+    api: &mut ClusterFacts,
+) -> Result<(), String> {
     for object in objects {
         let wanted = addon
             .objects
@@ -400,6 +430,13 @@ fn apply_objects(addon: &Addon, objects: &[ObjectRef], api: &mut ApiFacts) -> Re
         }
     }
     Ok(())
+}
+
+/// The object as an apply would make it.
+pub(super) fn applied(live: &Value, wanted: &Value) -> Value {
+    let mut would = live.clone();
+    merge(&mut would, wanted);
+    would
 }
 
 /// Server-side apply as far as it matters here: fields that we own are set, others stay.
@@ -470,25 +507,27 @@ fn set_meta(node: &mut NodeFact, meta: &NodeMeta) {
         .insert(NODE_META.to_owned(), record.to_string());
 }
 
-fn become_available(addon: &Addon, api: &mut ApiFacts) -> Result<(), String> {
+fn become_available(addon: &Addon, api: &mut ClusterFacts) -> Result<(), String> {
     for workload in &addon.workloads {
         let live = api
             .objects
             .get_mut(workload)
             .ok_or("a workload that is not there")?;
-        live["status"] = match workload.kind.as_str() {
-            "DaemonSet" => json!({"desiredNumberScheduled": 1, "numberAvailable": 1}),
-            _ => json!({"availableReplicas": 1}),
+        let replicas = live["spec"]["replicas"].as_i64().unwrap_or(1);
+        live["status"] = if workload.kind == "DaemonSet" {
+            json!({"desiredNumberScheduled": 1, "updatedNumberScheduled": 1, "numberAvailable": 1})
+        } else {
+            json!({"updatedReplicas": replicas, "availableReplicas": replicas})
         };
     }
     Ok(())
 }
 
 /// What only Kubernetes makes goes; so does what was not there before.
-pub(crate) fn clean(facts: &mut HostFacts, before: &Before) -> Result<(), String> {
+pub(crate) fn clean(facts: &mut HostFacts, before: &Baseline) -> Result<(), String> {
     let files = files(facts)?;
     files.retain(|path, _| !read_through_claim(path));
-    let made: BTreeSet<String> = Before::PATHS
+    let made: BTreeSet<String> = Baseline::PATHS
         .iter()
         .map(|path| (*path).to_owned())
         .collect();
@@ -507,6 +546,7 @@ pub(crate) fn clean(facts: &mut HostFacts, before: &Before) -> Result<(), String
             system.empty.insert(path.to_owned());
         }
     }
+    system.cluster_id = None;
     system.sysctls.extend(before.sysctls.clone());
     Ok(())
 }

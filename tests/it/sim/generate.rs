@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
-    config::{Endpoint, NodeName, Role, Taint},
-    desired::{
-        Addon, ContainerSpec, ContainerdWants, Desired, DesiredFile, DesiredHost, Digest,
-        KernelWants, NodeMeta, ObjectRef, START_ORDER, label, path,
+    desired::{Addon, Desired, DesiredFile, DesiredHost, pki::Certificates},
+    model::{
+        ClusterId, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants, NodeMeta,
+        NodeName, ObjectRef, Role, START_ORDER, Taint, label, path, secret::Secret,
     },
-    secret::Secret,
-    state::{CaPair, ClusterId, InventoryEntry, Saved},
+    state::{
+        Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
+        ServiceAccounts,
+    },
 };
 use serde_json::json;
 
@@ -20,6 +22,7 @@ use serde_json::json;
 #[expect(clippy::struct_excessive_bools, reason = "each is a line of a config")]
 pub(crate) struct Knobs {
     pub(crate) tag: u8,
+    pub(crate) minor: u8,
     pub(crate) verbosity: u8,
     pub(crate) certificate: u8,
     pub(crate) pause: u8,
@@ -34,6 +37,7 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             tag: 0,
+            minor: 34,
             verbosity: 2,
             certificate: 0,
             pause: 0,
@@ -68,6 +72,7 @@ pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
             )| {
                 Knobs {
                     tag,
+                    minor: 34,
                     verbosity,
                     certificate,
                     pause,
@@ -104,14 +109,37 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         addons,
         known_addons: ["flannel", "coredns"].map(str::to_owned).into(),
         saved,
+        certificates: Certificates::default(),
+        notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
     }
 }
 
-fn saved(id: &str, hosts: &[NodeName]) -> Saved {
-    let ca = |name: &str| CaPair {
-        cert: format!("{name} certificate of {id}"),
-        key: Secret::new(format!("{name} key of {id}")),
+/// Takes roles away, host by host: bit 0 is etcd, bit 1 the control plane. The first host keeps all.
+pub(crate) fn with_roles(mut want: Desired, masks: &[u8]) -> Desired {
+    for (host, mask) in want.hosts.values_mut().skip(1).zip(masks) {
+        if mask & 1 == 0 {
+            host.containers.remove("etcd");
+        }
+        if mask & 2 == 0 {
+            for component in [
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+            ] {
+                host.containers.remove(component);
+            }
+        }
+    }
+    want
+}
+
+fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
+    let ca = |name: &str| {
+        Authority::of(CaPair {
+            cert: format!("{name} certificate of {id}"),
+            key: Secret::new(format!("{name} key of {id}")),
+        })
     };
     let entry = |name: &NodeName| InventoryEntry {
         endpoint: Endpoint {
@@ -122,14 +150,27 @@ fn saved(id: &str, hosts: &[NodeName]) -> Saved {
         key_source: "~/.ssh/id_ed25519".to_owned(),
         docker_socket: "/var/run/docker.sock".to_owned(),
         roles: vec![Role::Etcd, Role::ControlPlane, Role::Worker],
+        machine_id: Some(format!("machine {name}")),
+        host_keys: Vec::new(),
+        membership: Membership::Active,
     };
-    Saved {
+    ClusterState {
+        serial: 1,
         cluster_id: ClusterId(id.to_owned()),
         cluster_name: format!("cluster-{id}"),
         cluster_ca: ca("cluster"),
         etcd_ca: ca("etcd"),
         front_proxy_ca: ca("front proxy"),
-        service_account_key: Secret::new(format!("service account key of {id}")),
+        kubernetes_version: None,
+        signer_ca: Some(ca("signer")),
+        service_accounts: ServiceAccounts {
+            signing: Secret::new(format!("service account key of {id}")),
+            verifying: vec![format!("public service account key of {id}")],
+            issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
+        },
+        encryption: Vec::new(),
+        etcd_bootstrap: BTreeMap::new(),
+        memory: OperatorMemory::default(),
         inventory: hosts
             .iter()
             .map(|name| (name.clone(), entry(name)))
@@ -166,7 +207,10 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
     ]);
     let images = |component: &str| match component {
         "etcd" => "rancher/hardened-etcd:v3.6".to_owned(),
-        _ => format!("rancher/hardened-kubernetes:v1.34.{}", knobs.tag),
+        _ => format!(
+            "rancher/hardened-kubernetes:v1.{}.4-build{}",
+            knobs.minor, knobs.tag
+        ),
     };
     let containers: BTreeMap<String, ContainerSpec> = START_ORDER
         .into_iter()
@@ -191,8 +235,10 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
                 image: images(component),
                 entrypoint: vec![component.to_owned()],
                 command,
+                bootstrap_args: Vec::new(),
                 env: Vec::new(),
                 binds: Vec::new(),
+                mounts: Vec::new(),
                 privileged: component == "kubelet",
                 host_pid: component == "kubelet",
                 host_cgroupns: component == "kubelet",
@@ -224,6 +270,8 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             cni_bin_dir: "/opt/cni/bin".to_owned(),
             cni_conf_dir: "/etc/cni/net.d".to_owned(),
             registry_config_path: "/etc/containerd/certs.d".to_owned(),
+            systemd_cgroup: true,
+            environment: [].into(),
         },
         kernel: KernelWants {
             modules: ["br_netfilter".to_owned()].into(),
@@ -324,6 +372,8 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             default_runtime: "runc".to_owned(),
             proxy: None,
             architecture: "x86_64".to_owned(),
+            mirrors: vec![],
+            insecure_registries: vec![],
         },
         containers: [("web".to_owned(), nginx)].into(),
         images: ["nginx:1.27".to_owned()].into(),
@@ -338,8 +388,9 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
                 unit: true,
                 version: "1.7.24".to_owned(),
                 dump: "version = 2\n".to_owned(),
-                docker_bound: false,
                 started: 1,
+                ctr: true,
+                ..ContainerdFacts::default()
             },
             resolv_conf: "/etc/resolv.conf".to_owned(),
             listening: [22, 80].into(),
@@ -356,8 +407,9 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             modules: ["overlay".to_owned()].into(),
             sysctls: [("net.ipv4.ip_forward".to_owned(), "0".to_owned())].into(),
             free: [("/".to_owned(), 40 << 30)].into(),
-            firewalld: false,
             machine_id: format!("machine {name}"),
+            ..SystemFacts::default()
         },
+        clock: None,
     }
 }

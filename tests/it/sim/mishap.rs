@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, HostFacts, HostView},
-    desired::{CLAIM, JOB, label, path},
-    secret::Secret,
+    model::{CLAIM, HELPER, label, path, secret::Secret},
 };
 use serde_json::json;
 
@@ -26,6 +25,7 @@ pub(crate) enum Mishap {
     DropInGoes,
     PackageConfigChanges,
     ClaimGoes,
+    DockerIsPruned,
     JobIsLeft,
     SysctlChanges,
     ImageGoes(u8),
@@ -53,6 +53,7 @@ pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
         Just(M::DropInGoes),
         Just(M::PackageConfigChanges),
         Just(M::ClaimGoes),
+        Just(M::DockerIsPruned),
         Just(M::JobIsLeft),
         Just(M::SysctlChanges),
         any::<u8>().prop_map(M::ImageGoes),
@@ -102,12 +103,15 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
                 node.taints.clear();
             }
         }
-        Mishap::CopyOfStateGoes => world.etcd().state_copy = false,
+        Mishap::CopyOfStateGoes => {
+            let etcd = world.etcd();
+            (etcd.state_copy, etcd.marked) = (false, false);
+        }
         Mishap::KubeconfigGoes => shell.kubeconfig = None,
-        Mishap::ApiGoes => world.answering = false,
+        Mishap::ApiGoes => world.answering.clear(),
         Mishap::Reboot => {
-            world.answering = false;
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+            world.answering.clear();
+            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
                 return;
             };
             facts
@@ -126,10 +130,11 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
         | Mishap::DropInGoes
         | Mishap::PackageConfigChanges
         | Mishap::ClaimGoes
+        | Mishap::DockerIsPruned
         | Mishap::JobIsLeft
         | Mishap::SysctlChanges
         | Mishap::ImageGoes(_) => {
-            let HostView::Up(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
                 return;
             };
             on_first_host(mishap, facts);
@@ -203,6 +208,12 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
         Mishap::ClaimGoes => {
             facts.containers.remove(CLAIM);
         }
+        Mishap::DockerIsPruned => {
+            facts
+                .containers
+                .retain(|_, fact| !fact.labels.contains_key(label::CLUSTER_ID));
+            facts.images.remove(rke_operator::model::FILES_IMAGE);
+        }
         Mishap::JobIsLeft => {
             let Some(claim) = facts.containers.get(CLAIM) else {
                 return;
@@ -212,7 +223,7 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
                 state: ContainerState::Exited(137),
                 ..claim.clone()
             };
-            facts.containers.insert(JOB.to_owned(), job);
+            facts.containers.insert(HELPER.to_owned(), job);
         }
         Mishap::SysctlChanges => {
             facts

@@ -10,8 +10,10 @@ pub(crate) mod compare;
 pub(crate) mod effect;
 pub(crate) mod generate;
 pub(crate) mod mishap;
+pub(crate) mod remote;
 pub(crate) mod tear;
+pub(crate) mod wish;
 pub(crate) mod world;
 
 pub(crate) use generate::{Knobs, bare_host, desired, knobs};
-pub(crate) use world::{Cut, Ended, Shell, World};
+pub(crate) use world::{Cut, Ended, Shell, World, tried};

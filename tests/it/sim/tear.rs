@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use rke_operator::{
     actual::{Actual, ContainerState},
-    desired::{self, Desired, FILES_IMAGE, path},
-    plan::{Action, Step},
+    desired,
+    desired::Desired,
+    model::{FILES_IMAGE, NodeName, path},
+    plan::{Action, ClusterAction, HostAction, LocalAction, Step},
 };
 
 use super::effect;
@@ -20,49 +22,64 @@ pub(crate) fn tear(step: &Step, how: u8, want: Option<&Desired>, world: &mut Act
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one arm for each action")]
 fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
     match &step.action {
+        Action::Host(node, action) => on_host(step, node, action, how, want, world),
+        Action::Cluster(action) => in_cluster(step, action, how, want, world),
+        // Atomic: nothing or all.
+        Action::Local(
+            LocalAction::SaveState
+            | LocalAction::WriteKubeconfig
+            | LocalAction::RemoveKubeconfig
+            | LocalAction::DeleteState,
+        ) => {}
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm for each action")]
+fn on_host(
+    step: &Step,
+    node: &NodeName,
+    action: &HostAction,
+    how: u8,
+    want: Option<&Desired>,
+    world: &mut Actual,
+) {
+    match action {
         // Atomic, or without effect: nothing or all.
-        Action::SaveState
-        | Action::PullImage { .. }
-        | Action::ImportPause { .. }
-        | Action::StartContainer { .. }
-        | Action::AwaitHealthy { .. }
-        | Action::AwaitNodeReady { .. }
-        | Action::AwaitAddon { .. }
-        | Action::SaveStateCopy
-        | Action::WriteKubeconfig
-        | Action::RemoveKubeconfig
-        | Action::DeleteState => {}
-        Action::Claim { .. } => on(step, world, |facts| {
+        HostAction::PullImage { .. }
+        | HostAction::ImportPause { .. }
+        | HostAction::StartContainer { .. }
+        | HostAction::AwaitHealthy { .. } => {}
+        HostAction::Claim { .. } => on(node, world, |facts| {
             facts.images.insert(FILES_IMAGE.to_owned());
         }),
-        Action::WriteFiles { dirs, files } => {
-            let some = Step {
-                action: Action::WriteFiles {
-                    dirs: dirs.clone(),
-                    files: some(files, how),
-                },
-                ..step.clone()
+        HostAction::WriteFiles { dirs, files } => {
+            let some = HostAction::WriteFiles {
+                dirs: dirs.clone(),
+                files: some(files, how),
             };
-            drop(effect::apply(&some, want, world));
+            drop(effect::apply(
+                &instead(step, Action::Host(node.clone(), some)),
+                want,
+                world,
+            ));
             let last = files.keys().nth(usize::from(how) % files.len().max(1));
-            on(step, world, |facts| {
+            on(node, world, |facts| {
                 if let (Some(last), Ok(files)) = (last, effect::files(facts)) {
                     files.insert(last.clone(), effect::file(b"half a fi", 0o600));
                 }
             });
         }
-        Action::RemoveFiles { paths } => on(step, world, |facts| {
+        HostAction::RemoveFiles { paths } => on(node, world, |facts| {
             if let (Some(first), Ok(files)) = (paths.first(), effect::files(facts)) {
                 files.remove(first);
             }
         }),
-        Action::PrepareKernel { wants } => on(step, world, |facts| {
+        HostAction::PrepareKernel { wants } => on(node, world, |facts| {
             facts.system.modules.extend(wants.modules.iter().cloned());
         }),
-        Action::ConfigureContainerd { wants, .. } => on(step, world, |facts| {
+        HostAction::ConfigureContainerd { wants, .. } => on(node, world, |facts| {
             let dump = facts.system.containerd.dump.clone();
             if let (Ok(config), Ok(files)) = (
                 desired::containerd::containerd_config(&dump, wants),
@@ -72,65 +89,24 @@ fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
                 files.insert(path::CONTAINERD_CONFIG.to_owned(), file);
             }
         }),
-        Action::RunContainer { name, .. } => {
+        HostAction::RunContainer { name, .. } => {
             if effect::apply(step, want, world).is_ok() {
-                stopped(step, name, world);
+                stopped(node, name, world);
             }
         }
-        Action::ReplaceContainer { name, .. } => {
+        HostAction::ReplaceContainer { name, .. } => {
             if how.is_multiple_of(2) {
-                on(step, world, |facts| drop(facts.containers.remove(name)));
+                on(node, world, |facts| drop(facts.containers.remove(name)));
             } else if effect::apply(step, want, world).is_ok() {
-                stopped(step, name, world);
+                stopped(node, name, world);
             }
         }
-        Action::RemoveContainer { name } => on(step, world, |facts| {
+        HostAction::RemoveContainer { name } => on(node, world, |facts| {
             if let Some(fact) = facts.containers.get_mut(name) {
                 fact.state = ContainerState::Exited(137);
             }
         }),
-        Action::ApplyAddon { addon, objects } => {
-            let some = Action::ApplyAddon {
-                addon: addon.clone(),
-                objects: objects.iter().take(usize::from(how) % 3).cloned().collect(),
-            };
-            drop(effect::apply(
-                &Step {
-                    action: some,
-                    ..step.clone()
-                },
-                want,
-                world,
-            ));
-        }
-        Action::PruneObjects { objects } => {
-            let some = Action::PruneObjects {
-                objects: objects.iter().take(1).cloned().collect(),
-            };
-            drop(effect::apply(
-                &Step {
-                    action: some,
-                    ..step.clone()
-                },
-                want,
-                world,
-            ));
-        }
-        Action::SetNodeMeta { meta } => {
-            let mut meta = meta.clone();
-            meta.annotations.clear();
-            meta.taints.clear();
-            let some = Action::SetNodeMeta { meta };
-            drop(effect::apply(
-                &Step {
-                    action: some,
-                    ..step.clone()
-                },
-                want,
-                world,
-            ));
-        }
-        Action::CleanHost { before } => on(step, world, |facts| {
+        HostAction::CleanHost { before } => on(node, world, |facts| {
             if let Ok(files) = effect::files(facts) {
                 let half = files.len() / 2;
                 let keep: Vec<String> = files.keys().take(half).cloned().collect();
@@ -141,31 +117,78 @@ fn part(step: &Step, how: u8, want: Option<&Desired>, world: &mut Actual) {
                 .paths
                 .retain(|path| before.paths.contains(path) || path < &"/run".to_owned());
         }),
-        Action::RestoreContainerd => on(step, world, |facts| {
+        HostAction::RestoreContainerd => on(node, world, |facts| {
             if let Ok(files) = effect::files(facts) {
                 files.remove(path::CONTAINERD_CONFIG);
             }
         }),
-        Action::RemoveImages { images } => on(step, world, |facts| {
+        HostAction::RemoveImages { images } => on(node, world, |facts| {
             if let Some(first) = images.first() {
                 facts.images.remove(first);
             }
         }),
-        Action::ReleaseClaim => on(step, world, |facts| {
-            facts.containers.remove(desired::CLAIM);
+        HostAction::ReleaseClaim => on(node, world, |facts| {
+            facts.containers.remove(rke_operator::model::CLAIM);
             facts.files = None;
         }),
     }
 }
 
-fn on(step: &Step, world: &mut Actual, effect: impl FnOnce(&mut rke_operator::actual::HostFacts)) {
-    if let Ok(facts) = effect::host(step, world) {
+fn in_cluster(
+    step: &Step,
+    action: &ClusterAction,
+    how: u8,
+    want: Option<&Desired>,
+    world: &mut Actual,
+) {
+    let some = match action {
+        // Atomic, or without effect: nothing or all.
+        ClusterAction::AwaitNodeReady { .. }
+        | ClusterAction::AwaitAddon { .. }
+        | ClusterAction::SaveStateCopy => return,
+        ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {
+            addon: addon.clone(),
+            objects: objects.iter().take(usize::from(how) % 3).cloned().collect(),
+        },
+        ClusterAction::PruneObjects { objects } => ClusterAction::PruneObjects {
+            objects: objects.iter().take(1).cloned().collect(),
+        },
+        ClusterAction::SetNodeMeta { node, meta } => {
+            let mut meta = meta.clone();
+            meta.annotations.clear();
+            meta.taints.clear();
+            ClusterAction::SetNodeMeta {
+                node: node.clone(),
+                meta,
+            }
+        }
+    };
+    drop(effect::apply(
+        &instead(step, Action::Cluster(some)),
+        want,
+        world,
+    ));
+}
+
+fn instead(step: &Step, action: Action) -> Step {
+    Step {
+        action,
+        ..step.clone()
+    }
+}
+
+fn on(
+    node: &NodeName,
+    world: &mut Actual,
+    effect: impl FnOnce(&mut rke_operator::actual::HostFacts),
+) {
+    if let Ok(facts) = effect::host(node, world) {
         effect(facts);
     }
 }
 
-fn stopped(step: &Step, name: &str, world: &mut Actual) {
-    on(step, world, |facts| {
+fn stopped(node: &NodeName, name: &str, world: &mut Actual) {
+    on(node, world, |facts| {
         if let Some(fact) = facts.containers.get_mut(name) {
             fact.state = ContainerState::Created;
         }

@@ -1,15 +1,19 @@
 //! The whole truth about some nodes and a cluster, what a survey sees of it, and runs that end
 //! early.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{Actual, ApiFacts, ApiView, ContainerState, Down, HostView},
-    config::NodeName,
-    desired::{CLAIM, Desired, label},
-    plan::{self, Action, Component, Guard, Plan, PlanError, Step, Target},
-    secret::Secret,
-    state::Saved,
+    actual::{
+        Actual, ApiHealth, ClusterFacts, ContainerFact, ContainerState, DryRun, HostView,
+        Unreachable,
+    },
+    desired::Desired,
+    etcd::{EtcdView, Member, MemberId, MemberStatus, Quorum},
+    model::{ClusterId, Component, NodeName, label, secret::Secret},
+    plan,
+    plan::{HostAction, Live, Look, Plan, PreflightErrors, Step},
+    state::ClusterState,
 };
 
 use super::{effect, tear};
@@ -17,7 +21,7 @@ use super::{effect, tear};
 /// Where a run is started: its own state and kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shell {
-    pub(crate) saved: Option<Saved>,
+    pub(crate) saved: Option<ClusterState>,
     pub(crate) kubeconfig: Option<Secret<String>>,
 }
 
@@ -26,16 +30,19 @@ pub(crate) struct Shell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct World {
     pub(crate) truth: Actual,
-    /// The API server has come up since it was last started.
-    pub(crate) answering: bool,
+    /// The API servers that have come up since they were last started.
+    pub(crate) answering: BTreeSet<NodeName>,
+    /// The nodes whose disks hold a member of etcd, by cluster.
+    members: BTreeMap<String, BTreeSet<NodeName>>,
     /// Nodes that do not answer.
-    pub(crate) down: BTreeMap<NodeName, Down>,
+    pub(crate) down: BTreeMap<NodeName, Unreachable>,
 }
 
 /// Where a run is cut off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// After how many whole steps.
+    /// After how many whole steps, modulo those of the plan: so every cut of a plan that has
+    /// steps is one.
     pub(crate) after: usize,
     /// What becomes of the next one.
     pub(crate) torn: u8,
@@ -58,16 +65,16 @@ impl World {
     ) -> Self {
         let hosts = hosts.into_iter().map(|(name, mut facts)| {
             facts.files.get_or_insert_default();
-            (name, HostView::Up(Box::new(facts)))
+            (name, HostView::Reachable(Box::new(facts)))
         });
         Self {
             truth: Actual {
                 hosts: hosts.collect(),
-                api: ApiView::Up(Box::default()),
-                kubeconfig: None,
-                saved: None,
+                cluster: Some(Box::default()),
+                ..Actual::default()
             },
-            answering: false,
+            answering: BTreeSet::new(),
+            members: BTreeMap::new(),
             down: BTreeMap::new(),
         }
     }
@@ -77,16 +84,17 @@ impl World {
         let mut seen = self.truth.clone();
         seen.saved = shell.saved.clone().map(Box::new);
         seen.kubeconfig.clone_from(&shell.kubeconfig);
-        seen.api = match &shell.saved {
-            None => ApiView::Unknown,
-            Some(_) if !self.answering => ApiView::Down("connection refused".to_owned()),
-            Some(saved) if !self.serves(saved) => ApiView::Unknown,
-            Some(_) => seen.api,
-        };
+        if let Some(saved) = &shell.saved {
+            seen.etcd = self.etcd_view(&saved.cluster_id);
+            seen.apis = self.apis(&saved.cluster_id);
+        }
+        if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
+            seen.cluster = None;
+        }
         for (name, view) in &mut seen.hosts {
             if let Some(down) = self.down.get(name) {
-                *view = HostView::Down(down.clone());
-            } else if let HostView::Up(facts) = view
+                *view = HostView::Unreachable(down.clone());
+            } else if let HostView::Reachable(facts) = view
                 && facts.claim().is_none()
             {
                 facts.files = None;
@@ -95,107 +103,253 @@ impl World {
         seen
     }
 
-    fn serves(&self, saved: &Saved) -> bool {
-        self.truth.hosts.iter().any(|(name, view)| {
-            let HostView::Up(facts) = view else {
-                return false;
+    /// A component runs on a node that is on.
+    fn runs(&self, name: &NodeName, component: Component) -> Option<&ContainerFact> {
+        if self.down.contains_key(name) {
+            return None;
+        }
+        let fact = self.truth.up(name)?.containers.get(component.container())?;
+        (fact.state == ContainerState::Running).then_some(fact)
+    }
+
+    /// The members of one cluster, with their ids.
+    fn members(&self, id: &ClusterId) -> impl Iterator<Item = (u64, &NodeName)> {
+        (1..).zip(self.members.get(&id.0).into_iter().flatten())
+    }
+
+    pub(crate) fn member_count(&self, id: &ClusterId) -> usize {
+        self.members(id).count()
+    }
+
+    /// Members that run.
+    fn running(&self, id: &ClusterId) -> impl Iterator<Item = (u64, &NodeName)> {
+        let members = self.members(id);
+        members.filter(|(_, name)| self.runs(name, Component::Etcd).is_some())
+    }
+
+    pub(crate) fn has_quorum(&self, id: &ClusterId) -> bool {
+        self.running(id).count() > self.member_count(id) / 2
+    }
+
+    fn etcd_view(&self, id: &ClusterId) -> EtcdView {
+        let leader = self.running(id).next().map(|(id, _)| MemberId(id));
+        let quorum = match leader {
+            Some(leader) if self.has_quorum(id) => Quorum::Serving { leader },
+            Some(_) => Quorum::Lost,
+            None => Quorum::Unknown,
+        };
+        let status = |name: &NodeName| {
+            let status = MemberStatus {
+                version: "3.6.7".to_owned(),
+                leader,
+                term: 1,
+                index: 1,
+                is_learner: false,
+                db_size: 1,
+                db_in_use: 1,
+                quota: None,
             };
-            let runs = |component: Component| {
-                facts
-                    .containers
-                    .get(component.container())
-                    .is_some_and(|fact| {
-                        fact.state == ContainerState::Running
-                            && fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
-                    })
+            let runs = self.runs(name, Component::Etcd).is_some();
+            runs.then(|| (name.clone(), status))
+        };
+        let members = self.members(id).map(|(id, name)| {
+            let member = Member {
+                name: format!("etcd-{name}"),
+                peer_urls: BTreeSet::new(),
+                is_learner: false,
+                status: status(name),
             };
-            let etcd = runs(Component::Etcd);
-            !self.down.contains_key(name) && etcd && runs(Component::ApiServer)
-        })
+            (MemberId(id), member)
+        });
+        EtcdView {
+            quorum,
+            members: members.collect(),
+            ..EtcdView::default()
+        }
+    }
+
+    /// The API servers of one cluster on nodes that are on.
+    fn apis(&self, id: &ClusterId) -> BTreeMap<NodeName, ApiHealth> {
+        let names = self.truth.hosts.keys();
+        names
+            .filter(|name| !self.down.contains_key(*name))
+            .filter_map(|name| {
+                let fact = self.truth.up(name)?.containers.get("kube-apiserver")?;
+                let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
+                let runs = fact.state == ContainerState::Running;
+                let serves = runs && self.has_quorum(id) && self.answering.contains(name);
+                let health = if serves {
+                    ApiHealth::Serving
+                } else {
+                    ApiHealth::Unreachable("connection refused".to_owned())
+                };
+                ours.then(|| (name.clone(), health))
+            })
+            .collect()
+    }
+
+    pub(crate) fn serving(&self, id: &ClusterId) -> usize {
+        let apis = self.apis(id);
+        apis.values()
+            .filter(|api| **api == ApiHealth::Serving)
+            .count()
+    }
+
+    /// A cluster that was not brought up here: members are where etcd runs, and it serves.
+    pub(crate) fn runs_already(&mut self, id: &ClusterId) {
+        let names = self.truth.hosts.keys();
+        let members = names.filter(|name| self.runs(name, Component::Etcd).is_some());
+        let members = members.cloned().collect();
+        self.members.insert(id.0.clone(), members);
+        self.settle();
     }
 
     /// Time passes: what was started comes up.
-    pub(crate) fn settle(&mut self, shell: &Shell) {
-        self.answering |= shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
+    pub(crate) fn settle(&mut self) {
+        let clusters: Vec<ClusterId> = self.members.keys().cloned().map(ClusterId).collect();
+        if clusters.iter().any(|id| self.has_quorum(id)) {
+            let names = self.truth.hosts.keys();
+            let up = names.filter(|name| self.runs(name, Component::ApiServer).is_some());
+            let up: Vec<NodeName> = up.cloned().collect();
+            self.answering.extend(up);
+        }
     }
 
-    /// One step of a shell, its guard first.
+    /// One step of a shell, its guards first.
     pub(crate) fn step(
         &mut self,
         step: &Step,
         want: Option<&Desired>,
         shell: &mut Shell,
     ) -> Result<(), Ended> {
-        self.guard(step)?;
+        self.guard(step, shell)?;
+        if let Some((
+            _,
+            HostAction::AwaitHealthy {
+                component: component @ (Component::Etcd | Component::ApiServer),
+            },
+        )) = step.action.on_host()
+            && let Some(saved) = &shell.saved
+            && !self.has_quorum(&saved.cluster_id)
+        {
+            let why = format!("{component:?} waits for a quorum of etcd");
+            return Err(Ended::Failed(why));
+        }
         self.as_shell(shell, |truth| effect::apply(step, want, truth))
             .map_err(Ended::Failed)?;
-        self.after(step);
+        self.after(step, want);
         Ok(())
     }
 
-    fn guard(&self, step: &Step) -> Result<(), Ended> {
-        if let Target::Host(name) = &step.target
+    fn guard(&self, step: &Step, shell: &Shell) -> Result<(), Ended> {
+        if let Some((name, _)) = step.action.on_host()
             && let Some(down) = self.down.get(name)
         {
             return Err(Ended::Failed(down.why.clone()));
         }
-        let Some(guard) = &step.guard else {
-            return Ok(());
-        };
-        let Guard::ClaimIs(_) = guard;
-        let Target::Host(name) = &step.target else {
-            return Ok(());
-        };
-        let claim = self
-            .truth
-            .up(name)
-            .and_then(|facts| facts.containers.get(CLAIM));
-        plan::holds(guard, claim).map_err(Ended::PlanAgain)
+        for guard in &step.guards {
+            let mut live = Live::default();
+            match guard.look() {
+                Look::Container(node, name) => {
+                    let facts = self.truth.up(node);
+                    let container = facts.and_then(|facts| facts.containers.get(name));
+                    live.container = container.cloned();
+                }
+                Look::Etcd | Look::Apis | Look::Nodes => {
+                    let seen = self.observe(shell);
+                    live.etcd = seen.etcd;
+                    live.apis = seen.apis;
+                    live.nodes = seen.cluster.map(|api| api.nodes);
+                }
+            }
+            plan::holds(guard, &live).map_err(Ended::PlanAgain)?;
+        }
+        Ok(())
     }
 
     /// What the truth knows beyond the facts: files stay without their claim, and so does what
-    /// etcd holds without its API server.
-    fn after(&mut self, step: &Step) {
+    /// etcd holds without its API servers.
+    fn after(&mut self, step: &Step, want: Option<&Desired>) {
         for view in self.truth.hosts.values_mut() {
-            if let HostView::Up(facts) = view {
+            if let HostView::Reachable(facts) = view {
                 facts.files.get_or_insert_default();
             }
         }
-        if let Action::AwaitHealthy {
-            component: Component::ApiServer,
-        } = &step.action
-        {
-            self.answering = true;
-        }
-        if let Action::ReplaceContainer { name, .. }
-        | Action::RemoveContainer { name }
-        | Action::RunContainer { name, .. }
-        | Action::StartContainer { name } = &step.action
-        {
-            self.answering &= !["etcd", "kube-apiserver"].contains(&name.as_str());
-        }
-        if let Action::CleanHost { .. } = &step.action {
-            self.truth.api = ApiView::Up(Box::default());
+        let Some((node, action)) = step.action.on_host() else {
+            return;
+        };
+        match action {
+            HostAction::AwaitHealthy {
+                component: Component::ApiServer,
+            } => {
+                self.answering.insert(node.clone());
+            }
+            HostAction::ReplaceContainer { name, .. }
+            | HostAction::RemoveContainer { name }
+            | HostAction::RunContainer { name, .. }
+            | HostAction::StartContainer { name } => match name.as_str() {
+                "kube-apiserver" => {
+                    self.answering.remove(node);
+                }
+                "etcd" => {
+                    let Some(want) = want else {
+                        return;
+                    };
+                    // The members of the first start are those of its `initial-cluster`.
+                    let runs = self.runs(node, Component::Etcd).is_some();
+                    if self.member_count(&want.cluster_id) == 0 && runs {
+                        let hosts = want.hosts.iter();
+                        let members =
+                            hosts.filter(|(_, host)| host.containers.contains_key("etcd"));
+                        let members = members.map(|(name, _)| name.clone()).collect();
+                        self.members.insert(want.cluster_id.0.clone(), members);
+                    }
+                    // API servers go on with the other members, if there are enough.
+                    if self.member_count(&want.cluster_id) < 3 || !self.has_quorum(&want.cluster_id)
+                    {
+                        let without: Vec<NodeName> = want.hosts.keys().cloned().collect();
+                        self.answering.retain(|name| !without.contains(name));
+                    }
+                }
+                _ => {}
+            },
+            HostAction::CleanHost { .. } => {
+                for members in self.members.values_mut() {
+                    members.remove(node);
+                }
+                self.members.retain(|_, members| !members.is_empty());
+                if self.members.is_empty() {
+                    self.truth.cluster = Some(Box::default());
+                }
+            }
+            _ => {}
         }
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
-        let answers =
-            self.answering && shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
+        let saved = shell.saved.as_ref();
+        let answers = saved.is_some_and(|saved| self.serving(&saved.cluster_id) > 0);
         self.truth.saved = shell.saved.take().map(Box::new);
         self.truth.kubeconfig = shell.kubeconfig.take();
         // Where nothing answers, nothing can be written.
-        let etcd = (!answers).then(|| {
-            let down = ApiView::Down("connection refused".to_owned());
-            std::mem::replace(&mut self.truth.api, down)
-        });
+        let etcd = (!answers).then(|| self.truth.cluster.take());
         let result = act(&mut self.truth);
         if let Some(etcd) = etcd {
-            self.truth.api = etcd;
+            self.truth.cluster = etcd;
         }
         shell.saved = self.truth.saved.take().map(|saved| *saved);
         shell.kubeconfig = self.truth.kubeconfig.take();
         result
+    }
+
+    /// A step that is cut off in the middle, its guards first.
+    pub(super) fn torn(&mut self, step: &Step, how: u8, want: Option<&Desired>, shell: &mut Shell) {
+        if self.guard(step, shell).is_ok() {
+            self.as_shell(shell, |truth| tear::tear(step, how, want, truth));
+            if !step.action.is_wait() {
+                self.after(step, want);
+            }
+        }
     }
 
     /// Runs a plan, to the end or to where it is cut off.
@@ -208,13 +362,9 @@ impl World {
     ) -> Ended {
         for (index, step) in plan.steps().enumerate() {
             if let Some(cut) = cut
-                && index == cut.after
+                && index == cut.after % plan.steps().count()
             {
-                if self.guard(step).is_ok() {
-                    self.as_shell(shell, |truth| tear::tear(step, cut.torn, want, truth));
-                    self.after(step);
-                    self.answering &= shell.saved.as_ref().is_some_and(|saved| self.serves(saved));
-                }
+                self.torn(step, cut.torn, want, shell);
                 return Ended::Cut;
             }
             if let Err(ended) = self.step(step, want, shell) {
@@ -224,17 +374,64 @@ impl World {
         Ended::Completed
     }
 
-    /// Everything that etcd holds.
-    pub(crate) fn etcd(&mut self) -> &mut ApiFacts {
-        match &mut self.truth.api {
-            ApiView::Up(facts) => facts,
-            ApiView::Unknown | ApiView::Down(_) => unreachable!("the truth knows what etcd holds"),
+    /// Runs a plan to its end, the queues of a stage step by step in any order; `after` sees the
+    /// world after each step.
+    pub(crate) fn run_interleaved(
+        &mut self,
+        plan: &Plan,
+        want: Option<&Desired>,
+        shell: &mut Shell,
+        order: &mut impl Iterator<Item = u8>,
+        mut after: impl FnMut(&Self, &Step),
+    ) -> Ended {
+        for stage in &plan.stages {
+            let mut waiting: Vec<_> = stage
+                .queues
+                .iter()
+                .map(|queue| queue.steps.iter())
+                .collect();
+            while !waiting.is_empty() {
+                let going = waiting.len().min(stage.width);
+                let turn = usize::from(order.next().unwrap_or(0)) % going;
+                let Some(step) = waiting[turn].next() else {
+                    drop(waiting.remove(turn));
+                    continue;
+                };
+                if let Err(ended) = self.step(step, want, shell) {
+                    return ended;
+                }
+                after(self, step);
+            }
         }
+        Ended::Completed
+    }
+
+    /// Everything that etcd holds.
+    pub(crate) fn etcd(&mut self) -> &mut ClusterFacts {
+        let Some(facts) = &mut self.truth.cluster else {
+            unreachable!("the truth knows what etcd holds")
+        };
+        facts
     }
 }
 
+/// What a survey adds when it knows what is wanted: the server tries an apply of each object.
+pub(crate) fn tried(want: &Desired, have: &Actual) -> Actual {
+    let mut have = have.clone();
+    if let Some(api) = &mut have.cluster {
+        for (object, wanted) in want.addons.iter().flat_map(|addon| &addon.objects) {
+            if let Some(live) = api.objects.get(object) {
+                let would = DryRun::Would(effect::applied(live, wanted));
+                api.dry_runs.insert(object.clone(), would);
+            }
+        }
+    }
+    have
+}
+
 /// Plans `up`, and holds the plan against the invariants.
-pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> {
+pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
+    let have = &tried(want, have);
     let plan = plan::up(want, have)?;
     assert_eq!(
         plan::check(&plan, have, &want.cluster_id),
@@ -246,7 +443,7 @@ pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PlanError> 
 }
 
 /// Plans `remove`, and holds the plan against the invariants.
-pub(crate) fn plan_remove(have: &Actual) -> Result<Plan, PlanError> {
+pub(crate) fn plan_remove(have: &Actual) -> Result<Plan, PreflightErrors> {
     let id = have.saved.as_ref().map(|saved| saved.cluster_id.clone());
     let plan = plan::remove(id.as_ref(), have)?;
     if let Some(id) = &id {

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::LabError;
+use crate::{LabError, host};
 
 /// The lab's cache folder: `$XDG_CACHE_HOME/rke-operator-lab`.
 pub(crate) fn root() -> PathBuf {
@@ -36,6 +36,11 @@ pub(crate) fn source_registry() -> Option<String> {
     env::var("LAB_REGISTRY")
         .ok()
         .filter(|host| !host.is_empty())
+}
+
+/// `PATH` for what the lab runs.
+pub(crate) fn path() -> String {
+    host::path(&env::var("PATH").unwrap_or_default())
 }
 
 /// Reads a text file.

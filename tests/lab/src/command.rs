@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::LabError;
+use crate::{LabError, cache};
 
 /// What a command on a node wrote, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Run {
     /// A command, and what it is for (for the error: "cannot make the network").
     pub(crate) fn new(what: impl Into<String>, program: &str) -> Self {
         let mut command = Command::new(program);
-        command.stdin(Stdio::null());
+        command.stdin(Stdio::null()).env("PATH", cache::path());
         Self {
             what: what.into(),
             command,

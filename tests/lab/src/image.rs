@@ -36,6 +36,9 @@ const RECIPES: [&str; 9] = [
     "flannel",
 ];
 
+/// A recipe that is built when it is asked for: only the benchmark does.
+const KUBEADM: &str = "kubeadm";
+
 /// Part of every key: raised when the packing below changes.
 const FORMAT: &str = "1";
 
@@ -110,7 +113,9 @@ impl Images {
         for entry in fs::read_dir(store).map_err(LabError::file("cannot list", store))? {
             let path = entry.map_err(LabError::file("cannot list", store))?.path();
             let is_one = path.join("image.json").exists();
-            if is_one && self.0.iter().all(|image| image.dir != path) {
+            let kubeadm = Recipe::read(&recipes().join(KUBEADM))?;
+            let rare = store.join(format!("{KUBEADM}-{}", kubeadm.key()?));
+            if is_one && path != rare && self.0.iter().all(|image| image.dir != path) {
                 cache::remove_dir(&path)?;
                 gone.push(
                     path.file_name()
@@ -276,35 +281,54 @@ impl Store {
 /// The path of a `kubectl` that runs on this machine: the one in the Kubernetes image.
 pub fn kubectl() -> Result<PathBuf, LabError> {
     let images = images(&mut std::io::sink())?;
-    let image = images.program("kubernetes")?;
+    program_of(images.program("kubernetes")?, "kubectl")
+}
+
+/// The path of a `kubeadm` that runs on this machine, built from the modules of the same Kubernetes
+/// if the cache has none.
+pub fn kubeadm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
+    let image = Store::from_environment().image(KUBEADM, log)?;
+    program_of(&image, KUBEADM)
+}
+
+/// The path of an `etcd` that runs on this machine: of the image `etcd`, which nodes run, or of
+/// `etcd-3.5`, which is made when a test asks for it.
+pub fn etcd(program: &str, log: &mut dyn Write) -> Result<PathBuf, LabError> {
+    let image = Store::from_environment().image(program, log)?;
+    program_of(&image, "etcd")
+}
+
+/// A program of an image's `/usr/local/bin`, taken out of it.
+fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError> {
     let dir = cache::root().join("bin").join(&image.key);
-    let path = dir.join("kubectl");
-    let _lock = cache::lock("kubectl")?;
+    let path = dir.join(name);
+    let _lock = cache::lock(name)?;
     if path.exists() {
         return Ok(path);
     }
-    // All six names are one file there, and which of them is the file and which are links to it is
-    // the archive's business; so the folder is taken out as a whole.
+    // Of Kubernetes all six names are one file, and which of them is the file and which are links to
+    // it is the archive's business; so the folder is taken out as a whole.
     let work = dir.join("work");
     cache::remove_dir(&work)?;
     make_dir(&work)?;
     for layer in image.archive()?.layers {
-        let take = Run::new("cannot take kubectl out of its image", "tar")
+        let take = Run::new("cannot take a program out of its image", "tar")
             .args(["--wildcards", "-C"])
             .arg(&work)
             .arg("-xf")
             .arg(image.dir.join(layer))
             .arg("*usr/local/bin/*");
-        let found = work.join("usr/local/bin/kubectl");
+        let found = work.join("usr/local/bin").join(name);
         if take.output()?.ok() && found.exists() {
             fs::rename(&found, &path).map_err(LabError::file("cannot rename to", &path))?;
             cache::remove_dir(&work)?;
             return Ok(path);
         }
     }
-    Err(LabError::Refused(
-        "the Kubernetes image has no /usr/local/bin/kubectl".to_owned(),
-    ))
+    Err(LabError::Refused(format!(
+        "the image of {} has no /usr/local/bin/{name}",
+        image.program
+    )))
 }
 
 impl Recipe {

@@ -493,6 +493,7 @@ fn make_network(name: &str) -> Result<Subnet, LabError> {
             .arg(format!("rke-lab-{name}"))
             .output()?;
         if output.ok() {
+            keep_in(&output.stdout)?;
             return Ok(subnet);
         }
         // Another lab may have taken these addresses since we looked at the routes.
@@ -508,6 +509,18 @@ fn make_network(name: &str) -> Result<Subnet, LabError> {
             "it has a route to every network in 10.77.0.0/16".to_owned(),
         )),
     }
+}
+
+/// Keeps what the nodes send in the lab's network: the machine does not forward what comes in by the
+/// network's bridge. The nodes have their default route as servers do, and it leads no further than
+/// this machine. The switch is the bridge's own, and goes with it.
+fn keep_in(network: &str) -> Result<(), LabError> {
+    let id = network.trim();
+    let bridge = format!("br-{}", id.get(..12).unwrap_or(id));
+    let path = Path::new("/proc/sys/net/ipv4/conf").join(bridge);
+    // Not by a rename, as `cache::write` does it: this is the kernel's file.
+    let path = path.join("forwarding");
+    fs::write(&path, "0").map_err(LabError::file("cannot keep traffic in by", &path))
 }
 
 /// What in the machine's Docker bears the label, formatted; of one lab or of all.

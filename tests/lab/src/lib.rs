@@ -35,7 +35,7 @@ mod subnet;
 pub use command::Output;
 pub use error::LabError;
 pub use host::Host;
-pub use image::{Image, Images, Store, images, kubectl};
+pub use image::{Image, Images, Store, etcd, images, kubeadm, kubectl};
 pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
 pub use node::{Node, NodeState};
 pub use overlay::merge;

@@ -72,7 +72,11 @@ enum Command {
         prune: bool,
     },
     /// List the Debian packages that the lab would install on this machine.
-    Missing,
+    Missing {
+        /// Install them.
+        #[arg(long)]
+        install: bool,
+    },
     /// Print the path of a kubectl that runs on this machine.
     Kubectl,
 }
@@ -168,7 +172,8 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
                 }
             }
         }
-        Command::Missing => {
+        Command::Missing { install: true } => Host::install(log)?,
+        Command::Missing { install: false } => {
             for package in Host::missing()? {
                 say(format_args!("{package}"));
             }

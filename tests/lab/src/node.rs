@@ -334,7 +334,10 @@ impl Node {
             ("docker-ps.txt", "docker ps --all --no-trunc".to_owned()),
             ("mounts.txt", "cat /proc/self/mountinfo".to_owned()),
             ("processes.txt", "ps -ef --forest".to_owned()),
-            ("disk.txt", "df -h; cat /run/lab/workarounds".to_owned()),
+            (
+                "disk.txt",
+                "timeout 10 df -h; cat /run/lab/workarounds".to_owned(),
+            ),
             (
                 "pods.log",
                 "tail -n 1000 -v $(find /var/log/pods -name '*.log') 2>&1".to_owned(),
@@ -373,6 +376,18 @@ impl Node {
         Ok(())
     }
 
+    /// Puts an image into containerd for pods, under a name of another publisher. For the benchmark.
+    pub fn load_for_pods(&self, image: &Image, name: &str) -> Result<(), LabError> {
+        let ctr = ["ctr", "--namespace", "k8s.io", "images"];
+        self.load_into(image, &[&ctr[..], &["import", "-"]].concat())?;
+        let own = image.names.first().map_or("", String::as_str);
+        self.sh(&format!(
+            "{} tag --force docker.io/{own} {name}",
+            ctr.join(" ")
+        ))
+        .map(drop)
+    }
+
     fn load_into(&self, image: &Image, command: &[&str]) -> Result<(), LabError> {
         Run::docker(format!(
             "cannot load {} onto {}",
@@ -394,6 +409,43 @@ impl Node {
             0,
             CONTAINERD_WITHOUT_CRI.to_owned(),
         )])
+    }
+
+    /// Mounts a file system there that never answers, as that of a dead server: whoever touches it
+    /// waits until [`Self::end_hang`].
+    pub fn hang_mount(&self, folder: &str) -> Result<(), LabError> {
+        let program = self.dir.join("hang");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/hang.c");
+        Run::new("cannot build the file system that hangs", "cc")
+            .args(["-static", "-Os", "-Wall", "-o"])
+            .args([&program, &source])
+            .done()?;
+        Run::docker("cannot put the file system that hangs")
+            .arg("cp")
+            .arg(&program)
+            .arg(format!("{}:/lab/hang", self.container))
+            .done()?;
+        self.sh(&format!(
+            "[ -e /dev/fuse ] || mknod /dev/fuse c 10 229; mkdir -p {folder}"
+        ))?;
+        self.machine_exec(&["/lab/hang", folder])?;
+        self.wait(Duration::from_secs(10), "the mount", || {
+            let found = self.exec(&format!("grep -q ' {folder} fuse' /proc/self/mounts"))?;
+            Ok((!found.ok()).then(String::new))
+        })
+    }
+
+    /// Gives the servers of all mounts that hang up: what waits for them gets an error.
+    pub fn end_hang(&self) -> Result<(), LabError> {
+        self.sh("pkill -KILL -x hang || true").map(drop)
+    }
+
+    /// Starts a program on it that goes on.
+    fn machine_exec(&self, command: &[&str]) -> Result<(), LabError> {
+        Run::docker(format!("cannot start a program on {}", self.name()))
+            .args(["exec", "--detach", &self.container])
+            .args(command)
+            .done()
     }
 
     /// The smallest `cluster.yml` there is, `rkespec/minimal.yml`, for this node, with the lab's
@@ -497,10 +549,6 @@ impl Node {
                 "lazy_itable_init=1",
             ])
             .arg(&path)
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
             .done()
     }
 
@@ -514,7 +562,12 @@ impl Node {
             "server = \"https://{mirror}\"\n\n[host.\"https://{mirror}\"]\n  \
              capabilities = [\"pull\", \"resolve\"]\n  ca = \"/{authority}\"\n"
         );
-        let daemon = serde_json::json!({"registry-mirrors": [format!("https://{mirror}")]});
+        let mut daemon = self.spec.profile.daemon();
+        daemon["registry-mirrors"] = serde_json::json!([format!("https://{mirror}")]);
+        let resolver = self.spec.profile.resolver().map_or_else(
+            || format!("nameserver {}\n", registry.address),
+            str::to_owned,
+        );
         let mut files = vec![
             (authority, 0o644, 0, ca),
             (
@@ -541,13 +594,11 @@ impl Node {
                 0,
                 self.spec.profile.groups().to_owned(),
             ),
-            (
-                "lab/resolver".to_owned(),
-                0o644,
-                0,
-                format!("nameserver {}\n", registry.address),
-            ),
+            ("lab/resolver".to_owned(), 0o644, 0, resolver),
         ];
+        if !self.spec.profile.containerd_has_mirror() {
+            files.retain(|(name, ..)| !name.starts_with("etc/containerd/certs.d/"));
+        }
         for kind in ["ed25519", "ecdsa"] {
             let key = self.dir.join(format!("ssh_host_{kind}_key"));
             let name = format!("etc/ssh/ssh_host_{kind}_key");

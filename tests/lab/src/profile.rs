@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::registry;
+
 /// How a node is set up, as the servers of different people are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -14,10 +16,32 @@ pub enum Profile {
     NoForwarding,
     /// The user is not in group docker and has sudo without a password.
     SudoOnly,
+    /// As plain, with what people find odd about a server, all at once: a shell that prints something
+    /// at every login, also to programs; a resolver of its own, to which `/etc/resolv.conf` points;
+    /// Docker with `log-driver: none`, a proxy and a mirror, of which containerd knows nothing.
+    Odd,
+    /// As plain, with `AllowTcpForwarding no` in sshd: sockets are forwarded, ports are not.
+    NoPortForwarding,
+    /// As plain, with a containerd that is started with a configuration and a folder of its own.
+    ContainerdWords,
 }
 
 /// The file that Docker's own packages install as `/etc/containerd/config.toml`.
 const CONTAINERD_OF_DOCKER: &str = include_str!("../profiles/containerd-of-docker.toml");
+
+/// The proxy that Docker is told.
+const PROXY: &str = "http://proxy.lab:3128";
+
+/// What some people's shells say, with a line as a survey might have it.
+const PRINTING: &str = "echo 'Welcome to this server!'\necho '@@end'\necho 'mind the gap' >&2\n";
+
+/// A configuration that is not where containerd looks for one.
+const OWN_CONTAINERD: &str = "version = 2\n\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  \
+                              config_path = \"/etc/containerd/certs.d\"\n";
+
+/// Words of its own, as image builders of some systems give them.
+const OWN_WORDS: &str = "[Service]\nExecStart=\nExecStart=/usr/bin/containerd --config \
+                         /etc/containerd/own.toml --root /var/lib/containerd/own --log-level warn\n";
 
 impl Profile {
     /// Its name, as the command line takes it.
@@ -27,15 +51,50 @@ impl Profile {
             Self::CriOff => "cri-off",
             Self::NoForwarding => "no-forwarding",
             Self::SudoOnly => "sudo-only",
+            Self::Odd => "odd",
+            Self::NoPortForwarding => "no-port-forwarding",
+            Self::ContainerdWords => "containerd-words",
         }
     }
 
     /// The groups that the user joins on the node's first boot.
     pub(crate) fn groups(self) -> &'static str {
         match self {
-            Self::Plain | Self::CriOff | Self::NoForwarding => "docker",
             Self::SudoOnly => "",
+            Self::Plain
+            | Self::CriOff
+            | Self::NoForwarding
+            | Self::Odd
+            | Self::NoPortForwarding
+            | Self::ContainerdWords => "docker",
         }
+    }
+
+    /// Whether containerd knows the lab's registry as Docker does.
+    pub(crate) fn containerd_has_mirror(self) -> bool {
+        self != Self::Odd
+    }
+
+    /// What Docker's `daemon.json` has beside the mirror.
+    pub(crate) fn daemon(self) -> serde_json::Value {
+        if self == Self::Odd {
+            // Nobody answers at the proxy: what is pulled from the mirror goes around it.
+            serde_json::json!({
+                "log-driver": "none",
+                "proxies": {
+                    "http-proxy": PROXY,
+                    "https-proxy": PROXY,
+                    "no-proxy": registry::NAME,
+                },
+            })
+        } else {
+            serde_json::json!({})
+        }
+    }
+
+    /// The resolver, where it is not the lab's.
+    pub(crate) fn resolver(self) -> Option<&'static str> {
+        (self == Self::Odd).then_some("nameserver 127.0.0.1\nnameserver ::1\n")
     }
 
     /// The files in which it differs, with their modes.
@@ -53,6 +112,20 @@ impl Profile {
             Self::SudoOnly => {
                 vec![("etc/sudoers.d/lab", 0o440, "lab ALL=(ALL) NOPASSWD: ALL\n")]
             }
+            Self::Odd => vec![("home/lab/.bashrc", 0o644, PRINTING)],
+            Self::NoPortForwarding => vec![(
+                "etc/ssh/sshd_config.d/lab.conf",
+                0o644,
+                "AllowTcpForwarding no\nAllowStreamLocalForwarding yes\n",
+            )],
+            Self::ContainerdWords => vec![
+                ("etc/containerd/own.toml", 0o644, OWN_CONTAINERD),
+                (
+                    "etc/systemd/system/containerd.service.d/own.conf",
+                    0o644,
+                    OWN_WORDS,
+                ),
+            ],
         }
     }
 }

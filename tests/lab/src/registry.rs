@@ -56,6 +56,20 @@ impl Registry {
         Ok(output.stdout + &output.stderr)
     }
 
+    /// Ends it: whoever asks is refused until [`Self::start`].
+    pub fn stop(&self) -> Result<(), LabError> {
+        Run::docker("cannot stop the registry")
+            .args(["stop", "--time", "1", &self.container])
+            .done()
+    }
+
+    /// Starts it again, at the same address.
+    pub fn start(&self) -> Result<(), LabError> {
+        Run::docker("cannot start the registry")
+            .args(["start", &self.container])
+            .done()
+    }
+
     /// Makes the certificates: an authority, and the registry's own signed by it.
     pub(crate) fn make_certificates(&self) -> Result<(), LabError> {
         make_dir(&self.dir)?;

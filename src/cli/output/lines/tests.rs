@@ -1,5 +1,5 @@
 use super::*;
-use crate::{config::NodeName, error::Blame, plan::Target};
+use crate::{error::ErrorClass, model::NodeName, plan::Target};
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -38,7 +38,7 @@ fn in_stage(name: &str) -> Lines {
     let mut lines = Lines::new(Paint::OFF);
     lines.apply(
         &Event::RunStarted {
-            round: 1,
+            iteration: 1,
             stages: 1,
             steps: 2,
         },
@@ -115,7 +115,7 @@ fn the_first_failure_is_left_to_the_error_and_siblings_are_told_in_full() {
     let failed = || StepOutcome::Failed {
         message: "container `etcd` exits with 1".into(),
         hints: vec!["see `docker logs etcd`".into()],
-        blame: Blame::Host,
+        class: ErrorClass::Host,
     };
     let first = finished(id(0, 0), "run etcd", failed(), None);
     let second = finished(id(0, 1), "run kubelet", failed(), None);

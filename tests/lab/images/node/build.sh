@@ -5,7 +5,7 @@ rootfs=$1
 . ../debian.sh
 
 packages=systemd,systemd-sysv,dbus,udev,openssh-server,sudo,docker.io,docker-cli,iptables,nftables
-packages=$packages,iproute2,iputils-ping,procps,kmod,mount,socat,conntrack,ethtool,curl,jq
+packages=$packages,ipset,iproute2,iputils-ping,procps,kmod,mount,socat,conntrack,ethtool,curl,jq
 debian "$rootfs" minbase "$packages,ca-certificates"
 cp -R files/. "$rootfs/"
 chroot "$rootfs" sh -eu <<'IN'
@@ -13,6 +13,9 @@ chroot "$rootfs" sh -eu <<'IN'
 dpkg-divert --quiet --local --rename --divert /usr/sbin/runc.real --add /usr/sbin/runc
 mv /usr/local/sbin/runc-wrapper /usr/sbin/runc
 chmod 0755 /usr/sbin/runc /usr/local/sbin/lab-init
+# A server has no ipset of its own, so it is not on the PATH; the tests look at a node with it.
+mkdir -p /lab/bin
+dpkg-divert --quiet --local --rename --divert /lab/bin/ipset --add /usr/sbin/ipset
 # What a container must not do: the network and devices are the machine's business.
 for unit in systemd-networkd.service systemd-resolved.service systemd-logind.service \
     systemd-udevd.service systemd-udev-trigger.service systemd-udevd-kernel.socket \

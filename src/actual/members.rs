@@ -1,0 +1,55 @@
+//! How etcd is read: through every member that runs on a host that answered. What does not answer
+//! is a fact.
+
+use std::collections::BTreeMap;
+
+use super::facts::{HostFacts, HostView};
+use crate::{
+    error::with_causes,
+    etcd::{self, Asked, EtcdView},
+    host::pool::Hosts,
+    model::{ClientIdentity, Component, NodeName, Role, label},
+    state::ClusterState,
+};
+
+/// Asks the members of etcd, of those hosts that answered and have one of this cluster.
+pub(crate) async fn etcd(
+    hosts: &Hosts,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    views: &BTreeMap<NodeName, HostView>,
+) -> EtcdView {
+    let mut asked = Vec::new();
+    for (name, entry) in &saved.inventory {
+        let Some(HostView::Reachable(facts)) = views.get(name) else {
+            continue;
+        };
+        if !entry.roles.contains(&Role::Etcd) || !has_member(facts, saved) {
+            continue;
+        }
+        let client = match hosts.get(name).await {
+            Ok(host) => etcd::Client::through(host, engine).map_err(|error| with_causes(&error)),
+            Err(unreachable) => Err(unreachable.why),
+        };
+        asked.push(Asked {
+            node: name.clone(),
+            client,
+            quota: quota(facts),
+        });
+    }
+    etcd::read(asked).await
+}
+
+fn has_member(facts: &HostFacts, saved: &ClusterState) -> bool {
+    let container = facts.containers.get(Component::Etcd.container());
+    container.is_some_and(|container| {
+        container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
+    })
+}
+
+/// `--quota-backend-bytes`, as the member runs with it.
+fn quota(facts: &HostFacts) -> Option<u64> {
+    let container = facts.containers.get(Component::Etcd.container())?;
+    let mut flags = container.runs.as_ref()?.command.iter();
+    flags.find_map(|flag| flag.strip_prefix("--quota-backend-bytes=")?.parse().ok())
+}

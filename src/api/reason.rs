@@ -1,0 +1,603 @@
+//! The types of conditions, the reasons that each may have, and what each pair means: one table
+//! for the code, the documentation and the tests. Pure.
+//!
+//! The status of a condition follows from its reason, so that the two cannot contradict each
+//! other: [`ConditionType::status`] looks it up here.
+
+use std::fmt;
+
+use super::conditions::ConditionStatus;
+
+/// Every type of condition, in the order in which they are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The cluster serves.
+    Available,
+    /// The summary that people wait for.
+    Ready,
+    /// The config was applied from end to end.
+    Provisioned,
+    /// The config can be understood.
+    ConfigValid,
+    /// Every node answers.
+    NodesReachable,
+    /// Every member of etcd serves.
+    EtcdHealthy,
+    /// The API answers.
+    ControlPlaneHealthy,
+    /// Every node is Ready.
+    NodesHealthy,
+    /// Add-ons are there.
+    AddonsApplied,
+    /// No certificate has ended.
+    CertificatesValid,
+    /// No difference is left.
+    UpToDate,
+    /// Being taken down.
+    Deleting,
+    /// A run is in progress or scheduled.
+    Reconciling,
+    /// Waits for a person.
+    Stalled,
+}
+
+macro_rules! reasons {
+    ($($name:ident),* $(,)?) => {
+        /// Every reason that a condition may have; [`REASONS`] says what each means where.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $(#[doc = concat!("`", stringify!($name), "`")] $name,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The word in the API.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    APIServerDown, Applied, Applying, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
+    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, Failed, Healing, Healthy, HostUnavailable,
+    InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
+    NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
+    Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
+    SecretMissing, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
+    StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One type in the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The type.
+    pub kind: ConditionType,
+    /// What `True` means.
+    pub means: &'static str,
+}
+
+/// One reason of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasonRow {
+    /// The type.
+    pub kind: ConditionType,
+    /// The reason.
+    pub reason: Reason,
+    /// The status that goes with it.
+    pub status: ConditionStatus,
+    /// What it says.
+    pub means: &'static str,
+}
+
+const fn row(kind: ConditionType, means: &'static str) -> Row {
+    Row { kind, means }
+}
+
+const fn yes(kind: ConditionType, reason: Reason, means: &'static str) -> ReasonRow {
+    ReasonRow {
+        kind,
+        reason,
+        status: ConditionStatus::True,
+        means,
+    }
+}
+
+const fn no(kind: ConditionType, reason: Reason, means: &'static str) -> ReasonRow {
+    ReasonRow {
+        kind,
+        reason,
+        status: ConditionStatus::False,
+        means,
+    }
+}
+
+const fn unknown(kind: ConditionType, reason: Reason, means: &'static str) -> ReasonRow {
+    ReasonRow {
+        kind,
+        reason,
+        status: ConditionStatus::Unknown,
+        means,
+    }
+}
+
+use ConditionType as T;
+use Reason as R;
+
+/// What `Unknown` says for every type that is always written.
+const NOT_YET: &str = "not checked yet";
+const CANNOT_SEE: &str = "it cannot be seen at the moment";
+
+/// What each reason says, by type, in the order of the documentation.
+pub const REASONS: &[ReasonRow] = &[
+    yes(
+        T::Available,
+        R::Available,
+        "the API answers, and etcd with it",
+    ),
+    no(
+        T::Available,
+        R::APIServerDown,
+        "no API server of the cluster answers",
+    ),
+    no(T::Available, R::QuorumLost, "etcd has lost its quorum"),
+    yes(
+        T::Ready,
+        R::Ready,
+        "the cluster serves, every node is Ready, and the spec is applied",
+    ),
+    no(
+        T::Ready,
+        R::NotProvisioned,
+        "the cluster has never been built from end to end",
+    ),
+    no(
+        T::Ready,
+        R::NotAvailable,
+        "the cluster does not serve: see Available",
+    ),
+    no(
+        T::Ready,
+        R::NodesNotReady,
+        "a node does not answer or is not Ready: see NodesReachable and NodesHealthy",
+    ),
+    no(
+        T::Ready,
+        R::ComponentDown,
+        "a component of the control plane does not run: see ControlPlaneHealthy",
+    ),
+    no(
+        T::Ready,
+        R::SpecNotApplied,
+        "the cluster serves, and the present spec is not applied to it",
+    ),
+    no(T::Ready, R::Deleting, "the cluster is being taken down"),
+    yes(
+        T::Provisioned,
+        R::Provisioned,
+        "the spec was applied from end to end",
+    ),
+    no(
+        T::Provisioned,
+        R::Provisioning,
+        "the first run for this spec is in progress",
+    ),
+    no(
+        T::Provisioned,
+        R::Degraded,
+        "the spec was applied to some nodes; others failed or did not answer",
+    ),
+    no(
+        T::Provisioned,
+        R::Failed,
+        "the last run for this spec failed",
+    ),
+    yes(
+        T::ConfigValid,
+        R::Valid,
+        "the config can be understood, and what it refers to is there",
+    ),
+    no(
+        T::ConfigValid,
+        R::InvalidConfig,
+        "the spec has errors; the message has their paths",
+    ),
+    no(
+        T::ConfigValid,
+        R::SourceMissing,
+        "a Secret that the spec refers to is not there, or has no such key with text in it",
+    ),
+    unknown(
+        T::ConfigValid,
+        R::SourceUnreadable,
+        "a Secret that the spec refers to cannot be read at the moment",
+    ),
+    yes(
+        T::NodesReachable,
+        R::Reachable,
+        "every node answers over SSH, and its Docker does",
+    ),
+    no(
+        T::NodesReachable,
+        R::Unreachable,
+        "some nodes do not answer; the message says which, and why",
+    ),
+    yes(T::EtcdHealthy, R::Healthy, "every member serves"),
+    no(
+        T::EtcdHealthy,
+        R::MembersDown,
+        "etcd has its quorum without some of its members",
+    ),
+    no(T::EtcdHealthy, R::QuorumLost, "too few members run"),
+    yes(
+        T::ControlPlaneHealthy,
+        R::Healthy,
+        "the API answers, the controller manager and the scheduler run",
+    ),
+    no(
+        T::ControlPlaneHealthy,
+        R::APIServerDown,
+        "no API server answers",
+    ),
+    no(
+        T::ControlPlaneHealthy,
+        R::ComponentDown,
+        "a component of a control plane does not run",
+    ),
+    yes(T::NodesHealthy, R::Healthy, "every node is Ready"),
+    no(
+        T::NodesHealthy,
+        R::NodesNotReady,
+        "some nodes are not Ready, or not in the cluster",
+    ),
+    yes(
+        T::AddonsApplied,
+        R::Applied,
+        "every add-on is applied and available",
+    ),
+    no(
+        T::AddonsApplied,
+        R::Applying,
+        "some add-ons are not applied, or not available yet",
+    ),
+    yes(
+        T::CertificatesValid,
+        R::Valid,
+        "no certificate ends soon; the message has the days that are left",
+    ),
+    yes(
+        T::CertificatesValid,
+        R::ExpiringSoon,
+        "certificates end soon: those of the nodes are renewed by the operator, an authority is not",
+    ),
+    no(
+        T::CertificatesValid,
+        R::Expired,
+        "a certificate has ended; those of the nodes are renewed by the operator",
+    ),
+    unknown(
+        T::CertificatesValid,
+        R::ClockSkew,
+        "the clocks of the nodes and of the operator contradict each other, so nothing is judged by them",
+    ),
+    yes(
+        T::UpToDate,
+        R::UpToDate,
+        "the nodes carry what the spec says",
+    ),
+    no(
+        T::UpToDate,
+        R::Drifted,
+        "something was changed outside of this operator; it is put right by itself",
+    ),
+    no(
+        T::UpToDate,
+        R::UpdateAvailable,
+        "something would change that nobody asked for (a new release of the operator, other facts of a node); an edit of the config lets it",
+    ),
+    no(
+        T::UpToDate,
+        R::AwaitingApproval,
+        "a change waits for consent",
+    ),
+    no(T::UpToDate, R::RollingOut, "a run is in progress"),
+    no(
+        T::UpToDate,
+        R::Failed,
+        "the last run failed; the message says why",
+    ),
+    no(
+        T::Deleting,
+        R::NotDeleting,
+        "the object is not being deleted",
+    ),
+    yes(
+        T::Deleting,
+        R::Removing,
+        "the nodes are being cleaned; the message says what is left to do",
+    ),
+    yes(
+        T::Deleting,
+        R::DeletionOverdue,
+        "the time for the deletion is over, and `onTimeout` is `Keep`",
+    ),
+    yes(
+        T::Reconciling,
+        R::Queued,
+        "it waits for its turn; the message has its place",
+    ),
+    yes(T::Reconciling, R::Surveying, "the nodes are being read"),
+    yes(
+        T::Reconciling,
+        R::Provisioning,
+        "the cluster is being built",
+    ),
+    yes(
+        T::Reconciling,
+        R::RollingOut,
+        "a changed spec is being applied",
+    ),
+    yes(
+        T::Reconciling,
+        R::Healing,
+        "what was changed outside of this operator is being put right",
+    ),
+    yes(
+        T::Reconciling,
+        R::Renewing,
+        "certificates that end soon are being renewed, one component at a time",
+    ),
+    yes(
+        T::Reconciling,
+        R::Retrying,
+        "a request failed in a way that passes by itself; tried again within a minute",
+    ),
+    yes(
+        T::Reconciling,
+        R::HostUnavailable,
+        "a node does not answer or refuses; tried again within ten minutes",
+    ),
+    yes(T::Stalled, R::InvalidConfig, "the spec must be corrected"),
+    yes(
+        T::Stalled,
+        R::SecretMissing,
+        "a Secret that the spec refers to must be created or completed",
+    ),
+    yes(
+        T::Stalled,
+        R::ClaimedByOther,
+        "a node belongs to another cluster",
+    ),
+    yes(
+        T::Stalled,
+        R::PreflightFailed,
+        "something on a node must be settled by its owner first",
+    ),
+    yes(
+        T::Stalled,
+        R::NameTaken,
+        "an object that this Cluster needs exists and is not this Cluster's",
+    ),
+    yes(
+        T::Stalled,
+        R::StateMissing,
+        "the nodes bear a cluster whose state is not here: recover it by its id",
+    ),
+    yes(
+        T::Stalled,
+        R::StateConflict,
+        "the state under this name belongs to an earlier object: take it over by its id",
+    ),
+    yes(
+        T::Stalled,
+        R::StateUnreadable,
+        "the state is there and cannot be understood",
+    ),
+    yes(
+        T::Stalled,
+        R::PermissionDenied,
+        "the operator's account lacks a right; the message names it",
+    ),
+    yes(
+        T::Stalled,
+        R::DeletionOverdue,
+        "the time for the deletion is over, and the object is kept",
+    ),
+    yes(
+        T::Stalled,
+        R::InternalError,
+        "a bug of ours; tried again within the hour",
+    ),
+];
+
+impl ConditionType {
+    /// Every type, and what `True` means.
+    pub const TABLE: [Row; 14] = [
+        row(
+            Self::Available,
+            "the cluster serves: the API answers, and etcd has its quorum; an edit of the spec does not touch it",
+        ),
+        row(
+            Self::Ready,
+            "the summary: it serves, every node that the config names is Ready, and the spec is applied",
+        ),
+        row(
+            Self::Provisioned,
+            "the spec was applied from end to end; its observedGeneration is moved by a run only",
+        ),
+        row(
+            Self::ConfigValid,
+            "the config can be understood, and everything that it refers to is there",
+        ),
+        row(
+            Self::NodesReachable,
+            "every node answers over SSH and its Docker does",
+        ),
+        row(Self::EtcdHealthy, "every member of etcd serves"),
+        row(
+            Self::ControlPlaneHealthy,
+            "the API answers, the controller manager and the scheduler run",
+        ),
+        row(
+            Self::NodesHealthy,
+            "every node that the config names is Ready in the cluster",
+        ),
+        row(
+            Self::AddonsApplied,
+            "every add-on is applied and its workloads are available",
+        ),
+        row(
+            Self::CertificatesValid,
+            "no certificate of the cluster has ended; `status.certificates` has the first that will",
+        ),
+        row(Self::UpToDate, "the nodes carry what the spec says"),
+        row(
+            Self::Deleting,
+            "the nodes are being cleaned; `status.remaining` lists what is left",
+        ),
+        row(Self::Reconciling, "a run is in progress or scheduled"),
+        row(
+            Self::Stalled,
+            "it needs a change by a person; trying again will not help",
+        ),
+    ];
+
+    /// The name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Available => "Available",
+            Self::Ready => "Ready",
+            Self::Provisioned => "Provisioned",
+            Self::ConfigValid => "ConfigValid",
+            Self::NodesReachable => "NodesReachable",
+            Self::EtcdHealthy => "EtcdHealthy",
+            Self::ControlPlaneHealthy => "ControlPlaneHealthy",
+            Self::NodesHealthy => "NodesHealthy",
+            Self::AddonsApplied => "AddonsApplied",
+            Self::CertificatesValid => "CertificatesValid",
+            Self::UpToDate => "UpToDate",
+            Self::Deleting => "Deleting",
+            Self::Reconciling => "Reconciling",
+            Self::Stalled => "Stalled",
+        }
+    }
+
+    /// Written only while it is true, as kstatus reads it.
+    pub const fn only_when_true(self) -> bool {
+        match self {
+            Self::Available
+            | Self::Ready
+            | Self::Provisioned
+            | Self::ConfigValid
+            | Self::NodesReachable
+            | Self::EtcdHealthy
+            | Self::ControlPlaneHealthy
+            | Self::NodesHealthy
+            | Self::AddonsApplied
+            | Self::CertificatesValid
+            | Self::UpToDate
+            | Self::Deleting => false,
+            Self::Reconciling | Self::Stalled => true,
+        }
+    }
+
+    /// The reasons that this type may have, with their meaning; those of `Unknown` last.
+    pub fn reasons(self) -> impl Iterator<Item = ReasonRow> {
+        let unknowns = [
+            unknown(self, R::NotYetKnown, NOT_YET),
+            unknown(self, R::Unreachable, CANNOT_SEE),
+        ];
+        let own = move |reason: Reason| {
+            REASONS
+                .iter()
+                .any(|row| row.kind == self && row.reason == reason)
+        };
+        REASONS
+            .iter()
+            .filter(move |row| row.kind == self)
+            .copied()
+            .chain(
+                unknowns
+                    .into_iter()
+                    .filter(move |row| !self.only_when_true() && !own(row.reason)),
+            )
+    }
+
+    /// The status that a reason has with this type; a pair that the table does not have says
+    /// nothing, and so is `Unknown`.
+    pub fn status(self, reason: Reason) -> ConditionStatus {
+        self.reasons()
+            .find(|row| row.reason == reason)
+            .map_or(ConditionStatus::Unknown, |row| row.status)
+    }
+}
+
+impl fmt::Display for ConditionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_type_once_and_in_order() {
+        let kinds: Vec<_> = ConditionType::TABLE.iter().map(|row| row.kind).collect();
+        assert!(kinds.is_sorted_by(|a, b| a < b), "{kinds:?}");
+    }
+
+    #[test]
+    fn every_type_has_a_way_to_be_true_and_no_reason_twice() {
+        for row in ConditionType::TABLE {
+            let reasons: Vec<_> = row.kind.reasons().collect();
+            let names: BTreeSet<_> = reasons.iter().map(|row| row.reason).collect();
+            assert_eq!(names.len(), reasons.len(), "{}", row.kind);
+            let has = |status| reasons.iter().any(|row| row.status == status);
+            assert!(has(ConditionStatus::True), "{}", row.kind);
+            assert_eq!(
+                has(ConditionStatus::False) && has(ConditionStatus::Unknown),
+                !row.kind.only_when_true(),
+                "{}",
+                row.kind
+            );
+        }
+    }
+
+    #[test]
+    fn no_reason_is_without_a_condition() {
+        for reason in Reason::ALL {
+            let used = ConditionType::TABLE
+                .iter()
+                .any(|row| row.kind.reasons().any(|row| row.reason == *reason));
+            assert!(used, "{reason}");
+        }
+        assert_eq!(Reason::APIServerDown.name(), "APIServerDown");
+    }
+
+    #[test]
+    fn a_pair_that_the_table_does_not_have_says_nothing() {
+        let kind = ConditionType::Ready;
+        assert_eq!(kind.status(Reason::Ready), ConditionStatus::True);
+        assert_eq!(kind.status(Reason::SpecNotApplied), ConditionStatus::False);
+        assert_eq!(kind.status(Reason::NotYetKnown), ConditionStatus::Unknown);
+        assert_eq!(kind.status(Reason::Valid), ConditionStatus::Unknown);
+        // Here the same word is an answer.
+        let kind = ConditionType::NodesReachable;
+        assert_eq!(kind.status(Reason::Unreachable), ConditionStatus::False);
+    }
+}

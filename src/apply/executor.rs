@@ -1,0 +1,183 @@
+//! What every effect works with: the run's connections and stores, what the survey saw and what
+//! must be; and how an effect waits and fails.
+
+use std::{borrow::Cow, io, sync::Arc, time::Duration};
+
+use super::{
+    cluster,
+    remote::Context,
+    step::{Reporter, StepError},
+    stop::Stop,
+};
+use crate::{
+    actual::{HostFacts, Unreachable, members, read},
+    error::{ErrorClass, Explain},
+    host::{
+        Host,
+        pool::{Hosts, NotOpen},
+    },
+    model::NodeName,
+    plan,
+    plan::{Guard, Live, Look},
+    state::StateError,
+    workload::Kinds,
+};
+
+/// A run's connections, and what its steps are carried out with; `act.rs` does it.
+pub struct Executor<'a> {
+    /// The connections of this run.
+    pub hosts: &'a Hosts,
+    /// Everything else.
+    pub context: Context<'a>,
+    /// The kinds that the cluster's API has, as far as this run has asked.
+    pub kinds: &'a Kinds,
+}
+
+impl Executor<'_> {
+    /// The connection to a node.
+    pub(super) async fn host(&self, name: &NodeName) -> Result<Arc<Host>, StepError> {
+        match self.hosts.open(name).await {
+            Ok(host) => Ok(host),
+            Err(NotOpen::Host(error)) => Err(failed(error)),
+            Err(NotOpen::Target(down)) => Err(failed(ExecutorError::Unreachable(down))),
+        }
+    }
+
+    /// Evaluates the guards of a step on the live world: everything that they need is read now.
+    pub(super) async fn check(&self, guards: &[Guard]) -> Result<(), StepError> {
+        for guard in guards {
+            let live = self.look(guard.look()).await?;
+            plan::holds(guard, &live).map_err(StepError::Guard)?;
+        }
+        Ok(())
+    }
+
+    async fn look(&self, look: Look<'_>) -> Result<Live, StepError> {
+        let mut live = Live::default();
+        match look {
+            Look::Container(node, name) => {
+                let host = self.host(node).await?;
+                live.container = host.container(name).await.map_err(failed)?;
+            }
+            Look::Etcd => {
+                let (saved, views) = (self.context.saved()?, &self.context.actual.hosts);
+                let engine = &self.context.engines()?.etcd;
+                live.etcd = Box::pin(members::etcd(self.hosts, saved, engine, views)).await;
+            }
+            Look::Apis => {
+                let views = &self.context.actual.hosts;
+                live.apis = read::apis(
+                    self.hosts,
+                    self.context.saved()?,
+                    self.context.engine()?,
+                    views,
+                )
+                .await;
+            }
+            Look::Nodes => live.nodes = cluster::nodes(self).await,
+        }
+        Ok(live)
+    }
+
+    /// The id of the container that the survey saw under a name: only that one is removed, and
+    /// not another that bears its name by now. A name that nothing bore is its own key.
+    pub(super) fn seen<'a>(&'a self, host: &Host, name: &'a str) -> Result<&'a str, StepError> {
+        let fact = self.facts(host)?.containers.get(name);
+        Ok(fact.map_or(name, |fact| fact.id.as_str()))
+    }
+
+    /// What the survey saw of a node.
+    pub(super) fn facts(&self, host: &Host) -> Result<&HostFacts, StepError> {
+        self.context
+            .actual
+            .up(&host.name)
+            .ok_or_else(|| bug("this step needs the host's facts"))
+    }
+}
+
+/// Asks `probe` until it has an answer or the stop signal is given; the scheduler's bound ends
+/// it otherwise. The inner error says what it waits for, and is reported.
+pub(super) async fn until<T, F>(
+    what: &str,
+    every: Duration,
+    reporter: &Reporter,
+    stop: &Stop,
+    mut probe: impl FnMut(u64) -> F,
+) -> Result<T, StepError>
+where
+    F: Future<Output = Result<Result<T, String>, StepError>>,
+{
+    let mut tries = 0;
+    loop {
+        let waiting_for = match probe(tries).await? {
+            Ok(answer) => return Ok(answer),
+            Err(waiting_for) => waiting_for,
+        };
+        tries += 1;
+        reporter.waiting(format!("{what}: {waiting_for}"), tries);
+        tokio::select! {
+            _ = stop.stopped() => return Err(StepError::Stopped),
+            () = tokio::time::sleep(every) => {}
+        }
+    }
+}
+
+/// An error of an effect as the scheduler takes it.
+pub(super) fn failed(error: impl Explain + Send + Sync + 'static) -> StepError {
+    StepError::Failed(Box::new(error))
+}
+
+/// A plan that its effects cannot serve: ours.
+pub(super) fn bug(what: &'static str) -> StepError {
+    failed(ExecutorError::Bug(what))
+}
+
+/// Errors of effects that no layer below names.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// The node cannot be reached any more.
+    #[error("{}", .0.why)]
+    Unreachable(Unreachable),
+    /// Something on the node did not do what it was told.
+    #[error("{message}")]
+    Node {
+        /// What, with the node's name.
+        message: String,
+        /// Cures.
+        hints: Vec<String>,
+        /// Who has to act.
+        class: ErrorClass,
+    },
+    /// The kubeconfig.
+    #[error("cannot write the kubeconfig {place}")]
+    Kubeconfig {
+        /// Where.
+        place: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Ours.
+    #[error("{0}")]
+    Bug(&'static str),
+}
+
+impl Explain for ExecutorError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unreachable(down) => down.class,
+            Self::Node { class, .. } => *class,
+            Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
+            Self::Kubeconfig { .. } => ErrorClass::Transient,
+            Self::Bug(_) => ErrorClass::Bug,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Unreachable(down) => down.hints.iter().cloned().map(Into::into).collect(),
+            Self::Node { hints, .. } => hints.iter().cloned().map(Into::into).collect(),
+            Self::Kubeconfig { .. } | Self::Bug(_) => vec![],
+        }
+    }
+}

@@ -1,0 +1,99 @@
+# Network namespaces, links and rules. podman, nerdctl and others use CNI too: only what names our
+# network, or belongs to a pod that containerd told us of, is ours.
+
+# Results of CNI for our network name the namespace of each pod, too.
+results() { grep -ls "\"networkName\":\"$network\"" "$root"/var/lib/cni/results/* 2>/dev/null; }
+
+our_namespaces() {
+  {
+    sed -n 's/^netns //p' "$traces" 2>/dev/null
+    results | while read -r file; do grep -o '/run/netns/[A-Za-z0-9_.-]*' "$file"; done
+  } | sort -u
+}
+
+clean_namespaces() {
+  our_namespaces | while read -r netns; do
+    [ -e "$root$netns" ] || continue
+    unmount "$root$netns"
+    is_mount_point "$(readlink -f "$root/run")/netns/${netns##*/}" || rm -f "$root$netns"
+  done
+}
+
+left_of_namespaces() {
+  our_namespaces | while read -r netns; do
+    [ ! -e "$root$netns" ] || mark left namespace "$netns"
+  done
+}
+
+our_links() {
+  for link in cni0 flannel.1 flannel-v6.1 kube-ipvs0; do
+    was_there "/sys/class/net/$link" || echo "$link"
+  done
+}
+
+clean_links() {
+  our_links | while read -r link; do
+    [ -e "$root/sys/class/net/$link" ] && timeout 10 ip link delete "$link" 2>/dev/null
+  done
+}
+
+left_of_links() {
+  our_links | while read -r link; do
+    [ ! -e "$root/sys/class/net/$link" ] || mark left link "$link"
+  done
+}
+
+# The families of iptables that this node has.
+tables() {
+  for tool in iptables ip6tables; do
+    variants=
+    for variant in nft legacy; do
+      command -v "$tool-$variant-save" >/dev/null && variants="$variants $tool-$variant"
+    done
+    [ -n "$variants" ] || { command -v "$tool-save" >/dev/null && variants=$tool; }
+    for variant in $variants; do echo "$variant"; done
+  done
+}
+
+# The rules and chains of ours, as a text for iptables-restore: it reads a rule's words as
+# iptables-save wrote them, so that nothing of a rule is ever a word for the shell.
+our_rules() {
+  saved=$(timeout -k 5 30 "$1-save" 2>/dev/null) || return 1
+  ids=$(sed -n 's/^id //p' "$traces" 2>/dev/null)
+  flannel=yes
+  was_there /sys/class/net/flannel.1 && flannel=no
+  printf '%s\n' "$saved" | NETWORK=$network IDS=$ids FLANNEL=$flannel awk "$rules_awk"
+}
+
+clean_rules() {
+  tables | while read -r tool; do
+    # Again when something else changed the rules meanwhile.
+    for _ in 1 2 3; do
+      text=$(our_rules "$tool") && [ -n "$text" ] || break
+      printf '%s\n' "$text" | timeout -k 5 30 "$tool-restore" --noflush -w 5 2>/dev/null ||
+        printf '%s\n' "$text" | timeout -k 5 30 "$tool-restore" --noflush 2>/dev/null
+    done
+  done
+  # kube-proxy in mode nftables.
+  for family in ip ip6; do
+    timeout 10 nft list table "$family" kube-proxy >/dev/null 2>&1 &&
+      timeout 10 nft delete table "$family" kube-proxy 2>/dev/null
+  done
+  # kube-proxy in mode ipvs; a set that a rule of another uses stays.
+  for set in $(timeout 10 ipset list -n 2>/dev/null | grep -E '^KUBE-'); do
+    timeout 10 ipset destroy "$set" 2>/dev/null
+  done
+}
+
+left_of_rules() {
+  [ -n "$(tables)" ] || mark unknown chains "there is no iptables on this node"
+  tables | while read -r tool; do
+    text=$(our_rules "$tool") || { mark unknown chains "$tool-save fails"; continue; }
+    printf '%s\n' "$text" | sed -n 's/^-X //p' | sort -u | while read -r chain; do
+      mark left chain "$chain ($tool)"
+    done
+  done
+  for family in ip ip6; do
+    timeout 10 nft list table "$family" kube-proxy >/dev/null 2>&1 && mark left table "$family kube-proxy"
+  done
+}

@@ -1,0 +1,101 @@
+# Pods: tasks, containers, snapshots, images and leases of containerd's namespace `k8s.io`.
+
+# Images that lay in `k8s.io` before we put the first one there.
+kept_images=$root$kept_images
+# What tells our network's traces from those of others, kept until they are gone.
+traces=$root/run/rke-operator-clean
+
+k8s() { timeout -k 5 60 ctr --connect-timeout 5s --timeout 20s --namespace k8s.io "$@"; }
+
+has_containerd() { [ -S "$root/run/containerd/containerd.sock" ] || [ -S "$root$ctr_state/containerd.sock" ]; }
+
+# 0: the namespace is there · 1: it is not · 2: nobody could look.
+k8s_exists() {
+  has_containerd || return 1
+  namespaces=$(timeout -k 5 20 ctr --connect-timeout 5s --timeout 10s namespaces ls -q 2>/dev/null) || return 2
+  echo "$namespaces" | grep -qx k8s.io
+}
+
+# Everything of one kind, twenty to a call: ctr goes on after a name that it cannot remove.
+k8s_rm() {
+  kind=$1 && shift
+  k8s "$kind" ls -q 2>/dev/null | xargs -r -n 20 timeout -k 5 60 \
+    ctr --connect-timeout 5s --timeout 20s --namespace k8s.io "$kind" rm "$@" >/dev/null 2>&1
+}
+
+# Ids and network namespaces of the pods, before containerd forgets them.
+remember_traces() {
+  for id in $(k8s containers ls -q 2>/dev/null); do
+    echo "id $id"
+    k8s containers info "$id" 2>/dev/null | grep -o '/run/netns/[A-Za-z0-9_.-]*' |
+      sort -u | sed 's/^/netns /'
+  done >>"$traces"
+}
+
+# A record that cannot be read must not read as an empty one: then images stay.
+has_kept_images() { [ -e "$kept_images" ] && { [ ! -r "$kept_images" ] || [ -s "$kept_images" ]; }; }
+
+remove_images() {
+  if ! has_kept_images; then
+    k8s_rm images --sync
+    return
+  fi
+  k8s images ls -q 2>/dev/null | grep -vxF -f "$kept_images" |
+    xargs -r -n 20 timeout -k 5 60 \
+      ctr --connect-timeout 5s --timeout 20s --namespace k8s.io images rm --sync >/dev/null 2>&1
+}
+
+clean_pods() {
+  k8s_exists || return 0
+  remember_traces
+  for id in $(k8s tasks ls -q 2>/dev/null); do k8s tasks kill --all --signal SIGKILL "$id" 2>/dev/null; done
+  # containerd's CRI may be quicker with one than we are: what counts is that none is left.
+  tries=0
+  while tasks=$(k8s tasks ls -q 2>/dev/null) && [ -n "$tasks" ] && [ "$tries" -lt 50 ]; do
+    for id in $tasks; do k8s tasks rm --force "$id" >/dev/null 2>&1; done
+    tries=$((tries + 1))
+    sleep 0.1
+  done
+  k8s_rm containers
+  # One by one: of these ctr stops at the first that it cannot remove.
+  k8s leases ls -q 2>/dev/null | while read -r id; do k8s leases rm "$id" >/dev/null 2>&1; done
+  remove_images
+  # What images of others need is containerd's to collect, not ours to delete.
+  has_kept_images && return
+  # Children before parents: a parent goes in a later round than its last child.
+  rounds=0
+  while left=$(k8s snapshots ls 2>/dev/null | awk 'NR > 1 { print $1 }') && [ -n "$left" ] && [ "$rounds" -lt 30 ]; do
+    for key in $left; do k8s snapshots rm "$key" >/dev/null 2>&1; done
+    rounds=$((rounds + 1))
+  done
+  k8s_rm content
+  timeout -k 5 20 ctr --connect-timeout 5s --timeout 10s namespaces rm k8s.io >/dev/null 2>&1
+}
+
+left_of_pods() {
+  k8s_exists
+  case $? in
+  0)
+    if tasks=$(k8s tasks ls -q 2>/dev/null); then
+      for id in $tasks; do mark left task "$id"; done
+    else
+      mark unknown tasks "ctr does not list containerd's tasks"
+    fi
+    ;;
+  2) mark unknown tasks "ctr does not list containerd's namespaces" ;;
+  esac
+  # A pod's process outlives containerd: its shim is named with the namespace, and ends a little
+  # after its task.
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    shims=$(shims)
+    [ -n "$shims" ] || return 0
+    sleep 0.3
+  done
+  for shim in $shims; do mark left shim "$shim"; done
+}
+
+shims() {
+  for file in $(grep -lszx -e 'k8s\.io' "$root"/proc/[0-9]*/cmdline 2>/dev/null); do
+    grep -qsz 'containerd-shim' "$file" && file=${file%/cmdline} && echo "${file##*/}"
+  done
+}

@@ -1,0 +1,157 @@
+//! The seam between what is decided and what is met: how a run reads the nodes and their cluster,
+//! and how it carries out one step. [`OverSsh`] is the real one; tests put a simulated world in its
+//! place, so that everything above it, rounds, plans, order and failures, is the product's own.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{
+    executor::{Executor, bug},
+    step::{Done, Reporter, StepError},
+    stop::Stop,
+};
+use crate::{
+    actual::{self, Actual},
+    desired::{Desired, pki::EngineClients},
+    environment::Environment,
+    host::{
+        Dial, HostKeys,
+        pool::{ConnectionTarget, Hosts},
+    },
+    model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
+    plan::Step,
+    state::ClusterState,
+    workload::Kinds,
+};
+
+/// Where nodes are met.
+pub trait Remote: Send + Sync {
+    /// What one run has open. Nothing is opened yet.
+    fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession>;
+}
+
+/// The connections of one run.
+pub trait RemoteSession: Send + Sync {
+    /// Aims at these nodes from now on; what is open stays open.
+    fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>);
+
+    /// Reads everything, and writes nothing. A node that does not answer is a fact. The cluster's
+    /// API says what an apply of `wanted` would change.
+    fn read<'a>(
+        &'a self,
+        saved: Option<ClusterState>,
+        engine: Option<&'a EngineClients>,
+        kubeconfig: Option<Secret<String>>,
+        wanted: &'a WantedObjects,
+    ) -> BoxFuture<'a, Actual>;
+
+    /// Carries out one step on a node or in the cluster: its guards first, on what is there now.
+    fn act<'a>(
+        &'a self,
+        step: &'a Step,
+        context: Context<'a>,
+        reporter: &'a Reporter,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Done, StepError>>;
+}
+
+/// What the steps of one plan are carried out with, besides connections.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Stores and settings.
+    pub environment: &'a Environment,
+    /// What the survey saw.
+    pub actual: &'a Actual,
+    /// What must be; a removal has none.
+    pub desired: Option<&'a Desired>,
+    /// The state that steps act under: the desired one, or for a removal the saved one.
+    pub saved: Option<&'a ClusterState>,
+    /// The revision that the survey loaded.
+    pub revision: Option<&'a str>,
+    /// The engine's own client certificates.
+    pub engine: Option<&'a EngineClients>,
+}
+
+impl<'a> Context<'a> {
+    /// What must be.
+    pub fn desired(&self) -> Result<&'a Desired, StepError> {
+        self.desired
+            .ok_or_else(|| bug("this step needs a desired environment"))
+    }
+
+    /// The state that steps act under.
+    pub fn saved(&self) -> Result<&'a ClusterState, StepError> {
+        self.saved.ok_or_else(|| bug("this step needs a state"))
+    }
+
+    /// Who the engine is to the API servers.
+    pub fn engine(&self) -> Result<&'a ClientIdentity, StepError> {
+        self.engines().map(|engine| &engine.api)
+    }
+
+    /// The engine's own client certificates.
+    pub fn engines(&self) -> Result<&'a EngineClients, StepError> {
+        self.engine
+            .ok_or_else(|| bug("this step needs the engine's certificates"))
+    }
+
+    /// Whose steps these are.
+    pub fn id(&self) -> Result<&'a ClusterId, StepError> {
+        self.saved().map(|saved| &saved.cluster_id)
+    }
+}
+
+/// Docker on real nodes, over SSH.
+pub struct OverSsh {
+    /// How a TCP stream to a node is opened.
+    pub dial: Arc<dyn Dial>,
+}
+
+impl Remote for OverSsh {
+    fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession> {
+        Box::new(Open {
+            hosts: Hosts::new(Arc::clone(&self.dial), host_keys),
+            kinds: Kinds::default(),
+        })
+    }
+}
+
+struct Open {
+    hosts: Hosts,
+    kinds: Kinds,
+}
+
+impl RemoteSession for Open {
+    fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
+        self.hosts.aim(targets);
+    }
+
+    fn read<'a>(
+        &'a self,
+        saved: Option<ClusterState>,
+        engine: Option<&'a EngineClients>,
+        kubeconfig: Option<Secret<String>>,
+        wanted: &'a WantedObjects,
+    ) -> BoxFuture<'a, Actual> {
+        actual::read::read(&self.hosts, saved, engine, kubeconfig, wanted).boxed()
+    }
+
+    fn act<'a>(
+        &'a self,
+        step: &'a Step,
+        context: Context<'a>,
+        reporter: &'a Reporter,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Done, StepError>> {
+        async move {
+            let executor = Executor {
+                hosts: &self.hosts,
+                context,
+                kinds: &self.kinds,
+            };
+            executor.remotely(step, reporter, stop).await
+        }
+        .boxed()
+    }
+}

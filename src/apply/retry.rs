@@ -1,0 +1,214 @@
+//! Trying again within the run: what may pass by itself (a registry that hiccups, Docker that
+//! restarts, a node that hangs) does not end it. The one place that does so. Every step may be
+//! repeated (invariant 6), so the whole step is: its guard is evaluated again, and the node is
+//! dialled again when its connection is gone.
+//!
+//! What passes is told by the error's variant, never by its text; tries and time are bounded, and
+//! each pause is reported.
+
+use std::{error::Error, time::Duration};
+
+use rand::Rng;
+use tokio::time::Instant;
+
+use super::{
+    step::{Reporter, StepError},
+    stop::Stop,
+};
+use crate::{
+    error::{Explain, with_causes},
+    host::{HostError, Passing},
+    workload::WorkloadError,
+};
+
+/// A node, or its Docker, may be away this long.
+pub(super) const AWAY: Duration = Duration::from_secs(150);
+/// How often what fails on a node that answers is tried.
+const TRIES: u64 = 5;
+/// The longest pause.
+const PAUSE: Duration = Duration::from_secs(15);
+
+/// Tries until it succeeds, fails for good, or the bounds are reached: then the last error counts.
+pub(super) async fn again<T, F>(
+    reporter: &Reporter,
+    stop: &Stop,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, StepError>
+where
+    F: Future<Output = Result<T, StepError>>,
+{
+    let mut tries = 0;
+    let mut away: Option<Instant> = None;
+    loop {
+        let error = match attempt().await {
+            Err(StepError::Failed(error)) => error,
+            ended => return ended,
+        };
+        tries += 1;
+        let goes_on = match passing(&*error) {
+            None => false,
+            Some(Passing::Hiccup) => tries < TRIES,
+            Some(Passing::Away) => away.get_or_insert_with(Instant::now).elapsed() < AWAY,
+        };
+        if !goes_on {
+            return Err(StepError::Failed(error));
+        }
+        reporter.waiting(format!("another try: {}", with_causes(&*error)), tries);
+        tokio::select! {
+            _ = stop.stopped() => return Err(StepError::Stopped),
+            () = tokio::time::sleep(pause(tries)) => {}
+        }
+    }
+}
+
+/// 1, 2, 4 … seconds, a little more or less, so that siblings do not come all at once.
+fn pause(tries: u64) -> Duration {
+    let doubled = Duration::from_secs(1 << (tries - 1).min(6)).min(PAUSE);
+    doubled.mul_f64(rand::rng().random_range(0.8..1.2))
+}
+
+/// Whether, and how, an error may pass by itself. Only errors of a node and of the cluster's API can.
+fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
+    let error: &(dyn Error + 'static) = error;
+    if let Some(error) = error.downcast_ref::<HostError>() {
+        return error.passing();
+    }
+    match error.downcast_ref::<WorkloadError>() {
+        Some(error) if error.class() == crate::error::ErrorClass::Transient => match error {
+            WorkloadError::Api { .. } => Some(Passing::Hiccup),
+            // These are ends of waits, or nothing that time would change.
+            WorkloadError::Credentials(_) | WorkloadError::Overdue { .. } => None,
+        },
+        Some(_) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use super::*;
+    use crate::{
+        apply::{
+            event::{Event, Events, StepId},
+            executor::failed,
+            stop::{StopCause, Stopper},
+        },
+        host::Place,
+        model::{Endpoint, NodeName},
+    };
+
+    fn place() -> Arc<Place> {
+        Arc::new(Place {
+            node: NodeName::from("n1"),
+            endpoint: Endpoint {
+                address: "10.0.0.2".to_owned(),
+                port: 22,
+            },
+            user: "rke".to_owned(),
+        })
+    }
+
+    fn lost() -> StepError {
+        failed(HostError::Lost {
+            at: place(),
+            why: "closed".to_owned(),
+        })
+    }
+
+    fn pull(status: Option<u16>) -> StepError {
+        failed(HostError::Pull {
+            at: place(),
+            image: "etcd:1".to_owned(),
+            status,
+            message: "registry error".to_owned(),
+        })
+    }
+
+    fn refused() -> StepError {
+        failed(HostError::Unreachable {
+            at: place(),
+            source: io::ErrorKind::ConnectionRefused.into(),
+        })
+    }
+
+    fn denied() -> StepError {
+        failed(HostError::SocketDenied {
+            at: place(),
+            socket: "/var/run/docker.sock".to_owned(),
+            sudo: false,
+        })
+    }
+
+    /// Fails with each error in turn, then succeeds; returns the tries, the seconds and the result.
+    async fn tried(errors: Vec<StepError>) -> (usize, u64, Result<(), StepError>) {
+        let (events, _received) = Events::channel(8);
+        let (_stopper, stop) = Stopper::new();
+        let reporter = Reporter::new(events, StepId { stage: 0, step: 0 });
+        let mut errors = errors.into_iter();
+        let mut tries = 0;
+        let started = Instant::now();
+        let result = again(&reporter, &stop, || {
+            tries += 1;
+            let error = errors.next();
+            async move { error.map_or(Ok(()), Err) }
+        })
+        .await;
+        (tries, started.elapsed().as_secs(), result)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_passes_by_itself_is_tried_again() {
+        let errors = vec![pull(None), pull(Some(500)), lost(), refused(), lost()];
+        let (tries, _, result) = tried(errors).await;
+        assert!(result.is_ok());
+        assert_eq!(tries, 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_on_a_node_that_answers_are_few() {
+        let (tries, seconds, result) = tried((0..100).map(|_| pull(None)).collect()).await;
+        assert!(matches!(result, Err(StepError::Failed(_))));
+        assert_eq!(tries, 5);
+        assert!((10..30).contains(&seconds), "{seconds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_away_is_waited_for_within_a_bound() {
+        let (tries, seconds, result) = tried((0..100).map(|_| refused()).collect()).await;
+        assert!(matches!(result, Err(StepError::Failed(_))));
+        assert!((150..170).contains(&seconds), "{seconds} {tries}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_person_must_mend_is_not() {
+        for error in [
+            denied(),
+            pull(Some(404)),
+            StepError::Guard("no longer claimed".to_owned()),
+            StepError::Stopped,
+        ] {
+            let (tries, seconds, result) = tried(vec![error]).await;
+            assert!(result.is_err());
+            assert_eq!((tries, seconds), (1, 0));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_are_reported_and_a_stop_ends_them() {
+        let (events, mut received) = Events::channel(8);
+        let (stopper, stop) = Stopper::new();
+        let reporter = Reporter::new(events, StepId { stage: 0, step: 0 });
+        let result: Result<(), _> = again(&reporter, &stop, || {
+            stopper.stop(StopCause::Signal);
+            async { Err(lost()) }
+        })
+        .await;
+        assert!(matches!(result, Err(StepError::Stopped)));
+        let Ok(Event::StepProgress { waiting_for, .. }) = received.try_recv() else {
+            panic!("nothing was reported");
+        };
+        let waiting_for = waiting_for.unwrap();
+        assert!(waiting_for.starts_with("another try: "), "{waiting_for}");
+    }
+}

@@ -1,0 +1,266 @@
+//! The catalogue: which images make up a Kubernetes release. Data compiled in. Pure.
+//!
+//! ```
+//! use rke_operator::catalog::Catalogue;
+//!
+//! let catalogue = Catalogue::builtin()?;
+//! let version = catalogue.default_version().ok_or("no release is proven")?;
+//! let images = catalogue.images(version).ok_or("not in the catalogue")?;
+//! assert!(images.kubernetes.starts_with("rancher/hardened-kubernetes:v1.34.4"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::KubernetesVersion;
+
+const BUILTIN: &str = include_str!("catalog.yaml");
+
+/// The releases that can be built, with the images of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    releases: BTreeMap<KubernetesVersion, Row>,
+    proven: BTreeSet<KubernetesVersion>,
+    nginx: String,
+}
+
+/// The images of one cluster, after `system_images`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Images {
+    /// Has kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy and kubelet on its PATH.
+    pub kubernetes: String,
+    /// etcd and etcdctl.
+    pub etcd: String,
+    /// `CoreDNS`.
+    pub coredns: String,
+    /// flanneld.
+    pub flannel: String,
+    /// Installs the CNI plugins.
+    pub cni_plugins: String,
+    /// The sandbox image.
+    pub pause: String,
+    /// The stream proxy on nodes without a control plane (unused while a cluster has one node).
+    pub nginx: String,
+}
+
+impl Images {
+    /// With others in their place, by RKE's names (`system_images`).
+    #[must_use]
+    pub fn with(mut self, others: &BTreeMap<String, String>) -> Self {
+        for (name, image) in others {
+            let place = match name.as_str() {
+                "kubernetes" => &mut self.kubernetes,
+                "etcd" => &mut self.etcd,
+                "coredns" => &mut self.coredns,
+                "flannel" => &mut self.flannel,
+                "flannel_cni" => &mut self.cni_plugins,
+                "pod_infra_container" => &mut self.pause,
+                "nginx_proxy" => &mut self.nginx,
+                _ => continue,
+            };
+            image.clone_into(place);
+        }
+        self
+    }
+}
+
+/// Why a catalogue cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// Not YAML, or a key is missing or unknown.
+    #[error("the catalogue cannot be read")]
+    Syntax(#[source] Box<serde_saphyr::Error>),
+    /// A release is not called `v1.34.4`.
+    #[error("`{0}` in the catalogue is not a release")]
+    Version(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    proven: Vec<String>,
+    nginx: String,
+    releases: BTreeMap<String, Row>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Row {
+    release: String,
+    kubernetes: String,
+    etcd: String,
+    coredns: String,
+    flannel: String,
+    cni_plugins: String,
+    pause: String,
+}
+
+/// The reference with the tag that it means: `latest` where it has neither tag nor digest. Without
+/// one Docker would pull every tag that there is.
+pub fn tagged(image: &str) -> String {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    if name.contains(':') || image.contains('@') {
+        image.to_owned()
+    } else {
+        format!("{image}:latest")
+    }
+}
+
+impl Catalogue {
+    /// The one that is compiled in. It is read once.
+    pub fn builtin() -> Result<&'static Self, CatalogueError> {
+        static READ: OnceLock<Catalogue> = OnceLock::new();
+        if let Some(read) = READ.get() {
+            return Ok(read);
+        }
+        let read = Self::parse(BUILTIN)?;
+        Ok(READ.get_or_init(|| read))
+    }
+
+    /// Reads a catalogue in the format of `catalog.yaml`.
+    pub fn parse(yaml: &str) -> Result<Self, CatalogueError> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let Document {
+            proven,
+            nginx,
+            releases,
+        } = serde_saphyr::from_str_with_options(yaml, options)
+            .map_err(|error| CatalogueError::Syntax(Box::new(error)))?;
+        Ok(Self {
+            releases: releases
+                .into_iter()
+                .map(|(name, row)| Ok((version(&name)?, row)))
+                .collect::<Result<_, CatalogueError>>()?,
+            proven: proven
+                .iter()
+                .map(|name| version(name))
+                .collect::<Result<_, _>>()?,
+            nginx,
+        })
+    }
+
+    /// The images of a release; `None` when it is not in the catalogue.
+    pub fn images(&self, version: KubernetesVersion) -> Option<Images> {
+        let Row {
+            release: _,
+            kubernetes,
+            etcd,
+            coredns,
+            flannel,
+            cni_plugins,
+            pause,
+        } = self.releases.get(&version)?.clone();
+        Some(Images {
+            kubernetes,
+            etcd,
+            coredns,
+            flannel,
+            cni_plugins,
+            pause,
+            nginx: self.nginx.clone(),
+        })
+    }
+
+    /// The published name, e.g. `v1.34.4+rke2r1`.
+    pub fn release(&self, version: KubernetesVersion) -> Option<&str> {
+        self.releases.get(&version).map(|row| row.release.as_str())
+    }
+
+    /// Every release, oldest first.
+    pub fn versions(&self) -> impl Iterator<Item = KubernetesVersion> {
+        self.releases.keys().copied()
+    }
+
+    /// Whether our lab brings this release up.
+    pub fn is_proven(&self, version: KubernetesVersion) -> bool {
+        self.proven.contains(&version)
+    }
+
+    /// The newest that is proven: what a config without a version gets.
+    pub fn default_version(&self) -> Option<KubernetesVersion> {
+        self.proven.iter().next_back().copied()
+    }
+}
+
+fn version(name: &str) -> Result<KubernetesVersion, CatalogueError> {
+    let wrong = || CatalogueError::Version(name.to_owned());
+    let numbers: Vec<u16> = name
+        .strip_prefix('v')
+        .ok_or_else(wrong)?
+        .split('.')
+        .map(|part| part.parse().map_err(|_| wrong()))
+        .collect::<Result<_, _>>()?;
+    match numbers[..] {
+        [major, minor, patch] => Ok(KubernetesVersion {
+            major,
+            minor,
+            patch,
+        }),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_builtin_catalogue_is_whole() {
+        let catalogue = Catalogue::builtin().expect("the catalogue");
+        assert_eq!(catalogue.versions().count(), 111);
+        let default = catalogue.default_version().expect("a proven release");
+        assert_eq!(default.to_string(), "v1.34.4");
+        for version in catalogue.versions().chain(catalogue.proven.iter().copied()) {
+            let images = catalogue.images(version).expect("a row");
+            assert!(
+                images.kubernetes.contains(&version.to_string()),
+                "{version}"
+            );
+            let release = catalogue.release(version).expect("a name");
+            assert!(
+                release.starts_with(&format!("{version}+rke2r")),
+                "{release}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bad_catalogue_is_an_error() {
+        for (yaml, want) in [
+            (
+                "proven: []\nnginx: n\nreleases: {1.2: {}}",
+                "the catalogue cannot be read",
+            ),
+            (
+                "proven: [one]\nnginx: n\nreleases: {}",
+                "`one` in the catalogue is not a release",
+            ),
+            (
+                "proven: [v1.2]\nnginx: n\nreleases: {}",
+                "`v1.2` in the catalogue is not a release",
+            ),
+            ("nginx: n", "the catalogue cannot be read"),
+        ] {
+            let error = Catalogue::parse(yaml).expect_err(yaml);
+            assert_eq!(error.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_reference_without_a_tag_means_latest() {
+        for (given, pulled) in [
+            ("nginx", "nginx:latest"),
+            ("nginx:1.27", "nginx:1.27"),
+            ("registry:5000/nginx", "registry:5000/nginx:latest"),
+            ("registry:5000/nginx:1", "registry:5000/nginx:1"),
+            ("nginx@sha256:00", "nginx@sha256:00"),
+        ] {
+            assert_eq!(tagged(given), pulled);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The world of the command line: TCP, `known_hosts`, and files beside the config.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+
+use super::{
+    report::{CliError, Failure},
+    session::Session,
+    sources::FileSources,
+};
+use crate::{
+    apply::remote::OverSsh,
+    config::Sources,
+    environment::{Environment, KeyRing},
+    host::{KnownHosts, Policy, TcpDial},
+    model::{ClusterId, Secret},
+    state::{file::FileStore, kubeconfig::FileKubeconfig},
+};
+
+/// How a command opens the world.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    /// `--accept-new-host-keys`.
+    pub(super) accept_new_host_keys: bool,
+    /// Host keys that are taken are recorded. Not by `plan`: it writes nothing anywhere.
+    pub(super) record_host_keys: bool,
+    /// `--recover`.
+    pub(super) recover: Option<ClusterId>,
+}
+
+/// Opens it. Reads `known_hosts`; touches nothing else yet.
+pub(super) fn open(
+    config: &Path,
+    opening: Opening,
+    session: &Session,
+) -> Result<Environment, CliError> {
+    let files = known_hosts_files();
+    let host_keys = KnownHosts::from_files(&files, policy(&opening, session))
+        .map_err(|source| Failure::KnownHosts { source })?;
+    let host_keys = if opening.record_host_keys {
+        host_keys
+    } else {
+        host_keys.unrecorded()
+    };
+    Ok(Environment {
+        remote: Arc::new(OverSsh {
+            dial: Arc::new(TcpDial),
+        }),
+        host_keys: Arc::new(host_keys),
+        store: Arc::new(FileStore::beside(config)),
+        kubeconfig: Arc::new(FileKubeconfig::beside(config)),
+        key_ring: Arc::new(KeyFiles),
+        recover: opening.recover,
+        held_elsewhere: BTreeSet::new(),
+        now,
+        entropy: rand::random,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is where the time comes in"
+)]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// ssh's own files, in its order; keys that are taken are recorded in the first.
+fn known_hosts_files() -> Vec<PathBuf> {
+    let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh/known_hosts"));
+    own.into_iter()
+        .chain([PathBuf::from("/etc/ssh/ssh_known_hosts")])
+        .collect()
+}
+
+fn policy(opening: &Opening, session: &Session) -> Policy {
+    if opening.accept_new_host_keys {
+        return Policy::AcceptNew;
+    }
+    if !session.prompt.is_interactive() {
+        return Policy::Strict;
+    }
+    let prompt = session.prompt.clone();
+    Policy::Ask(Box::new(move |endpoint, kind, fingerprint| {
+        let prompt = prompt.clone();
+        async move { prompt.host_key(&endpoint, &kind, &fingerprint).await }.boxed()
+    }))
+}
+
+/// The keys of the inventory, for a removal without a config: the files that it names.
+struct KeyFiles;
+
+impl KeyRing for KeyFiles {
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        async move {
+            match FileSources::default().key_at(source) {
+                Ok(key) => Ok(key.pem),
+                Err(refusal) => Err(refusal.message),
+            }
+        }
+        .boxed()
+    }
+}

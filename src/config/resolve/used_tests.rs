@@ -1,0 +1,214 @@
+//! A key that the schema calls used has an effect: it changes the intent, or what is said about it.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Resolved,
+    tests::{pem, resolve},
+};
+use crate::config::schema::{Answer, Below, Key, ROOT};
+
+/// Every used key, with a value.
+const DOCUMENT: &str = "\
+cluster_name: one
+kubernetes_version: v1.34.4
+ssh_key_path: cluster
+system_images: {etcd: 'registry.example.com/etcd:1'}
+nodes:
+  - address: 192.0.2.10
+    port: 22
+    internal_address: 10.0.0.1
+    role: [controlplane, etcd, worker]
+    hostname_override: node-1
+    user: ubuntu
+    docker_socket: /var/run/docker.sock
+    labels: {a: b}
+    taints: [{key: a, value: b, effect: NoSchedule}]
+  - {address: 192.0.2.11, user: u, role: [worker], ssh_key_path: node}
+  - {address: 192.0.2.12, user: u, role: [worker], ssh_key: PEM}
+services:
+  etcd: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b], snapshot: false}
+  kube-api:
+    extra_args: {v: 1}
+    extra_binds: ['/a:/b']
+    extra_env: [A=b]
+    service_cluster_ip_range: 10.43.0.0/16
+    service_node_port_range: 30000-32767
+  kube-controller:
+    extra_args: {v: 1}
+    extra_binds: ['/a:/b']
+    extra_env: [A=b]
+    cluster_cidr: 10.42.0.0/16
+  scheduler: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
+  kubelet:
+    extra_args: {v: 1}
+    extra_binds: ['/a:/b']
+    extra_env: [A=b]
+    cluster_domain: cluster.local
+    cluster_dns_server: 10.43.0.10
+    fail_swap_on: false
+  kubeproxy: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
+network: {plugin: flannel}
+dns: {provider: coredns}
+ingress: {provider: none}
+monitoring: {provider: none}
+";
+
+/// The key, and another value. The first part says in which of several places.
+const CHANGES: &[(&str, &str)] = &[
+    ("cluster_name", "two"),
+    ("kubernetes_version", "v1.34.3"),
+    ("ssh_key_path", "other"),
+    ("system_images", "{etcd: 'registry.example.com/etcd:2'}"),
+    ("nodes[].address", "192.0.2.20"),
+    ("nodes[].port", "2222"),
+    ("nodes[].internal_address", "10.0.0.2"),
+    ("nodes[].role", "[controlplane, etcd]"),
+    ("nodes[].hostname_override", "node-2"),
+    ("nodes[].user", "root"),
+    ("nodes[].docker_socket", "/run/docker.sock"),
+    ("nodes[].ssh_key", "PEM"),
+    ("nodes[].ssh_key_path", "other"),
+    ("nodes[].labels", "{a: c}"),
+    ("nodes[].taints[].key", "b"),
+    ("nodes[].taints[].value", "c"),
+    ("nodes[].taints[].effect", "NoExecute"),
+    ("services.etcd.snapshot", "true"),
+    ("services.kube-api.service_cluster_ip_range", "10.43.0.0/17"),
+    ("services.kube-api.service_node_port_range", "30000-30100"),
+    ("services.kube-controller.cluster_cidr", "10.42.0.0/17"),
+    (
+        "services.kube-controller.service_cluster_ip_range",
+        "10.43.0.0/17",
+    ),
+    ("services.kubelet.cluster_domain", "example.com"),
+    ("services.kubelet.cluster_dns_server", "10.43.0.11"),
+    ("services.kubelet.fail_swap_on", "true"),
+    ("network.plugin", "none"),
+    ("dns.provider", "none"),
+];
+
+/// What every service has.
+const OF_SERVICES: &[(&str, &str)] = &[
+    ("extra_args", "{v: 2}"),
+    ("extra_binds", "['/a:/c']"),
+    ("extra_env", "[A=c]"),
+];
+
+fn used(keys: &[Key], around: &str, out: &mut BTreeSet<String>) {
+    for key in keys.iter().filter(|key| key.answer == Answer::Used) {
+        let path = if around.is_empty() {
+            key.name.to_owned()
+        } else {
+            format!("{around}.{}", key.name)
+        };
+        match key.kind.below() {
+            Below::Section(below) => used(below, &path, out),
+            Below::Each(below) => used(below, &format!("{path}[]"), out),
+            Below::Nothing => {
+                out.insert(path);
+            }
+        }
+    }
+}
+
+/// Sets a value, in the first item of a list that has the key.
+fn set(at: &mut serde_json::Value, path: &str, value: &serde_json::Value) {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    if rest.is_empty() {
+        at[first] = value.clone();
+        return;
+    }
+    match first.strip_suffix("[]") {
+        None => set(&mut at[first], rest, value),
+        Some(list) => {
+            let items = at[list].as_array_mut().expect("a list");
+            let name = rest.split(['.', '[']).next().unwrap_or(rest);
+            let item = items.iter_mut().find(|item| item.get(name).is_some());
+            set(item.expect("an item with the key"), rest, value);
+        }
+    }
+}
+
+fn changed(document: &serde_json::Value, path: &str, value: &str) -> Resolved {
+    let value: serde_json::Value = serde_saphyr::from_str(value).expect("a value");
+    let mut document = document.clone();
+    set(&mut document, path, &value);
+    if path == "services.kube-api.service_cluster_ip_range" {
+        // It stands in two places, which must agree.
+        set(
+            &mut document,
+            "services.kube-controller.service_cluster_ip_range",
+            &serde_json::Value::Null,
+        );
+    } else if path == "services.kube-controller.service_cluster_ip_range" {
+        set(
+            &mut document,
+            "services.kube-api.service_cluster_ip_range",
+            &serde_json::Value::Null,
+        );
+    }
+    let text = document
+        .to_string()
+        .replace("\"PEM\"", &serde_json::json!(pem()).to_string());
+    match resolve(&text) {
+        Ok(resolved) => resolved,
+        Err(problems) => panic!("{path}: {}", problems.render("cluster.yml", &text, false)),
+    }
+}
+
+#[test]
+fn every_used_key_has_an_effect() {
+    let document: serde_json::Value = serde_saphyr::from_str(DOCUMENT).expect("a document");
+    let mut missing = BTreeSet::new();
+    used(ROOT, "", &mut missing);
+    let services = [
+        "etcd",
+        "kube-api",
+        "kube-controller",
+        "scheduler",
+        "kubelet",
+        "kubeproxy",
+    ];
+    let of_services = services.iter().flat_map(|service| {
+        let row = move |(key, value): &(&str, &'static str)| {
+            (format!("services.{service}.{key}"), *value)
+        };
+        OF_SERVICES.iter().map(row)
+    });
+    let changes = CHANGES
+        .iter()
+        .map(|(path, value)| ((*path).to_owned(), *value));
+    // One key for all that are compared: a key pair is made anew each time.
+    let fixed = pem();
+    let document_text = document
+        .to_string()
+        .replace("\"PEM\"", &serde_json::json!(fixed).to_string());
+    let document: serde_json::Value = serde_json::from_str(&document_text).expect("a document");
+    for (path, value) in changes.chain(of_services) {
+        let before = changed(&document, "cluster_name", "one");
+        let after = changed(&document, &path, value);
+        let same = {
+            let (mut before, mut after) = (before.intent.clone(), after.intent.clone());
+            // `Files` gives every path one key, made anew for each document.
+            for (before, after) in before.nodes.values_mut().zip(after.nodes.values_mut()) {
+                if before.login.key_source == after.login.key_source
+                    && after.login.key_source != "ssh_key"
+                {
+                    before.login.key = after.login.key.clone();
+                }
+            }
+            before == after
+        };
+        assert!(
+            !same || before.warnings != after.warnings,
+            "`{path}` is called used, and a change of it to {value} has no effect"
+        );
+        missing.remove(&path);
+    }
+    assert_eq!(
+        missing,
+        BTreeSet::new(),
+        "used keys that are not tried here"
+    );
+}

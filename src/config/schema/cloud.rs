@@ -1,0 +1,86 @@
+//! `cloud_provider`. Pure data.
+
+use super::key::{Key, any, flag, later_section, number, text};
+
+/// `cloud_provider`.
+pub(super) const CLOUD_PROVIDER: &[Key] = &[
+    text("name", "Which cloud."),
+    flag(
+        "useInstanceMetadataHostname",
+        "Name nodes as the cloud does.",
+    ),
+    later_section(
+        "awsCloudProvider",
+        "Settings for AWS.",
+        &[
+            any("global", "Of the whole cluster."),
+            any("service_override", "Of single services."),
+        ],
+    ),
+    later_section("azureCloudProvider", "Settings for Azure.", AZURE),
+    later_section(
+        "openstackCloudProvider",
+        "Settings for OpenStack.",
+        &[
+            any("global", "How to log in.").secret(),
+            any("load_balancer", "Of load balancers."),
+            any("block_storage", "Of volumes."),
+            any("route", "Of routes."),
+            any("metadata", "Of the metadata service."),
+        ],
+    ),
+    later_section(
+        "vsphereCloudProvider",
+        "Settings for vSphere.",
+        &[
+            any("global", "How to log in.").secret(),
+            any("virtual_center", "The servers, and how to log in.").secret(),
+            any("network", "Of networks."),
+            any("disk", "Of volumes."),
+            any("workspace", "Where machines are made."),
+        ],
+    ),
+    later_section(
+        "harvesterCloudProvider",
+        "Settings for Harvester.",
+        &[any("cloud_config", "The file of its cloud provider.").secret()],
+    ),
+    any("customCloudProvider", "The file of another cloud provider.").secret(),
+];
+
+/// The cloud provider of Azure documents them.
+const AZURE: &[Key] = &[
+    text("cloud", "As Azure documents it."),
+    text("tenantId", "As Azure documents it."),
+    text("subscriptionId", "As Azure documents it."),
+    text("resourceGroup", "As Azure documents it."),
+    text("location", "As Azure documents it."),
+    text("vnetName", "As Azure documents it."),
+    text("vnetResourceGroup", "As Azure documents it."),
+    text("subnetName", "As Azure documents it."),
+    text("securityGroupName", "As Azure documents it."),
+    text("securityGroupResourceGroup", "As Azure documents it."),
+    text("routeTableName", "As Azure documents it."),
+    text("primaryAvailabilitySetName", "As Azure documents it."),
+    text("vmType", "As Azure documents it."),
+    text("primaryScaleSetName", "As Azure documents it."),
+    text("aadClientId", "As Azure documents it."),
+    text("aadClientSecret", "As Azure documents it.").secret(),
+    text("aadClientCertPath", "As Azure documents it."),
+    text("aadClientCertPassword", "As Azure documents it.").secret(),
+    flag("cloudProviderBackoff", "As Azure documents it."),
+    number("cloudProviderBackoffRetries", "As Azure documents it.").default("0"),
+    number("cloudProviderBackoffExponent", "As Azure documents it.").default("0"),
+    number("cloudProviderBackoffDuration", "As Azure documents it.").default("0"),
+    number("cloudProviderBackoffJitter", "As Azure documents it.").default("0"),
+    flag("cloudProviderRateLimit", "As Azure documents it."),
+    number("cloudProviderRateLimitQPS", "As Azure documents it.").default("0"),
+    number("cloudProviderRateLimitBucket", "As Azure documents it.").default("0"),
+    flag("useInstanceMetadata", "As Azure documents it."),
+    flag("useManagedIdentityExtension", "As Azure documents it."),
+    text("userAssignedIdentityID", "As Azure documents it."),
+    number("maximumLoadBalancerRuleCount", "As Azure documents it.").default("0"),
+    text("loadBalancerSku", "As Azure documents it."),
+    flag("excludeMasterFromStandardLB", "As Azure documents it."),
+    text("tags", "As Azure documents it."),
+];

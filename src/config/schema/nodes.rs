@@ -1,0 +1,77 @@
+//! `nodes` and `bastion_host`. Pure data.
+
+use super::key::{Key, each, flag, list, map, number, text};
+
+/// An entry of `nodes`.
+pub(in crate::config) const NODE: &[Key] = &[
+    text(
+        "address",
+        "Host name or IPv4 address that SSH dials; required.",
+    )
+    .used(),
+    number("port", "Port of sshd.").default("22").used(),
+    text(
+        "internal_address",
+        "IPv4 address for traffic among the nodes, if that is another one.",
+    )
+    .used(),
+    list("role", "`controlplane`, `etcd`, `worker`; at least one.").used(),
+    text(
+        "hostname_override",
+        "The node's name in Kubernetes; its `address` when empty.",
+    )
+    .used(),
+    text(
+        "user",
+        "Who logs in; must be allowed to use Docker. Required.",
+    )
+    .used(),
+    text("docker_socket", "Docker's socket on the node.")
+        .default("/var/run/docker.sock")
+        .used(),
+    text(
+        "ssh_key",
+        "The private key itself; not in a `Cluster` object.",
+    )
+    .secret()
+    .used(),
+    text(
+        "ssh_key_path",
+        "The file of the private key; not in a `Cluster` object.",
+    )
+    .used(),
+    text("ssh_cert", "A certificate for the private key."),
+    text("ssh_cert_path", "The file of that certificate."),
+    flag("ssh_agent_auth", "Overwritten by the key at the top level.")
+        .refused("name a private key file in `ssh_key_path`"),
+    map("labels", "Labels of the Node object.").used(),
+    each("taints", "Taints of the Node object.", TAINT).used(),
+    text("nodeName", "Set by Rancher."),
+];
+
+const TAINT: &[Key] = &[
+    text("key", "The taint's key; required.").used(),
+    text("value", "The taint's value.").used(),
+    text(
+        "effect",
+        "`NoSchedule`, `PreferNoSchedule` or `NoExecute`; required.",
+    )
+    .used(),
+    text("timeAdded", "Set by Kubernetes.").ignored("remove it: Kubernetes sets it"),
+];
+
+/// `bastion_host`.
+pub(super) const BASTION: &[Key] = &[
+    text("address", "Its address."),
+    number("port", "Port of sshd.").default("22"),
+    text("user", "Who logs in."),
+    text("ssh_key", "The private key itself.").secret(),
+    text("ssh_key_path", "The file of the private key."),
+    text("ssh_cert", "A certificate for the private key."),
+    text("ssh_cert_path", "The file of that certificate."),
+    flag("ssh_agent_auth", "Log in with the keys of an SSH agent."),
+    flag(
+        "ignore_proxy_env_vars",
+        "Do without the proxy that RKE's environment names.",
+    ),
+];

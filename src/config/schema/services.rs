@@ -1,0 +1,208 @@
+//! `services`. Pure data.
+
+use super::key::{Key, any, duration, flag, list, map, number, section, text};
+
+/// The components.
+pub(in crate::config) const SERVICES: &[Key] = &[
+    section("etcd", "The database.", ETCD),
+    section("kube-api", "The API server.", KUBE_API),
+    section(
+        "kube-controller",
+        "The controller manager.",
+        KUBE_CONTROLLER,
+    ),
+    section("scheduler", "The scheduler.", BASE),
+    section("kubelet", "The kubelet.", KUBELET),
+    section("kubeproxy", "The proxy of Services.", BASE),
+];
+
+const NO_WINDOWS: &str = "remove it: there are no Windows nodes";
+const NO_SNAPSHOTS: &str =
+    "remove it: recurring snapshots of etcd are not taken yet, so it would have no effect";
+
+/// The keys of every service, and with them those of one.
+macro_rules! service {
+    ($($own:expr),* $(,)?) => {
+        &[
+            text("image", "Not read by RKE 1.6 either.")
+                .ignored("write the image under `system_images`: `etcd`, or `kubernetes` for all other services"),
+            map("extra_args", "Flags without dashes; they win over ours.").used(),
+            map("extra_args_array", "Flags that are given more than once.")
+                .refused("write each flag once under `extra_args`"),
+            list("extra_binds", "More mounts, `source:target[:options]`.").used(),
+            list("extra_env", "More variables, `NAME=value`; they win over ours.").secret().used(),
+            map("win_extra_args", "Flags on Windows nodes.").refused(NO_WINDOWS),
+            map("win_extra_args_array", "Flags on Windows nodes.").refused(NO_WINDOWS),
+            list("win_extra_binds", "Mounts on Windows nodes.").refused(NO_WINDOWS),
+            list("win_extra_env", "Variables on Windows nodes.").secret().refused(NO_WINDOWS),
+            $($own),*
+        ]
+    };
+}
+
+const BASE: &[Key] = service!();
+
+/// `services.etcd`.
+pub(in crate::config) const ETCD: &[Key] = service!(
+    list(
+        "external_urls",
+        "Members of an etcd outside of the cluster."
+    ),
+    text("ca_cert", "The authority of that etcd."),
+    text("cert", "The client certificate for that etcd."),
+    text("key", "The private key for that etcd.").secret(),
+    text("path", "The prefix of keys in that etcd."),
+    number("uid", "The user that etcd runs as.").default("0"),
+    number("gid", "The group that etcd runs as.").default("0"),
+    flag(
+        "snapshot",
+        "Take recurring snapshots. They are not taken yet; a warning says so."
+    )
+    .default("true")
+    .used(),
+    duration("creation", "How often a snapshot is taken.")
+        .default("12h")
+        .refused(NO_SNAPSHOTS),
+    duration("retention", "How long a snapshot is kept.")
+        .default("72h")
+        .refused(NO_SNAPSHOTS),
+    section("backup_config", "Recurring snapshots.", BACKUP),
+);
+
+const BACKUP: &[Key] = &[
+    flag(
+        "enabled",
+        "Take recurring snapshots. RKE does so unless this is `false`.",
+    )
+    .default("true")
+    .only_within_section("false"),
+    number("interval_hours", "How often a snapshot is taken.")
+        .default("12")
+        .also(&["0"])
+        .refused(NO_SNAPSHOTS),
+    number("retention", "How many snapshots are kept.")
+        .default("6")
+        .also(&["0"])
+        .refused(NO_SNAPSHOTS),
+    section("s3backupconfig", "Where snapshots are copied to.", S3),
+    flag(
+        "safe_timestamp",
+        "Write the time into the name without colons.",
+    ),
+    number("timeout", "Seconds that a snapshot may take.")
+        .default("300")
+        .also(&["0"]),
+];
+
+const S3: &[Key] = &[
+    text("access_key", "The access key.").secret(),
+    text("secret_key", "Its secret.").secret(),
+    text("bucket_name", "The bucket."),
+    text("region", "The region."),
+    text("endpoint", "The server."),
+    text("custom_ca", "The authority of the server's certificate."),
+    text("folder", "The folder in the bucket."),
+];
+
+/// `services.kube-api`.
+pub(in crate::config) const KUBE_API: &[Key] = service!(
+    text("service_cluster_ip_range", "Addresses of Services.")
+        .default("10.43.0.0/16")
+        .used(),
+    text(
+        "service_node_port_range",
+        "Ports of Services of type NodePort."
+    )
+    .default("30000-32767")
+    .used(),
+    flag("pod_security_policy", "Of releases of RKE before 1.6.")
+        .refused("remove it: Kubernetes has no PodSecurityPolicy since 1.25"),
+    text(
+        "pod_security_configuration",
+        "The level of PodSecurity admission."
+    )
+    .default("privileged"),
+    flag(
+        "always_pull_images",
+        "Pull every image at every start of a pod."
+    ),
+    section(
+        "secrets_encryption_config",
+        "Encrypt Secrets in etcd.",
+        &[
+            flag("enabled", "Whether."),
+            any(
+                "custom_config",
+                "An EncryptionConfiguration; it holds keys."
+            )
+            .secret(),
+        ]
+    ),
+    section(
+        "audit_log",
+        "The API server's audit log; ours has the settings of RKE's defaults.",
+        &[
+            flag("enabled", "Whether there is one.").default("true"),
+            section("configuration", "Its settings.", AUDIT_CONFIGURATION),
+        ]
+    ),
+    any("admission_configuration", "An AdmissionConfiguration."),
+    section(
+        "event_rate_limit",
+        "The admission plugin EventRateLimit.",
+        &[
+            flag("enabled", "Whether it is on."),
+            any("configuration", "Its settings."),
+        ]
+    ),
+);
+
+const AUDIT_CONFIGURATION: &[Key] = &[
+    number("max_age", "Days that a file is kept.").default("30"),
+    number("max_backup", "How many files are kept.").default("10"),
+    number("max_size", "Megabytes of a file.").default("100"),
+    text("path", "The file.").default("/var/log/kube-audit/audit-log.json"),
+    text("format", "`json` or `legacy`.").default("json"),
+    any(
+        "policy",
+        "What is logged; who did what, without content, when empty.",
+    ),
+];
+
+/// `services.kube-controller`.
+pub(in crate::config) const KUBE_CONTROLLER: &[Key] = service!(
+    text("cluster_cidr", "Addresses of pods.")
+        .default("10.42.0.0/16")
+        .used(),
+    text(
+        "service_cluster_ip_range",
+        "Addresses of Services; as under `kube-api`."
+    )
+    .default("10.43.0.0/16")
+    .used(),
+);
+
+/// `services.kubelet`.
+pub(in crate::config) const KUBELET: &[Key] = service!(
+    text("cluster_domain", "The domain of Services.")
+        .default("cluster.local")
+        .used(),
+    text("infra_container_image", "The pause image.")
+        .refused("write `pod_infra_container` under `system_images`"),
+    text(
+        "cluster_dns_server",
+        "The address of the DNS server, one of the range of Services."
+    )
+    .default("10.43.0.10")
+    .used(),
+    flag(
+        "fail_swap_on",
+        "Whether kubelet refuses to start on a node with swap."
+    )
+    .used(),
+    flag(
+        "generate_serving_certificate",
+        "A serving certificate of its own for each kubelet."
+    )
+    .same("every kubelet has one"),
+);

@@ -1,0 +1,157 @@
+//! Which parts of a document must not be shown: what the schema calls secret, and whatever the
+//! schema does not know. Pure.
+
+use std::ops::Range;
+
+use super::{
+    schema::{Below, Key, ROOT},
+    tree::{Entry, Node, Value},
+};
+
+/// The bytes of every value that must not be shown, in the order of the document.
+pub(super) fn spans(root: &Node) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    section(root, ROOT, &mut found);
+    found.sort_by_key(|span| span.start);
+    found
+}
+
+fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Null => {}
+        // Something else than the schema says: it may be anything.
+        Value::Scalar(_) | Value::List(_) => everything(node, found),
+        Value::Map(entries) => {
+            for entry in entries {
+                match keys.iter().find(|key| key.name == entry.key) {
+                    Some(key) => value(&entry.node, key, found),
+                    None => everything(&entry.node, found),
+                }
+            }
+        }
+    }
+}
+
+fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
+    match key.kind.below() {
+        _ if key.secret => everything(node, found),
+        Below::Section(keys) => section(node, keys, found),
+        Below::Each(keys) => match &node.value {
+            Value::List(items) => {
+                for item in items {
+                    section(item, keys, found);
+                }
+            }
+            Value::Null | Value::Scalar(_) | Value::Map(_) => everything(node, found),
+        },
+        Below::Nothing => by_name(node, found),
+    }
+}
+
+/// Below a key whose names are the user's, the name tells: a flag `oidc-client-secret`.
+fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Null | Value::Scalar(_) => {}
+        Value::List(items) => items.iter().for_each(|item| by_name(item, found)),
+        Value::Map(entries) => {
+            for Entry { key, node, .. } in entries {
+                if sounds_secret(key) {
+                    everything(node, found);
+                } else {
+                    by_name(node, found);
+                }
+            }
+        }
+    }
+}
+
+fn everything(node: &Node, found: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Null => {}
+        Value::Scalar(_) => {
+            let places = node.place.iter().chain(&node.defined);
+            found.extend(places.map(|place| place.span.clone()));
+        }
+        Value::List(items) => items.iter().for_each(|item| everything(item, found)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|entry| everything(&entry.node, found)),
+    }
+}
+
+/// Whether a name is one that people give to secrets. A file's path is none.
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let secret = [
+        "passw",
+        "passphrase",
+        "secret",
+        "token",
+        "credential",
+        "private",
+    ];
+    !name.ends_with("file")
+        && (secret.iter().any(|word| name.contains(word)) || name.ends_with("key"))
+}
+
+/// Whether a line of a document that cannot be parsed may be shown: when all that it names is known
+/// and not secret. A line without a name may continue a private key.
+pub(super) fn may_be_shown(line: &str) -> bool {
+    let names = names_in(line);
+    !names.is_empty()
+        && names.iter().all(|name| {
+            let mut keys = Vec::new();
+            named(name, ROOT, &mut keys);
+            !keys.is_empty() && keys.iter().all(|key| !key.secret)
+        })
+}
+
+/// The words before a colon.
+fn names_in(line: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = line.split(':').collect();
+    parts.pop();
+    parts
+        .into_iter()
+        .map(|part| {
+            let part = part.trim_end().trim_end_matches(['"', '\'']);
+            let start = part
+                .rfind(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
+                .map_or(0, |at| at + 1);
+            part.get(start..)
+                .unwrap_or_default()
+                .trim_start_matches('-')
+        })
+        .collect()
+}
+
+fn named(name: &str, keys: &'static [Key], found: &mut Vec<&'static Key>) {
+    for key in keys {
+        if key.name == name {
+            found.push(key);
+        }
+        match key.kind.below() {
+            Below::Section(below) | Below::Each(below) => named(name, below, found),
+            Below::Nothing => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_cannot_be_parsed_is_shown_only_when_all_in_it_is_known() {
+        for (line, shown) in [
+            ("\t- address: 192.0.2.10", true),
+            ("  - {address: a, user: b", true),
+            ("    ssh_key: hunter2", false),
+            ("  - {user: a, password: hunter2", false),
+            ("    MIIEpAIBAAKCAQEA", false),
+            ("    pasword: hunter2", false),
+            ("", false),
+        ] {
+            assert_eq!(may_be_shown(line), shown, "{line}");
+        }
+    }
+}

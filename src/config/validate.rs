@@ -1,0 +1,420 @@
+//! Validates every key of a document by the schema: unknown, set twice, of the wrong shape, or with
+//! a value that this release does not support. Pure.
+
+use super::{
+    cursor::Cursor,
+    problem::Problem,
+    schema::{
+        Answer, Below, ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, Key, Kind, NETWORK, NODE, ROOT,
+        SERVICES, boolean,
+    },
+    tree::{Entry, Value},
+};
+
+/// What the walk found.
+#[derive(Default)]
+pub(super) struct Validated {
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// Validates every key of the document.
+pub(super) fn walk(root: &Cursor<'_>) -> Validated {
+    let mut found = Validated::default();
+    map_keys(root, ROOT, &mut found);
+    found
+}
+
+fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
+    match at.value() {
+        None => {}
+        Some(Value::Map(entries)) => {
+            for (index, entry) in entries.iter().enumerate() {
+                let first = entries
+                    .iter()
+                    .take(index)
+                    .find(|before| before.key == entry.key);
+                if let Some(first) = first {
+                    found.problems.push(duplicate(at, entry, first));
+                } else if let Some(key) = keys.iter().find(|key| key.name == entry.key) {
+                    validate(&at.get(key.name), key, found);
+                } else {
+                    found.problems.push(unknown(at, entry, keys));
+                }
+            }
+            absent(at, keys, true, found);
+        }
+        // `nodes: ""` and the like are empty too.
+        Some(Value::Scalar(text)) if text.expose().is_empty() => {}
+        Some(other) => found
+            .problems
+            .push(at.problem(format!("must be a mapping, is {}", other.kind()))),
+    }
+}
+
+/// What must be written because RKE's default is not supported.
+fn absent(at: &Cursor<'_>, keys: &[Key], section_written: bool, found: &mut Validated) {
+    for key in keys {
+        let at = at.get(key.name);
+        match (key.kind, key.answer) {
+            (
+                _,
+                Answer::Only {
+                    value,
+                    without_section,
+                },
+            ) if at.is_empty() && (section_written || without_section) => {
+                let problem = at.problem(format!(
+                    "not set, and RKE's default `{}` is not supported yet",
+                    key.default
+                ));
+                found.problems.push(problem.hint(write(&at, value)));
+            }
+            (Kind::Section(below), Answer::Used) if !at.is_written() => {
+                absent(&at, below, false, found);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
+    match key.answer {
+        Answer::Used => match key.kind.below() {
+            Below::Section(keys) => map_keys(at, keys, found),
+            Below::Each(keys) => list_of(at, keys, found),
+            Below::Nothing => duplicates_within(at, found),
+        },
+        Answer::Same(_) => {
+            let is_flag = at.scalar().is_some_and(|text| boolean(text).is_some());
+            if !is_flag && !says_nothing(at, key) {
+                found.problems.push(at.problem("must be `true` or `false`"));
+            }
+        }
+        Answer::Ignored(instead) => {
+            if !says_nothing(at, key) {
+                found
+                    .warnings
+                    .push(at.problem("this key has no effect").hint(instead));
+            }
+        }
+        Answer::Later | Answer::Refused(_) => match key.kind.below() {
+            Below::Section(keys) => as_one(at, key, |inner| map_keys(at, keys, inner), found),
+            Below::Each(keys) => as_one(at, key, |inner| list_of(at, keys, inner), found),
+            Below::Nothing => {
+                if !is_default(at, key) {
+                    found.problems.push(not_supported(at, key));
+                }
+            }
+        },
+        Answer::Only { value, .. } => {
+            let right = at.scalar().is_some_and(|text| key.kind.equal(text, value));
+            if !right && !at.is_empty() {
+                let problem = at.problem(format!("only `{value}` is supported so far"));
+                found.problems.push(problem.hint(write(at, value)));
+            }
+        }
+        Answer::Never(_) => {
+            if at.value().is_some() {
+                found.problems.push(not_supported(at, key));
+            }
+        }
+    }
+}
+
+fn list_of(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
+    match at.value() {
+        None => {}
+        Some(Value::List(_)) => {
+            for item in at.items() {
+                map_keys(&item, keys, found);
+            }
+        }
+        Some(other) => found
+            .problems
+            .push(at.problem(format!("must be a list, is {}", other.kind()))),
+    }
+}
+
+/// One problem for all that is not supported within, and the others as they are.
+fn as_one(at: &Cursor<'_>, key: &Key, walk: impl FnOnce(&mut Validated), found: &mut Validated) {
+    let mut inner = Validated::default();
+    walk(&mut inner);
+    let all = inner.problems.len();
+    inner
+        .problems
+        .retain(|problem| problem.message != NOT_SUPPORTED);
+    if inner.problems.len() < all {
+        found.problems.push(not_supported(at, key));
+    }
+    found.problems.append(&mut inner.problems);
+}
+
+/// Keys that are read but not listed here (labels, flags, images) may still stand twice.
+fn duplicates_within(at: &Cursor<'_>, found: &mut Validated) {
+    if let Some(Value::Map(entries)) = at.value() {
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(first) = entries
+                .iter()
+                .take(index)
+                .find(|before| before.key == entry.key)
+            {
+                found.problems.push(duplicate(at, entry, first));
+            }
+        }
+    }
+}
+
+/// Whether a value is as good as none. Where the names in a mapping are the user's, one with an
+/// empty text means something: `node_selector: {node-role.kubernetes.io/worker: ""}`.
+fn says_nothing(at: &Cursor<'_>, key: &Key) -> bool {
+    match key.kind.below() {
+        Below::Section(_) => at.is_empty(),
+        Below::Nothing | Below::Each(_) => at.has_nothing(),
+    }
+}
+
+fn is_default(at: &Cursor<'_>, key: &Key) -> bool {
+    let same = |text: &str| {
+        key.kind.equal(text, key.default)
+            || key
+                .also
+                .iter()
+                .any(|value| text.eq_ignore_ascii_case(value))
+    };
+    says_nothing(at, key) || at.scalar().is_some_and(same)
+}
+
+const NOT_SUPPORTED: &str = "not supported yet";
+
+fn not_supported(at: &Cursor<'_>, key: &Key) -> Problem {
+    let problem = at.problem(NOT_SUPPORTED);
+    let name = key.name;
+    if let Answer::Refused(instead) | Answer::Never(instead) = key.answer {
+        problem.hint(instead)
+    } else if key.default.is_empty() || matches!(key.kind, Kind::Section(_) | Kind::Each(_)) {
+        problem.hint(format!("remove `{name}`, or leave it empty"))
+    } else {
+        problem.hint(format!("remove `{name}`, or write `{}`", key.default))
+    }
+}
+
+/// ``write `provider: none` under `ingress` ``.
+fn write(at: &Cursor<'_>, value: &str) -> String {
+    let path = at.path();
+    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+    if section.is_empty() {
+        format!("write `{name}: {value}`")
+    } else {
+        format!("write `{name}: {value}` under `{section}`")
+    }
+}
+
+fn duplicate(at: &Cursor<'_>, entry: &Entry, first: &Entry) -> Problem {
+    let message = match &first.key_place {
+        Some(place) => format!("this key is already set in line {}", place.line),
+        None => "this key is set twice".to_owned(),
+    };
+    Problem {
+        place: entry.key_place.clone(),
+        ..at.get(&entry.key).problem(message)
+    }
+    .hint("keep one of the two")
+}
+
+fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
+    let problem = Problem {
+        place: entry.key_place.clone(),
+        ..at.get(&entry.key).problem("unknown key")
+    };
+    if let Some(place) = owner(&entry.key) {
+        return problem.hint(format!("`{}` belongs {place}", entry.key));
+    }
+    let near = nearest(&entry.key, keys.iter().map(|key| key.name));
+    match keys.iter().find(|key| Some(key.name) == near) {
+        // A key that does not work itself is no advice.
+        Some(Key {
+            answer: Answer::Refused(instead) | Answer::Ignored(instead) | Answer::Never(instead),
+            ..
+        }) => problem.hint(*instead),
+        Some(key) => problem.hint(format!("did you mean `{}`?", key.name)),
+        None => problem,
+    }
+}
+
+/// The name that was probably meant.
+pub(super) fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.'], "");
+    let written = plain(written);
+    names
+        .map(|name| (strsim::damerau_levenshtein(&written, &plain(name)), name))
+        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Where a key that stands in the wrong place belongs.
+fn owner(name: &str) -> Option<&'static str> {
+    let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
+    [
+        ("at the top level", ROOT),
+        ("to a node", NODE),
+        ("under `services`", SERVICES),
+        ("under `services.kube-api`", KUBE_API),
+        ("under `services.kube-controller`", KUBE_CONTROLLER),
+        ("under `services.kubelet`", KUBELET),
+        ("under `services.etcd`", ETCD),
+        ("under `network`", NETWORK),
+    ]
+    .into_iter()
+    .find(|(_, keys)| has(keys))
+    .map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tree::Node;
+
+    /// Every key of the schema, with where it stands.
+    fn all(keys: &'static [Key], around: &str, out: &mut Vec<(String, &'static Key)>) {
+        for key in keys {
+            let path = if around.is_empty() {
+                key.name.to_owned()
+            } else {
+                format!("{around}.{}", key.name)
+            };
+            match key.kind.below() {
+                Below::Section(inner) => all(inner, &path, out),
+                Below::Each(inner) => all(inner, &format!("{path}[]"), out),
+                Below::Nothing => {}
+            }
+            out.push((path, key));
+        }
+    }
+
+    /// What the walk says about a document with one value in it, at that value.
+    fn said_about(path: &str, value: &serde_json::Value) -> Vec<String> {
+        let document =
+            path.split('.')
+                .rev()
+                .fold(value.clone(), |inner, key| match key.strip_suffix("[]") {
+                    Some(list) => serde_json::json!({ list: [inner] }),
+                    None => serde_json::json!({ key: inner }),
+                });
+        let tree = Node::from_json(&document);
+        let found = walk(&Cursor::root(&tree));
+        found
+            .problems
+            .into_iter()
+            .chain(found.warnings)
+            .filter(|problem| !problem.message.starts_with("not set, and RKE's default"))
+            .map(|problem| problem.message)
+            .collect()
+    }
+
+    #[test]
+    fn every_key_may_be_empty_or_at_its_default_and_is_answered_otherwise() {
+        let mut keys = Vec::new();
+        all(ROOT, "", &mut keys);
+        assert!(keys.len() > 370, "{} keys", keys.len());
+        for (path, key) in keys {
+            assert_eq!(
+                said_about(&path, &serde_json::Value::Null),
+                [""; 0],
+                "{path}: null"
+            );
+            let is_section = matches!(key.kind, Kind::Section(_) | Kind::Each(_));
+            if !key.default.is_empty()
+                && !matches!(key.answer, Answer::Only { .. } | Answer::Ignored(_))
+            {
+                for value in key.also.iter().chain([&key.default]) {
+                    let said = said_about(&path, &serde_json::json!(value));
+                    assert_eq!(said, [""; 0], "{path}: {value}");
+                }
+            }
+            let other = said_about(&path, &serde_json::json!("something else"));
+            match key.answer {
+                Answer::Used if is_section => {
+                    assert_eq!(other.len(), 1, "{path}");
+                    let inner = serde_json::json!({"no such key": 1});
+                    let said = if matches!(key.kind, Kind::Each(_)) {
+                        said_about(&format!("{path}[]"), &inner)
+                    } else {
+                        said_about(&path, &inner)
+                    };
+                    assert_eq!(said, ["unknown key"], "{path}");
+                }
+                Answer::Used => assert_eq!(other, [""; 0], "{path}"),
+                Answer::Same(_) => assert_eq!(other, ["must be `true` or `false`"], "{path}"),
+                Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),
+                Answer::Only { value, .. } => {
+                    assert_eq!(
+                        other,
+                        [format!("only `{value}` is supported so far")],
+                        "{path}"
+                    );
+                    assert_eq!(
+                        said_about(&path, &serde_json::json!(value)),
+                        [""; 0],
+                        "{path}"
+                    );
+                }
+                Answer::Later if is_section => {
+                    assert_eq!(other.len(), 1, "{path}");
+                    assert!(
+                        other.concat().starts_with("must be a "),
+                        "{path}: {other:?}"
+                    );
+                }
+                Answer::Later | Answer::Refused(_) => assert_eq!(other, [NOT_SUPPORTED], "{path}"),
+                Answer::Never(_) => {
+                    assert_eq!(
+                        said_about(&path, &serde_json::json!({})),
+                        [NOT_SUPPORTED],
+                        "{path}"
+                    );
+                }
+            }
+            // The names in such a mapping carry the meaning.
+            if matches!(key.kind, Kind::Map | Kind::Any) && key.answer != Answer::Used {
+                let said = said_about(&path, &serde_json::json!({"a name": ""}));
+                assert_eq!(said.len(), 1, "{path} with an empty value: {said:?}");
+            }
+            for value in [
+                serde_json::json!([]),
+                serde_json::json!({}),
+                serde_json::json!(""),
+            ] {
+                let none = matches!(key.answer, Answer::Never(_)) || is_section;
+                assert!(
+                    none || said_about(&path, &value).is_empty(),
+                    "{path}: {value}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_row_is_complete() {
+        let mut keys = Vec::new();
+        all(ROOT, "", &mut keys);
+        for (path, key) in keys {
+            assert!(key.doc.ends_with('.'), "{path}: {}", key.doc);
+            if let Answer::Refused(instead) | Answer::Ignored(instead) | Answer::Never(instead) =
+                key.answer
+            {
+                assert!(!instead.is_empty(), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_close() {
+        let names = || ["kube-api", "kube-controller", "role", "user"].into_iter();
+        assert_eq!(nearest("kubeApi", names()), Some("kube-api"));
+        assert_eq!(nearest("kube_controler", names()), Some("kube-controller"));
+        assert_eq!(nearest("rol", names()), Some("role"));
+        assert_eq!(nearest("gateway", names()), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! Why a convergence fails, and what to do.
+
+use std::{borrow::Cow, fmt};
+
+use crate::{
+    actual::Unreachable,
+    desired::{DesiredError, pki::PkiError},
+    error::{ErrorClass, Explain},
+    model::{KubernetesVersion, NodeName},
+    plan::{PreflightErrors, Step, Violation},
+    state::StateError,
+};
+
+/// Why a convergence failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The keys (invariant 2).
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// What must be cannot be worked out.
+    #[error(transparent)]
+    Draw(#[from] DesiredError),
+    /// The plan is refused.
+    #[error(transparent)]
+    Plan(#[from] PreflightErrors),
+    /// Nodes of the config did not answer; nothing was done.
+    #[error("{}", hosts_down(.0))]
+    HostsUnreachable(Vec<(NodeName, Unreachable)>),
+    /// The config names no release, and that of the cluster is not in the catalogue.
+    #[error(
+        "the cluster runs Kubernetes {has}, which this release does not know, and the config names none"
+    )]
+    UnknownRelease {
+        /// What the cluster runs.
+        has: KubernetesVersion,
+    },
+    /// The kubeconfig that is there cannot be read.
+    #[error("cannot read the kubeconfig {place}")]
+    Kubeconfig {
+        /// Where.
+        place: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A step failed.
+    #[error("{title} on {} failed", .step.target())]
+    Step {
+        /// What it was doing.
+        title: String,
+        /// The step.
+        step: Box<Step>,
+        /// Why.
+        #[source]
+        error: StepFailure,
+    },
+    /// The plan breaks an invariant: nothing was done.
+    #[error("the plan was not safe and did not run: {}", violations(.0))]
+    Unsafe(Vec<Violation>),
+    /// Every iteration leaves something to do.
+    #[error("after {iterations} iterations these steps are still needed: {}", .changing.join("; "))]
+    Unsettled {
+        /// How many.
+        iterations: u32,
+        /// The last iteration's steps, and why.
+        changing: Vec<String>,
+    },
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+pub struct StepFailure(pub(super) Box<dyn Explain + Send + Sync>);
+
+impl fmt::Display for StepFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for StepFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+fn hosts_down(down: &[(NodeName, Unreachable)]) -> String {
+    down.iter()
+        .map(|(_, down)| down.why.as_str())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+fn violations(violations: &[Violation]) -> String {
+    violations
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl Explain for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::State(error) => error.class(),
+            Self::Pki(error) => error.class(),
+            Self::Draw(error) => error.class(),
+            Self::Plan(error) => error.class(),
+            Self::HostsUnreachable(down) => {
+                let user = down.iter().all(|(_, down)| down.class == ErrorClass::User);
+                if user {
+                    ErrorClass::User
+                } else {
+                    ErrorClass::Host
+                }
+            }
+            Self::UnknownRelease { .. } => ErrorClass::User,
+            // A Secret that cannot be read at the moment is nobody's fault.
+            Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
+            Self::Kubeconfig { .. } => ErrorClass::Transient,
+            Self::Step { error, .. } => error.0.class(),
+            Self::Unsafe(_) | Self::Unsettled { .. } => ErrorClass::Bug,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::State(error) => error.hints(),
+            Self::Pki(error) => error.hints(),
+            Self::Draw(error) => error.hints(),
+            Self::Plan(error) => error.hints(),
+            Self::HostsUnreachable(down) => {
+                let mut hints: Vec<Cow<'static, str>> = Vec::new();
+                for hint in down.iter().flat_map(|(_, down)| &down.hints) {
+                    if !hints.contains(&Cow::Borrowed(hint.as_str())) {
+                        hints.push(hint.clone().into());
+                    }
+                }
+                hints
+            }
+            Self::Step { error, .. } => error.0.hints(),
+            Self::UnknownRelease { .. } => vec![
+                "use the release of rke-operator that made the cluster, or a newer one".into(),
+                "or write the `kubernetes_version` that it shall have".into(),
+            ],
+            Self::Kubeconfig { .. } | Self::Unsafe(_) | Self::Unsettled { .. } => vec![],
+        }
+    }
+}

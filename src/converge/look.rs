@@ -1,0 +1,281 @@
+//! One look at everything: state, nodes, cluster; what must be; and the plan between them.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use super::{Error, Goal, Survey, silent};
+use crate::{
+    actual::{Actual, ApiView, HostView, Unreachable},
+    apply::{
+        act::Steps,
+        event::Events,
+        remote::{Context, RemoteSession},
+        run,
+        run::Report,
+        stop::Stop,
+    },
+    catalog::Catalogue,
+    config::{Intent, Login},
+    desired,
+    desired::{
+        Desired, pki,
+        pki::{EngineClients, PkiContext, Seed},
+    },
+    environment::Environment,
+    error::ErrorClass,
+    host::pool::ConnectionTarget,
+    model::{NodeName, Role},
+    plan,
+    plan::Plan,
+    state::{ClusterState, InventoryEntry, Loaded},
+};
+
+/// What one look gives: the survey, and what a run of its plan needs.
+/// [`super::converge`] is iterations of these.
+pub struct Iteration<'w> {
+    pub(super) survey: Survey,
+    environment: &'w Environment,
+    pub(super) session: Box<dyn RemoteSession>,
+    saved: Option<ClusterState>,
+    revision: Option<String>,
+    engine: Option<EngineClients>,
+}
+
+impl<'w> Iteration<'w> {
+    /// Looks. Writes nothing, anywhere.
+    pub async fn look(goal: &Goal<'_>, environment: &'w Environment) -> Result<Self, Error> {
+        let session = open(environment);
+        Box::pin(look(goal, environment, session, &BTreeMap::new())).await
+    }
+
+    /// What was found, and what would be done about it.
+    pub const fn survey(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// Saves that the cluster was seen with what we put there, once: see
+    /// [`crate::state::OperatorMemory::populated`].
+    pub(super) async fn remember(&self, goal: &Goal<'_>) -> Result<(), Error> {
+        let actual = &self.survey.actual;
+        let (Some(saved), ApiView::Up(api)) = (&actual.saved, actual.api()) else {
+            return Ok(());
+        };
+        if matches!(goal, Goal::Remove(_)) || saved.memory.populated || api.is_bare() {
+            return Ok(());
+        }
+        let mut next = saved.clone();
+        next.memory.populated = true;
+        let store = &self.environment.store;
+        store.save(&next, self.revision.as_deref()).await?;
+        Ok(())
+    }
+
+    /// Runs a plan of this look: the survey's, or a part of it.
+    pub async fn run(&self, plan: &Plan, number: u32, events: &Events, stop: &Stop) -> Report {
+        let steps = Steps {
+            session: &*self.session,
+            context: Context {
+                environment: self.environment,
+                actual: &self.survey.actual,
+                desired: self.survey.desired.as_ref(),
+                saved: self.saved.as_ref(),
+                revision: self.revision.as_deref(),
+                engine: self.engine.as_ref(),
+            },
+        };
+        Box::pin(run::run(plan, number, &steps, events, stop)).await
+    }
+}
+
+/// The connections of a run, none open yet.
+pub(super) fn open(environment: &Environment) -> Box<dyn RemoteSession> {
+    environment
+        .remote
+        .session(Arc::clone(&environment.host_keys))
+}
+
+pub(super) async fn look<'w>(
+    goal: &Goal<'_>,
+    environment: &'w Environment,
+    mut session: Box<dyn RemoteSession>,
+    failed: &BTreeMap<NodeName, Unreachable>,
+) -> Result<Iteration<'w>, Error> {
+    let now = (environment.now)();
+    let seed = Seed::new((environment.entropy)());
+    let (loaded, revision) = match environment.store.load().await? {
+        Loaded::Absent => (None, None),
+        Loaded::Present { saved, revision } => (Some(*saved), Some(revision)),
+    };
+    let targets = targets(goal, loaded.as_ref(), environment).await;
+    session.aim(targets);
+    let kubeconfig = environment
+        .kubeconfig
+        .load()
+        .await
+        .map_err(|source| Error::Kubeconfig {
+            place: environment.kubeconfig.place(),
+            source,
+        })?;
+    let intent = match goal {
+        Goal::Up(wanted) | Goal::Heal(wanted) => Some(keeping(wanted, loaded.as_ref())?),
+        Goal::Remove(_) => None,
+    };
+    let wanted = intent.as_deref().map(desired::wanted_objects);
+    let wanted = wanted.unwrap_or_default();
+    let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
+    let reader = loaded.as_ref().map(engine).transpose()?;
+    let reading = session.read(loaded.clone(), reader.as_ref(), kubeconfig, &wanted);
+    let mut actual = reading.await;
+    for (name, why) in failed {
+        let view = HostView::Unreachable(why.clone());
+        actual.hosts.insert(name.clone(), view);
+    }
+    let (desired, plan, saved) = match goal {
+        Goal::Up(written) | Goal::Heal(written) => {
+            let intent = intent.unwrap_or(Cow::Borrowed(*written));
+            enough_answer(&intent, &actual)?;
+            let context = PkiContext {
+                now,
+                seed: seed.clone(),
+                recover: environment.recover.as_ref(),
+                held_elsewhere: &environment.held_elsewhere,
+            };
+            let keys = pki::reconcile(&intent, &actual, &context)?;
+            let mut desired = Desired::from_intent(&intent, &keys, &actual)?;
+            desired.notes.extend(kept_back(&intent, written));
+            let plan = part(goal, plan::up(&desired, &actual)?);
+            let saved = desired.saved.clone();
+            (Some(desired), plan, Some(saved))
+        }
+        Goal::Remove(_) => {
+            let id = loaded.as_ref().map(|saved| &saved.cluster_id);
+            (None, plan::remove(id, &actual)?, loaded)
+        }
+    };
+    if let Some(saved) = &saved {
+        let violations = plan::check(&plan, &actual, &saved.cluster_id);
+        if !violations.is_empty() {
+            return Err(Error::Unsafe(violations));
+        }
+    }
+    let engine = if saved.as_ref() == actual.saved.as_deref() {
+        reader
+    } else {
+        saved.as_ref().map(engine).transpose()?
+    };
+    let survey = Survey {
+        actual,
+        desired,
+        plan,
+    };
+    Ok(Iteration {
+        survey,
+        environment,
+        session,
+        saved,
+        revision,
+        engine,
+    })
+}
+
+/// What a goal is about of all that would be done.
+fn part(goal: &Goal<'_>, plan: Plan) -> Plan {
+    match goal {
+        Goal::Heal(_) => plan.unasked(),
+        Goal::Up(_) | Goal::Remove(_) => plan,
+    }
+}
+
+/// The intent for the cluster that the state tells of: one without a release keeps its own.
+fn keeping<'i>(intent: &'i Intent, saved: Option<&ClusterState>) -> Result<Cow<'i, Intent>, Error> {
+    let Some(has) = saved.and_then(|saved| saved.kubernetes_version) else {
+        return Ok(Cow::Borrowed(intent));
+    };
+    let kept = Catalogue::builtin()
+        .ok()
+        .and_then(|catalogue| intent.keeping(has, catalogue));
+    kept.ok_or(Error::UnknownRelease { has })
+}
+
+fn kept_back(kept: &Intent, wanted: &Intent) -> Option<String> {
+    let (has, newest) = (kept.version, wanted.version);
+    (has < newest).then(|| {
+        format!(
+            "the config names no `kubernetes_version`: the cluster keeps {has}; `{newest}` is the \
+             newest"
+        )
+    })
+}
+
+/// Where every host is: of the intent, and of the inventory what the intent no longer names.
+async fn targets(
+    goal: &Goal<'_>,
+    saved: Option<&ClusterState>,
+    environment: &Environment,
+) -> BTreeMap<NodeName, ConnectionTarget> {
+    let intent = match goal {
+        Goal::Up(intent) | Goal::Heal(intent) => Some(*intent),
+        Goal::Remove(intent) => *intent,
+    };
+    let mut targets: BTreeMap<NodeName, ConnectionTarget> = intent
+        .into_iter()
+        .flat_map(|intent| &intent.nodes)
+        .map(|(name, node)| {
+            (
+                name.clone(),
+                Ok((node.endpoint.clone(), node.login.clone())),
+            )
+        })
+        .collect();
+    for (name, entry) in saved.iter().flat_map(|saved| &saved.inventory) {
+        if !targets.contains_key(name) {
+            targets.insert(name.clone(), from_inventory(name, entry, environment).await);
+        }
+    }
+    targets
+}
+
+async fn from_inventory(
+    name: &NodeName,
+    entry: &InventoryEntry,
+    environment: &Environment,
+) -> ConnectionTarget {
+    let InventoryEntry {
+        endpoint,
+        user,
+        key_source,
+        docker_socket,
+        roles: _,
+        machine_id: _,
+        host_keys: _,
+        membership: _,
+    } = entry;
+    let key = environment
+        .key_ring
+        .key(key_source)
+        .await
+        .map_err(|why| Unreachable {
+            class: ErrorClass::Host,
+            why: format!("cannot log in to node `{name}`: {why}"),
+            hints: vec![],
+        })?;
+    let login = Login {
+        user: user.clone(),
+        key,
+        key_source: key_source.clone(),
+        docker_socket: docker_socket.clone(),
+    };
+    Ok((endpoint.clone(), login))
+}
+
+/// Too few nodes answer for anything to be brought about.
+fn enough_answer(intent: &Intent, actual: &Actual) -> Result<(), Error> {
+    let with = |role| intent.with_role(role).map(|(name, _)| name);
+    if plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) {
+        return Ok(());
+    }
+    let down = silent(actual).into_iter();
+    Err(Error::HostsUnreachable(
+        down.filter(|(name, _)| intent.nodes.contains_key(name))
+            .collect(),
+    ))
+}

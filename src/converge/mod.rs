@@ -1,0 +1,242 @@
+//! Joins the halves: survey (read → draw → plan), then run, and again until the plan is empty.
+//! Both shells call this and have no provisioning logic of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::BoxFuture;
+
+use crate::{
+    actual::{Actual, HostView, Unreachable},
+    apply::{
+        event::{Events, RunOutcome},
+        run::Report,
+        step::{Failure, Warning},
+        stop::{Stop, StopCause},
+    },
+    config::Intent,
+    desired::Desired,
+    environment::Environment,
+    model::NodeName,
+    plan,
+    plan::{Plan, Step},
+};
+
+mod error;
+mod look;
+
+pub use error::{Error, StepFailure};
+pub use look::Iteration;
+use look::look;
+
+/// A fresh cluster takes one iteration and a look; more than this keeps changing by itself.
+const ITERATIONS: u32 = 5;
+
+/// What a run is for, with what it needs to know.
+pub enum Goal<'a> {
+    /// Make the world as the intent says.
+    Up(&'a Intent),
+    /// As `Up`, without what nobody asked for: the intent was applied before, so what was changed
+    /// outside is put right and what ends soon is renewed, and nothing else changes.
+    Heal(&'a Intent),
+    /// Give every node of the saved inventory (and of the intent, if there still is one) back.
+    Remove(Option<&'a Intent>),
+}
+
+/// Asked once before a plan with disruptive steps runs.
+pub trait Consent: Send + Sync {
+    /// True to go on. Sees the plan that will run.
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool>;
+}
+
+/// What a survey found and what would be done about it.
+pub struct Survey {
+    /// What is.
+    pub actual: Actual,
+    /// What must be; `None` for a removal.
+    pub desired: Option<Desired>,
+    /// The difference.
+    pub plan: Plan,
+}
+
+/// How a convergence ended well, or ended for now.
+#[derive(Debug)]
+pub enum Outcome {
+    /// What can converge has; these nodes of the config did not answer, or a step on them failed.
+    Degraded {
+        /// The nodes, and why.
+        left: BTreeMap<NodeName, Unreachable>,
+        /// False: nothing was done at all.
+        changed: bool,
+        /// Said on the way.
+        warnings: Vec<Warning>,
+    },
+    /// The last survey's plan was empty.
+    Converged {
+        /// False: nothing was done at all.
+        changed: bool,
+        /// Said on the way.
+        warnings: Vec<Warning>,
+    },
+    /// The plan disturbs what runs, and consent was not given; nothing was done.
+    ConsentRefused {
+        /// What it would disturb.
+        disruptions: Vec<String>,
+    },
+    /// A removal that gave back every node that answers; these did not.
+    RemovalIncomplete {
+        /// The nodes, and why.
+        left: Vec<(NodeName, Unreachable)>,
+    },
+    /// The stop signal was given.
+    Stopped(StopCause),
+}
+
+/// Reads the world and works out what to do. Writes nothing, anywhere.
+pub async fn survey(goal: &Goal<'_>, environment: &Environment) -> Result<Survey, Error> {
+    let iteration = Iteration::look(goal, environment).await?;
+    Ok(iteration.survey)
+}
+
+/// Survey, run, and again until the plan is empty; at most five iterations.
+pub async fn converge(
+    goal: &Goal<'_>,
+    environment: &Environment,
+    consent: &dyn Consent,
+    events: &Events,
+    stop: &Stop,
+) -> Result<Outcome, Error> {
+    let mut warnings = Vec::new();
+    let mut agreed = BTreeSet::new();
+    let mut session = look::open(environment);
+    let mut last = Plan::default();
+    // Nodes on which a step failed: left alone until the next run, like those that do not answer.
+    let mut failed = BTreeMap::new();
+    for number in 1..=ITERATIONS {
+        let iteration = tokio::select! {
+            iteration = Box::pin(look(goal, environment, session, &failed)) => iteration?,
+            cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
+        };
+        let plan = &iteration.survey.plan;
+        if plan.is_empty() || (number > 1 && plan.only_waits()) {
+            iteration.remember(goal).await?;
+            return Ok(settled(goal, &iteration.survey, number > 1, warnings));
+        }
+        if !agree(plan, consent, &mut agreed).await {
+            let disruptions = plan
+                .disruptions()
+                .map(|(step, what)| disruption(step, what));
+            return Ok(Outcome::ConsentRefused {
+                disruptions: disruptions.collect(),
+            });
+        }
+        let report = Box::pin(iteration.run(plan, number, events, stop)).await;
+        let Report {
+            outcome,
+            failures,
+            plan_again: _,
+            warnings: new,
+        } = report;
+        for warning in new {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        let ends = match outcome {
+            RunOutcome::Failed => failures.into_iter().next(),
+            RunOutcome::Completed
+            | RunOutcome::Degraded
+            | RunOutcome::PlanAgain
+            | RunOutcome::Stopped => {
+                failed.extend(failures.iter().filter_map(left_alone));
+                None
+            }
+        };
+        match (outcome, ends) {
+            (_, Some(Failure { step, error })) => {
+                return Err(Error::Step {
+                    title: plan::title(&step),
+                    step: Box::new(step),
+                    error: StepFailure(error),
+                });
+            }
+            (RunOutcome::Stopped, None) => {
+                return Ok(Outcome::Stopped(stop.cause().unwrap_or(StopCause::Signal)));
+            }
+            // The survey before this iteration saw every host clean or not ours. After it nobody
+            // could tell any more whose a claim is, so there is nothing left to look for.
+            (RunOutcome::Completed, None) if plan.deletes_state() => {
+                return Ok(settled(goal, &iteration.survey, true, warnings));
+            }
+            (
+                RunOutcome::Completed
+                | RunOutcome::PlanAgain
+                | RunOutcome::Degraded
+                | RunOutcome::Failed,
+                None,
+            ) => {}
+        }
+        last = iteration.survey.plan;
+        session = iteration.session;
+    }
+    let changing = last
+        .steps()
+        .map(|step| format!("{}: {}", plan::title(step), step.why));
+    Err(Error::Unsettled {
+        iterations: ITERATIONS,
+        changing: changing.collect(),
+    })
+}
+
+/// The hosts that do not answer, and why.
+fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
+    let hosts = actual.hosts.iter();
+    hosts
+        .filter_map(|(name, view)| match view {
+            HostView::Unreachable(down) => Some((name.clone(), down.clone())),
+            HostView::Reachable(_) => None,
+        })
+        .collect()
+}
+
+/// A failure on a node, as the fact that the rest of the run goes by.
+fn left_alone(failure: &Failure) -> Option<(NodeName, Unreachable)> {
+    let node = failure.step.node()?.clone();
+    let mut why = Unreachable::of(&*failure.error);
+    why.why = format!("{}: {}", plan::title(&failure.step), why.why);
+    Some((node, why))
+}
+
+fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
+    let left = silent(&survey.actual);
+    match goal {
+        Goal::Remove(_) if !left.is_empty() => Outcome::RemovalIncomplete {
+            left: left.into_iter().collect(),
+        },
+        Goal::Up(_) | Goal::Heal(_) if !left.is_empty() => Outcome::Degraded {
+            left,
+            changed,
+            warnings,
+        },
+        Goal::Remove(_) | Goal::Up(_) | Goal::Heal(_) => Outcome::Converged { changed, warnings },
+    }
+}
+
+/// Asks once for what disturbs; what was agreed to is not asked again in a later iteration.
+async fn agree(plan: &Plan, consent: &dyn Consent, agreed: &mut BTreeSet<String>) -> bool {
+    let wanted: BTreeSet<_> = plan
+        .disruptions()
+        .map(|(step, what)| disruption(step, what))
+        .collect();
+    if wanted.is_subset(agreed) {
+        return true;
+    }
+    let yes = consent.ask(plan).await;
+    if yes {
+        agreed.extend(wanted);
+    }
+    yes
+}
+
+fn disruption(step: &Step, what: &str) -> String {
+    format!("{}: {} {what}", step.target(), plan::title(step))
+}

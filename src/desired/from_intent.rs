@@ -1,0 +1,220 @@
+//! Puts the components together: [`Desired::from_intent`]. Pure.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use super::{
+    Desired, DesiredHost, addons, apiserver,
+    containerd::{self, CgroupDriver},
+    controller_manager, etcd,
+    host_context::{Files, HostContext, PRIVATE, PUBLIC},
+    kube_proxy, kubelet, node,
+    pki::Keys,
+    scheduler,
+};
+use crate::{
+    actual::{Actual, HostFacts},
+    config::Intent,
+    error::{ErrorClass, Explain},
+    model::{ContainerSpec, ContainerdWants, NodeName, Role, path},
+    state::codec,
+};
+
+impl Desired {
+    /// Everything that every host and the API must have. The same arguments give the same bytes.
+    pub fn from_intent(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Self, DesiredError> {
+        let mut hosts = BTreeMap::new();
+        for (name, node) in &intent.nodes {
+            let context = HostContext {
+                intent,
+                keys,
+                name,
+                node,
+                facts: have.up(name),
+            };
+            hosts.insert(name.clone(), host(&context)?);
+        }
+        Ok(Self {
+            cluster_id: keys.saved.cluster_id.clone(),
+            hosts,
+            addons: addons::wanted(intent),
+            known_addons: addons::KNOWN.into_iter().map(str::to_owned).collect(),
+            saved: keys.saved.clone(),
+            certificates: keys.certificates.clone(),
+            notes: keys
+                .notes
+                .iter()
+                .cloned()
+                .chain(controller_manager::warnings(intent))
+                .collect(),
+            kubeconfig: keys.kubeconfig.clone(),
+        })
+    }
+}
+
+type Component = fn(&HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError>;
+
+/// Who runs where. `None`: on every node.
+const COMPONENTS: [(&str, Option<Role>, Component); 6] = [
+    ("etcd", Some(Role::Etcd), etcd::container),
+    (
+        "kube-apiserver",
+        Some(Role::ControlPlane),
+        apiserver::container,
+    ),
+    (
+        "kube-controller-manager",
+        Some(Role::ControlPlane),
+        controller_manager::container,
+    ),
+    (
+        "kube-scheduler",
+        Some(Role::ControlPlane),
+        scheduler::container,
+    ),
+    ("kubelet", None, kubelet::container),
+    ("kube-proxy", None, kube_proxy::container),
+];
+
+fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
+    let mut files = Files::new();
+    let mut containers = BTreeMap::new();
+    for (name, role, component) in COMPONENTS {
+        if role.is_none_or(|role| context.node.roles.contains(&role)) {
+            let (spec, reads) = component(context)?;
+            files.extend(reads);
+            containers.insert(name.to_owned(), spec);
+        }
+    }
+    let mut dirs = BTreeMap::from([
+        (path::KUBERNETES.to_owned(), 0o755),
+        (path::SSL.to_owned(), 0o755),
+    ]);
+    if makes_a_member(context) {
+        dirs.insert(path::ETCD_MEMBER.to_owned(), 0o700);
+    }
+    if context.node.roles.contains(&Role::ControlPlane) {
+        // What brings the cluster back when every other copy is lost.
+        let state = codec::encode(&context.keys.saved.copy());
+        files.insert(
+            path::STATE.to_owned(),
+            context.file(state.expose().as_bytes(), PRIVATE),
+        );
+    }
+    let id = format!("{}\n", context.keys.saved.cluster_id);
+    files.insert(path::CLUSTER_ID.to_owned(), context.file(id, PUBLIC));
+    files.extend(registries(context));
+    let kernel = node::kernel();
+    for (path, text) in [
+        (path::MODULES_LOAD, node::modules_file(&kernel)),
+        (path::SYSCTL, node::sysctl_file(&kernel)),
+    ] {
+        files.insert(path.to_owned(), context.file(text, PUBLIC));
+    }
+    let pause = &context.intent.images.pause;
+    let images: BTreeSet<String> = containers
+        .values()
+        .map(|spec| spec.image.clone())
+        .chain([pause.clone()])
+        .collect();
+    Ok(DesiredHost {
+        dirs,
+        files,
+        containers,
+        images,
+        containerd: ContainerdWants {
+            sandbox_image: pause.clone(),
+            cni_bin_dir: "/opt/cni/bin".to_owned(),
+            cni_conf_dir: "/etc/cni/net.d".to_owned(),
+            registry_config_path: path::CERTS_D.to_owned(),
+            systemd_cgroup: context.cgroup_driver()? == CgroupDriver::Systemd,
+            environment: context
+                .facts
+                .map(|facts| containerd::proxies(&facts.docker))
+                .unwrap_or_default(),
+        },
+        kernel,
+        node: node::meta(context.node),
+    })
+}
+
+/// What Docker is told about registries, for containerd. Where someone keeps such files already they
+/// know better.
+fn registries(context: &HostContext<'_>) -> Files {
+    let Some(facts) = context.facts else {
+        return Files::new();
+    };
+    let before = facts.before().map(|before| before.paths);
+    let paths = before.as_ref().unwrap_or(&facts.system.paths);
+    if paths.contains(path::CERTS_D) {
+        return Files::new();
+    }
+    let files = containerd::registries(&facts.docker, &facts.system.docker_certs, path::CERTS_D)
+        .into_iter();
+    files
+        .map(|(path, text)| (path, context.file(text, PUBLIC)))
+        .collect()
+}
+
+/// True when this node's member is to be made. A node that has had one keeps its folder; without
+/// it the disk is missing, and nobody makes an empty one in its place.
+fn makes_a_member(context: &HostContext<'_>) -> bool {
+    let had_one = |facts: &HostFacts| facts.containers.contains_key("etcd");
+    context.node.roles.contains(&Role::Etcd) && !context.facts.is_some_and(had_one)
+}
+
+/// Why there is no picture of what must be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DesiredError {
+    /// A bind that could not have the effect that it has in RKE.
+    #[error(
+        "node `{node}`: `services.{service}.extra_binds`: `{bind}` cannot be made: {service} works in the node's own file system"
+    )]
+    HostView {
+        /// The node.
+        node: NodeName,
+        /// The key in `services`.
+        service: &'static str,
+        /// The bind, as written.
+        bind: String,
+    },
+    /// containerd's configuration is not understood.
+    #[error("node `{node}`")]
+    Containerd {
+        /// The node.
+        node: NodeName,
+        /// Why.
+        #[source]
+        source: containerd::ContainerdConfigError,
+    },
+    /// Keys of another intent were given.
+    #[error("node `{node}` has no key `{stem}`")]
+    NoKey {
+        /// The node.
+        node: NodeName,
+        /// Which.
+        stem: String,
+    },
+}
+
+impl Explain for DesiredError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::HostView { .. } => ErrorClass::User,
+            Self::Containerd { source, .. } => source.class(),
+            Self::NoKey { .. } => ErrorClass::Bug,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::HostView { .. } => vec![
+                "it sees every path of the node as it is: make the source available at the target on the node (a bind mount in /etc/fstab), and take the line away".into(),
+            ],
+            Self::Containerd { source, .. } => source.hints(),
+            Self::NoKey { .. } => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One node while its components are desired: what every component asks for. Pure.
+
+use std::collections::BTreeMap;
+
+use super::{
+    DesiredError, DesiredFile,
+    containerd::{self, CgroupDriver},
+    pki::{CertKind, Keys, component_kubeconfig},
+};
+use crate::{
+    actual::{HostFacts, SystemFacts},
+    config::{Intent, NodeIntent},
+    model::{LogLimit, NodeName, Secret, path},
+    state::{Authority, CaPair},
+};
+
+/// Files by path on the node.
+pub(super) type Files = BTreeMap<String, DesiredFile>;
+
+/// Readable by everybody.
+pub(super) const PUBLIC: u32 = 0o644;
+/// For root alone.
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// The suites that RKE allows, in the names of today: keys are ECDSA here, and may be RSA in an
+/// adopted cluster.
+pub(super) const TLS_CIPHERS: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
+
+/// A node, and all that its components depend on.
+pub(super) struct HostContext<'a> {
+    pub(super) intent: &'a Intent,
+    pub(super) keys: &'a Keys,
+    pub(super) name: &'a NodeName,
+    pub(super) node: &'a NodeIntent,
+    /// `None` when it did not answer: then nothing can be done to it either, and what depends on
+    /// facts is desired as for an ordinary host.
+    pub(super) facts: Option<&'a HostFacts>,
+}
+
+/// The address that the node has in the cluster: the API server reaches kubelet there and compares
+/// it with kubelet's certificate. A configured one that the node does not have (a name, an address
+/// of a router in front of it) is none that kubelet could announce: then it is the address of the
+/// default route, which kubelet takes by itself.
+pub(super) fn announced(node: &NodeIntent, system: &SystemFacts) -> Option<String> {
+    let internal = node.internal_address.to_string();
+    if node.has_internal_address {
+        return Some(internal);
+    }
+    [internal, node.endpoint.address.clone()]
+        .into_iter()
+        .find(|address| system.addresses.contains(address))
+        .or_else(|| system.route_address.clone())
+}
+
+impl HostContext<'_> {
+    /// A file with its digest.
+    pub(super) fn file(&self, content: impl Into<Vec<u8>>, mode: u32) -> DesiredFile {
+        let content = content.into();
+        DesiredFile {
+            digest: self.keys.digest(&content),
+            content: Secret::new(content),
+            mode,
+        }
+    }
+
+    /// The paths of a kind's certificate and key, added to `files`.
+    pub(super) fn pair(
+        &self,
+        kind: CertKind,
+        files: &mut Files,
+    ) -> Result<(String, String), DesiredError> {
+        let stem = kind.stem(self.node);
+        let pair = self
+            .keys
+            .leaves
+            .get(&(self.name.clone(), kind))
+            .ok_or_else(|| DesiredError::NoKey {
+                node: self.name.clone(),
+                stem: stem.clone(),
+            })?;
+        let cert = ssl(&format!("{stem}.pem"));
+        let key = ssl(&format!("{stem}-key.pem"));
+        files.insert(cert.clone(), self.file(pair.cert.as_bytes(), PUBLIC));
+        files.insert(
+            key.clone(),
+            self.file(pair.key.expose().as_bytes(), PRIVATE),
+        );
+        Ok((cert, key))
+    }
+
+    /// The path of a component's kubeconfig; it and what it names are added to `files`.
+    pub(super) fn kubeconfig(
+        &self,
+        kind: CertKind,
+        files: &mut Files,
+    ) -> Result<String, DesiredError> {
+        self.pair(kind, files)?;
+        self.cluster_ca(files);
+        let stem = kind.stem(self.node);
+        let path = ssl(&format!("kubecfg-{stem}.yaml"));
+        files.insert(
+            path.clone(),
+            self.file(component_kubeconfig(&stem), PRIVATE),
+        );
+        Ok(path)
+    }
+
+    /// The path of the cluster CA's certificate, added to `files`.
+    pub(super) fn cluster_ca(&self, files: &mut Files) -> String {
+        self.ca("kube-ca.pem", &self.keys.saved.cluster_ca.bundle(), files)
+    }
+
+    /// The path of what vouches for clients of the API server and for kubelets: the cluster's CA
+    /// and the one that signs approved requests. Added to `files`.
+    pub(super) fn cluster_and_signer_ca(&self, files: &mut Files) -> String {
+        let saved = &self.keys.saved;
+        let signer = saved.signer_ca.as_ref();
+        let bundle = saved.cluster_ca.bundle() + &signer.map(Authority::bundle).unwrap_or_default();
+        self.ca("kube-ca-and-signer.pem", &bundle, files)
+    }
+
+    /// The paths of the certificate and the key that sign approved requests, added to `files`.
+    pub(super) fn signer_ca(&self, files: &mut Files) -> Option<(String, String)> {
+        let CaPair { cert, key } = &self.keys.saved.signer_ca.as_ref()?.signing;
+        let path = ssl("kube-signer-ca-key.pem");
+        files.insert(path.clone(), self.file(key.expose().as_bytes(), PRIVATE));
+        Some((self.ca("kube-signer-ca.pem", cert, files), path))
+    }
+
+    /// The path of the etcd CA's certificate, added to `files`.
+    pub(super) fn etcd_ca(&self, files: &mut Files) -> String {
+        self.ca("kube-etcd-ca.pem", &self.keys.saved.etcd_ca.bundle(), files)
+    }
+
+    /// The path of the front proxy CA's certificate, added to `files`.
+    pub(super) fn front_proxy_ca(&self, files: &mut Files) -> String {
+        let cert = &self.keys.saved.front_proxy_ca.bundle();
+        self.ca("kube-apiserver-requestheader-ca.pem", cert, files)
+    }
+
+    /// The path of the service-account key, added to `files`.
+    pub(super) fn service_account_key(&self, files: &mut Files) -> String {
+        let path = ssl("kube-service-account-token-key.pem");
+        let key = self.keys.saved.service_accounts.signing.expose().as_bytes();
+        files.insert(path.clone(), self.file(key, PRIVATE));
+        path
+    }
+
+    /// The path of the public half, added to `files`.
+    pub(super) fn service_account_public(&self, files: &mut Files) -> String {
+        let path = ssl("kube-service-account-token.pem");
+        let key = self.keys.service_account_public.as_bytes();
+        files.insert(path.clone(), self.file(key, PUBLIC));
+        path
+    }
+
+    fn ca(&self, name: &str, cert: &str, files: &mut Files) -> String {
+        let path = ssl(name);
+        files.insert(path.clone(), self.file(cert, PUBLIC));
+        path
+    }
+
+    /// Who manages the cgroups of pods: containerd and kubelet must agree.
+    pub(super) fn cgroup_driver(&self) -> Result<CgroupDriver, DesiredError> {
+        let Some(facts) = self.facts else {
+            return Ok(CgroupDriver::Systemd);
+        };
+        let own = facts
+            .files
+            .as_ref()
+            .and_then(|files| files.get(path::CONTAINERD_CONFIG))
+            .map(|file| String::from_utf8_lossy(file.content.expose()));
+        let systemd_v2 = facts.system.systemd && facts.docker.cgroup_version == 2;
+        let dump = &facts.system.containerd.dump;
+        containerd::choose_driver(dump, own.as_deref(), systemd_v2).map_err(|source| {
+            DesiredError::Containerd {
+                node: self.name.clone(),
+                source,
+            }
+        })
+    }
+
+    /// Limits for logs, unless the daemon has its own.
+    pub(super) fn log_limit(&self) -> Option<LogLimit> {
+        let bounded = self.facts.is_some_and(|facts| facts.docker.logs_bounded);
+        (!bounded).then(|| LogLimit {
+            max_size: "20m".to_owned(),
+            max_file: 3,
+        })
+    }
+
+    /// What keeps `SELinux` from hiding the node's files from our containers.
+    pub(super) fn security_opts(&self) -> Vec<String> {
+        let selinux = self.facts.is_some_and(|facts| {
+            facts
+                .docker
+                .security_options
+                .iter()
+                .any(|option| option.starts_with("name=selinux"))
+        });
+        if selinux {
+            vec!["label=disable".to_owned()]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// A path in the folder of certificates.
+fn ssl(file: &str) -> String {
+    format!("{}/{file}", path::SSL)
+}

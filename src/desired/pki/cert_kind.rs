@@ -1,0 +1,220 @@
+//! The kind certificates of a node: which there are, what they are called on disk, and what
+//! each must say. Pure.
+//!
+//! Names and folder are RKE's (`/etc/kubernetes/ssl/kube-…`). Unlike in RKE each node has its own,
+//! nobody shares a key, and etcd trusts an authority of its own.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ipnet::IpNet;
+
+use super::cert::{LeafSpec, San, Usage};
+use crate::{
+    actual::HostFacts,
+    config::{Intent, NodeIntent},
+    desired::host_context::announced,
+    model::{NodeName, Role},
+};
+
+/// A certificate that lies on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CertKind {
+    /// etcd, as a server, as a peer, and for `etcdctl` in its container.
+    Etcd,
+    /// kube-apiserver's serving certificate.
+    ApiServer,
+    /// kube-apiserver as etcd's client.
+    ApiServerEtcdClient,
+    /// kube-apiserver as kubelet's client.
+    ApiServerKubeletClient,
+    /// kube-apiserver as the aggregated API servers' client.
+    FrontProxyClient,
+    /// kube-controller-manager as the API's client.
+    ControllerManager,
+    /// kube-scheduler as the API's client.
+    Scheduler,
+    /// kubelet as the API's client: the node's own identity.
+    Node,
+    /// kubelet's serving certificate.
+    Kubelet,
+    /// kube-proxy as the API's client.
+    KubeProxy,
+}
+
+/// Which authority signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signer {
+    /// The cluster's.
+    Cluster,
+    /// etcd's.
+    Etcd,
+    /// The front proxy's.
+    FrontProxy,
+}
+
+impl CertKind {
+    /// Every one.
+    pub const ALL: [Self; 10] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ApiServerEtcdClient,
+        Self::ApiServerKubeletClient,
+        Self::FrontProxyClient,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Node,
+        Self::Kubelet,
+        Self::KubeProxy,
+    ];
+
+    /// The role that a node needs to have it; `None`: every node has it.
+    pub(super) const fn role(self) -> Option<Role> {
+        match self {
+            Self::Etcd => Some(Role::Etcd),
+            Self::ApiServer
+            | Self::ApiServerEtcdClient
+            | Self::ApiServerKubeletClient
+            | Self::FrontProxyClient
+            | Self::ControllerManager
+            | Self::Scheduler => Some(Role::ControlPlane),
+            Self::Node | Self::Kubelet | Self::KubeProxy => None,
+        }
+    }
+
+    /// File name without `.pem` and `-key.pem`.
+    pub(crate) fn stem(self, node: &NodeIntent) -> String {
+        match self {
+            Self::Etcd => format!("kube-etcd-{}", suffix(node)),
+            Self::ApiServer => "kube-apiserver".to_owned(),
+            Self::ApiServerEtcdClient => "kube-apiserver-etcd-client".to_owned(),
+            Self::ApiServerKubeletClient => "kube-apiserver-kubelet-client".to_owned(),
+            Self::FrontProxyClient => "kube-apiserver-proxy-client".to_owned(),
+            Self::ControllerManager => "kube-controller-manager".to_owned(),
+            Self::Scheduler => "kube-scheduler".to_owned(),
+            Self::Node => "kube-node".to_owned(),
+            Self::Kubelet => format!("kube-kubelet-{}", suffix(node)),
+            Self::KubeProxy => "kube-proxy".to_owned(),
+        }
+    }
+
+    pub(super) const fn signer(self) -> Signer {
+        match self {
+            Self::Etcd | Self::ApiServerEtcdClient => Signer::Etcd,
+            Self::FrontProxyClient => Signer::FrontProxy,
+            Self::ApiServer
+            | Self::ApiServerKubeletClient
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Node
+            | Self::Kubelet
+            | Self::KubeProxy => Signer::Cluster,
+        }
+    }
+
+    /// What it must say on this node, of which `facts` are known.
+    pub(super) fn spec(
+        self,
+        intent: &Intent,
+        name: &NodeName,
+        node: &NodeIntent,
+        facts: Option<&HostFacts>,
+    ) -> LeafSpec {
+        match self {
+            Self::Etcd => LeafSpec {
+                cn: "kube-etcd".to_owned(),
+                orgs: BTreeSet::new(),
+                sans: own_names(name, node)
+                    .chain(["127.0.0.1", "localhost"].map(San::of))
+                    .collect(),
+                usage: Usage::Both,
+            },
+            Self::ApiServer => LeafSpec {
+                cn: "kube-apiserver".to_owned(),
+                orgs: BTreeSet::new(),
+                sans: api_names(intent),
+                usage: Usage::Server,
+            },
+            Self::ApiServerEtcdClient => client("kube-apiserver-etcd-client", None),
+            Self::ApiServerKubeletClient => client(KUBELET_CLIENT, None),
+            Self::FrontProxyClient => client("kube-apiserver-proxy-client", None),
+            Self::ControllerManager => client("system:kube-controller-manager", None),
+            Self::Scheduler => client("system:kube-scheduler", None),
+            Self::Node => client(&format!("system:node:{name}"), Some("system:nodes")),
+            Self::Kubelet => LeafSpec {
+                cn: format!("system:node:{name}"),
+                orgs: BTreeSet::from(["system:nodes".to_owned()]),
+                sans: own_names(name, node)
+                    .chain(
+                        facts
+                            .and_then(|facts| announced(node, &facts.system))
+                            .map(|address| San::of(&address)),
+                    )
+                    .collect(),
+                usage: Usage::Server,
+            },
+            Self::KubeProxy => client("system:kube-proxy", None),
+        }
+    }
+}
+
+/// The user that kube-apiserver is to a kubelet; the add-on `cluster-access` lets it in.
+pub const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
+
+/// A client certificate.
+pub(super) fn client(cn: &str, org: Option<&str>) -> LeafSpec {
+    LeafSpec {
+        cn: cn.to_owned(),
+        orgs: org.map(ToOwned::to_owned).into_iter().collect(),
+        sans: BTreeSet::new(),
+        usage: Usage::Client,
+    }
+}
+
+/// RKE's suffix of a node's own files: the internal address with dashes for dots.
+fn suffix(node: &NodeIntent) -> String {
+    node.internal_address
+        .to_string()
+        .to_lowercase()
+        .replace(['.', ':'], "-")
+}
+
+fn own_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> {
+    [
+        San::of(&node.endpoint.address),
+        San::from(&node.internal_address),
+        San::of(&name.0),
+    ]
+    .into_iter()
+}
+
+fn api_names(intent: &Intent) -> BTreeSet<San> {
+    let domain = &intent.services.cluster_domain;
+    let fixed = [
+        "127.0.0.1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ];
+    fixed
+        .into_iter()
+        .map(San::of)
+        .chain([San::of(&format!("kubernetes.default.svc.{domain}"))])
+        .chain([San::Ip(first_address(
+            intent.services.service_cluster_ip_range,
+        ))])
+        .chain(
+            intent
+                .with_role(Role::ControlPlane)
+                .flat_map(|(name, node)| own_names(name, node)),
+        )
+        .collect()
+}
+
+/// The address of the Service `kubernetes`: the range's first but one.
+fn first_address(range: IpNet) -> IpAddr {
+    match range.network() {
+        IpAddr::V4(network) => IpAddr::V4(u32::from(network).saturating_add(1).into()),
+        IpAddr::V6(network) => IpAddr::V6(u128::from(network).saturating_add(1).into()),
+    }
+}

@@ -1,0 +1,121 @@
+//! What the store must hold: a new cluster's keys, and what a known state lacks. Pure.
+
+use std::collections::BTreeMap;
+
+use super::{PkiContext, PkiError, cert::new_authority, key::Key};
+use crate::{
+    actual::Actual,
+    config::Intent,
+    model::{ClusterId, NodeName, Role},
+    state::{ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts},
+};
+
+const SERVICE_ACCOUNTS: &str = "the service-account key";
+
+/// The keys of a new cluster.
+pub(super) fn generate(intent: &Intent, ctx: &PkiContext<'_>) -> Result<ClusterState, PkiError> {
+    let authority = |cn: &str| new_authority(cn, cn, &ctx.seed, ctx.now);
+    let slot = "kube-service-account-token";
+    let peers = intent.with_role(Role::Etcd).map(|(name, node)| {
+        let address = node.internal_address.with_port(2380);
+        (name.clone(), format!("https://{address}"))
+    });
+    Ok(ClusterState {
+        serial: 0,
+        cluster_id: ClusterId(
+            ctx.seed
+                .derive("cluster id")
+                .first_chunk::<16>()
+                .map(hex::encode)
+                .unwrap_or_default(),
+        ),
+        cluster_name: intent.cluster_name.clone(),
+        kubernetes_version: Some(intent.version),
+        cluster_ca: authority("kube-ca")?,
+        etcd_ca: authority("kube-etcd-ca")?,
+        front_proxy_ca: authority("kube-apiserver-requestheader-ca")?,
+        signer_ca: None,
+        service_accounts: ServiceAccounts {
+            signing: Key::derive(&ctx.seed, slot)?.to_pem(slot)?,
+            verifying: Vec::new(),
+            issuers: Vec::new(),
+        },
+        encryption: Vec::new(),
+        etcd_bootstrap: peers.collect(),
+        inventory: BTreeMap::new(),
+        memory: OperatorMemory::default(),
+    })
+}
+
+/// The state that the store must hold: what is known, what the intent says, and what an older
+/// format did not have. Its serial grows exactly when something differs.
+pub(super) fn completed(
+    known: &ClusterState,
+    intent: &Intent,
+    have: &Actual,
+    ctx: &PkiContext<'_>,
+) -> Result<ClusterState, PkiError> {
+    let mut next = ClusterState {
+        cluster_name: intent.cluster_name.clone(),
+        kubernetes_version: Some(intent.version),
+        inventory: inventory(&known.inventory, intent, have),
+        ..known.clone()
+    };
+    if next.signer_ca.is_none() {
+        let cn = "kube-signer-ca";
+        next.signer_ca = Some(new_authority(cn, cn, &ctx.seed, ctx.now)?);
+    }
+    let accounts = &mut next.service_accounts;
+    let public = Key::from_pem(accounts.signing.expose())
+        .ok_or_else(|| PkiError::Damaged {
+            what: SERVICE_ACCOUNTS,
+            why: "it is not a P-256 or RSA key in PEM".to_owned(),
+        })?
+        .public_pem(SERVICE_ACCOUNTS)?;
+    if !accounts.verifying.contains(&public) {
+        accounts.verifying.insert(0, public);
+    }
+    let domain = &intent.services.cluster_domain;
+    let issuer = format!("https://kubernetes.default.svc.{domain}");
+    if accounts.issuers.first() != Some(&issuer) {
+        accounts.issuers.retain(|known| *known != issuer);
+        accounts.issuers.insert(0, issuer);
+    }
+    if next != *known || known.serial == 0 {
+        next.serial = known.serial.saturating_add(1);
+    }
+    Ok(next)
+}
+
+/// The inventory with every node of the intent as the intent has it. Nodes that the intent no
+/// longer names stay, as leaving, until they were removed.
+fn inventory(
+    saved: &BTreeMap<NodeName, InventoryEntry>,
+    intent: &Intent,
+    have: &Actual,
+) -> BTreeMap<NodeName, InventoryEntry> {
+    let mut inventory = saved.clone();
+    for entry in inventory.values_mut() {
+        if entry.membership == Membership::Active {
+            entry.membership = Membership::Leaving;
+        }
+    }
+    inventory.extend(intent.nodes.iter().map(|(name, node)| {
+        let seen = have.up(name).map(|facts| facts.system.machine_id.clone());
+        let was = saved.get(name);
+        let entry = InventoryEntry {
+            endpoint: node.endpoint.clone(),
+            user: node.login.user.clone(),
+            key_source: node.login.key_source.clone(),
+            docker_socket: node.login.docker_socket.clone(),
+            roles: node.roles.iter().copied().collect(),
+            machine_id: seen
+                .filter(|id| !id.is_empty())
+                .or_else(|| was.and_then(|was| was.machine_id.clone())),
+            host_keys: was.map(|was| was.host_keys.clone()).unwrap_or_default(),
+            membership: Membership::Active,
+        };
+        (name.clone(), entry)
+    }));
+    inventory
+}

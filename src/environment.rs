@@ -1,0 +1,41 @@
+//! What a run meets outside of itself: nodes, trust, stores, time and chance. The two shells make
+//! one; tests make their own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::future::BoxFuture;
+
+use crate::{
+    apply::remote::Remote,
+    host::HostKeys,
+    model::{ClusterId, Secret},
+    state::{Store, kubeconfig::KubeconfigStore},
+};
+
+/// Everything outside, and the settings of a run.
+pub struct Environment {
+    /// Where the nodes are met.
+    pub remote: Arc<dyn Remote>,
+    /// Whose host keys are trusted.
+    pub host_keys: Arc<dyn HostKeys>,
+    /// The state.
+    pub store: Arc<dyn Store>,
+    /// The kubeconfig.
+    pub kubeconfig: Arc<dyn KubeconfigStore>,
+    /// Keys for a removal without a config.
+    pub key_ring: Arc<dyn KeyRing>,
+    /// Read the lost keys of this cluster back from the nodes (invariant 2).
+    pub recover: Option<ClusterId>,
+    /// Cluster ids that other `Cluster` objects hold (operator only).
+    pub held_elsewhere: BTreeSet<ClusterId>,
+    /// The time.
+    pub now: fn() -> jiff::Timestamp,
+    /// Fresh randomness.
+    pub entropy: fn() -> [u8; 32],
+}
+
+/// Finds the private key that an inventory entry's `key_source` names, when no intent does.
+pub trait KeyRing: Send + Sync {
+    /// The key, PEM. The error says what is missing.
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>>;
+}

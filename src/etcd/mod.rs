@@ -1,0 +1,24 @@
+//! etcd, as its own members tell it: who is a member, who leads, whether they serve.
+//!
+//! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
+//! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
+//! the operations on members, each harmless to repeat.
+//!
+//! May touch: a member's client port. Must not: decide which member comes or goes.
+
+pub mod change;
+mod client;
+mod error;
+mod read;
+pub mod view;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::Client;
+pub use error::EtcdError;
+pub use read::{Asked, read};
+pub use view::{
+    Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, judge,
+};

@@ -1,0 +1,277 @@
+//! What etcd's members said, as facts, and what follows from it. Pure.
+//!
+//! Quorum is a matter of etcd's voters, not of the hosts that we reach: one member that answers a
+//! linearizable question has asked a majority of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::NodeName;
+
+/// A member's id, shown in hexadecimal as `etcdctl` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MemberId(pub u64);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// etcd as one survey saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdView {
+    /// Whether it serves.
+    pub quorum: Quorum,
+    /// The members. A list that no majority confirmed may be out of date; `quorum` is then not
+    /// [`Quorum::Serving`].
+    pub members: BTreeMap<MemberId, Member>,
+    /// The alarms that are raised.
+    pub alarms: BTreeSet<Alarm>,
+    /// Why a member did not answer, or what it refused.
+    pub silent: BTreeMap<NodeName, String>,
+}
+
+/// Whether etcd serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    /// A majority of the voters follows this member.
+    Serving {
+        /// The member that leads.
+        leader: MemberId,
+    },
+    /// Voters answered, and none of them could reach a majority.
+    Lost,
+    /// The members contradict one another: two leaders, two clusters, or an election at this
+    /// moment.
+    Disagree,
+    /// No voter was asked, or none answered.
+    Unknown,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name; empty while it was added and never started.
+    pub name: String,
+    /// Where its peers reach it.
+    pub peer_urls: BTreeSet<String>,
+    /// True while it only follows and does not vote.
+    pub is_learner: bool,
+    /// The host that it answered on, and what it said.
+    pub status: Option<(NodeName, MemberStatus)>,
+}
+
+/// What a member said about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Of the program, `3.6.7`.
+    pub version: String,
+    /// Whom it follows; `None` while it knows of no leader.
+    pub leader: Option<MemberId>,
+    /// Its raft term.
+    pub term: u64,
+    /// The last entry that it knows to be committed.
+    pub index: u64,
+    /// True while it only follows and does not vote.
+    pub is_learner: bool,
+    /// Size of its database file.
+    pub db_size: u64,
+    /// What of it is in use.
+    pub db_in_use: u64,
+    /// The size at which it stops writes; `None`: it does not say (before 3.6).
+    pub quota: Option<u64>,
+}
+
+/// An alarm, which only a person ends.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alarm {
+    /// Whose.
+    pub member: MemberId,
+    /// Which.
+    pub kind: AlarmKind,
+}
+
+/// Which alarm.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlarmKind {
+    /// The database has reached its quota: nothing can be written.
+    NoSpace,
+    /// The members' data differ.
+    Corrupt,
+    /// One that this version does not know.
+    Other(String),
+}
+
+/// What the member on one host answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The cluster that it belongs to.
+    pub cluster: u64,
+    /// Its own id.
+    pub member: MemberId,
+    /// About itself.
+    pub status: MemberStatus,
+}
+
+/// The list of members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roster {
+    /// True: a majority of the voters confirmed it at that moment.
+    pub confirmed: bool,
+    /// The members, without what they say about themselves.
+    pub members: BTreeMap<MemberId, Member>,
+}
+
+/// etcd's own default when `quota-backend-bytes` is not set.
+pub const DEFAULT_QUOTA: u64 = 2 << 30;
+
+/// A member that is more entries behind than this needs a snapshot of the leader: etcd keeps no
+/// more for those that follow slowly.
+const NEAR: u64 = 5_000;
+
+/// Above this part of its quota a database stops every roll: 80 %.
+const FULL: (u64, u64) = (4, 5);
+
+/// Puts answers together and judges them.
+pub fn judge(
+    answers: BTreeMap<NodeName, Answer>,
+    roster: Option<Roster>,
+    alarms: BTreeSet<Alarm>,
+    silent: BTreeMap<NodeName, String>,
+) -> EtcdView {
+    let quorum = quorum(&answers, roster.as_ref());
+    let mut members = roster.map(|roster| roster.members).unwrap_or_default();
+    for (node, answer) in answers {
+        let Answer { member, status, .. } = answer;
+        // One that the list does not have was removed, or belongs to another cluster.
+        if let Some(member) = members.get_mut(&member) {
+            member.status = Some((node, status));
+        }
+    }
+    EtcdView {
+        quorum,
+        members,
+        alarms,
+        silent,
+    }
+}
+
+fn quorum(answers: &BTreeMap<NodeName, Answer>, roster: Option<&Roster>) -> Quorum {
+    let clusters: BTreeSet<u64> = answers.values().map(|answer| answer.cluster).collect();
+    if clusters.len() > 1 {
+        return Quorum::Disagree;
+    }
+    let voters = || answers.values().filter(|answer| !answer.status.is_learner);
+    let (Some(roster), true) = (roster, voters().next().is_some()) else {
+        return Quorum::Unknown;
+    };
+    if !roster.confirmed {
+        return Quorum::Lost;
+    }
+    // A member that was removed, or that is cut off from the others, still names its old leader.
+    let newest = voters().map(|answer| answer.status.term).max();
+    let leaders: BTreeSet<MemberId> = voters()
+        .filter(|answer| roster.members.contains_key(&answer.member))
+        .filter(|answer| Some(answer.status.term) == newest)
+        .filter_map(|answer| answer.status.leader)
+        .collect();
+    let mut leaders = leaders.into_iter();
+    match (leaders.next(), leaders.next()) {
+        (Some(leader), None) if roster.members.contains_key(&leader) => Quorum::Serving { leader },
+        (_, _) => Quorum::Disagree,
+    }
+}
+
+impl Default for EtcdView {
+    /// Nobody was asked.
+    fn default() -> Self {
+        Self {
+            quorum: Quorum::Unknown,
+            members: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            silent: BTreeMap::new(),
+        }
+    }
+}
+
+impl EtcdView {
+    /// The members that vote.
+    pub fn voters(&self) -> impl Iterator<Item = (MemberId, &Member)> {
+        let members = self.members.iter().map(|(id, member)| (*id, member));
+        members.filter(|(_, member)| !member.is_learner)
+    }
+
+    /// The member on a host, if it answered.
+    pub fn on(&self, node: &NodeName) -> Option<MemberId> {
+        let mut members = self.members.iter();
+        let found = members.find(|(_, member)| {
+            let status = member.status.as_ref();
+            status.is_some_and(|(at, _)| at == node)
+        });
+        found.map(|(id, _)| *id)
+    }
+
+    /// The voters that answered, follow the leader, and are near it.
+    pub fn healthy(&self) -> BTreeSet<MemberId> {
+        let Quorum::Serving { leader } = self.quorum else {
+            return BTreeSet::new();
+        };
+        let index = |member: &Member| member.status.as_ref().map(|(_, status)| status.index);
+        let newest = self.voters().filter_map(|(_, member)| index(member)).max();
+        let newest = newest.unwrap_or(0);
+        let follows = |member: &Member| {
+            member.status.as_ref().is_some_and(|(_, status)| {
+                status.leader == Some(leader) && newest.saturating_sub(status.index) <= NEAR
+            })
+        };
+        self.voters()
+            .filter(|(_, member)| follows(member))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// True when a majority of the voters is healthy without this one.
+    pub fn serves_without(&self, member: MemberId) -> bool {
+        let mut healthy = self.healthy();
+        healthy.remove(&member);
+        healthy.len() > self.voters().count() / 2
+    }
+
+    /// What forbids to stop any member: alarms and databases that are nearly full, each as a
+    /// sentence fragment.
+    pub fn obstacles(&self) -> Vec<String> {
+        let name = |id: MemberId| match self.members.get(&id) {
+            // Raised by hand, an alarm need not name a member.
+            _ if id.0 == 0 => "a member".to_owned(),
+            Some(member) if !member.name.is_empty() => format!("member `{}`", member.name),
+            Some(_) | None => format!("member {id}"),
+        };
+        let alarms = self.alarms.iter().map(|alarm| {
+            let what = match &alarm.kind {
+                AlarmKind::NoSpace => "NOSPACE: its database has reached its quota",
+                AlarmKind::Corrupt => "CORRUPT: its data differ from the other members'",
+                AlarmKind::Other(kind) => kind,
+            };
+            format!("{} of etcd has raised the alarm {what}", name(alarm.member))
+        });
+        let full = self.members.iter().filter_map(|(id, member)| {
+            let (_, status) = member.status.as_ref()?;
+            let quota = status.quota.unwrap_or(DEFAULT_QUOTA);
+            let (part, whole) = FULL;
+            (status.db_size / part > quota / whole).then(|| {
+                format!(
+                    "the database of {} of etcd has {} MiB of its quota of {} MiB",
+                    name(*id),
+                    status.db_size >> 20,
+                    quota >> 20
+                )
+            })
+        });
+        alarms.chain(full).collect()
+    }
+}

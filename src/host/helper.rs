@@ -1,0 +1,198 @@
+//! One-off work as root on the node, in a container.
+
+use std::{collections::HashMap, time::Duration};
+
+use bollard::{
+    models::{
+        ContainerCreateBody, ContainerStateStatusEnum, HostConfig, HostConfigCgroupnsModeEnum,
+        HostConfigLogConfig,
+    },
+    query_parameters::WaitContainerOptions,
+};
+use futures::StreamExt;
+use tokio::time::{Instant, timeout};
+
+use super::{create_body, error::HostError, machine::Host};
+use crate::model::{ClusterId, FILES_IMAGE, HELPER, label};
+
+/// How much of a helper's log is read.
+const LOG_LINES: u32 = 1000;
+
+/// A wait may hang (events of a restart of containerd are lost to dockerd), so it is asked again.
+const POLL: Duration = Duration::from_secs(3);
+
+/// A script to run as root on a node: the node's own `/bin/sh` in the node's own namespaces. The
+/// container that carries it is made from our empty image, whose links lead to the node's own
+/// `nsenter`, so no registry and no shell in an image is asked for.
+#[derive(Clone, Debug)]
+pub struct HelperContainer {
+    /// For `/bin/sh -c`. Visible in `docker inspect`: no secrets.
+    pub script: String,
+    /// The script's arguments (`$1` …): data is handed over here and never put into the script.
+    pub arguments: Vec<String>,
+    /// It is killed after this.
+    pub limit: Duration,
+}
+
+/// How a helper ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelperOutput {
+    /// Exit code of the script.
+    pub status: i64,
+    /// The end of what it wrote to standard output and error.
+    pub log: String,
+}
+
+impl Host {
+    /// Runs a helper to its end and removes its container. A status other than 0 is not an error. A
+    /// container that an interrupted run of the same cluster left is removed first; one of
+    /// somebody else is [`HostError::NameTaken`].
+    pub async fn run_helper(
+        &self,
+        helper: &HelperContainer,
+        cluster_id: &ClusterId,
+    ) -> Result<HelperOutput, HostError> {
+        match self.create(HELPER, body(helper, cluster_id)).await {
+            Err(HostError::NameTaken { by, .. })
+                if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
+            {
+                self.remove(HELPER, None).await?;
+                self.create(HELPER, body(helper, cluster_id)).await?;
+            }
+            Err(HostError::ImageMissing { .. }) => {
+                self.import_empty_image().await?;
+                self.create(HELPER, body(helper, cluster_id)).await?;
+            }
+            created => created?,
+        }
+        let result = self.carry_out(helper).await;
+        let removed = self.remove(HELPER, None).await;
+        let output = result?;
+        removed?;
+        Ok(output)
+    }
+
+    /// Ends the helper that an interrupted run of the same cluster left. For what is put on the node
+    /// for a helper to read, before it is put: the old helper would delete it at its own end.
+    pub async fn end_left_helper(&self, cluster_id: &ClusterId) -> Result<(), HostError> {
+        let left = self.inspected(HELPER).await?;
+        let labels = left.and_then(|left| left.config?.labels);
+        let ours =
+            |labels: &HashMap<String, String>| labels.get(label::CLUSTER_ID) == Some(&cluster_id.0);
+        if labels.as_ref().is_some_and(ours) {
+            self.remove(HELPER, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&self, helper: &HelperContainer) -> Result<HelperOutput, HostError> {
+        self.start(HELPER).await?;
+        let ended = self.ended(helper.limit).await?;
+        let log = self.log_tail(HELPER, LOG_LINES).await?;
+        match ended {
+            Some(status) => Ok(HelperOutput { status, log }),
+            None => Err(HostError::JobTimeout {
+                at: self.session.place(),
+                limit: helper.limit,
+                log,
+            }),
+        }
+    }
+
+    /// The exit code, or `None` when the time is over. Docker may be away for a while: a helper may
+    /// restart it.
+    async fn ended(&self, limit: Duration) -> Result<Option<i64>, HostError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let options = None::<WaitContainerOptions>;
+            let mut waiting = Box::pin(self.docker().wait_container(HELPER, options));
+            let left = deadline.saturating_duration_since(Instant::now());
+            let waited = timeout(POLL.min(left), waiting.next()).await;
+            drop(waiting);
+            match self.inspected(HELPER).await {
+                Ok(Some(details)) => {
+                    if let Some(state) = details.state
+                        && matches!(
+                            state.status,
+                            Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD)
+                        )
+                    {
+                        return Ok(Some(state.exit_code.unwrap_or_default()));
+                    }
+                }
+                Ok(None) => {
+                    return Err(HostError::Docker {
+                        at: self.session.place(),
+                        doing: "await a helper".to_owned(),
+                        status: 404,
+                        message: format!("container `{HELPER}` was removed by someone else"),
+                    });
+                }
+                Err(error) => {
+                    if self.session.lost().is_some() || Instant::now() >= deadline {
+                        return Err(error);
+                    }
+                }
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            // A wait that ends at once without an end of the helper (Docker is away) must not spin.
+            if waited.is_ok() {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+fn body(helper: &HelperContainer, cluster_id: &ClusterId) -> ContainerCreateBody {
+    // No `--pid`: it would fork, and the helper could outlive its container.
+    let enter = ["-t", "1", "-m", "-u", "-i", "-n"];
+    let shell = ["/bin/sh", "-c", &helper.script, "rke-operator"];
+    let command = enter
+        .into_iter()
+        .chain(shell)
+        .chain(helper.arguments.iter().map(String::as_str));
+    ContainerCreateBody {
+        image: Some(FILES_IMAGE.to_owned()),
+        entrypoint: Some(vec!["nsenter".to_owned()]),
+        cmd: Some(command.map(str::to_owned).collect()),
+        user: Some("0:0".to_owned()),
+        labels: Some(create_body::labels(cluster_id, "")),
+        host_config: Some(HostConfig {
+            binds: Some(vec!["/:/host:ro,rslave".to_owned()]),
+            network_mode: Some("host".to_owned()),
+            pid_mode: Some("host".to_owned()),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::HOST),
+            privileged: Some(true),
+            // Its log is its answer, whatever the daemon does with the logs of others.
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("json-file".to_owned()),
+                config: Some(HashMap::from([
+                    ("max-size".to_owned(), "1m".to_owned()),
+                    ("max-file".to_owned(), "1".to_owned()),
+                ])),
+            }),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R32: its answer is its log, so its log must not be the daemon's choice (`none`, syslog).
+    #[test]
+    fn the_log_of_a_helper_is_readable_whatever_the_daemon_does_with_logs() {
+        let helper = HelperContainer {
+            script: "true".to_owned(),
+            arguments: Vec::new(),
+            limit: Duration::from_secs(1),
+        };
+        let body = body(&helper, &ClusterId("1".repeat(32)));
+        let log = body.host_config.unwrap().log_config.unwrap();
+        assert_eq!(log.typ.as_deref(), Some("json-file"));
+    }
+}

@@ -1,0 +1,90 @@
+//! The components of a node: their containers, ports and order. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use super::path;
+
+/// Something whose health can be awaited on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Component {
+    /// `http://127.0.0.1:2381/health`.
+    Etcd,
+    /// `/readyz` with the administrator's certificate.
+    ApiServer,
+    /// `https://127.0.0.1:10257/healthz`.
+    ControllerManager,
+    /// `https://127.0.0.1:10259/healthz`.
+    Scheduler,
+    /// `http://127.0.0.1:10248/healthz`.
+    Kubelet,
+    /// `http://127.0.0.1:10256/healthz`.
+    KubeProxy,
+}
+
+impl Component {
+    /// Every component, in the order of [`crate::model::START_ORDER`].
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+    ];
+
+    /// The name of its container.
+    pub const fn container(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+        }
+    }
+
+    /// The TCP ports that it listens on.
+    pub const fn ports(self) -> &'static [u16] {
+        match self {
+            Self::Etcd => &[2379, 2380, 2381],
+            Self::ApiServer => &[6443],
+            Self::ControllerManager => &[10257],
+            Self::Scheduler => &[10259],
+            Self::Kubelet => &[10248, 10250],
+            Self::KubeProxy => &[10249, 10256],
+        }
+    }
+}
+
+/// The names of component containers in the order in which they start.
+pub const START_ORDER: [&str; 6] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+];
+
+/// Container names that RKE v1 uses and we do not: seen without our label, the node is RKE's.
+pub const RKE_ONLY: [&str; 3] = ["service-sidekick", "nginx-proxy", "etcd-rolling-snapshots"];
+
+/// The name of the container whose creation claims a node (never started; files are written
+/// and read through it).
+pub const CLAIM: &str = "rke-operator-claim";
+
+/// The name of the one-off container that works as root on a node.
+pub const HELPER: &str = "rke-operator-job";
+
+/// The systemd unit of the transaction that changes containerd's configuration on a node.
+pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
+
+/// The name of the CNI network that flannel makes: chains and results bear it.
+pub const CNI_NETWORK: &str = "cbr0";
+
+/// The empty image of [`CLAIM`], imported by us.
+pub const FILES_IMAGE: &str = "rke-operator/files:1";
+
+/// Folders outside `/etc` that a claim makes, with their modes: their contents are root's alone.
+pub const CLAIM_DIRS: [(&str, u32); 2] = [(path::ETCD, 0o700), (path::AUDIT_LOG, 0o700)];

@@ -1,0 +1,17 @@
+//! Labels of Docker containers and of API objects. Pure.
+
+/// The cluster's id: on every container of ours.
+pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
+/// The cluster's name, for people.
+pub const CLUSTER_NAME: &str = "clusterprovisioner.rke.io/cluster-name";
+/// On the claim: the name that the node has in its cluster.
+pub const NODE: &str = "clusterprovisioner.rke.io/node";
+/// The applied [`super::ContainerSpec`] as JSON.
+pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
+/// On the claim: what was there before us ([`crate::actual::Baseline`] as JSON).
+pub const BEFORE: &str = "clusterprovisioner.rke.io/before";
+/// On API objects: the add-on they belong to.
+pub const ADDON: &str = "clusterprovisioner.rke.io/addon";
+/// On API objects, an annotation: the digest of what was applied. Tells whether an object is as it
+/// was applied last where the server refuses to try an apply.
+pub const APPLIED: &str = "clusterprovisioner.rke.io/applied";

@@ -1,0 +1,26 @@
+//! The words that everybody shares: names, labels, paths, components, specifications. Pure; imports
+//! no other module of this crate.
+
+mod address;
+mod change;
+mod component;
+mod env_var;
+mod identity;
+pub mod label;
+mod name;
+mod objects;
+pub mod path;
+mod printable;
+pub mod secret;
+mod spec;
+
+pub use address::HostAddress;
+pub use change::FieldChange;
+pub use component::*;
+pub use env_var::EnvVar;
+pub use identity::*;
+pub use name::*;
+pub use objects::*;
+pub use printable::{is_printable, printable};
+pub use secret::Secret;
+pub use spec::*;

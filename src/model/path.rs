@@ -1,0 +1,115 @@
+//! Paths on a node. Pure.
+
+/// Configuration and certificates.
+pub const KUBERNETES: &str = "/etc/kubernetes";
+/// Certificates, keys and kubeconfigs, as in RKE.
+pub const SSL: &str = "/etc/kubernetes/ssl";
+/// The copy of the state that control planes keep (0600).
+pub const STATE: &str = "/etc/kubernetes/rke-operator-state.json";
+/// The id of the cluster that claimed the node, for everybody to read: it is no secret, and is known
+/// when Docker has lost the claim.
+pub const CLUSTER_ID: &str = "/etc/kubernetes/rke-operator-cluster-id";
+/// What the claim remembers, once more (0600): Docker may lose its containers.
+pub const NODE_RECORD: &str = "/etc/kubernetes/rke-operator-node.json";
+/// The images that lay in containerd's namespace `k8s.io` before us (0600).
+pub const K8S_IMAGES: &str = "/etc/containerd/rke-operator-k8s-images";
+/// etcd's data on the node.
+pub const ETCD: &str = "/var/lib/etcd";
+/// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.
+pub const ETCD_MEMBER: &str = "/var/lib/etcd/member";
+/// kube-apiserver's audit log.
+pub const AUDIT_LOG: &str = "/var/log/kube-audit";
+/// kubelet's root.
+pub const KUBELET: &str = "/var/lib/kubelet";
+/// Our containerd configuration, beside the package's own.
+pub const CONTAINERD_CONFIG: &str = "/etc/containerd/rke-operator.toml";
+/// Points containerd at [`CONTAINERD_CONFIG`]. systemd reads drop-ins by name, and the last
+/// `ExecStart` counts: this one comes after `override.conf`, which `systemctl edit` writes.
+pub const CONTAINERD_DROP_IN: &str =
+    "/etc/systemd/system/containerd.service.d/zz-rke-operator.conf";
+/// Where it was in the first release.
+pub const FORMER_DROP_IN: &str = "/etc/systemd/system/containerd.service.d/50-rke-operator.conf";
+/// The authorities by which Docker knows registries: a folder each.
+pub const DOCKER_CERTS_D: &str = "/etc/docker/certs.d";
+/// How containerd reaches a registry: a folder each.
+pub const CERTS_D: &str = "/etc/containerd/certs.d";
+/// Modules at boot.
+pub const MODULES_LOAD: &str = "/etc/modules-load.d/rke-operator.conf";
+/// Sysctls at boot.
+pub const SYSCTL: &str = "/etc/sysctl.d/99-rke-operator.conf";
+
+/// The names, without ending, of the certificates, keys and kubeconfigs that every node may have.
+const CERTIFICATES: [&str; 14] = [
+    "kube-apiserver",
+    "kube-apiserver-etcd-client",
+    "kube-apiserver-kubelet-client",
+    "kube-apiserver-proxy-client",
+    "kube-apiserver-requestheader-ca",
+    "kube-ca",
+    "kube-ca-and-signer",
+    "kube-controller-manager",
+    "kube-etcd-ca",
+    "kube-node",
+    "kube-proxy",
+    "kube-scheduler",
+    "kube-service-account-token",
+    "kube-signer-ca",
+];
+
+/// True for the files in [`SSL`] that we make: those names, and those that bear a node's address.
+pub fn is_certificate(path: &str) -> bool {
+    let Some(file) = path
+        .strip_prefix(SSL)
+        .and_then(|rest| rest.strip_prefix('/'))
+    else {
+        return false;
+    };
+    let stem = file
+        .strip_suffix("-key.pem")
+        .or_else(|| file.strip_suffix(".pem"))
+        .or_else(|| file.strip_prefix("kubecfg-")?.strip_suffix(".yaml"));
+    let Some(stem) = stem else { return false };
+    let address = stem
+        .strip_prefix("kube-etcd-")
+        .or_else(|| stem.strip_prefix("kube-kubelet-"));
+    let of_a_node = address.is_some_and(|address| {
+        address.contains('-') && address.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+    });
+    CERTIFICATES.contains(&stem) || of_a_node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_certificate;
+
+    /// R7: files of people lie beside ours.
+    #[test]
+    fn only_names_that_we_make_are_ours() {
+        for ours in [
+            "kube-ca.pem",
+            "kube-apiserver-key.pem",
+            "kubecfg-kube-node.yaml",
+            "kube-etcd-10-0-0-2.pem",
+            "kube-kubelet-fd00--2-key.pem",
+            "kube-service-account-token-key.pem",
+            "kube-signer-ca-key.pem",
+            "kube-ca-and-signer.pem",
+        ] {
+            assert!(
+                is_certificate(&format!("/etc/kubernetes/ssl/{ours}")),
+                "{ours}"
+            );
+        }
+        for theirs in [
+            "/etc/kubernetes/ssl/oidc-ca.pem",
+            "/etc/kubernetes/ssl/kube-oidc-ca.pem",
+            "/etc/kubernetes/ssl/kube-etcd-client-of-people.pem",
+            "/etc/kubernetes/ssl/webhook.yaml",
+            "/etc/kubernetes/ssl/kube-ca.pem.bak",
+            "/etc/kubernetes/ssl/mine/kube-ca.pem",
+            "/etc/kubernetes/kube-ca.pem",
+        ] {
+            assert!(!is_certificate(theirs), "{theirs}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! One run towards a spec: its turn in the queue, what is said while it goes on, and what became
+//! of it.
+
+use std::time::Duration;
+
+use kube::runtime::controller::Action;
+use tokio::sync::SemaphorePermit;
+
+use super::{Reconcile, report::Found, valid};
+use crate::{
+    api::{
+        NameRef,
+        conditions::{ConditionSet, ConditionType, Reason},
+    },
+    apply::{step::Warning, stop::StopCause},
+    converge::{Error, Goal, Outcome},
+    environment::Environment,
+    error::ErrorClass,
+    operator::{
+        context::ReconcileError,
+        environment::{self, Wanted},
+        queue::Queue,
+        run::{self, Ended, Task, stopped},
+        status::Run,
+    },
+};
+
+/// How often a place in the queue is told again.
+const PLACE_EVERY: Duration = Duration::from_secs(30);
+
+impl Reconcile<'_> {
+    /// A slot; while there is none, the object says so first, with its place (`tell`). `None`
+    /// never comes while the operator runs.
+    pub(super) async fn turn<'q>(
+        &mut self,
+        queue: &'q Queue,
+        tell: bool,
+    ) -> Result<Option<SemaphorePermit<'q>>, ReconcileError> {
+        if let Some(slot) = queue.free() {
+            return Ok(Some(slot));
+        }
+        let place = queue.line_up();
+        let turn = queue.turn();
+        tokio::pin!(turn);
+        let mut told = None;
+        loop {
+            let ahead = place.ahead();
+            if tell && told != Some(ahead) {
+                told = Some(ahead);
+                let mut conditions = ConditionSet::new();
+                let message = format!("waits for its turn; {ahead} before it");
+                conditions.set(ConditionType::Reconciling, Reason::Queued, message);
+                self.status.write(&conditions, |_| {}).await?;
+            }
+            tokio::select! {
+                slot = &mut turn => return Ok(slot),
+                () = tokio::time::sleep(PLACE_EVERY) => {}
+            }
+        }
+    }
+
+    /// Brings the nodes to the spec. `base` is what a survey found just before, if one did.
+    pub(super) async fn apply(
+        mut self,
+        wanted: &Wanted,
+        environment: &Environment,
+        purpose: Run,
+        base: ConditionSet,
+    ) -> Result<Action, ReconcileError> {
+        let ctx = self.ctx;
+        let slot = self.turn(&ctx.queues.changes, true).await?;
+        let Some(_slot) = slot else {
+            return Ok(stopped(StopCause::Signal));
+        };
+        let base = self.starting(base, purpose, wanted).await?;
+        let task = Task {
+            goal: match purpose {
+                Run::Heal | Run::Renew => Goal::Heal(&wanted.intent),
+                Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
+            },
+            purpose,
+            key: wanted.key.as_ref(),
+            limit: None,
+        };
+        let running = self.running.lock().await;
+        let ended = run::run(ctx, self.view, &task, environment, &mut self.status, &base).await;
+        drop(running);
+        let id = self.status.identity(&*environment.store).await;
+        self.status
+            .write(&base, |status| status.cluster_id = id)
+            .await?;
+        let outcome = match ended {
+            Ended::Engine(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
+                return Ok(stopped(cause));
+            }
+            Ended::Engine(outcome) => outcome,
+        };
+        // Whatever became of the run: what is said about the cluster was seen after it.
+        let goal = Goal::Up(&wanted.intent);
+        let survey = tokio::select! {
+            survey = ctx.dependencies.engine.survey(&goal, environment) => survey,
+            cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
+        };
+        let found = match &survey {
+            Ok(survey) => self.seen(wanted, survey),
+            Err(error) => Found::failed(wanted, error),
+        };
+        self.ended(wanted, purpose, outcome, found).await
+    }
+
+    /// Says what became of a run.
+    async fn ended(
+        mut self,
+        wanted: &Wanted,
+        purpose: Run,
+        outcome: Result<Outcome, Error>,
+        mut found: Found,
+    ) -> Result<Action, ReconcileError> {
+        let texts = |warnings: Vec<Warning>| -> Vec<String> {
+            warnings.iter().map(environment::warning).collect()
+        };
+        match outcome {
+            Ok(Outcome::Converged { warnings, .. }) => {
+                self.applied(wanted, found, Some(purpose), &texts(warnings))
+                    .await
+            }
+            Ok(Outcome::Degraded { left, warnings, .. }) => {
+                self.degraded(wanted, &left, found, &texts(warnings)).await
+            }
+            Ok(Outcome::ConsentRefused { disruptions }) => {
+                let kind = ConditionType::UpToDate;
+                let message = disruptions.join("\n");
+                found
+                    .conditions
+                    .set(kind, Reason::AwaitingApproval, message);
+                self.report_about(wanted, found).await?;
+                Ok(self.ctx.retry(self.view, ErrorClass::User))
+            }
+            // Only a removal ends so; told as the hosts that do not answer.
+            Ok(Outcome::RemovalIncomplete { left }) => {
+                self.failed(&Error::HostsUnreachable(left), found).await
+            }
+            Ok(Outcome::Stopped(cause)) => Ok(stopped(cause)),
+            Err(error) => {
+                found.unreachable(&error);
+                self.failed(&error, found).await
+            }
+        }
+    }
+
+    /// What is said while a run is in progress.
+    async fn starting(
+        &mut self,
+        mut base: ConditionSet,
+        run: Run,
+        wanted: &Wanted,
+    ) -> Result<ConditionSet, ReconcileError> {
+        valid(&mut base);
+        if run == Run::Provision {
+            let message = "the first run for this spec is in progress";
+            base.set(ConditionType::Provisioned, Reason::Provisioning, message);
+        }
+        let kind = ConditionType::UpToDate;
+        base.set(kind, Reason::RollingOut, "a run is in progress");
+        let mut conditions = base.clone();
+        conditions.set(run.condition(), run.reason(), run.starting());
+        let kubeconfig = self.view.name();
+        let version = wanted.intent.version.to_string();
+        self.status
+            .write(&conditions, |status| {
+                status.kubeconfig_ref = Some(NameRef { name: kubeconfig });
+                status.desired_version = Some(version);
+                status.progress = None;
+            })
+            .await?;
+        Ok(base)
+    }
+}

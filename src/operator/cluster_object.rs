@@ -1,0 +1,190 @@
+//! A `Cluster` as it comes from the API, read as far as it can be read. Metadata is always
+//! there; what is wrong with the spec hides neither it nor the deletion (invariant 11).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject, ObjectMeta},
+    runtime::reflector::ObjectRef,
+};
+
+use crate::{
+    api::{
+        CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, OnTimeout, RECOVER,
+        TAKE_OVER,
+    },
+    model::ClusterId,
+};
+
+/// What is watched: any object of our kind, whatever is in it.
+pub(super) fn cluster_resource() -> ApiResource {
+    ApiResource::erase::<Cluster>(&())
+}
+
+/// One version of one object.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterObject {
+    object: DynamicObject,
+}
+
+impl ClusterObject {
+    pub(super) const fn new(object: DynamicObject) -> Self {
+        Self { object }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.object.name_any()
+    }
+
+    pub(super) const fn meta(&self) -> &ObjectMeta {
+        &self.object.metadata
+    }
+
+    pub(super) fn uid(&self) -> String {
+        self.object.uid().unwrap_or_default()
+    }
+
+    pub(super) fn generation(&self) -> i64 {
+        self.object.metadata.generation.unwrap_or_default()
+    }
+
+    pub(super) fn object_ref(&self) -> ObjectRef<DynamicObject> {
+        ObjectRef::from_obj_with(&self.object, cluster_resource())
+    }
+
+    pub(super) fn deleted_at(&self) -> Option<Timestamp> {
+        self.object
+            .metadata
+            .deletion_timestamp
+            .as_ref()
+            .map(|time| time.0)
+    }
+
+    pub(super) fn has_finalizer(&self) -> bool {
+        self.object.finalizers().iter().any(|f| f == FINALIZER)
+    }
+
+    /// The value of an annotation that names a cluster.
+    fn id_in(&self, annotation: &str) -> Option<ClusterId> {
+        self.object.annotations().get(annotation)?.parse().ok()
+    }
+
+    /// The cluster whose lost keys are to be read back: its id, written by a person.
+    pub(super) fn recover(&self) -> Option<ClusterId> {
+        self.id_in(RECOVER)
+    }
+
+    /// The cluster whose state is to become this object's: its id, written by a person.
+    pub(super) fn take_over(&self) -> Option<ClusterId> {
+        self.id_in(TAKE_OVER)
+    }
+
+    /// The id that we noted in the object's metadata.
+    pub(super) fn annotated_id(&self) -> Option<ClusterId> {
+        self.id_in(CLUSTER_ID)
+    }
+
+    /// The cluster that this object has or had, as far as the object itself knows: each place is
+    /// read by itself.
+    pub(super) fn known_id(&self) -> Option<ClusterId> {
+        let status = || {
+            let id = self.object.data.pointer("/status/clusterID")?.as_str()?;
+            id.parse().ok()
+        };
+        self.annotated_id().or_else(status)
+    }
+
+    pub(super) fn raw_spec(&self) -> Option<&serde_json::Value> {
+        self.object.data.get("spec")
+    }
+
+    /// The spec, or the path at which it cannot be understood. Never a value: what stands there
+    /// may be a password in the wrong place.
+    pub(super) fn spec(&self) -> Result<ClusterSpec, String> {
+        let raw = self.raw_spec().ok_or_else(|| "spec".to_owned())?;
+        serde_path_to_error::deserialize(raw).map_err(|error| format!("spec.{}", error.path()))
+    }
+
+    /// The status that is there; one that cannot be read is written anew.
+    pub(super) fn status(&self) -> ClusterStatus {
+        self.object
+            .data
+            .get("status")
+            .and_then(|status| serde_json::from_value(status.clone()).ok())
+            .unwrap_or_default()
+    }
+
+    /// When a deletion ends, whatever is in the spec.
+    pub(super) fn deletion_policy(&self) -> (Duration, OnTimeout) {
+        Deletion::lenient(self.raw_spec())
+    }
+
+    /// The text of `spec.ssh.knownHosts`, if there is one.
+    pub(super) fn known_hosts(&self) -> &str {
+        self.raw_spec()
+            .and_then(|spec| spec.pointer("/ssh/knownHosts"))
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// True when `now` is no longer the object that a run was started for: replaced, gone,
+    /// edited, or deleted since (invariant 9). An older copy of the same is not a change.
+    pub(super) fn outdated_by(&self, now: Option<&DynamicObject>) -> bool {
+        let Some(now) = now else {
+            return true;
+        };
+        now.metadata.uid != self.object.metadata.uid
+            || now.metadata.generation.unwrap_or_default() > self.generation()
+            || (now.metadata.deletion_timestamp.is_some() && self.deleted_at().is_none())
+    }
+}
+
+/// The name of the Secret with the SSH key, from any object of our kind.
+pub(super) fn key_secret(object: &DynamicObject) -> Option<&str> {
+    object
+        .data
+        .pointer("/spec/ssh/keySecretRef/name")
+        .and_then(serde_json::Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: serde_json::Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn cluster(uid: &str, generation: i64) -> DynamicObject {
+        object(json!({"metadata": {"name": "a", "uid": uid, "generation": generation}}))
+    }
+
+    #[test]
+    fn edits_replacement_and_deletion_outdate_and_older_copies_do_not() {
+        let view = ClusterObject::new(cluster("1", 2));
+        assert!(!view.outdated_by(Some(&cluster("1", 2))));
+        assert!(!view.outdated_by(Some(&cluster("1", 1))));
+        assert!(view.outdated_by(Some(&cluster("1", 3))));
+        assert!(view.outdated_by(Some(&cluster("2", 2))));
+        assert!(view.outdated_by(None));
+        let mut deleted = cluster("1", 2);
+        deleted.metadata.deletion_timestamp = Some(
+            k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH),
+        );
+        assert!(view.outdated_by(Some(&deleted)));
+        assert!(!ClusterObject::new(deleted.clone()).outdated_by(Some(&deleted)));
+    }
+
+    #[test]
+    fn a_broken_spec_is_told_by_its_path_only() {
+        let view = ClusterObject::new(object(json!({
+            "metadata": {"name": "a"},
+            "spec": {"config": {}, "ssh": {"keySecretRef": "hunter2"}},
+        })));
+        assert_eq!(view.spec().unwrap_err(), "spec.ssh.keySecretRef");
+    }
+}

@@ -1,0 +1,336 @@
+//! The [`Environment`] of one `Cluster`: its state, its kubeconfig, its keys, all in the operator's own
+//! namespace. A reference carries a name only, so there is no way to another (invariant 13).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::{
+    api::core::v1::Secret as KubeSecret, apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::{
+    cluster_object::ClusterObject,
+    context::{Context, KeyVersion, labels, version},
+    memory,
+    reasons::{self, Reasoned},
+};
+use crate::{
+    api::{
+        ClusterSpec, KeySecretRef,
+        conditions::{ConditionType, Reason, shorten},
+    },
+    config::{Intent, RkeConfig, SecretSources, supported_today},
+    environment::{Environment, KeyRing},
+    error::{ErrorClass, Explain},
+    host::{KnownHosts, Policy},
+    model::{ClusterId, Secret, label},
+    state::kubeconfig::SecretKubeconfig,
+};
+
+/// The key of a Secret that a source without one means.
+const DEFAULT_KEY: &str = "ssh-privatekey";
+
+/// Everything outside that one cluster needs. `kubeconfig_owner`: whoever the Secret goes with.
+pub(super) async fn environment(
+    ctx: &Context,
+    view: &ClusterObject,
+    kubeconfig_owner: Option<OwnerReference>,
+) -> kube::Result<Environment> {
+    let name = view.name();
+    let namespace = &ctx.options.namespace;
+    let client = ctx.client.clone();
+    Ok(Environment {
+        remote: Arc::clone(&ctx.dependencies.remote),
+        host_keys: Arc::new(KnownHosts::from_text(
+            "`spec.ssh.knownHosts`",
+            view.known_hosts(),
+            Policy::Strict,
+        )),
+        store: memory::store(ctx, view),
+        kubeconfig: Arc::new(SecretKubeconfig::new(
+            client.clone(),
+            namespace,
+            &name,
+            labels(&name),
+            kubeconfig_owner,
+        )),
+        key_ring: Arc::new(SecretKeys::new(client, namespace)),
+        recover: view.recover(),
+        held_elsewhere: held_elsewhere(ctx, &name).await?,
+        now: ctx.dependencies.now,
+        entropy: ctx.dependencies.entropy,
+    })
+}
+
+/// The ids of every other cluster here: of objects that told theirs, and of states that are
+/// kept, those of orphans included.
+async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<ClusterId>> {
+    let told = ctx
+        .caches
+        .clusters
+        .state()
+        .into_iter()
+        .filter(|object| object.name_any() != name)
+        .filter_map(|object| ClusterObject::new((*object).clone()).known_id());
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let kept = secrets
+        .list_metadata(&ListParams::default().labels(label::CLUSTER_ID))
+        .await?
+        .items
+        .into_iter()
+        .filter(|secret| secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name))
+        .filter_map(|secret| {
+            secret
+                .labels()
+                .get(label::CLUSTER_ID)
+                .cloned()
+                .map(ClusterId)
+        });
+    Ok(told.chain(kept).collect())
+}
+
+/// How many warnings a status holds, and how long each is.
+pub(super) const WARNINGS: usize = 20;
+const WARNING: usize = 1024;
+
+/// What a `Cluster` asks for.
+pub(super) struct Wanted {
+    pub(super) intent: Intent,
+    /// What the config is warned about.
+    pub(super) warnings: Vec<String>,
+    /// The Secret that it logs in with.
+    pub(super) key: Option<KeyVersion>,
+}
+
+/// The config of a `Cluster`, read and judged; `Err` is for its conditions.
+pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, SpecError> {
+    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    // The schema has seen to it; an object that is older than the schema is not trusted.
+    if !is_name(name) {
+        return Err(KeyError::NotAName.into());
+    }
+    let source = match key.as_deref() {
+        None | Some(DEFAULT_KEY) => name.clone(),
+        Some(key) => format!("{name}/{key}"),
+    };
+    let (pem, resource_version) = SecretKeys::new(ctx.client.clone(), &ctx.options.namespace)
+        .read(&source)
+        .await?;
+    let document = serde_json::Value::Object(spec.config.clone());
+    let config = RkeConfig::from_json(&document)?;
+    let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
+    supported_today(&resolved.intent)?;
+    let warning = |problem: &crate::config::Problem| {
+        let mut text = problem.to_string();
+        if let Some(hint) = &problem.hint {
+            text.push_str("; hint: ");
+            text.push_str(hint);
+        }
+        shorten(&text, WARNING)
+    };
+    Ok(Wanted {
+        intent: resolved.intent,
+        warnings: resolved.warnings.iter().map(warning).collect(),
+        key: version(resource_version.as_deref()).map(|version| KeyVersion {
+            name: name.clone(),
+            version,
+        }),
+    })
+}
+
+/// A warning of a run, for the status.
+pub(super) fn warning(warning: &crate::apply::step::Warning) -> String {
+    let mut text = warning.message.clone();
+    for hint in &warning.hints {
+        text.push_str("; hint: ");
+        text.push_str(hint);
+    }
+    shorten(&text, WARNING)
+}
+
+/// Why there is no intent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SpecError {
+    /// A part of the object cannot be read; only where is said.
+    #[error("`{0}` cannot be understood")]
+    Unreadable(String),
+    /// The config is wrong.
+    #[error(transparent)]
+    Problems(#[from] crate::config::Problems),
+    /// The Secret is not there, or has no such key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+impl SpecError {
+    /// The reason in `ConfigValid`.
+    pub(super) const fn reason(&self) -> Reason {
+        match self {
+            Self::Unreadable(_) | Self::Problems(_) | Self::Key(KeyError::NotAName) => {
+                Reason::InvalidConfig
+            }
+            Self::Key(
+                KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
+            ) => Reason::SourceMissing,
+            Self::Key(KeyError::Api { .. }) => Reason::SourceUnreadable,
+        }
+    }
+}
+
+impl Reasoned for SpecError {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        let user = match self {
+            Self::Unreadable(_) | Self::Problems(_) | Self::Key(KeyError::NotAName) => {
+                Reason::InvalidConfig
+            }
+            Self::Key(KeyError::Api { .. }) => Reason::PermissionDenied,
+            Self::Key(
+                KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
+            ) => Reason::SecretMissing,
+        };
+        reasons::by_class(self.class(), user)
+    }
+}
+
+impl Explain for SpecError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Unreadable(_) => ErrorClass::User,
+            Self::Problems(problems) => problems.class(),
+            Self::Key(error) => error.class(),
+        }
+    }
+
+    fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
+        match self {
+            Self::Unreadable(_) => {
+                vec!["`kubectl explain cluster.spec` has the form of every field".into()]
+            }
+            Self::Problems(problems) => problems.hints(),
+            Self::Key(error) => error.hints(),
+        }
+    }
+}
+
+/// SSH keys in Secrets of the operator's namespace. A source is `secret` or `secret/key`.
+pub(super) struct SecretKeys {
+    secrets: Api<KubeSecret>,
+    namespace: String,
+}
+
+impl SecretKeys {
+    fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            secrets: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// The key, and the version of the Secret that has it.
+    async fn read(&self, source: &str) -> Result<(Secret<String>, Option<String>), KeyError> {
+        let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
+        if !is_name(name) {
+            return Err(KeyError::NotAName);
+        }
+        let place = || format!("{}/{name}", self.namespace);
+        let secret = self
+            .secrets
+            .get_opt(name)
+            .await
+            .map_err(|source| KeyError::Api {
+                place: place(),
+                source,
+            })?
+            .ok_or_else(|| KeyError::Missing {
+                name: name.to_owned(),
+                namespace: self.namespace.clone(),
+            })?;
+        let version = secret.metadata.resource_version.clone();
+        let value = secret.data.and_then(|mut data| data.remove(key));
+        let value = value.ok_or_else(|| KeyError::NoSuchKey {
+            place: place(),
+            key: key.to_owned(),
+        })?;
+        String::from_utf8(value.0)
+            .map(|text| (Secret::new(text), version))
+            .map_err(|_| KeyError::NotText {
+                place: place(),
+                key: key.to_owned(),
+            })
+    }
+}
+
+impl KeyRing for SecretKeys {
+    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        self.read(source)
+            .map(|result| {
+                result
+                    .map(|(key, _)| key)
+                    .map_err(|error| super::context::explained(&error))
+            })
+            .boxed()
+    }
+}
+
+/// Why there is no SSH key.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyError {
+    #[error("`spec.ssh.keySecretRef.name` is not the name of a Secret")]
+    NotAName,
+    #[error("there is no Secret `{name}` in namespace `{namespace}`")]
+    Missing { name: String, namespace: String },
+    #[error("the Secret `{place}` has no key `{key}`")]
+    NoSuchKey { place: String, key: String },
+    #[error("the key `{key}` of the Secret `{place}` is not text")]
+    NotText { place: String, key: String },
+    #[error("cannot read the Secret `{place}`")]
+    Api {
+        place: String,
+        #[source]
+        source: kube::Error,
+    },
+}
+
+impl Explain for KeyError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotAName
+            | Self::Missing { .. }
+            | Self::NoSuchKey { .. }
+            | Self::NotText { .. } => ErrorClass::User,
+            // A right that is missing comes with a person, not with time.
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } if status.is_forbidden() => ErrorClass::User,
+            Self::Api { .. } => ErrorClass::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
+        match self {
+            Self::Missing { name, namespace } => vec![
+                format!(
+                    "`kubectl -n {namespace} create secret generic {name} \
+                     --type=kubernetes.io/ssh-auth --from-file=ssh-privatekey=<file>` makes one"
+                )
+                .into(),
+            ],
+            Self::NoSuchKey { .. } => {
+                vec!["`spec.ssh.keySecretRef.key` names another key of the Secret".into()]
+            }
+            Self::NotText { .. } => {
+                vec!["it must be a private key as `ssh-keygen` writes it".into()]
+            }
+            Self::NotAName | Self::Api { .. } => Vec::new(),
+        }
+    }
+}
+
+/// A name as the API has them: nothing in it leads elsewhere.
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inner)
+}

@@ -1,0 +1,112 @@
+//! What a pass cannot end in: a refusal of the management API and a panic are told on the object
+//! and tried again with backoff, and neither reaches another cluster.
+
+use std::{any::Any, panic::AssertUnwindSafe};
+
+use futures::FutureExt;
+use kube::{ResourceExt, api::DynamicObject, runtime::controller::Action};
+
+use super::{
+    cluster_object::ClusterObject,
+    context::{Context, ReconcileError},
+    events::{Notice, publish},
+    reasons,
+    status::StatusWriter,
+};
+use crate::{
+    api::conditions::{ConditionSet, ConditionType, Reason},
+    error::{ErrorClass, with_causes},
+};
+
+/// How a pass ended that did not end by itself.
+pub(super) struct Interrupted {
+    pub(super) class: ErrorClass,
+    verdict: (ConditionType, Reason),
+    pub(super) text: String,
+}
+
+impl Interrupted {
+    fn by_api(error: &ReconcileError) -> Self {
+        let text = with_causes(error);
+        // A right that the account lacks comes with a person, not with time.
+        let forbidden = matches!(&error.0, kube::Error::Api(status) if status.is_forbidden());
+        if forbidden {
+            return Self {
+                class: ErrorClass::Host,
+                verdict: (ConditionType::Stalled, Reason::PermissionDenied),
+                text: format!(
+                    "the management cluster refused: {text}; hint: give the operator's account \
+                     this right"
+                ),
+            };
+        }
+        let class = ErrorClass::Transient;
+        Self {
+            class,
+            verdict: reasons::by_class(class, Reason::PermissionDenied),
+            text: format!("the management cluster: {text}"),
+        }
+    }
+
+    fn by_panic(panic: &(dyn Any + Send)) -> Self {
+        let why = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        let class = ErrorClass::Bug;
+        // The message of a panic may quote anything: it goes to the log only.
+        tracing::error!(why, "a pass panicked");
+        Self {
+            class,
+            verdict: reasons::by_class(class, Reason::InternalError),
+            text: "the operator has a bug and gave up on this pass; its log has the details"
+                .to_owned(),
+        }
+    }
+}
+
+/// Runs a pass to its end, whatever the end is.
+pub(super) async fn caught(
+    pass: impl Future<Output = Result<Action, ReconcileError>>,
+) -> Result<Action, Interrupted> {
+    match AssertUnwindSafe(pass).catch_unwind().await {
+        Ok(Ok(action)) => Ok(action),
+        Ok(Err(error)) => Err(Interrupted::by_api(&error)),
+        Err(panic) => Err(Interrupted::by_panic(&*panic)),
+    }
+}
+
+/// Tells an interrupted pass on its `Cluster`, as far as the API lets it, and says when to try
+/// again.
+pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted) -> Action {
+    let Interrupted {
+        class,
+        verdict,
+        text,
+    } = end;
+    let name = object.name_any();
+    tracing::warn!(cluster = name, reason = %verdict.1, text, "a pass did not end");
+    match ctx.clusters.get_opt(&name).await {
+        Ok(Some(live)) if live.metadata.uid == object.metadata.uid => {
+            let view = ClusterObject::new(live);
+            let mut status = StatusWriter::new(ctx, &view);
+            let mut conditions = ConditionSet::new();
+            reasons::note(&mut conditions, verdict, &text);
+            let written = status
+                .write(&conditions, |status| status.progress = None)
+                .await;
+            if let Err(error) = written {
+                tracing::warn!(cluster = name, %error, "and that cannot be written");
+            }
+            if verdict.0 == ConditionType::Stalled {
+                let notice = Notice::warning(verdict.1.name(), "Reconcile", &text);
+                publish(ctx, &view, &notice).await;
+            }
+        }
+        // Gone, replaced, or the API does not answer: there is nowhere to tell it.
+        Ok(_) | Err(_) => {}
+    }
+    let uid = object.uid().unwrap_or_default();
+    Action::requeue(ctx.backoff.failed(&uid, class, rand::random()))
+}

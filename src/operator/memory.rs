@@ -1,0 +1,372 @@
+//! What the operator remembers about a cluster: in its state ([`OperatorMemory`]), which object the
+//! state belongs to, and which config was applied last. Never read from a status: a status may be
+//! lost, restored from elsewhere, or written by others.
+//!
+//! [`OperatorMemory`]: crate::state::OperatorMemory
+
+use std::{borrow::Cow, sync::Arc};
+
+use futures::{FutureExt, future::BoxFuture};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{cluster_object::ClusterObject, context::Context, probe::Stage, reasons::Reasoned};
+use crate::{
+    api::{
+        RECOVER, TAKE_OVER,
+        conditions::{ConditionType, Reason},
+    },
+    desired::pki,
+    error::{ErrorClass, Explain},
+    model::{ClusterId, Digest},
+    state::{Applied, ClusterState, Loaded, StateError, Store, secret::SecretStore},
+};
+
+/// What is kept under an object's name.
+pub(super) enum Kept {
+    /// Nothing.
+    Absent,
+    /// The state of this object's cluster.
+    Ours(Box<ClusterState>),
+    /// That of an earlier object of the same name.
+    Anothers(NotOurs),
+}
+
+/// The state under an object's name is an earlier object's.
+#[derive(Debug, thiserror::Error)]
+#[error("the state in the {place} belongs to an earlier Cluster of this name (cluster id {id})")]
+pub(super) struct NotOurs {
+    place: String,
+    id: ClusterId,
+}
+
+/// Why there is nothing to go by.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MemoryError {
+    #[error(transparent)]
+    NotOurs(#[from] NotOurs),
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+impl Explain for NotOurs {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::User
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        vec![
+            format!(
+                "to go on with that cluster, annotate this object with `{TAKE_OVER}: {}`",
+                self.id
+            )
+            .into(),
+            "to build another one, give it another name".into(),
+        ]
+    }
+}
+
+impl Reasoned for NotOurs {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        (ConditionType::Stalled, Reason::StateConflict)
+    }
+}
+
+impl Explain for MemoryError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotOurs(error) => error.class(),
+            Self::State(error) => error.class(),
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::NotOurs(error) => error.hints(),
+            Self::State(error) => error.hints(),
+        }
+    }
+}
+
+impl Reasoned for MemoryError {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        match self {
+            Self::NotOurs(error) => error.verdict(),
+            Self::State(error) => error.verdict(),
+        }
+    }
+}
+
+/// Reads what is kept under the object's name, and whose it is: the object's when it bears its
+/// uid, or when a person named its cluster in `take-over`.
+pub(super) async fn read(ctx: &Context, view: &ClusterObject) -> Result<Kept, StateError> {
+    let store = OwnedStore::new(ctx, view);
+    let Loaded::Present { saved, .. } = store.inner.load().await? else {
+        return Ok(Kept::Absent);
+    };
+    let ours = match &saved.memory.uid {
+        Some(_) => store.admits(&saved),
+        None => store.is_named(&saved) || may_be_ours(view, &saved, made(ctx, &store).await?),
+    };
+    Ok(if ours {
+        Kept::Ours(saved)
+    } else {
+        Kept::Anothers(NotOurs {
+            place: store.place(),
+            id: saved.cluster_id,
+        })
+    })
+}
+
+/// As [`read`]; what a person asked for once is done and forgotten.
+pub(super) async fn recollect(
+    ctx: &Context,
+    view: &ClusterObject,
+) -> kube::Result<Result<Option<Box<ClusterState>>, MemoryError>> {
+    let saved = match read(ctx, view).await {
+        Ok(Kept::Absent) => return Ok(Ok(None)),
+        Ok(Kept::Anothers(error)) => return Ok(Err(error.into())),
+        Err(error) => return Ok(Err(error.into())),
+        Ok(Kept::Ours(saved)) => saved,
+    };
+    // A state of the first format has no room for an owner: the run that migrates it binds it.
+    if saved.format() > 1 {
+        if let Err(error) = bind(ctx, view).await {
+            return Ok(Err(error.into()));
+        }
+        forget_requests(ctx, view).await?;
+    }
+    Ok(Ok(Some(saved)))
+}
+
+/// How far the object's present config is. `last`: as the status has it, for a state that was
+/// written by a release that remembered nothing.
+pub(super) fn stage(saved: &ClusterState, view: &ClusterObject, last: Stage) -> Stage {
+    match &saved.memory.applied {
+        Some(applied) if applied.digest == digest(saved, view) => Stage::Applied,
+        Some(_) => Stage::Changed,
+        None if saved.format() == 1 => last,
+        None => Stage::New,
+    }
+}
+
+/// Remembers that the object's present config was applied from end to end.
+pub(super) async fn remember(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
+    let store = OwnedStore::new(ctx, view);
+    let Loaded::Present { saved, revision } = store.load().await? else {
+        return Ok(());
+    };
+    let digest = digest(&saved, view);
+    let same = |applied: &Applied| applied.digest == digest;
+    if saved.format() == 1 || saved.memory.applied.as_ref().is_some_and(same) {
+        return Ok(());
+    }
+    let mut saved = *saved;
+    saved.memory.applied = Some(Applied {
+        digest,
+        generation: view.generation(),
+    });
+    store.save(&saved, Some(&revision)).await
+}
+
+/// The store of an object's state, for a run.
+pub(super) fn store(ctx: &Context, view: &ClusterObject) -> Arc<dyn Store> {
+    Arc::new(OwnedStore::new(ctx, view))
+}
+
+/// A state that belongs to one object: whatever is saved bears its uid, and what bears another
+/// uid is not handed out.
+struct OwnedStore {
+    inner: SecretStore,
+    uid: String,
+    /// The cluster that a person named.
+    named: Option<ClusterId>,
+}
+
+impl OwnedStore {
+    fn new(ctx: &Context, view: &ClusterObject) -> Self {
+        Self {
+            inner: SecretStore::new(ctx.client.clone(), &ctx.options.namespace, &view.name()),
+            uid: view.uid(),
+            named: view.take_over(),
+        }
+    }
+
+    fn is_named(&self, saved: &ClusterState) -> bool {
+        self.named.as_ref() == Some(&saved.cluster_id)
+    }
+
+    fn admits(&self, saved: &ClusterState) -> bool {
+        let owner = &saved.memory.uid;
+        owner.as_ref().is_none_or(|uid| *uid == self.uid) || self.is_named(saved)
+    }
+}
+
+impl Store for OwnedStore {
+    fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>> {
+        async {
+            match self.inner.load().await? {
+                // The pass that uses this store has seen another: it was replaced since.
+                Loaded::Present { saved, .. } if !self.admits(&saved) => {
+                    Err(StateError::Conflict {
+                        place: self.place(),
+                    })
+                }
+                loaded @ (Loaded::Absent | Loaded::Present { .. }) => Ok(loaded),
+            }
+        }
+        .boxed()
+    }
+
+    fn save<'a>(
+        &'a self,
+        saved: &'a ClusterState,
+        revision: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), StateError>> {
+        async move {
+            let mut ours = saved.clone();
+            ours.memory.uid = Some(self.uid.clone());
+            self.inner.save(&ours, revision).await
+        }
+        .boxed()
+    }
+
+    fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
+        self.inner.delete()
+    }
+
+    fn place(&self) -> String {
+        self.inner.place()
+    }
+}
+
+/// True for a state that names no owner and yet is this object's: this object knows its id, or is
+/// not younger than it. Releases that wrote no owner made it.
+fn may_be_ours(view: &ClusterObject, saved: &ClusterState, made: Option<Timestamp>) -> bool {
+    let created = view.meta().creation_timestamp.as_ref().map(|time| time.0);
+    view.known_id().as_ref() == Some(&saved.cluster_id) || (created.is_some() && made >= created)
+}
+
+/// When the Secret with the state was made.
+async fn made(ctx: &Context, store: &OwnedStore) -> Result<Option<Timestamp>, StateError> {
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let secret = secrets
+        .get_metadata_opt(store.inner.name())
+        .await
+        .map_err(|source| StateError::Io {
+            place: store.place(),
+            source: Box::new(source),
+        })?;
+    Ok(secret.and_then(|secret| secret.creation_timestamp().map(|time| time.0)))
+}
+
+/// Writes the object's uid into its state.
+async fn bind(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
+    let store = OwnedStore::new(ctx, view);
+    match store.load().await? {
+        Loaded::Present { saved, revision } if saved.memory.uid.as_ref() != Some(&store.uid) => {
+            store.save(&saved, Some(&revision)).await
+        }
+        Loaded::Present { .. } | Loaded::Absent => Ok(()),
+    }
+}
+
+/// The annotations by which a person names a cluster are used once: with the state there and this
+/// object's, they have done what they were for.
+pub(super) async fn forget_requests(ctx: &Context, view: &ClusterObject) -> kube::Result<()> {
+    if view.recover().is_none() && view.take_over().is_none() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {
+        "uid": view.uid(),
+        "annotations": { RECOVER: null, TAKE_OVER: null },
+    }});
+    let params = PatchParams::default();
+    ctx.clusters
+        .patch(&view.name(), &params, &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// A digest of what a person asked for: the config as it was written, so that another release of
+/// ours, which reads other defaults into it, does not change it.
+fn digest(saved: &ClusterState, view: &ClusterObject) -> Digest {
+    let config = view.raw_spec().and_then(|spec| spec.get("config"));
+    // Maps are sorted, so equal configs have equal texts.
+    let text = config.map(serde_json::Value::to_string).unwrap_or_default();
+    pki::digest(saved, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::tests::saved;
+
+    fn view(created: &str, known: Option<&ClusterId>, config: &serde_json::Value) -> ClusterObject {
+        let annotations = known.map(|id| json!({"clusterprovisioner.rke.io/cluster-id": id.0}));
+        let object = json!({
+            "metadata": {
+                "name": "a", "uid": "1", "creationTimestamp": created, "annotations": annotations,
+            },
+            "spec": {"config": config},
+        });
+        ClusterObject::new(serde_json::from_value(object).unwrap())
+    }
+
+    /// A state without an owner is an earlier release's, not a namesake's (O2).
+    #[test]
+    fn a_state_without_an_owner_is_not_a_namesakes() {
+        let saved = saved("a");
+        let made = Some("2030-01-02T00:00:00Z".parse().unwrap());
+        let (before, after) = ("2030-01-01T00:00:00Z", "2030-01-03T00:00:00Z");
+        let other = ClusterId("9".repeat(32));
+        for (created, known, ours) in [
+            (before, None, true),
+            (after, None, false),
+            (after, Some(&saved.cluster_id), true),
+            (after, Some(&other), false),
+        ] {
+            let view = view(created, known, &json!({}));
+            assert_eq!(
+                may_be_ours(&view, &saved, made),
+                ours,
+                "{created} {known:?}"
+            );
+        }
+        let unknown = view(before, None, &json!({}));
+        assert!(!may_be_ours(&unknown, &saved, None), "no time is no proof");
+    }
+
+    /// What was applied is told by the content of the config, and by nothing in a status.
+    #[test]
+    fn the_stage_follows_from_the_state() {
+        let mut saved = saved("a");
+        let of = |text: &str| {
+            view(
+                "2030-01-01T00:00:00Z",
+                None,
+                &serde_json::from_str(text).unwrap(),
+            )
+        };
+        let config = of(r#"{"a": 1, "b": {"c": 2, "d": 3}}"#);
+        assert_eq!(stage(&saved, &config, Stage::Applied), Stage::New);
+        saved.memory.applied = Some(Applied {
+            digest: digest(&saved, &config),
+            generation: 1,
+        });
+        assert_eq!(stage(&saved, &config, Stage::New), Stage::Applied);
+        let same = of(r#"{"b": {"d": 3, "c": 2}, "a": 1}"#);
+        assert_eq!(stage(&saved, &same, Stage::New), Stage::Applied);
+        let edited = of(r#"{"a": 2}"#);
+        assert_eq!(stage(&saved, &edited, Stage::Applied), Stage::Changed);
+        // A first format remembers nothing.
+        saved.memory.applied = None;
+        saved.serial = 0;
+        assert_eq!(stage(&saved, &config, Stage::Applied), Stage::Applied);
+    }
+}

@@ -1,0 +1,85 @@
+//! How long the management cluster's API may take for an answer. A request that hangs ends in an
+//! error that is tried again; it keeps no slot and no object for ever.
+
+use std::{io, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::{Client, client::Body};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// For an answer; an API server gives up by itself after a minute.
+const ANSWER: Duration = Duration::from_secs(65);
+
+/// For a watch; it asks the API server to end it after 290 s.
+const WATCH: Duration = Duration::from_secs(330);
+
+/// A client whose requests end.
+pub(super) fn bounded(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            if is_watch(&request) {
+                watch(client, request).await
+            } else {
+                whole(client, request).await
+            }
+        }
+    });
+    Client::new(service, namespace)
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "watch=true")
+}
+
+async fn in_time<T>(
+    what: String,
+    answer: impl Future<Output = Result<T, BoxError>>,
+) -> Result<T, BoxError> {
+    tokio::time::timeout(ANSWER, answer)
+        .await
+        .unwrap_or_else(|_| {
+            let why = format!("{what}: no answer within {} s", ANSWER.as_secs());
+            Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
+        })
+}
+
+fn named(request: &Request<Body>) -> String {
+    format!("{} {}", request.method(), request.uri().path())
+}
+
+/// The answer with all of its body.
+async fn whole(client: Client, request: Request<Body>) -> Result<Answer, BoxError> {
+    let what = named(&request);
+    let answer = async {
+        let (head, body) = client.send(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let body = Full::new(body).map_err(|never| match never {});
+        Ok(Response::from_parts(head, body.boxed_unsync()))
+    };
+    in_time(what, answer).await
+}
+
+/// The answer, with a body that ends: whoever watches starts anew.
+async fn watch(client: Client, request: Request<Body>) -> Result<Answer, BoxError> {
+    let what = named(&request);
+    let answer = async { client.send(request).await.map_err(BoxError::from) };
+    let (head, body) = in_time(what, answer).await?.into_parts();
+    let data = body
+        .into_data_stream()
+        .take_until(Box::pin(tokio::time::sleep(WATCH)))
+        .map_ok(Frame::data)
+        .map_err(BoxError::from);
+    Ok(Response::from_parts(
+        head,
+        BodyExt::boxed_unsync(StreamBody::new(data)),
+    ))
+}

@@ -1,0 +1,179 @@
+//! Which condition an error belongs in, and with which reason. Pure; decided by variants, never
+//! by texts.
+
+use crate::{
+    api::conditions::{ConditionSet, ConditionType, Reason},
+    converge::Error,
+    desired::pki::PkiError,
+    error::{ErrorClass, Explain},
+    state::StateError,
+};
+
+/// An error that says which reason it is.
+pub(super) trait Reasoned: Explain {
+    /// `Stalled` with that reason for what only a person can change, `Reconciling` for the rest.
+    fn verdict(&self) -> (ConditionType, Reason) {
+        by_class(self.class(), Reason::PreflightFailed)
+    }
+}
+
+/// By the class, where no variant tells more; `user` is the reason for what a person must change.
+pub(super) const fn by_class(class: ErrorClass, user: Reason) -> (ConditionType, Reason) {
+    match class {
+        ErrorClass::User => (ConditionType::Stalled, user),
+        ErrorClass::Host => (ConditionType::Reconciling, Reason::HostUnavailable),
+        ErrorClass::Transient => (ConditionType::Reconciling, Reason::Retrying),
+        ErrorClass::Bug => (ConditionType::Stalled, Reason::InternalError),
+    }
+}
+
+/// Notes an error in the condition that it belongs in.
+pub(super) fn note(conditions: &mut ConditionSet, verdict: (ConditionType, Reason), text: &str) {
+    conditions.set(verdict.0, verdict.1, text);
+}
+
+impl Reasoned for Error {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        match self {
+            Self::State(error) => error.verdict(),
+            Self::Pki(error) => pki(error),
+            Self::Plan(_) => match self.class() {
+                // What a node's owner must settle is tried again, but not waited for.
+                ErrorClass::User | ErrorClass::Host => {
+                    (ConditionType::Stalled, Reason::PreflightFailed)
+                }
+                class @ (ErrorClass::Transient | ErrorClass::Bug) => {
+                    by_class(class, Reason::PreflightFailed)
+                }
+            },
+            Self::Kubeconfig { .. } => by_class(self.class(), Reason::PermissionDenied),
+            Self::Draw(_)
+            | Self::UnknownRelease { .. }
+            | Self::HostsUnreachable(_)
+            | Self::Step { .. }
+            | Self::Unsafe(_)
+            | Self::Unsettled { .. } => by_class(self.class(), Reason::PreflightFailed),
+        }
+    }
+}
+
+impl Reasoned for StateError {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        match self {
+            Self::Unreadable { .. } => (ConditionType::Stalled, Reason::StateUnreadable),
+            Self::Conflict { .. } | Self::Io { .. } => {
+                by_class(self.class(), Reason::PermissionDenied)
+            }
+        }
+    }
+}
+
+fn pki(error: &PkiError) -> (ConditionType, Reason) {
+    match error {
+        PkiError::NewButClaimed { .. }
+        | PkiError::RecoverOther { .. }
+        | PkiError::RecoverHeld { .. }
+        | PkiError::RecoverName { .. } => (ConditionType::Stalled, Reason::ClaimedByOther),
+        PkiError::NewButPki { .. }
+        | PkiError::NewButEtcd { .. }
+        | PkiError::NewButUnreadable { .. }
+        | PkiError::RecoverNoCopy { .. }
+        | PkiError::RecoverBadCopy { .. }
+        | PkiError::RecoverInventory { .. }
+        | PkiError::RecoverNowhere { .. } => by_class(error.class(), Reason::StateMissing),
+        PkiError::Damaged { .. } => (ConditionType::Stalled, Reason::StateUnreadable),
+        PkiError::Clock { .. }
+        | PkiError::NewButDown { .. }
+        | PkiError::NewButUnseen { .. }
+        | PkiError::Internal { .. } => by_class(error.class(), Reason::PreflightFailed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        actual::Unreachable,
+        model::ClusterId,
+        plan::{PreflightError, PreflightErrors},
+    };
+
+    fn unreachable(class: ErrorClass) -> Error {
+        let down = Unreachable {
+            class,
+            why: "no route".to_owned(),
+            hints: Vec::new(),
+        };
+        Error::HostsUnreachable(vec![("n1".into(), down)])
+    }
+
+    fn preflight(class: ErrorClass) -> Error {
+        Error::Plan(PreflightErrors {
+            errors: vec![PreflightError {
+                node: None,
+                message: "port 6443 is taken".to_owned(),
+                hints: Vec::new(),
+                class,
+            }],
+        })
+    }
+
+    /// What only a person can change is Stalled, what passes by itself is Reconciling, and no
+    /// error of a node is told as a mistake in the config (O18).
+    #[test]
+    fn each_error_has_its_reason() {
+        use ConditionType::{Reconciling, Stalled};
+        let place = || "Secret `rke-system/a-state`".to_owned();
+        let claimed = PkiError::NewButClaimed {
+            node: "n1".into(),
+            id: ClusterId("0".repeat(32)),
+            name: "other".to_owned(),
+        };
+        let etcd = PkiError::NewButEtcd {
+            node: "n1".into(),
+            path: "/var/lib/etcd".to_owned(),
+        };
+        let unreadable = StateError::Unreadable {
+            place: place(),
+            why: "it is cut off".to_owned(),
+        };
+        for (error, kind, reason) in [
+            (
+                unreachable(ErrorClass::Host),
+                Reconciling,
+                Reason::HostUnavailable,
+            ),
+            (
+                unreachable(ErrorClass::User),
+                Stalled,
+                Reason::PreflightFailed,
+            ),
+            (
+                preflight(ErrorClass::User),
+                Stalled,
+                Reason::PreflightFailed,
+            ),
+            (
+                preflight(ErrorClass::Host),
+                Stalled,
+                Reason::PreflightFailed,
+            ),
+            (
+                preflight(ErrorClass::Transient),
+                Reconciling,
+                Reason::Retrying,
+            ),
+            (Error::Pki(claimed), Stalled, Reason::ClaimedByOther),
+            (Error::Pki(etcd), Stalled, Reason::StateMissing),
+            (Error::State(unreadable), Stalled, Reason::StateUnreadable),
+            (
+                Error::State(StateError::Conflict { place: place() }),
+                Reconciling,
+                Reason::Retrying,
+            ),
+            (Error::Unsafe(Vec::new()), Stalled, Reason::InternalError),
+        ] {
+            assert_eq!(error.verdict(), (kind, reason), "{error}");
+        }
+    }
+}

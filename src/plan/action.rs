@@ -1,0 +1,267 @@
+//! The whole effect surface, by where an effect happens. Pure.
+//!
+//! Closed: `apply/act.rs` has one arm for each action, and so has the simulated world. Each says why
+//! an interruption in the middle is harmless.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::FileRef;
+use crate::{
+    actual::Baseline,
+    model::{
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
+        NodeName, ObjectRef,
+    },
+};
+
+/// One effect, by where it happens: what is done on a node cannot lack one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// On a node, over SSH and Docker.
+    Host(NodeName, HostAction),
+    /// In the cluster's API.
+    Cluster(ClusterAction),
+    /// Where we run.
+    Local(LocalAction),
+}
+
+/// What is done on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostAction {
+    /// Creates the claim container (and the empty image it needs): its fixed name is the lock.
+    /// Visible as a container.
+    Claim {
+        /// Whose claim.
+        cluster_id: ClusterId,
+        /// For people.
+        cluster_name: String,
+        /// What was there before us.
+        before: Baseline,
+    },
+    /// Pulls with the node's Docker. A torn pull leaves no tag; repeating it is harmless.
+    PullImage {
+        /// Reference.
+        image: String,
+    },
+    /// Writes directories and files through the claim, in one archive, and reads the digests
+    /// back. Not atomic: a torn write is seen as a different content.
+    WriteFiles {
+        /// Path → mode.
+        dirs: BTreeMap<String, u32>,
+        /// By path.
+        files: BTreeMap<String, FileRef>,
+    },
+    /// Deletes files of ours (never directories that were there before). Visible in the files.
+    RemoveFiles {
+        /// Paths.
+        paths: BTreeSet<String>,
+    },
+    /// Loads modules and sets sysctls now (the files for the next boot are written with the
+    /// others). Visible in the system facts; repeating is harmless.
+    PrepareKernel {
+        /// What.
+        wants: KernelWants,
+    },
+    /// One transaction on the node under systemd-run: our file and drop-in, checked by the
+    /// node's own containerd, restart, CRI probed, switched back by itself on failure. Visible
+    /// in the files; repeating is harmless.
+    ConfigureContainerd {
+        /// The settings.
+        wants: ContainerdWants,
+        /// Digest of the file that will be written (computed from the node's own dump).
+        digest: Digest,
+    },
+    /// Copies the pause image from Docker into containerd's `k8s.io` namespace. Repeating is
+    /// harmless; it runs when containerd was configured or kubelet's container is created.
+    ImportPause {
+        /// Reference.
+        image: String,
+    },
+    /// Creates and starts a component. Torn: created but not started, which the next survey sees.
+    RunContainer {
+        /// Name.
+        name: String,
+        /// Definition, goes into the label.
+        spec: Box<ContainerSpec>,
+    },
+    /// Starts a container of ours that should run and does not. Repeating is harmless.
+    StartContainer {
+        /// Name.
+        name: String,
+    },
+    /// Removes (with its anonymous volumes) and runs anew. Torn: gone, which the next survey sees.
+    ReplaceContainer {
+        /// Name.
+        name: String,
+        /// The new definition.
+        spec: Box<ContainerSpec>,
+    },
+    /// Stops and removes, with anonymous volumes. Gone is success.
+    RemoveContainer {
+        /// Name.
+        name: String,
+    },
+    /// Waits, bounded, until a component is healthy. No effect.
+    AwaitHealthy {
+        /// What.
+        component: Component,
+    },
+    /// As root on the node, in one one-off container: ends pods and sandboxes of `k8s.io`,
+    /// unmounts below kubelet's root, removes links, network namespaces, iptables chains, our
+    /// files for the next boot, folders and sysctls that were not there before.
+    /// `/etc/kubernetes`, `/etc/cni/net.d`, `/var/lib/etcd` and `/var/lib/kubelet` can only have
+    /// been there empty: those are emptied and stay. Repeating is harmless.
+    CleanHost {
+        /// What was there before us and stays.
+        before: Baseline,
+    },
+    /// Takes our containerd file and drop-in away and restarts containerd, in a transaction
+    /// like [`HostAction::ConfigureContainerd`]. Repeating is harmless.
+    RestoreContainerd,
+    /// Removes images that we pulled (never those that were there before). Gone is success.
+    RemoveImages {
+        /// References.
+        images: BTreeSet<String>,
+    },
+    /// Removes the claim and its empty image: the last act on a node. Gone is success.
+    ReleaseClaim,
+}
+
+/// What is done in the cluster's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClusterAction {
+    /// Server-side apply of an add-on's objects, in order. Visible in the objects; repeating is harmless.
+    ApplyAddon {
+        /// Which.
+        addon: String,
+        /// Those that differ.
+        objects: Vec<ObjectRef>,
+    },
+    /// Deletes objects of ours that are no longer wanted. Gone is success.
+    PruneObjects {
+        /// Which.
+        objects: Vec<ObjectRef>,
+    },
+    /// Sets our labels, annotations and taints on a Node object, and takes those of ours away
+    /// that are no longer wanted. Waits, bounded, until kubelet has made the object. Visible in
+    /// the Node.
+    SetNodeMeta {
+        /// Whose.
+        node: NodeName,
+        /// What.
+        meta: NodeMeta,
+    },
+    /// Waits, bounded, until the node is Ready in the API. No effect.
+    AwaitNodeReady {
+        /// Which.
+        node: NodeName,
+    },
+    /// Waits, bounded, until an add-on's workloads are available; then a warning, never a
+    /// failure. No effect.
+    AwaitAddon {
+        /// Which.
+        addon: String,
+    },
+    /// Writes the copy of the state into `kube-system`. Visible in `ClusterFacts::state_copy`.
+    SaveStateCopy,
+}
+
+/// What is done where we run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LocalAction {
+    /// Writes `Desired::saved` to the store: create-only, or compare-and-swap on the revision
+    /// that the survey loaded. Visible in the next load.
+    SaveState,
+    /// Writes the administrator's kubeconfig (0600, or a Secret). Visible in `Actual::kubeconfig`.
+    WriteKubeconfig,
+    /// Removes the kubeconfig. Gone is success.
+    RemoveKubeconfig,
+    /// Deletes the state: the last act of a removal. Gone is success.
+    DeleteState,
+}
+
+impl Action {
+    /// The node that it is on, or whose Node object it is about.
+    pub const fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Host(node, _)
+            | Self::Cluster(
+                ClusterAction::SetNodeMeta { node, .. } | ClusterAction::AwaitNodeReady { node },
+            ) => Some(node),
+            Self::Cluster(
+                ClusterAction::ApplyAddon { .. }
+                | ClusterAction::PruneObjects { .. }
+                | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::SaveStateCopy,
+            )
+            | Self::Local(_) => None,
+        }
+    }
+
+    /// What is done on a node, if it is one of those.
+    pub const fn on_host(&self) -> Option<(&NodeName, &HostAction)> {
+        match self {
+            Self::Host(node, action) => Some((node, action)),
+            Self::Cluster(_) | Self::Local(_) => None,
+        }
+    }
+
+    /// True for the actions that only wait and have no effect.
+    pub const fn is_wait(&self) -> bool {
+        match self {
+            Self::Host(_, action) => match action {
+                HostAction::AwaitHealthy { .. } => true,
+                HostAction::Claim { .. }
+                | HostAction::PullImage { .. }
+                | HostAction::WriteFiles { .. }
+                | HostAction::RemoveFiles { .. }
+                | HostAction::PrepareKernel { .. }
+                | HostAction::ConfigureContainerd { .. }
+                | HostAction::ImportPause { .. }
+                | HostAction::RunContainer { .. }
+                | HostAction::StartContainer { .. }
+                | HostAction::ReplaceContainer { .. }
+                | HostAction::RemoveContainer { .. }
+                | HostAction::CleanHost { .. }
+                | HostAction::RestoreContainerd
+                | HostAction::RemoveImages { .. }
+                | HostAction::ReleaseClaim => false,
+            },
+            Self::Cluster(action) => match action {
+                ClusterAction::AwaitNodeReady { .. } | ClusterAction::AwaitAddon { .. } => true,
+                ClusterAction::ApplyAddon { .. }
+                | ClusterAction::PruneObjects { .. }
+                | ClusterAction::SetNodeMeta { .. }
+                | ClusterAction::SaveStateCopy => false,
+            },
+            Self::Local(_) => false,
+        }
+    }
+
+    /// True for the actions that destroy or replace something on a host: each needs a guard.
+    pub const fn is_destructive(&self) -> bool {
+        let Self::Host(_, action) = self else {
+            return false;
+        };
+        match action {
+            HostAction::WriteFiles { .. }
+            | HostAction::RemoveFiles { .. }
+            | HostAction::ConfigureContainerd { .. }
+            | HostAction::ReplaceContainer { .. }
+            | HostAction::RemoveContainer { .. }
+            | HostAction::CleanHost { .. }
+            | HostAction::RestoreContainerd
+            | HostAction::RemoveImages { .. }
+            | HostAction::ReleaseClaim => true,
+            HostAction::Claim { .. }
+            | HostAction::PullImage { .. }
+            | HostAction::PrepareKernel { .. }
+            | HostAction::ImportPause { .. }
+            | HostAction::RunContainer { .. }
+            | HostAction::StartContainer { .. }
+            | HostAction::AwaitHealthy { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! What on one node prevents `up`: someone else's claim, containers, folders or
+//! ports, and a system that cannot carry one. Pure. Each error names the owner as far as it can be
+//! known; nothing is changed on the node.
+
+use super::{super::hosts, PreflightError};
+use crate::{
+    actual::{Actual, ContainerFact, ContainerState, HostFacts},
+    desired::{Desired, DesiredHost},
+    error::ErrorClass,
+    model::{CLAIM, ClusterId, Component, NodeName, RKE_ONLY, START_ORDER, label, path},
+    state::codec,
+};
+
+/// RKE v1's label on every container of its own.
+const RKE_LABEL: &str = "io.rancher.rke.container.name";
+
+/// Folders that a node without a claim must not have, unless they are empty (a disk that is
+/// mounted there for etcd).
+const FOLDERS: [&str; 4] = [path::KUBERNETES, NET_D, path::ETCD, path::KUBELET];
+
+const NET_D: &str = "/etc/cni/net.d";
+
+/// Free space that a fresh node needs at each place where much is written.
+const FLOOR: u64 = 2 << 30;
+
+/// Everything on this node that prevents `up`.
+pub(super) fn errors(
+    want: &Desired,
+    have: &Actual,
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Vec<PreflightError> {
+    let id = want.cluster_id.0.as_str();
+    if let Some(claim) = facts.claim()
+        && claim
+            .labels
+            .get(label::CLUSTER_ID)
+            .is_none_or(|found| found != id)
+    {
+        // Nothing else on a node of someone else's is our business.
+        return vec![foreign_claim(name, claim)];
+    }
+    if let Some(other) = facts.system.cluster_id.as_ref()
+        && other.0 != id
+        && !facts
+            .containers
+            .values()
+            .any(|fact| fact.labels.contains_key(label::CLUSTER_ID))
+    {
+        return vec![foreign_mark(name, &other.0)];
+    }
+    if let Some(other) = claimed_as(facts)
+        && other != name.0
+    {
+        return vec![another_node(name, other)];
+    }
+    let mut errors = docker(name, facts);
+    errors.extend(system(name, facts));
+    errors.extend(names(id, name, host, facts));
+    errors.extend(ports(id, name, host, facts));
+    if let Some(other) = state_of_another(&want.cluster_id, facts) {
+        return vec![foreign_state(name, &other)];
+    }
+    let fresh = facts.claim().is_none()
+        && !hosts::owned_by(facts, id)
+        && !hosts::lost_its_containers(name, facts, have);
+    if fresh {
+        errors.extend(folders(name, facts));
+        errors.extend(space(name, facts));
+    }
+    errors
+}
+
+/// The id in the copy of the state that a control plane carries, where it is not ours: the machine
+/// that had this name before is another cluster's by now.
+pub(in crate::plan) fn state_of_another(ours: &ClusterId, facts: &HostFacts) -> Option<ClusterId> {
+    let file = facts.files.as_ref()?.get(path::STATE)?;
+    let text = std::str::from_utf8(file.content.expose()).ok()?;
+    let id = codec::decode(text).ok()?.cluster_id;
+    (id != *ours).then_some(id)
+}
+
+fn foreign_state(name: &NodeName, other: &ClusterId) -> PreflightError {
+    PreflightError::host(
+        name,
+        format!(
+            "node `{name}` carries the state of another cluster (id `{other}`): `{}`",
+            path::STATE
+        ),
+        [
+            "check the node's address in this config".to_owned(),
+            "give it back first: `rke-operator remove` with the config of that cluster".to_owned(),
+        ],
+    )
+}
+
+fn foreign_claim(name: &NodeName, claim: &ContainerFact) -> PreflightError {
+    let text = |key| claim.labels.get(key).map_or("unknown", String::as_str);
+    let (owner, id) = (text(label::CLUSTER_NAME), text(label::CLUSTER_ID));
+    PreflightError::host(
+        name,
+        format!("node `{name}` belongs to another cluster: `{owner}` (id `{id}`)"),
+        [
+            format!("give it back first: `rke-operator remove` with the config of `{owner}`"),
+            "or check the node's address in this config".to_owned(),
+        ],
+    )
+}
+
+/// The name under which this cluster claimed the node. Older claims do not have it.
+fn claimed_as(facts: &HostFacts) -> Option<&str> {
+    let name = facts.claim()?.labels.get(label::NODE)?;
+    Some(name)
+}
+
+/// Its certificates and its member of etcd are those of the other name.
+fn another_node(name: &NodeName, other: &str) -> PreflightError {
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!("the machine of node `{name}` is node `{other}` of this cluster"),
+        hints: vec![
+            "look whether the addresses of these nodes are exchanged in the config".to_owned(),
+            format!(
+                "or write `{other}` into the config again: renaming a node is not supported yet"
+            ),
+        ],
+        class: ErrorClass::User,
+    }
+}
+
+/// Docker lost the claim, and the file that it wrote names its cluster.
+fn foreign_mark(name: &NodeName, id: &str) -> PreflightError {
+    PreflightError::host(
+        name,
+        format!(
+            "node `{name}` belongs to another cluster (id `{id}`, says `{}`), whose containers \
+             Docker has lost",
+            path::CLUSTER_ID
+        ),
+        [
+            "`rke-operator up` with that cluster's config brings them back, `remove` gives the \
+             node back"
+                .to_owned(),
+            "or check the node's address in this config".to_owned(),
+        ],
+    )
+}
+
+/// Containers whose names we need and that are not this cluster's.
+fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Vec<PreflightError> {
+    let ours = |fact: &ContainerFact| {
+        fact.labels
+            .get(label::CLUSTER_ID)
+            .is_some_and(|it| it == id)
+    };
+    let foreign = facts.containers.iter().filter(|(_, fact)| !ours(fact));
+    let (rke, others): (Vec<_>, Vec<_>) = foreign
+        .filter(|(container, fact)| {
+            let needed = host.containers.contains_key(*container)
+                || START_ORDER.contains(&container.as_str());
+            needed || is_rke(container, fact) || has_an_owner(container, fact)
+        })
+        .partition(|(container, fact)| is_rke(container, fact));
+    let mut errors = Vec::new();
+    if !rke.is_empty() {
+        let list: Vec<String> = rke.iter().map(|(name, _)| format!("`{name}`")).collect();
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "node `{name}` is part of a cluster of RKE v1: {}",
+                list.join(", ")
+            ),
+            [
+                "taking over a cluster of RKE is not supported yet".to_owned(),
+                "to use the node for a new cluster, run `rke remove` with its old cluster.yml"
+                    .to_owned(),
+            ],
+        ));
+    }
+    for (container, fact) in others {
+        errors.push(foreign_container(name, container, fact));
+    }
+    errors
+}
+
+fn is_rke(container: &str, fact: &ContainerFact) -> bool {
+    // `nginx-proxy` is a name that others like too.
+    let named = RKE_ONLY.contains(&container)
+        && (container != "nginx-proxy" || fact.image.contains("rke-tools"));
+    fact.labels.contains_key(RKE_LABEL) || named
+}
+
+/// A cluster of ours whose claim is gone still owns what belongs to its id.
+fn has_an_owner(container: &str, fact: &ContainerFact) -> bool {
+    container != CLAIM && fact.labels.contains_key(label::CLUSTER_ID)
+}
+
+fn foreign_container(name: &NodeName, container: &str, fact: &ContainerFact) -> PreflightError {
+    let short: String = fact.id.chars().take(12).collect();
+    let owner = if let Some(id) = fact.labels.get(label::CLUSTER_ID) {
+        let cluster = fact
+            .labels
+            .get(label::CLUSTER_NAME)
+            .map_or("unknown", String::as_str);
+        format!("cluster `{cluster}` (id `{id}`)")
+    } else if let Some(project) = fact.labels.get("com.docker.compose.project") {
+        format!("the compose project `{project}`")
+    } else {
+        "someone else".to_owned()
+    };
+    PreflightError::host(
+        name,
+        format!(
+            "node `{name}` has a container `{container}` of {owner} (image `{}`, id `{short}`)",
+            fact.image
+        ),
+        [
+            format!("`docker inspect {short}` on the node tells what it is"),
+            format!("if it is not needed: `docker rm -f {short}`"),
+        ],
+    )
+}
+
+/// Someone listens on a port whose component does not run here.
+fn ports(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Vec<PreflightError> {
+    let runs = |component: &str| {
+        facts.containers.get(component).is_some_and(|fact| {
+            let ours = fact
+                .labels
+                .get(label::CLUSTER_ID)
+                .is_some_and(|it| it == id);
+            ours && matches!(
+                fact.state,
+                ContainerState::Running | ContainerState::Restarting(_)
+            )
+        })
+    };
+    let wanted = Component::ALL
+        .into_iter()
+        .filter(|component| host.containers.contains_key(component.container()));
+    wanted
+        .filter(|component| !runs(component.container()))
+        .flat_map(|component| component.ports().iter().map(move |port| (component, *port)))
+        .filter(|(_, port)| facts.system.listening.contains(port))
+        .map(|(component, port)| {
+            let (owner, cure) = listener(port, facts);
+            PreflightError::host(
+                name,
+                format!(
+                    "port {port} on node `{name}`, which {} needs, is taken by {owner}",
+                    component.container()
+                ),
+                [cure],
+            )
+        })
+        .collect()
+}
+
+/// Who listens, as far as the node told it to a user without rights, and how to learn more.
+fn listener(port: u16, facts: &HostFacts) -> (String, String) {
+    let Some(owner) = facts.system.listeners.get(&port) else {
+        return (
+            "a process that is not this cluster's".to_owned(),
+            format!("`sudo ss -ltnp 'sport = :{port}'` on the node names the process"),
+        );
+    };
+    let id = owner
+        .trim_start_matches("docker-")
+        .trim_end_matches(".scope");
+    let container = facts.containers.iter().find(|(_, fact)| fact.id == id);
+    if let Some((container, fact)) = container {
+        return (
+            format!("the container `{container}` (image `{}`)", fact.image),
+            format!("`docker inspect {container}` on the node tells what it is"),
+        );
+    }
+    if owner == "docker.service" {
+        return (
+            "a container that publishes it".to_owned(),
+            format!("`docker ps --filter publish={port}` on the node names it"),
+        );
+    }
+    (
+        format!("`{owner}`, which is not this cluster's"),
+        format!("`systemctl status {owner}` on the node tells what it is"),
+    )
+}
+
+/// The folders that only a Kubernetes fills, and that are not empty here.
+pub(in crate::plan) fn filled(facts: &HostFacts) -> impl Iterator<Item = &'static str> {
+    FOLDERS
+        .into_iter()
+        .filter(|folder| is_there(folder, facts) && !facts.system.empty.contains(*folder))
+}
+
+/// Kubernetes lived here, or lives here without us.
+fn folders(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    let (closed, full): (Vec<&str>, Vec<&str>) = filled(facts)
+        .partition(|folder| *folder != NET_D && facts.system.unreadable.contains(*folder));
+    let mut errors = Vec::new();
+    if !full.is_empty() {
+        errors.push(another_kubernetes(name, facts, &full));
+    }
+    for folder in closed {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "`{folder}` exists on node `{name}`, and only root may look into it: whether \
+                 it holds the data of another Kubernetes is not known"
+            ),
+            [
+                format!("`sudo ls -A {folder}` on the node shows what is in it"),
+                format!("if it is empty, `sudo rmdir {folder}` takes it away"),
+            ],
+        ));
+    }
+    errors
+}
+
+fn is_there(folder: &str, facts: &HostFacts) -> bool {
+    let paths = &facts.system.paths;
+    if folder != NET_D {
+        return paths.contains(folder);
+    }
+    // containerd makes an empty `net.d` that only root may look into: a file in it counts, unless
+    // it is podman's or nerdctl's, which share the folder with Kubernetes.
+    let inside = format!("{folder}/");
+    paths.iter().any(|path| {
+        path.strip_prefix(&inside)
+            .is_some_and(|file| !file.contains("podman") && !file.contains("nerdctl"))
+    })
+}
+
+/// What is left of whom, and the commands that clear it, in the order in which they work.
+fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> PreflightError {
+    let pods = facts
+        .containers
+        .keys()
+        .filter(|container| container.starts_with("k8s_"))
+        .count();
+    let mounts = facts.system.mounts.len();
+    let mut left: Vec<String> = full.iter().map(|folder| format!("`{folder}`")).collect();
+    if pods > 0 {
+        left.push(format!("{pods} containers of pods in Docker (`k8s_…`)"));
+    }
+    if facts.system.pods > 0 {
+        left.push(format!("{} pods in containerd", facts.system.pods));
+    }
+    if mounts > 0 {
+        left.push(format!("{mounts} mounts below its folders"));
+    }
+    let message = format!(
+        "another Kubernetes is or was on node `{name}`, which no cluster of ours has claimed: {}",
+        left.join(", ")
+    );
+    let mut hints = vec![
+        "if it still runs, remove it with its own tool first: `rke remove`, `kubeadm reset`, \
+         `k3s-uninstall.sh`"
+            .to_owned(),
+        "what that leaves, when nobody needs it any more, is cleared by these, in this order:"
+            .to_owned(),
+    ];
+    if pods > 0 {
+        hints.push("`docker rm -f $(docker ps -aq --filter name=^/k8s_)`".to_owned());
+    }
+    if mounts > 0 {
+        hints.push(
+            "`awk '$5 ~ \"^/var/lib/(kubelet|etcd)/\" { print $5 }' /proc/self/mountinfo | sort -r \
+             | xargs -r sudo umount`"
+                .to_owned(),
+        );
+    }
+    hints.push(format!("`sudo rm -r --one-file-system {}`", full.join(" ")));
+    PreflightError::host(name, message, hints)
+}
+
+/// Free space where images and data go.
+fn space(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    facts
+        .system
+        .free
+        .iter()
+        .filter(|(_, free)| **free < FLOOR)
+        .map(|(place, free)| {
+            PreflightError::host(
+                name,
+                format!(
+                    "node `{name}` has {} MiB free at `{place}`; a new node needs {} MiB",
+                    free >> 20,
+                    FLOOR >> 20
+                ),
+                [
+                    format!(
+                        "`df -h {place}` and `docker system df` on the node show what takes it"
+                    ),
+                    "`docker image prune -a` frees what no container uses".to_owned(),
+                ],
+            )
+        })
+        .collect()
+}
+
+/// A Docker that cannot carry a node.
+fn docker(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    let docker = &facts.docker;
+    let mut errors = Vec::new();
+    if older(&docker.api_version, (1, 41)) {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "Docker {} on node `{name}` is too old (API {}); 20.10 (API 1.41) is the least",
+                docker.version, docker.api_version
+            ),
+            ["upgrade Docker on the node".to_owned()],
+        ));
+    }
+    let option = |key: &str| {
+        docker.security_options.iter().any(|option| {
+            option == key || option.split(',').any(|part| part == format!("name={key}"))
+        })
+    };
+    if option("rootless") {
+        errors.push(PreflightError::host(
+            name,
+            format!("Docker on node `{name}` is rootless and cannot run kubelet"),
+            [
+                "use the node's system-wide Docker (`docker_socket: /var/run/docker.sock`)"
+                    .to_owned(),
+            ],
+        ));
+    }
+    if option("userns") {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "Docker on node `{name}` remaps users (`userns-remap`): kubelet cannot be root"
+            ),
+            ["take `userns-remap` out of /etc/docker/daemon.json and restart Docker".to_owned()],
+        ));
+    }
+    if !["x86_64", "amd64", "aarch64", "arm64"].contains(&docker.architecture.as_str()) {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "node `{name}` is `{}`; Kubernetes images exist for x86_64 and aarch64",
+                docker.architecture
+            ),
+            ["use another machine".to_owned()],
+        ));
+    }
+    errors
+}
+
+/// A system that cannot carry a node.
+fn system(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    let system = &facts.system;
+    if !system.systemd {
+        return vec![PreflightError::host(
+            name,
+            format!("node `{name}` does not run systemd, which starts its containerd"),
+            ["use a distribution with systemd".to_owned()],
+        )];
+    }
+    let containerd = &system.containerd;
+    let lacks = match (containerd.socket, containerd.unit) {
+        (true, true) => return tools(name, facts),
+        (false, true) => "its `containerd.service` does not run",
+        (true, false) => "its containerd is not a systemd unit",
+        (false, false) => "its Docker brings a containerd of its own",
+    };
+    vec![PreflightError::host(
+        name,
+        format!(
+            "node `{name}` has no containerd that pods could run on: {lacks} \
+             (`/run/containerd/containerd.sock` and `containerd.service` are needed)"
+        ),
+        [
+            "`sudo systemctl enable --now containerd` where the package is installed".to_owned(),
+            "else replace the static or snap Docker by the distribution's or Docker's packages"
+                .to_owned(),
+        ],
+    )]
+}
+
+/// What the node must let us do besides.
+fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    let system = &facts.system;
+    let containerd = &system.containerd;
+    let mut errors = Vec::new();
+    if !containerd.ctr {
+        errors.push(PreflightError::host(
+            name,
+            format!("node `{name}` has no `ctr`, the command line of its containerd"),
+            ["install the package that has it (`containerd-ctr` on SLES)".to_owned()],
+        ));
+    }
+    if older(&containerd.version, (1, 6)) {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "containerd {} on node `{name}` is too old; kubelet needs 1.6",
+                containerd.version
+            ),
+            ["upgrade containerd on the node".to_owned()],
+        ));
+    }
+    let files = facts.files.as_ref();
+    let drop_ins = [path::CONTAINERD_DROP_IN, path::FORMER_DROP_IN];
+    let ours = files.is_some_and(|files| drop_ins.iter().any(|path| files.contains_key(*path)));
+    if let Some(odd) = containerd.command.odd.as_ref().filter(|_| !ours) {
+        errors.push(PreflightError::host(
+            name,
+            format!(
+                "containerd on node `{name}` is started in a way that is not understood, so it \
+                 is not changed: `{odd}`"
+            ),
+            [
+                "`--config`, `--root`, `--state` and `--log-level` are carried over; move \
+                 anything else into the file that `--config` names (`systemctl edit containerd`)"
+                    .to_owned(),
+            ],
+        ));
+    }
+    if system.no_port_forwarding {
+        errors.push(PreflightError::host(
+            name,
+            format!("sshd on node `{name}` forbids connections to the node's own ports"),
+            [
+                "the components' health and the cluster's API are asked through them: set \
+                 `AllowTcpForwarding local` for this user in sshd's configuration"
+                    .to_owned(),
+            ],
+        ));
+    }
+    errors
+}
+
+/// `1.45` against a least version; what cannot be read is taken as new enough.
+fn older(version: &str, least: (u32, u32)) -> bool {
+    let mut parts = version
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
+    match (parts.next(), parts.next()) {
+        (Some(major), Some(minor)) => (major, minor) < least,
+        (_, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::older;
+
+    #[test]
+    fn versions_are_numbers() {
+        assert!(older("1.40", (1, 41)));
+        assert!(!older("1.41", (1, 41)));
+        assert!(!older("1.100", (1, 41)));
+        assert!(!older("", (1, 41)));
+    }
+}

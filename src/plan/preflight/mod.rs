@@ -1,0 +1,176 @@
+//! Everything that prevents `up`, at once. Pure.
+
+use std::collections::BTreeMap;
+
+mod error;
+mod host;
+mod version;
+
+pub use error::{PreflightError, PreflightErrors};
+pub(super) use host::{filled, state_of_another};
+
+use super::{
+    containerd,
+    hosts::{each, owned_by},
+};
+use crate::{
+    actual::{Actual, ApiView, HostView},
+    desired::Desired,
+    error::ErrorClass,
+    model::{NodeName, Role, path},
+};
+
+/// Everything that prevents `up`, at once.
+pub(super) fn errors(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
+    let mut errors = Vec::new();
+    for (name, host) in &want.hosts {
+        match have.hosts.get(name) {
+            Some(HostView::Reachable(facts)) => {
+                errors.extend(host::errors(want, have, name, host, facts));
+                errors.extend(version::errors(&want.cluster_id, name, host, facts));
+                if let Err(error) = containerd::difference(name, host, facts) {
+                    errors.push(*error);
+                }
+            }
+            // Left as it is, and noted; whether enough answer is judged before there is a plan.
+            Some(HostView::Unreachable(_)) => {}
+            None => errors.push(PreflightError {
+                node: Some(name.clone()),
+                message: format!("node `{name}` was not looked at"),
+                hints: Vec::new(),
+                class: ErrorClass::Bug,
+            }),
+        }
+    }
+    errors.extend(too_few(want, have));
+    errors.extend(etcd_lost_its_data(have));
+    errors.extend(no_longer_named(want, have));
+    errors.extend(one_machine_twice(want, have));
+    PreflightErrors::unless_empty(errors)
+}
+
+/// A survey never fails because of a host. But without a control plane, or without a majority of
+/// etcd's hosts, nothing can be brought about.
+pub fn enough_answer<'a>(
+    etcd: impl IntoIterator<Item = &'a NodeName>,
+    control_planes: impl IntoIterator<Item = &'a NodeName>,
+    have: &Actual,
+) -> bool {
+    let (up, down): (Vec<_>, Vec<_>) = etcd.into_iter().partition(|name| have.up(name).is_some());
+    let mut planes = control_planes.into_iter();
+    planes.any(|name| have.up(name).is_some()) && up.len() > down.len()
+}
+
+fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+    let with = |component: &'static str| {
+        let hosts = want.hosts.iter();
+        let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(component));
+        hosts.map(|(name, _)| name)
+    };
+    if enough_answer(with("etcd"), with("kube-apiserver"), have) {
+        return Vec::new();
+    }
+    let silent = want
+        .hosts
+        .keys()
+        .filter_map(|name| match have.hosts.get(name) {
+            Some(HostView::Unreachable(down)) => Some(PreflightError {
+                node: Some(name.clone()),
+                message: down.why.clone(),
+                hints: down.hints.clone(),
+                class: down.class,
+            }),
+            Some(HostView::Reachable(_)) | None => None,
+        });
+    silent.collect()
+}
+
+/// An etcd that started without its disk serves an empty cluster. Whatever is written to it then
+/// stands in the way of the real one, and its kubelets end every pod: nothing is.
+fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
+    let (Some(saved), ApiView::Up(api)) = (&have.saved, have.api()) else {
+        return None;
+    };
+    if !saved.memory.populated || !api.is_bare() {
+        return None;
+    }
+    let members = saved.inventory.iter();
+    let members: Vec<String> = members
+        .filter(|(_, entry)| entry.roles.contains(&Role::Etcd))
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    Some(PreflightError {
+        node: None,
+        message: format!(
+            "etcd has lost its data: the API of cluster `{}` answers, and nothing is in it of what \
+             this cluster held; nothing is changed",
+            saved.cluster_name
+        ),
+        hints: vec![
+            format!(
+                "on {}: `sudo docker stop etcd`, look whether the disk of `{}` is mounted (`findmnt \
+                 -T {}`), mount it, `sudo docker start etcd`",
+                members.join(", "),
+                path::ETCD,
+                path::ETCD
+            ),
+            "if the data is gone for good: give the cluster back with `rke-operator remove`, and \
+             bring it up anew"
+                .to_owned(),
+        ],
+        class: ErrorClass::Host,
+    })
+}
+
+/// A node that left the config is not forgotten while it belongs to something of this cluster, and
+/// not while it does not answer.
+fn no_longer_named<'a>(
+    want: &'a Desired,
+    have: &'a Actual,
+) -> impl Iterator<Item = PreflightError> + 'a {
+    let gone = have
+        .hosts
+        .iter()
+        .filter(|(name, _)| !want.hosts.contains_key(*name));
+    gone.filter_map(|(name, view)| {
+        let state = match view {
+            HostView::Reachable(facts) if owned_by(facts, &want.cluster_id.0) => {
+                "is still a part of this cluster"
+            }
+            HostView::Reachable(_) => return None,
+            HostView::Unreachable(_) => "does not answer",
+        };
+        Some(PreflightError {
+            node: Some(name.clone()),
+            message: format!("node `{name}` is no longer in the config and {state}"),
+            hints: vec![
+                format!("write `{name}` into the config again: renaming a node, or taking one away, is not supported yet"),
+                "or remove the whole cluster with `rke-operator remove`".to_owned(),
+            ],
+            class: ErrorClass::User,
+        })
+    })
+}
+
+fn one_machine_twice(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+    let mut errors = Vec::new();
+    let mut seen: BTreeMap<&str, &NodeName> = BTreeMap::new();
+    for (name, _, facts) in each(want, have) {
+        let id = facts.system.machine_id.as_str();
+        if id.is_empty() {
+            continue;
+        }
+        if let Some(other) = seen.insert(id, name) {
+            errors.push(PreflightError {
+                node: Some(name.clone()),
+                message: format!("nodes `{other}` and `{name}` are one machine (machine-id `{id}`)"),
+                hints: vec![
+                    "name each machine once".to_owned(),
+                    "on cloned machines: `sudo rm /etc/machine-id && sudo systemd-machine-id-setup`, then reboot".to_owned(),
+                ],
+                class: ErrorClass::User,
+            });
+        }
+    }
+    errors
+}

@@ -1,0 +1,135 @@
+//! From one release to another: never back, and one minor at a time. Pure.
+
+use super::PreflightError;
+use crate::{
+    actual::HostFacts,
+    desired::DesiredHost,
+    error::ErrorClass,
+    model::{ClusterId, NodeName, label},
+};
+
+/// Components whose image is a release of Kubernetes.
+const KUBERNETES: [&str; 5] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+];
+
+/// `major.minor.patch` of a tag; builds of one release are equal.
+type Version = (u32, u32, u32);
+
+/// What runs on a node of ours against what is wanted there.
+pub(super) fn errors(
+    id: &ClusterId,
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Vec<PreflightError> {
+    let mut errors = Vec::new();
+    for (component, spec) in &host.containers {
+        let Some(fact) = facts.containers.get(component) else {
+            continue;
+        };
+        let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
+        let (Some(runs), Some(wanted)) = (version(&fact.image), version(&spec.image)) else {
+            continue;
+        };
+        if !ours || runs == wanted {
+            continue;
+        }
+        if wanted < runs {
+            errors.push(back(name, component, runs, wanted));
+        } else if KUBERNETES.contains(&component.as_str()) && !one_minor(runs, wanted) {
+            errors.push(too_far(name, component, runs, wanted));
+        }
+    }
+    // One cause: every component says the same.
+    errors.dedup_by(|a, b| a.hints == b.hints);
+    errors
+}
+
+const fn one_minor(runs: Version, wanted: Version) -> bool {
+    runs.0 == wanted.0 && wanted.1 <= runs.1 + 1
+}
+
+fn back(name: &NodeName, component: &str, runs: Version, wanted: Version) -> PreflightError {
+    let (runs, wanted) = (text(runs), text(wanted));
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "node `{name}` runs {component} {runs}, and the config wants {wanted}: going back is \
+             not supported by Kubernetes or etcd"
+        ),
+        hints: vec![
+            "write the `kubernetes_version` (and `system_images`, if there are any) that the \
+             cluster runs, or a newer one"
+                .to_owned(),
+        ],
+        class: ErrorClass::User,
+    }
+}
+
+fn too_far(name: &NodeName, component: &str, runs: Version, wanted: Version) -> PreflightError {
+    let (major, minor, _) = runs;
+    let next = format!("v{major}.{}", minor + 1);
+    let (runs, wanted) = (text(runs), text(wanted));
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "node `{name}` runs {component} {runs}, and the config wants {wanted}: Kubernetes is \
+             upgraded one minor release at a time"
+        ),
+        hints: vec![format!(
+            "write a `kubernetes_version` of {next} first; when that is up, go on from there"
+        )],
+        class: ErrorClass::User,
+    }
+}
+
+fn text((major, minor, patch): Version) -> String {
+    format!("v{major}.{minor}.{patch}")
+}
+
+/// Of an image's tag; `None` where it is no version.
+fn version(image: &str) -> Option<Version> {
+    let image = image.split('@').next()?;
+    let (_, tag) = image.rsplit_once(':')?;
+    let tag = tag.strip_prefix('v').unwrap_or(tag);
+    let number = |text: &str| text.parse::<u32>().ok();
+    let mut parts = tag.splitn(3, '.');
+    let (major, minor) = (number(parts.next()?)?, number(parts.next()?)?);
+    let patch: String = parts
+        .next()?
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    Some((major, minor, number(&patch)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{one_minor, version};
+
+    #[test]
+    fn a_version_is_the_tags_numbers() {
+        assert_eq!(version("a/b:v1.34.4"), Some((1, 34, 4)));
+        assert_eq!(
+            version("reg:5000/a/b:v3.6.7-build20260101"),
+            Some((3, 6, 7))
+        );
+        assert_eq!(version("a/b:v1.34.4-rke2r1@sha256:00"), Some((1, 34, 4)));
+        assert_eq!(version("reg:5000/a/b"), None);
+        assert_eq!(version("a/b:latest"), None);
+        assert_eq!(version("a/b:v1.34"), None);
+    }
+
+    #[test]
+    fn one_minor_at_a_time() {
+        assert!(one_minor((1, 34, 4), (1, 34, 9)));
+        assert!(one_minor((1, 34, 9), (1, 35, 0)));
+        assert!(!one_minor((1, 34, 4), (1, 36, 0)));
+        assert!(!one_minor((1, 34, 4), (2, 0, 0)));
+    }
+}

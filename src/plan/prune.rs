@@ -1,0 +1,73 @@
+//! What is ours, is there, and is no longer wanted. Pure. Nothing is pruned while the API does
+//! not answer, and nothing is swept on a host that does not.
+
+use std::collections::BTreeSet;
+
+use super::{Cause, HostAction, Queue, Stage, Step, addons, files, hosts};
+use crate::{
+    actual::{Actual, HostFacts},
+    desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
+    model::{CLAIM, label, path},
+};
+
+/// Last of all: containers, then the files they read, then objects.
+pub(super) fn leftovers(want: &Desired, have: &Actual) -> Stage {
+    let mut stage = hosts::stage("prune", want, have, |name, host, facts| {
+        let mut steps: Vec<Step> = containers(want, host, facts)
+            .map(|container| {
+                let action = HostAction::RemoveContainer { name: container };
+                Step::on(name, Cause::Leave, "nothing wants it any more", action)
+                    .guarded(&want.cluster_id)
+            })
+            .collect();
+        let paths = paths(host, facts);
+        if !paths.is_empty() {
+            let action = HostAction::RemoveFiles { paths };
+            let step = Step::on(name, Cause::Leave, "nothing reads them any more", action);
+            steps.push(step.guarded(&want.cluster_id));
+        }
+        steps
+    });
+    if let Some(step) = addons::prune(want, have) {
+        stage.queues.push(Queue {
+            node: None,
+            steps: vec![step],
+        });
+    }
+    stage
+}
+
+fn containers<'a>(
+    want: &'a Desired,
+    host: &'a DesiredHost,
+    facts: &'a HostFacts,
+) -> impl Iterator<Item = String> + 'a {
+    facts
+        .containers
+        .iter()
+        .filter(|(name, fact)| {
+            let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
+            ours && name.as_str() != CLAIM && !host.containers.contains_key(*name)
+        })
+        .map(|(name, _)| name.clone())
+}
+
+/// Only names that we make: people keep files of their own in these folders, an OIDC provider's
+/// certificate or a webhook's.
+fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
+    facts
+        .files
+        .iter()
+        .flatten()
+        .filter(|(path, fact)| {
+            // It may name an authority that Docker lost: then nothing could be pulled.
+            let registry = files::is_below(path, path::CERTS_D)
+                && fact.content.expose().starts_with(REGISTRY_HEAD.as_bytes());
+            let ours = path::is_certificate(path)
+                || files::LOOSE_FILES.contains(&path.as_str())
+                || registry;
+            ours && !fact.is_dir && !host.files.contains_key(*path)
+        })
+        .map(|(path, _)| path.clone())
+        .collect()
+}

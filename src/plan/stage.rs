@@ -1,0 +1,174 @@
+//! A plan as data: stages one after the other, in each of them queues side by side. Pure.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Action, LocalAction, Note, Step};
+use crate::model::NodeName;
+
+/// Everything a run will do, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// One after the other.
+    pub stages: Vec<Stage>,
+    /// What it waits for or leaves alone, and why.
+    pub notes: Vec<Note>,
+}
+
+impl Plan {
+    /// Nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.stages.iter().all(Stage::is_empty)
+    }
+
+    /// Every step: stage by stage, queue by queue.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.stages.iter().flat_map(Stage::steps)
+    }
+
+    /// The part that is applied while nobody asked for a change: all but what is wanted
+    /// otherwise than it was applied. The state and the kubeconfig are kept all the same: that
+    /// disturbs nothing, and what else is done relies on them.
+    #[must_use]
+    pub fn unasked(&self) -> Self {
+        let mut part = self.clone();
+        for stage in &mut part.stages {
+            for queue in &mut stage.queues {
+                queue.steps.retain(|step| !step.is_asked());
+            }
+            stage.queues.retain(|queue| !queue.steps.is_empty());
+        }
+        part.stages.retain(|stage| !stage.is_empty());
+        part
+    }
+
+    /// True when no step has an effect: all that is left is to wait. A run whose plan after
+    /// a completed iteration only waits has converged; what is still slow was warned about.
+    pub fn only_waits(&self) -> bool {
+        self.steps().all(|step| step.action.is_wait())
+    }
+
+    /// True for the plan that ends a removal: the survey before it saw that nothing of the
+    /// cluster is left, so there is nothing to look at again once it is done (and nothing to
+    /// tell our nodes by).
+    pub fn deletes_state(&self) -> bool {
+        self.steps()
+            .any(|step| step.action == Action::Local(LocalAction::DeleteState))
+    }
+
+    /// The steps that disturb what runs, and what they disturb: these want consent.
+    pub fn disruptions(&self) -> impl Iterator<Item = (&Step, &str)> {
+        self.steps()
+            .filter_map(|step| step.disturbs.as_deref().map(|what| (step, what)))
+    }
+}
+
+/// Queues that belong together. Up to `width` of them at once, begun in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// One word: `claim`, `images`, `containerd`, `files`, `start`, …
+    pub name: Cow<'static, str>,
+    /// How many queues at once.
+    pub width: usize,
+    /// What a failure in one queue means for the others and for what comes after.
+    pub on_failure: OnFailure,
+    /// In the order in which they begin.
+    pub queues: Vec<Queue>,
+}
+
+impl Stage {
+    /// Every step: queue by queue.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.queues.iter().flat_map(|queue| &queue.steps)
+    }
+
+    /// Nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.steps.is_empty())
+    }
+
+    /// All steps of one node are one queue, in the order in which they come; so are those that
+    /// are on no node. Waits that a roll needs between two steps are steps of the same queue.
+    pub(crate) fn of(
+        name: &'static str,
+        width: usize,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
+        let mut queues: Vec<Queue> = Vec::new();
+        for step in steps {
+            let node = step.node().cloned();
+            match queues.iter_mut().find(|queue| queue.node == node) {
+                Some(queue) => queue.steps.push(step),
+                None => queues.push(Queue {
+                    node,
+                    steps: vec![step],
+                }),
+            }
+        }
+        Self {
+            name: name.into(),
+            width: width.max(1),
+            on_failure: OnFailure::FinishRunning,
+            queues,
+        }
+    }
+
+    /// What a failure means here.
+    pub(super) fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+}
+
+/// Steps that run one after the other: those of one node, on the node and about its object in the
+/// API; or those that concern no single node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Whose failure a failure here is.
+    pub node: Option<NodeName>,
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+/// What a failure in one queue of a stage means for the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnFailure {
+    /// Nothing goes on: queues end before their next step, and so does the run.
+    EndRun,
+    /// A roll stops at the first node that it breaks: queues that have begun finish, none begins
+    /// any more, and the run ends.
+    FinishRunning,
+    /// The node of that queue is left out of everything that comes, as long as enough are left;
+    /// the other queues go on. A failure on no node ends the run.
+    DropNode {
+        /// Enough for what.
+        while_left: Enough,
+    },
+}
+
+/// How many nodes must be left for a run to go on without those that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Enough {
+    /// One at least, whichever it is.
+    Any,
+    /// More than half of these: the members of a new etcd.
+    Quorum(BTreeSet<NodeName>),
+    /// One of these: the control planes.
+    OneOf(BTreeSet<NodeName>),
+    /// All of these.
+    All(Vec<Self>),
+}
+
+impl Enough {
+    /// True when, without the nodes that failed, enough are left. `nodes` are all of the plan.
+    pub fn left(&self, nodes: &BTreeSet<NodeName>, failed: &BTreeSet<NodeName>) -> bool {
+        let left = |of: &BTreeSet<NodeName>| of.difference(failed).count();
+        match self {
+            Self::Any => left(nodes) > 0,
+            Self::Quorum(of) => left(of) > of.len() / 2,
+            Self::OneOf(of) => left(of) > 0,
+            Self::All(all) => all.iter().all(|enough| enough.left(nodes, failed)),
+        }
+    }
+}

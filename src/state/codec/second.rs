@@ -1,0 +1,237 @@
+//! The second format, which is written. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::FORMAT;
+use crate::{
+    model::{ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
+    state::{
+        Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership, OperatorMemory,
+        ServiceAccounts,
+    },
+};
+
+/// The first release that reads this format.
+const READABLE_SINCE: &str = "0.1.0";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Document {
+    version: u32,
+    readable_since: String,
+    serial: u64,
+    cluster_id: ClusterId,
+    cluster_name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kubernetes_version: Option<KubernetesVersion>,
+    cluster_ca: Ca,
+    etcd_ca: Ca,
+    front_proxy_ca: Ca,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signer_ca: Option<Ca>,
+    service_accounts: Accounts,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    encryption: Vec<Encryption>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    etcd_bootstrap: BTreeMap<NodeName, String>,
+    inventory: BTreeMap<NodeName, Entry>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    operator: OperatorMemory,
+}
+
+fn is_empty(memory: &OperatorMemory) -> bool {
+    *memory == OperatorMemory::default()
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ca {
+    cert: String,
+    key: String,
+    trusted: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accounts {
+    signing: String,
+    verifying: Vec<String>,
+    issuers: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encryption {
+    name: String,
+    secret: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Entry {
+    address: String,
+    port: u16,
+    user: String,
+    key_source: String,
+    docker_socket: String,
+    roles: Vec<Role>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    host_keys: Vec<String>,
+    membership: Membership,
+}
+
+impl From<&ClusterState> for Document {
+    fn from(state: &ClusterState) -> Self {
+        let ClusterState {
+            serial,
+            cluster_id,
+            cluster_name,
+            kubernetes_version,
+            cluster_ca,
+            etcd_ca,
+            front_proxy_ca,
+            signer_ca,
+            service_accounts,
+            encryption,
+            etcd_bootstrap,
+            inventory,
+            memory,
+        } = state;
+        Self {
+            version: FORMAT,
+            readable_since: READABLE_SINCE.to_owned(),
+            serial: *serial,
+            cluster_id: cluster_id.clone(),
+            cluster_name: cluster_name.clone(),
+            kubernetes_version: *kubernetes_version,
+            cluster_ca: cluster_ca.into(),
+            etcd_ca: etcd_ca.into(),
+            front_proxy_ca: front_proxy_ca.into(),
+            signer_ca: signer_ca.as_ref().map(Ca::from),
+            service_accounts: Accounts {
+                signing: service_accounts.signing.expose().clone(),
+                verifying: service_accounts.verifying.clone(),
+                issuers: service_accounts.issuers.clone(),
+            },
+            encryption: encryption
+                .iter()
+                .map(|EncryptionKey { name, secret }| Encryption {
+                    name: name.clone(),
+                    secret: secret.expose().clone(),
+                })
+                .collect(),
+            etcd_bootstrap: etcd_bootstrap.clone(),
+            inventory: inventory
+                .iter()
+                .map(|(name, entry)| (name.clone(), Entry::from(entry)))
+                .collect(),
+            operator: memory.clone(),
+        }
+    }
+}
+
+impl From<Document> for ClusterState {
+    fn from(document: Document) -> Self {
+        Self {
+            serial: document.serial.max(1),
+            cluster_id: document.cluster_id,
+            cluster_name: document.cluster_name,
+            kubernetes_version: document.kubernetes_version,
+            cluster_ca: document.cluster_ca.into(),
+            etcd_ca: document.etcd_ca.into(),
+            front_proxy_ca: document.front_proxy_ca.into(),
+            signer_ca: document.signer_ca.map(Authority::from),
+            service_accounts: ServiceAccounts {
+                signing: Secret::new(document.service_accounts.signing),
+                verifying: document.service_accounts.verifying,
+                issuers: document.service_accounts.issuers,
+            },
+            encryption: document
+                .encryption
+                .into_iter()
+                .map(|Encryption { name, secret }| EncryptionKey {
+                    name,
+                    secret: Secret::new(secret),
+                })
+                .collect(),
+            etcd_bootstrap: document.etcd_bootstrap,
+            inventory: document
+                .inventory
+                .into_iter()
+                .map(|(name, entry)| (name, entry.into()))
+                .collect(),
+            memory: document.operator,
+        }
+    }
+}
+
+impl From<&Authority> for Ca {
+    fn from(authority: &Authority) -> Self {
+        let Authority { signing, trusted } = authority;
+        Self {
+            cert: signing.cert.clone(),
+            key: signing.key.expose().clone(),
+            trusted: trusted.clone(),
+        }
+    }
+}
+
+impl From<Ca> for Authority {
+    fn from(ca: Ca) -> Self {
+        Self {
+            signing: CaPair {
+                cert: ca.cert,
+                key: Secret::new(ca.key),
+            },
+            trusted: ca.trusted,
+        }
+    }
+}
+
+impl From<&InventoryEntry> for Entry {
+    fn from(entry: &InventoryEntry) -> Self {
+        let InventoryEntry {
+            endpoint,
+            user,
+            key_source,
+            docker_socket,
+            roles,
+            machine_id,
+            host_keys,
+            membership,
+        } = entry;
+        Self {
+            address: endpoint.address.clone(),
+            port: endpoint.port,
+            user: user.clone(),
+            key_source: key_source.clone(),
+            docker_socket: docker_socket.clone(),
+            roles: roles.clone(),
+            machine_id: machine_id.clone(),
+            host_keys: host_keys.clone(),
+            membership: *membership,
+        }
+    }
+}
+
+impl From<Entry> for InventoryEntry {
+    fn from(entry: Entry) -> Self {
+        Self {
+            endpoint: Endpoint {
+                address: entry.address,
+                port: entry.port,
+            },
+            user: entry.user,
+            key_source: entry.key_source,
+            docker_socket: entry.docker_socket,
+            roles: entry.roles,
+            machine_id: entry.machine_id,
+            host_keys: entry.host_keys,
+            membership: entry.membership,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What passes by itself is waited for within the run: a registry that is away for a moment, a
+//! Docker that is restarted during a pull, a node that hangs.
+
+use std::{
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use lab::Profile;
+
+use crate::real::{Site, tell};
+
+/// The claim is there: pulls begin.
+const CLAIMED: &str = "docker ps --all --format '{{.Names}}' | grep -q rke-operator";
+/// The first component is there.
+const STARTED: &str = "docker ps --format '{{.Names}}' | grep -qx etcd";
+
+/// Waits until a file or a container on the node shows how far it is.
+fn await_on(site: &Site, what: &str) {
+    Site::eventually(what, Duration::from_secs(90), || {
+        site.node().exec(what).is_ok_and(|output| output.ok())
+    });
+}
+
+#[test]
+fn one_run_outlives_a_registry_that_is_away_a_docker_that_restarts_and_a_node_that_hangs() {
+    let site = Site::new("hiccup", Profile::Plain);
+    let child = site
+        .command(&["up", "--yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let (node, registry) = (site.node(), site.lab.registry());
+
+    await_on(&site, CLAIMED);
+    registry.stop().expect("the registry stops");
+    thread::sleep(Duration::from_secs(8));
+    registry.start().expect("the registry starts");
+    node.sh("systemctl restart docker")
+        .expect("Docker restarts");
+
+    await_on(&site, STARTED);
+    let begun = Instant::now();
+    node.pause().expect("it hangs");
+    thread::sleep(Duration::from_secs(60));
+    node.resume().expect("it goes on");
+    let up = child.wait_with_output().expect("the run ends");
+    tell(&format!("ended {:?} after the node hung", begun.elapsed()));
+    let said = String::from_utf8_lossy(&up.stderr);
+    assert!(up.status.success(), "{}: {said}", up.status);
+    assert!(site.is_ready(), "{said}");
+}

@@ -1,0 +1,152 @@
+//! Properties of plans for one to seven nodes with any roles, any of them down, the queues of a
+//! stage interleaved step by step.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use rke_operator::{
+    actual::Unreachable,
+    desired::Desired,
+    error::ErrorClass,
+    model::NodeName,
+    plan::{HostAction, enough_answer},
+};
+
+use crate::{
+    plan_properties::fresh,
+    sim::{
+        Ended, Knobs, Shell, World, desired,
+        generate::{names, with_roles},
+        knobs,
+        world::{converge_up, plan_up},
+    },
+};
+
+/// The most nodes.
+const MOST: usize = 7;
+
+/// Roles of all nodes but the first, which has every role.
+fn masks() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0..4u8, 0..MOST)
+}
+
+fn order() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..200)
+}
+
+fn wish(masks: &[u8], knobs: &Knobs) -> Desired {
+    with_roles(desired("a", &names(masks.len() + 1), knobs), masks)
+}
+
+fn with<'a>(want: &'a Desired, component: &'a str) -> impl Iterator<Item = &'a NodeName> {
+    let hosts = want.hosts.iter();
+    let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(component));
+    hosts.map(|(name, _)| name)
+}
+
+fn silent() -> Unreachable {
+    Unreachable {
+        class: ErrorClass::Host,
+        why: "it is off".to_owned(),
+        hints: vec![],
+    }
+}
+
+/// Rounds until nothing is to do. After each step the cluster serves as it did before, where it
+/// has a spare.
+fn converge(world: &mut World, want: &Desired, shell: &mut Shell, order: &[u8]) {
+    let mut order = order.iter().copied().cycle();
+    for _ in 0..6 {
+        let plan = plan_up(want, &world.observe(shell)).unwrap();
+        if plan.is_empty() {
+            return;
+        }
+        let id = &want.cluster_id;
+        let spare_member = world.member_count(id) > 2 && world.has_quorum(id);
+        let spare_api = spare_member && world.serving(id) > 1;
+        let ended = world.run_interleaved(&plan, Some(want), shell, &mut order, |world, step| {
+            assert!(
+                !spare_member || world.has_quorum(id),
+                "no quorum after {step:?}"
+            );
+            let serving = world.serving(id);
+            assert!(!spare_api || serving > 0, "no API server after {step:?}");
+        });
+        // A guard that does not hold any more is a reason to look again.
+        assert!(
+            matches!(ended, Ended::Completed | Ended::PlanAgain(_)),
+            "{ended:?}"
+        );
+    }
+    panic!("something keeps changing");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: Some(Box::new(
+        proptest::test_runner::FileFailurePersistence::Direct("tests/it/plan_nodes.regressions"),
+    )), ..ProptestConfig::default() })]
+
+
+    /// Any roles, any of the nodes down: what answers converges, and serves all the while.
+    #[test]
+    fn invariant_01_no_roll_stops_what_has_a_spare(
+        masks in masks(), old in knobs(), new in knobs(), order in order(), off in any::<u8>(),
+    ) {
+        let (mut world, mut shell) = (fresh(masks.len() + 1), Shell::default());
+        let (old, want) = (wish(&masks, &old), wish(&masks, &new));
+        converge(&mut world, &old, &mut shell, &order);
+        let nodes = names(masks.len() + 1);
+        let down = nodes.into_iter().enumerate().filter(|(at, _)| off >> at & 1 == 1);
+        world.down = down.map(|(_, name)| (name, silent())).collect();
+        let have = world.observe(&shell);
+        if enough_answer(with(&want, "etcd"), with(&want, "kube-apiserver"), &have) {
+            converge(&mut world, &want, &mut shell, &order);
+        } else {
+            prop_assert!(plan_up(&want, &have).is_err());
+        }
+        // They come back.
+        world.down.clear();
+        world.settle();
+        converge(&mut world, &want, &mut shell, &order);
+        let mut direct = Shell::default();
+        let mut other = fresh(masks.len() + 1);
+        converge_up(&mut other, &want, &mut direct);
+        for (name, view) in &other.truth.hosts {
+            let containers = |world: &World| world.truth.up(name).unwrap().containers.clone();
+            prop_assert_eq!(containers(&world), containers(&other), "{}: {:?}", name, view);
+        }
+    }
+
+    /// A new worker is nobody else's business.
+    #[test]
+    fn a_new_worker_causes_no_step_on_any_other_host(masks in masks(), knobs in knobs()) {
+        let mut more = masks.clone();
+        more.push(0);
+        let (mut world, mut shell) = (fresh(more.len() + 1), Shell::default());
+        let new = names(more.len() + 1).pop().unwrap();
+        let old = wish(&masks, &knobs);
+        let bare = world.truth.hosts.remove(&new).unwrap();
+        converge_up(&mut world, &old, &mut shell);
+        world.truth.hosts.insert(new.clone(), bare);
+        let plan = plan_up(&wish(&more, &knobs), &world.observe(&shell)).unwrap();
+        let on: BTreeSet<_> = plan.steps().filter_map(|step| step.action.on_host()).map(|(node, _)| node).collect();
+        prop_assert_eq!(on, [&new].into());
+    }
+
+    /// All of a fresh cluster starts side by side: nothing is awaited before everything runs.
+    #[test]
+    fn invariant_05_a_fresh_cluster_of_any_shape_comes_up_in_one_round(
+        masks in masks(), knobs in knobs(), order in order(),
+    ) {
+        let (mut world, mut shell) = (fresh(masks.len() + 1), Shell::default());
+        let want = wish(&masks, &knobs);
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        let rolls = plan.steps().filter_map(|step| step.action.on_host());
+        let replaces = |action: &HostAction| matches!(action, HostAction::ReplaceContainer { .. });
+        prop_assert_eq!(rolls.filter(|(_, action)| replaces(action)).count(), 0);
+        let mut order = order.iter().copied().cycle();
+        let ended = world.run_interleaved(&plan, Some(&want), &mut shell, &mut order, |_, _| ());
+        prop_assert_eq!(ended, Ended::Completed);
+        prop_assert!(plan_up(&want, &world.observe(&shell)).unwrap().is_empty());
+    }
+}

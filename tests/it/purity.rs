@@ -1,0 +1,187 @@
+//! Pure modules import no impure one: no clock, no randomness, no file, no network, and nothing of
+//! this crate that has them. What is pure is listed here; a file whose documentation says so and
+//! is not listed fails too.
+
+mod imports;
+
+use imports::{Tree, parse, segments};
+
+/// Rooms, and files of mixed rooms, that are pure.
+const PURE: [&str; 22] = [
+    "actual::facts",
+    "actual::node_meta",
+    "actual::objects",
+    "actual::system",
+    "api",
+    "apply::limit",
+    "apply::progress",
+    "catalog",
+    "config",
+    "desired",
+    "error",
+    "etcd::view",
+    "etcd::wire",
+    "host::create_body",
+    "host::explain",
+    "model",
+    "plan",
+    "state::cluster",
+    "state::codec",
+    "operator::certificates",
+    "operator::probe",
+    "workload::available",
+];
+
+/// What pure modules take from the standard library and from other crates never reads nor writes,
+/// but for these: a path, and what may be taken below it all the same.
+const IMPURE: [(&str, &[&str]); 9] = [
+    ("std::env", &[]),
+    ("std::fs", &[]),
+    (
+        "std::io",
+        &["Error", "ErrorKind", "Cursor", "Read", "Write", "Result"],
+    ),
+    (
+        "std::net",
+        &[
+            "IpAddr",
+            "Ipv4Addr",
+            "Ipv6Addr",
+            "SocketAddr",
+            "AddrParseError",
+        ],
+    ),
+    ("std::os", &[]),
+    ("std::process", &["ExitCode"]),
+    ("std::thread", &[]),
+    ("std::time", &["Duration"]),
+    ("jiff::Timestamp::now", &[]),
+];
+
+/// The crates that pure modules may use, and what of them when it is not everything.
+const CRATES: [(&str, &[&str]); 29] = [
+    ("annotate_snippets", &[]),
+    ("base64", &[]),
+    // Types of requests that are built here and sent elsewhere.
+    ("bollard", &["models"]),
+    ("bytes", &[]),
+    ("hex", &[]),
+    ("hmac", &[]),
+    ("ipnet", &[]),
+    (
+        "jiff",
+        &["Error", "Timestamp", "SignedDuration", "tz", "civil", "fmt"],
+    ),
+    ("k8s_openapi", &[]),
+    // Derives, and types of the API.
+    (
+        "kube",
+        &[
+            "CustomResource",
+            "CustomResourceExt",
+            "KubeSchema",
+            "core",
+            "Resource",
+        ],
+    ),
+    ("p256", &[]),
+    ("rcgen", &[]),
+    // RSA asks for a source of randomness that its signatures of this kind do not use.
+    ("ring", &["rand::SystemRandom", "signature"]),
+    // Keys are parsed with it.
+    ("russh", &["keys"]),
+    ("schemars", &[]),
+    ("serde", &[]),
+    ("serde_json", &[]),
+    ("serde_path_to_error", &[]),
+    ("serde_saphyr", &[]),
+    ("sha1", &[]),
+    ("sha2", &[]),
+    ("strsim", &[]),
+    ("tar", &[]),
+    ("thiserror", &[]),
+    ("time", &["OffsetDateTime", "Duration"]),
+    ("toml", &[]),
+    ("tracing", &[]),
+    ("x509_parser", &[]),
+    ("zeroize", &[]),
+];
+
+/// Types, mere values, of modules that are not pure.
+const VALUES: [(&str, &[&str]); 3] = [
+    (
+        "apply::event",
+        &["Event", "RunOutcome", "StepId", "StepOutcome"],
+    ),
+    ("converge", &["Survey"]),
+    ("host::error", &["HostError", "KeyProblem", "Place"]),
+];
+
+#[test]
+fn pure_modules_import_nothing_impure() {
+    let faults = Tree::read().faults();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn what_says_that_it_is_pure_is_looked_at() {
+    let tree = Tree::read();
+    let silent: Vec<String> = tree
+        .files
+        .iter()
+        .filter(|(module, source)| source.says_so && !Tree::is_pure(module))
+        .map(|(module, _)| module.join("::"))
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "not in the list of this test: {silent:?}"
+    );
+    for pure in PURE {
+        let is_there = tree
+            .files
+            .keys()
+            .any(|module| module.starts_with(&segments(pure)));
+        assert!(is_there, "{pure} is not there any more");
+    }
+}
+
+/// Each import that is planted in `plan/up.rs` is found.
+#[test]
+fn a_planted_import_is_found() {
+    let mut tree = Tree::read();
+    let clean = tree.faults();
+    for planted in [
+        "use crate::host::Host;",
+        "use crate::{model, host::Host};",
+        "use crate::workload; fn f() { workload::read() }",
+        "use crate::actual::read;",
+        "use crate::state::{ClusterState, file::FileStore};",
+        "use crate::state::Store;",
+        "use crate::etcd::Client;",
+        "use super::super::converge::survey;",
+        "use crate::actual; fn f() { actual::read::read(); }",
+        "fn f() { crate::apply::run::run() }",
+        "fn f() { println!(\"{}\", crate::converge::survey()) }",
+        "use russh::client;",
+        "use kube::Client;",
+        "use tokio::fs;",
+        "use std::fs;",
+        "fn f() { std::env::var(\"A\"); }",
+        "use std::time::Instant;",
+        "use std::time; fn f() { time::SystemTime::now(); }",
+        "fn f() { jiff::Timestamp::now(); }",
+        "use jiff::Timestamp; fn f() { Timestamp::now(); }",
+        "fn f() { rand::random() }",
+        "async fn f() {}",
+    ] {
+        let up = segments("plan::up");
+        let before = tree.files.remove(&up).expect("it is there");
+        let mut source = parse(planted);
+        source.uses.extend(before.uses.iter().cloned());
+        source.paths.extend(before.paths.iter().cloned());
+        tree.files.insert(up.clone(), source);
+        let found = tree.faults();
+        tree.files.insert(up, before);
+        assert!(found.len() > clean.len(), "{planted}: not found");
+    }
+}

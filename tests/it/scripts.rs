@@ -1,0 +1,156 @@
+//! The scripts behind `make demo` and `make test`, with programs that only pretend: what they say
+//! and how they end where something is missing.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// A folder of programs that stand before the real ones.
+struct Programs(TempDir);
+
+impl Programs {
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, script) in programs {
+            let path = folder.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn run(&self, script: &str, environment: &[(&str, &str)]) -> Output {
+        let path = std::env::var("PATH").unwrap();
+        Command::new("bash")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+            .env("PATH", format!("{}:{path}", self.0.path().display()))
+            .env("CARGO_TARGET_DIR", self.0.path())
+            .env_remove("REQUIRE_LAB")
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_demo_that_fails_early_names_its_step_and_no_file_that_is_not_there() {
+    let programs = Programs::new(&[("cargo", "echo 'no compiler' >&2; exit 101")]);
+    let output = programs.run("tests/demo.sh", &[("YES", "1")]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(101), "{said}");
+    assert!(
+        said.contains("failed with exit code 101 at this step: building rke-operator"),
+        "{said}"
+    );
+    assert!(!said.contains("operator.log"), "{said}");
+    assert!(!said.contains("lab-down"), "no lab stands: {said}");
+}
+
+/// Everything passes, and the machine cannot have a lab, for the caller is not root.
+const WITHOUT_LAB: &[(&str, &str)] = &[
+    ("id", "echo 1000"),
+    (
+        "cargo",
+        r#"case "$1 $2" in
+        'nextest run') echo '     Summary [   0.100s] 3 tests run: 3 passed, 2 skipped' ;;
+        'nextest list') echo one; echo two ;;
+        'test --workspace') echo 'test result: ok. 1 passed; 0 failed; 0 ignored' ;;
+        esac"#,
+    ),
+];
+
+#[test]
+fn tests_of_the_lab_that_cannot_run_are_counted() {
+    let output = Programs::new(WITHOUT_LAB).run("tests/all.sh", &[]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("2 tests skipped: it needs root"), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.ends_with("4 tests run: 4 passed, 2 skipped"), "{said}");
+}
+
+#[test]
+fn where_the_lab_is_required_a_run_without_its_tests_fails() {
+    let output = Programs::new(WITHOUT_LAB).run("tests/all.sh", &[("REQUIRE_LAB", "1")]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("failed: lab: 2 tests did not run"),
+        "{said}"
+    );
+}
+
+/// What a change must pass has the lab's tests in it, unless somebody says otherwise beforehand.
+#[test]
+fn ci_requires_the_lab() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run");
+    let script = fs::read_to_string(path).unwrap();
+    assert!(script.contains(r#"export REQUIRE_LAB="${REQUIRE_LAB:-1}""#));
+}
+
+/// Three mutants, of which one is killed and one takes too long; the third survives.
+const MUTANTS: &[(&str, &str)] = &[
+    ("cargo-mutants", "exit 0"),
+    ("cargo-nextest", "exit 0"),
+    (
+        "cargo",
+        r#"case "$*" in
+        'mutants --list')
+            echo 'src/plan/a.rs:1:2: replace x with y'
+            echo 'src/plan/a.rs:3:4: replace < with <= in f'
+            echo 'src/plan/b.rs:5:6: replace f -> bool with true' ;;
+        *)
+            while [ "$1" != --output ]; do shift; done
+            mkdir -p "$2/mutants.out" && cd "$2/mutants.out"
+            echo 'src/plan/a.rs:1:2: replace x with y' > caught.txt
+            echo 'src/plan/a.rs:3:4: replace < with <= in f' > timeout.txt
+            echo 'src/plan/b.rs:5:6: replace f -> bool with true' > missed.txt
+            exit 2 ;;
+        esac"#,
+    ),
+];
+
+#[test]
+fn a_mutant_that_survives_needs_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let judged = folder.path().join("judged.txt");
+    let run = |list: &str| {
+        fs::write(&judged, list).unwrap();
+        let judged = judged.to_str().unwrap();
+        let environment = [("MUTANTS_JUDGED", judged), ("MUTANTS", "all")];
+        Programs::new(MUTANTS).run("tests/mutants.sh", &environment)
+    };
+    let without = run("# none\n");
+    let said = text(&without.stdout);
+    assert_eq!(without.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("survived:\nsrc/plan/b.rs: replace f"),
+        "{said}"
+    );
+    assert!(
+        said.contains("2 killed, 1 survived, 0 of them with a reason"),
+        "{said}"
+    );
+
+    let with = run("src/plan/b.rs: replace f -> bool with true => it is always true\n");
+    let said = text(&with.stdout);
+    assert!(with.status.success(), "{said}");
+    assert!(
+        said.contains("1 of them with a reason, 0 did not compile: 100 %"),
+        "{said}"
+    );
+
+    let stale = run("src/plan/c.rs: replace g with () => it did nothing\n");
+    assert_eq!(stale.status.code(), Some(1));
+    assert!(text(&stale.stderr).contains("no such mutant any more"));
+}
