@@ -76,6 +76,7 @@ fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
     match error.downcast_ref::<WorkloadError>() {
         Some(error) if error.class() == crate::error::ErrorClass::Transient => match error {
             WorkloadError::Api { .. } => Some(Passing::Hiccup),
+            WorkloadError::Address { .. } => Some(Passing::Away),
             // These are ends of waits, or nothing that time would change.
             WorkloadError::Credentials(_) | WorkloadError::Overdue { .. } => None,
         },

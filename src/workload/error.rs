@@ -24,6 +24,22 @@ pub enum WorkloadError {
         /// Whose turn it is.
         class: ErrorClass,
     },
+    /// A Service is refused because of the address that it asks for.
+    #[error("{service} cannot have the address {address}: {}", match holder {
+        Some(holder) => format!("Service {holder} has it"),
+        None => "no Service has it, and the API server still keeps it for a request that was cut off".to_owned(),
+    })]
+    Address {
+        /// The refused one.
+        service: String,
+        /// What it asks for.
+        address: String,
+        /// Namespace and name of the Service that has it.
+        holder: Option<String>,
+        /// What the server said.
+        #[source]
+        source: Box<Self>,
+    },
     /// It did not become what was waited for.
     #[error("waited {} s for {waiting_for}", .after.as_secs())]
     Overdue {
@@ -57,7 +73,10 @@ impl Explain for WorkloadError {
         match self {
             Self::Credentials(_) => ErrorClass::Bug,
             Self::Api { class, .. } => *class,
-            Self::Overdue { .. } => ErrorClass::Transient,
+            Self::Address {
+                holder: Some(_), ..
+            } => ErrorClass::User,
+            Self::Address { holder: None, .. } | Self::Overdue { .. } => ErrorClass::Transient,
         }
     }
 
@@ -71,6 +90,16 @@ impl Explain for WorkloadError {
                     "run it again: what is done is not repeated".into(),
                 ],
             },
+            Self::Address { holder: None, .. } => vec![
+                "the API server frees it about a minute after it noted it; run it again then".into(),
+            ],
+            Self::Address {
+                holder: Some(holder),
+                ..
+            } => vec![
+                format!("give Service {holder} another address, or none: the cluster's DNS needs this one").into(),
+                "or set another `cluster_dns_server` below `services.kubelet`".into(),
+            ],
             Self::Overdue { .. } => {
                 vec!["run it again to go on waiting: what is done is not repeated".into()]
             }

@@ -32,6 +32,7 @@ struct Inner {
     ready: Result<(), String>,
     refusals: BTreeMap<String, Vec<u16>>,
     namespaces: Option<BTreeSet<String>>,
+    noted: BTreeSet<String>,
 }
 
 impl FakeApi {
@@ -44,6 +45,7 @@ impl FakeApi {
                 ready: Ok(()),
                 refusals: BTreeMap::new(),
                 namespaces: None,
+                noted: BTreeSet::new(),
             })),
             changes: broadcast::channel(64).0,
         }
@@ -200,6 +202,7 @@ impl FakeApi {
             ("PATCH", None) if !self.namespace_is_there(&path) => {
                 return status(404, "namespace not found");
             }
+            ("PATCH", None) if self.address_is_taken(&body) => return address_taken(&body),
             ("PATCH", live) => merged(live.unwrap_or(Value::Null), &body),
             (_, _) => body,
         };
@@ -216,6 +219,26 @@ impl FakeApi {
             (Some(there), Some((namespace, _))) => there.contains(namespace),
             _ => true,
         }
+    }
+
+    fn address_is_taken(&self, wanted: &Value) -> bool {
+        let inner = self.inner.lock().unwrap();
+        let address = |object: &Value| object["spec"]["clusterIP"].as_str().map(str::to_owned);
+        let Some(wanted) = address(wanted) else {
+            return false;
+        };
+        let services = inner.objects.values();
+        inner.noted.contains(&wanted) || services.filter_map(address).any(|taken| taken == wanted)
+    }
+
+    /// Takes note of a Service's address, as for a request that is cut off before it is stored.
+    pub(crate) fn note_address(&self, address: &str) {
+        self.inner.lock().unwrap().noted.insert(address.to_owned());
+    }
+
+    /// Repairs what such requests left.
+    pub(crate) fn free_addresses(&self) {
+        self.inner.lock().unwrap().noted.clear();
     }
 
     /// From now on, namespaces must be on this list.
@@ -354,6 +377,22 @@ fn status(code: u16, message: &str) -> Answer {
         "message": message, "reason": reason, "code": code,
     });
     text(StatusCode::from_u16(code).unwrap(), &body.to_string())
+}
+
+/// The refusal of kube-apiserver 1.34.
+fn address_taken(wanted: &Value) -> Answer {
+    let address = wanted["spec"]["clusterIP"].as_str().unwrap();
+    let why = format!("failed to allocate IP {address}: provided IP is already allocated");
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("Service is invalid: spec.clusterIPs: Invalid value: [\"{address}\"]: {why}"),
+        "reason": "Invalid", "code": 422,
+        "details": { "kind": "Service", "causes": [{
+            "reason": "FieldValueInvalid", "field": "spec.clusterIPs",
+            "message": format!("Invalid value: [\"{address}\"]: {why}"),
+        }] },
+    });
+    text(StatusCode::UNPROCESSABLE_ENTITY, &body.to_string())
 }
 
 fn text(status: StatusCode, body: &str) -> Answer {

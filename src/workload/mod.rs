@@ -15,6 +15,7 @@ mod node_meta;
 mod objects;
 mod probe;
 mod read;
+mod service_address;
 mod wait;
 
 #[cfg(test)]

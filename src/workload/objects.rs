@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     WorkloadError,
     kinds::{Kinds, locate, rank},
+    service_address,
 };
 use crate::model::{ObjectRef, label};
 
@@ -31,10 +32,11 @@ pub async fn apply_objects<'a>(
     for (_, object, value) in ranked {
         let api = locate(client, kinds, object).await?;
         let patch = Patch::Apply(value);
-        patiently(&format!("apply {object}"), || {
-            api.patch(&object.name, &params, &patch)
-        })
-        .await?;
+        let doing = format!("apply {object}");
+        let applied = patiently(&doing, || api.patch(&object.name, &params, &patch));
+        if let Err(error) = applied.await {
+            return Err(service_address::explain(client, object, value, error).await);
+        }
     }
     Ok(())
 }

@@ -491,6 +491,33 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_an_error() {
     );
 }
 
+/// A run that is killed while a Service is made leaves its address noted by the API server.
+#[tokio::test(start_paused = true)]
+async fn an_address_that_no_service_has_is_waited_for_and_one_that_another_has_is_named() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let dns = object("v1", "Service", "kube-system", "kube-dns");
+    let wanted = json!({ "spec": { "clusterIP": "10.43.0.10" } });
+    let kinds = Kinds::default();
+    let apply = async || apply_objects(&client, &kinds, [(&dns, &wanted)]).await;
+
+    api.note_address("10.43.0.10");
+    let error = apply().await.unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Transient);
+    insta::assert_snapshot!(error, @"Service `kube-system/kube-dns` cannot have the address 10.43.0.10: no Service has it, and the API server still keeps it for a request that was cut off");
+    assert!(with_causes(&error).contains("already allocated"), "{error}");
+    api.free_addresses();
+    apply().await.unwrap();
+
+    api.forget("/api/v1/namespaces/kube-system/services/kube-dns");
+    let other = json!({ "spec": { "clusterIP": "10.43.0.10", "clusterIPs": ["10.43.0.10"] } });
+    api.put("/api/v1/namespaces/shop/services/web", other);
+    let error = apply().await.unwrap_err();
+    assert_eq!(error.class(), ErrorClass::User);
+    insta::assert_snapshot!(error, @"Service `kube-system/kube-dns` cannot have the address 10.43.0.10: Service shop/web has it");
+    assert!(error.hints()[0].contains("shop/web"), "{:?}", error.hints());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_the_server_does_not_have_is_waited_for_and_then_an_error() {
     let api = FakeApi::new();
