@@ -161,7 +161,7 @@ fn container(intent: &Intent) -> Value {
             {"name": "dns-tcp", "containerPort": 53, "protocol": "TCP"},
             {"name": "metrics", "containerPort": 9153, "protocol": "TCP"},
         ],
-        "readinessProbe": {"httpGet": probe("/ready", 8181), "periodSeconds": 2},
+        "readinessProbe": {"httpGet": probe("/ready", 8181), "periodSeconds": 1},
         "resources": {
             "limits": {"memory": "170Mi"},
             "requests": {"cpu": "100m", "memory": "70Mi"},

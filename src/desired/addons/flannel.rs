@@ -134,6 +134,10 @@ fn flanneld(intent: &Intent) -> Value {
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),
             {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
+            // Not through the Service's address: kube-proxy may not have made it work yet, and a
+            // packet to it that gets no answer costs half a minute.
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": "6443"},
         ],
         "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", INSTALL_CNI_CONF]}}},
         "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}},
