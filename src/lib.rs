@@ -1,16 +1,16 @@
 //! `rke-operator`: Kubernetes out of Docker containers, over SSH, from one `cluster.yml`.
 //!
 //! ```text
-//!              ┌──────────── pure: no clock, no randomness, no I/O ────────────┐
+//!              ┌──────────────── pure: no clock, no randomness, no I/O ────────────────┐
 //! cluster.yml ─┐
-//! Cluster CR  ─┴▶ config ──validate──▶ Intent ──draw──▶ Desired ─┐
-//! saved keys  ────────────────────────────────────▲             ├─plan─▶ Plan ─check─┐
-//! hosts, API  ~~read~▶ Actual ──────────────────────────────────┘                    │
-//!                                                                                    ▼
-//! lines · JSON · status conditions · Kubernetes events · tracing ◀─Events── apply ~~▶ hosts, API
+//! Cluster CR  ─┴▶ config ──validate──▶ Intent ──────────▶ Desired ─┐
+//! saved keys  ────────────────────────────────────▲               ├─diff─▶ Diff ─schedule─▶ Plan ─check─┐
+//! hosts, API  ~~read~▶ Actual ────────────────────────────────────┘                                     │
+//!                                                                                                       ▼
+//! lines · JSON · status conditions · Kubernetes events · tracing ◀─────────── Events ───── apply ~~▶ hosts, API
 //! ```
 //!
-//! `config → desired against actual → plan → apply`; `~~` is I/O. Read this file, then
+//! `config → desired against actual → diff → plan → apply`; `~~` is I/O. Read this file, then
 //! [`converge`], then [`plan::up`]: that is the whole program. `docs/architecture.md` has the
 //! reasons, `docs/invariants.md` the rules that keep clusters alive.
 

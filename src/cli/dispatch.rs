@@ -31,9 +31,9 @@ pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     };
     match result {
         Ok(code) => code,
-        Err(trouble) => {
-            screen.print(&trouble.render(screen.paint()));
-            trouble.class().exit_code()
+        Err(error) => {
+            screen.print(&error.render(screen.paint()));
+            error.class().exit_code()
         }
     }
 }
@@ -55,7 +55,7 @@ fn ended(output: Output, result: Result<Ended, CliError>) -> Result<u8, CliError
     if output == Output::Json {
         let last = match &result {
             Ok(ended) => ended.clone(),
-            Err(trouble) => trouble.ended(),
+            Err(error) => error.ended(),
         };
         // A reader that is gone changes nothing about how it ended.
         let _ = json::ended(&mut io::stdout().lock(), &last);

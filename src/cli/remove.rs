@@ -77,15 +77,15 @@ async fn intent_unless_saved(
     environment: &Environment,
     session: &Session,
 ) -> Result<Option<Intent>, CliError> {
-    let trouble = match intent::load(&args.config.config, session) {
+    let error = match intent::load(&args.config.config, session) {
         Ok(intent) => return Ok(Some(intent)),
-        Err(trouble) => trouble,
+        Err(error) => error,
     };
     match environment.store.load().await? {
-        Loaded::Absent => Err(trouble),
+        Loaded::Absent => Err(error),
         Loaded::Present { .. } => {
             let place = environment.store.place();
-            let text = trouble.render(session.screen.paint());
+            let text = error.render(session.screen.paint());
             session.screen.print(&format!(
                 "{text}\n\ncontinuing without the config, with the nodes recorded in {place}"
             ));

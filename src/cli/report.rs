@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
-        let trouble = CliError::from(Failure::Config {
+        let error = CliError::from(Failure::Config {
             path: "a.yml".into(),
             source: io::Error::other("disk on fire"),
         });
-        let Ended::Failed { causes, class, .. } = trouble.ended() else {
+        let Ended::Failed { causes, class, .. } = error.ended() else {
             panic!("failed");
         };
         assert_eq!(causes, ["disk on fire"]);

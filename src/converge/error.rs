@@ -22,7 +22,7 @@ pub enum Error {
     Pki(#[from] PkiError),
     /// What must be cannot be worked out.
     #[error(transparent)]
-    Draw(#[from] DesiredError),
+    Desired(#[from] DesiredError),
     /// The plan is refused.
     #[error(transparent)]
     Plan(#[from] PreflightErrors),
@@ -106,7 +106,7 @@ impl Explain for Error {
         match self {
             Self::State(error) => error.class(),
             Self::Pki(error) => error.class(),
-            Self::Draw(error) => error.class(),
+            Self::Desired(error) => error.class(),
             Self::Plan(error) => error.class(),
             Self::HostsUnreachable(down) => {
                 let user = down.iter().all(|(_, down)| down.class == ErrorClass::User);
@@ -129,7 +129,7 @@ impl Explain for Error {
         match self {
             Self::State(error) => error.hints(),
             Self::Pki(error) => error.hints(),
-            Self::Draw(error) => error.hints(),
+            Self::Desired(error) => error.hints(),
             Self::Plan(error) => error.hints(),
             Self::HostsUnreachable(down) => {
                 let mut hints: Vec<Cow<'static, str>> = Vec::new();

@@ -132,7 +132,8 @@ pub(super) async fn look<'w>(
     let (desired, plan, saved) = match goal {
         Goal::Up(written) | Goal::Heal(written) => {
             let intent = intent.unwrap_or(Cow::Borrowed(*written));
-            enough_answer(&intent, &actual)?;
+            let new = loaded.is_none() && environment.recover.is_none();
+            before_keys(&intent, &actual, new)?;
             let context = PkiContext {
                 now,
                 seed: seed.clone(),
@@ -267,10 +268,14 @@ async fn from_inventory(
     Ok((endpoint.clone(), login))
 }
 
-/// Too few nodes answer for anything to be brought about.
-fn enough_answer(intent: &Intent, actual: &Actual) -> Result<(), Error> {
+/// What keys need not be thought of for: too few nodes answer for anything to be brought about, or
+/// another Kubernetes is where a new cluster shall be.
+fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error> {
     let with = |role| intent.with_role(role).map(|(name, _)| name);
     if plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) {
+        if new {
+            plan::strangers(actual)?;
+        }
         return Ok(());
     }
     let down = silent(actual).into_iter();

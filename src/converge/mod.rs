@@ -1,4 +1,4 @@
-//! Joins the halves: survey (read → draw → plan), then run, and again until the plan is empty.
+//! Joins the halves: survey (read, what must be, what differs, plan), then run, and again until the plan is empty.
 //! Both shells call this and have no provisioning logic of their own.
 
 use std::collections::{BTreeMap, BTreeSet};

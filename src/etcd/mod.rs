@@ -20,5 +20,5 @@ pub use client::Client;
 pub use error::EtcdError;
 pub use read::{Asked, read};
 pub use view::{
-    Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, judge,
+    Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,
 };

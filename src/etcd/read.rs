@@ -83,7 +83,7 @@ pub async fn read(asked: Vec<Asked>) -> EtcdView {
     } else {
         BTreeSet::new()
     };
-    view::judge(answers, roster, alarms, silent)
+    view::combine(answers, roster, alarms, silent)
 }
 
 /// The list that a majority confirms, through any voter that knows a leader; else one that a

@@ -73,7 +73,7 @@ impl Case {
     }
 
     fn view(self) -> EtcdView {
-        judge(self.answers, self.roster, self.alarms, BTreeMap::new())
+        combine(self.answers, self.roster, self.alarms, BTreeMap::new())
     }
 }
 

@@ -137,8 +137,8 @@ const NEAR: u64 = 5_000;
 /// Above this part of its quota a database stops every roll: 80 %.
 const FULL: (u64, u64) = (4, 5);
 
-/// Puts answers together and judges them.
-pub fn judge(
+/// Puts the answers of all members together.
+pub fn combine(
     answers: BTreeMap<NodeName, Answer>,
     roster: Option<Roster>,
     alarms: BTreeSet<Alarm>,

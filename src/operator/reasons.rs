@@ -47,7 +47,7 @@ impl Reasoned for Error {
                 }
             },
             Self::Kubeconfig { .. } => by_class(self.class(), Reason::PermissionDenied),
-            Self::Draw(_)
+            Self::Desired(_)
             | Self::UnknownRelease { .. }
             | Self::HostsUnreachable(_)
             | Self::Step { .. }

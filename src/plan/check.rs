@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target, claim, hosts,
+    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target,
+    ownership::owned_by, schedule::remembered,
 };
 use crate::{
     actual::{Actual, ApiHealth, ApiView, HostView},
@@ -191,7 +192,7 @@ fn host_step(
         violations.push(Violation::ClaimsForAnother(host.clone()));
     }
     if let HostAction::CleanHost { before } = action {
-        let kept = claim::remembered(facts);
+        let kept = remembered(facts);
         if kept.is_some_and(|kept| !kept.paths.is_subset(&before.paths)) {
             violations.push(Violation::CleansWhatWasThere(host.clone()));
         }
@@ -213,7 +214,7 @@ fn deletion(last: bool, plan: &Plan, have: &Actual, id: &ClusterId) -> Option<Vi
             HostView::Unreachable(_) => {
                 return Some(Violation::DeletesStateEarly("a node does not answer"));
             }
-            HostView::Reachable(facts) if hosts::owned_by(facts, &id.0) => {
+            HostView::Reachable(facts) if owned_by(facts, &id.0) => {
                 return Some(Violation::DeletesStateEarly(
                     "containers of this cluster are still on a node",
                 ));

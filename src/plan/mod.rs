@@ -1,6 +1,7 @@
 //! The difference between what must be and what is, as data. Pure.
 //!
-//! [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
+//! `diff` says what differs, host by host, and why; `schedule` puts it in order; neither knows the
+//! other's business. [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
 //! [`render`] prints one. A plan can be printed, compared, serialised and simulated: nothing in
 //! it is a closure, and nothing in it is secret. May use pure functions only; must not read a
 //! clock, a file or the network.
@@ -16,39 +17,33 @@
 //! ```
 
 mod action;
-mod addons;
 mod check;
-mod claim;
-mod containerd;
-mod containers;
 mod diff;
-mod files;
 mod guard;
-mod health;
-mod hosts;
-mod images;
-mod kernel;
-mod nodes;
+mod ownership;
 mod preflight;
-mod prune;
-mod remove;
 mod render;
-mod roll;
+mod schedule;
 mod stage;
-mod state;
 mod step;
-mod up;
-mod warnings;
 
 pub use action::{Action, ClusterAction, HostAction, LocalAction};
 pub use check::{Violation, check};
-pub use containerd::config_digest;
+pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
-pub use preflight::{PreflightError, PreflightErrors, enough_answer};
-pub use remove::remove;
+pub use preflight::{PreflightError, PreflightErrors, enough_answer, strangers};
 pub use render::{render, title};
+pub use schedule::remove;
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, FileRef, Guard, Note, Step, Target};
-pub use up::up;
 
 pub use crate::model::FieldChange;
+use crate::{actual::Actual, desired::Desired};
+
+/// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
+/// in the way, and then nothing is done at all.
+pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
+    let diff = diff::diff(want, have);
+    preflight::errors(&diff)?;
+    Ok(schedule::up(&diff))
+}

@@ -3,7 +3,7 @@
 //!
 //! A file is written beside its place under a temporary name, with mode 0600, synced, and then
 //! renamed: a reader sees the old content or the new one. What a killed writer left is found by
-//! its name ([`sweep`]).
+//! its name ([`prune_leftovers`]).
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -91,7 +91,7 @@ pub(super) fn stage(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
 }
 
 /// Deletes what killed writers of this file left. Only for one who holds its [`Lock`].
-pub(super) fn sweep(path: &Path) -> io::Result<()> {
+pub(super) fn prune_leftovers(path: &Path) -> io::Result<()> {
     for left in leftovers(path)? {
         remove(&left)?;
     }

@@ -95,7 +95,7 @@ impl FileStore {
         let expected = expected.map(str::to_owned);
         let written = blocking(move || {
             let _held = lock;
-            atomic::sweep(&path)?;
+            atomic::prune_leftovers(&path)?;
             let bytes = content.expose().as_bytes();
             match expected {
                 None => match atomic::create(&path, bytes) {
@@ -131,7 +131,7 @@ impl FileStore {
         let path = self.path.clone();
         blocking(move || {
             let _held = lock;
-            atomic::sweep(&path)?;
+            atomic::prune_leftovers(&path)?;
             atomic::remove(&path)
         })
         .await

@@ -222,6 +222,12 @@ const CASES: &[Case] = &[
         says: &["`n1`", "6443"],
     },
     Case {
+        name: "a cluster of RKE",
+        breaks: living_rke,
+        code: 2,
+        says: &["`n1`", "RKE v1: `etcd`, `kubelet`", "cluster.rkestate"],
+    },
+    Case {
         name: "no systemd",
         breaks: |site| {
             let other = SYSTEM.replace("@@init\nsystemd", "@@init\ninit");
@@ -260,6 +266,37 @@ async fn a_bad_node_is_named_with_cause_and_cure_and_nothing_changes() {
             .find(|asked| !matches!(asked.method.as_str(), "GET" | "HEAD"));
         assert_eq!(wrote, None, "{}", case.name);
     }
+}
+
+/// Its containers run, and its certificates and its etcd are on the node.
+fn living_rke(site: &Site) {
+    for (number, name) in ["etcd", "kubelet"].into_iter().enumerate() {
+        let mut container = FakeContainer::foreign("rancher/hyperkube:v1.32.6-rancher1");
+        container.id = format!("{number:064x}");
+        container.body["Labels"] = json!({ "io.rancher.rke.container.name": name });
+        let mut docker = site.node.docker();
+        docker.containers.insert(name.to_owned(), container);
+    }
+    let there = "@@paths\n/etc/kubernetes\n/etc/kubernetes/ssl\n/var/lib/etcd\n";
+    let system = SYSTEM.replace("@@paths\n", there);
+    site.node
+        .on_exec("@@hostname", move |_| Said::out(system.clone()));
+}
+
+/// R41: `remove` does not say that there is no cluster while one of RKE runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_of_rke_is_not_removed_and_not_called_gone() {
+    let site = Site::new().await;
+    living_rke(&site);
+    let before = site.state();
+    let ran = site.run(&["remove", "--force"]).await;
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(
+        ran.stderr.contains("`n1` is part of a cluster of RKE v1"),
+        "{ran}"
+    );
+    assert!(ran.stderr.contains("rke remove"), "{ran}");
+    assert_eq!(site.state(), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

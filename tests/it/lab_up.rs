@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
+use base64::Engine as _;
 use lab::Profile;
 
 use crate::real::{Run, Site, snapshot};
@@ -55,6 +56,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 
+    nothing_was_started_twice(&site);
     let containers = site.containers();
     let before = snapshot::take(site.node());
     let files = files(&site);
@@ -73,8 +75,49 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
     snapshot::unchanged(site.node(), &before, &snapshot::alive());
     assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
 
+    a_certificate_request_is_signed(&site);
     workloads_serve(&site);
     comes_back_after_a_reboot(&site);
+}
+
+/// P4: a controller manager that is started before its rights are there exits, again and again.
+fn nothing_was_started_twice(site: &Site) {
+    let inspect = "docker inspect --format '{{.Name}} {{.RestartCount}}' etcd kube-apiserver \
+                   kube-controller-manager kube-scheduler kubelet kube-proxy";
+    let restarts = site.node().sh(inspect).expect("docker inspect");
+    let again: Vec<&str> = restarts
+        .lines()
+        .filter(|line| !line.ends_with(" 0"))
+        .collect();
+    assert_eq!(restarts.lines().count(), 6, "{restarts}");
+    assert!(again.is_empty(), "{restarts}");
+}
+
+/// R38: an approved request gets its certificate.
+fn a_certificate_request_is_signed(site: &Site) {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    let name = &mut params.distinguished_name;
+    name.push(rcgen::DnType::CommonName, "somebody");
+    let request = params.serialize_request(&key).expect("a request");
+    let request = request.pem().expect("PEM");
+    let request = base64::engine::general_purpose::STANDARD.encode(request);
+    let object = format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\n\
+         metadata: {{name: somebody}}\nspec:\n  request: {request}\n  \
+         signerName: kubernetes.io/kube-apiserver-client\n  usages: [client auth]\n"
+    );
+    site.write_config("request.yml", &object);
+    let file = site.path("request.yml").to_string_lossy().into_owned();
+    site.kubectl(&["apply", "-f", &file]).well();
+    site.kubectl(&["certificate", "approve", "somebody"]).well();
+    let certificate = "jsonpath={.status.certificate}";
+    Site::eventually("the request is signed", MINUTES, || {
+        !site
+            .kubectl(&["get", "csr", "somebody", "-o", certificate])
+            .stdout
+            .is_empty()
+    });
 }
 
 fn steps(run: &Run) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Plans of `remove` as people read them.
 
 use rke_operator::{
-    actual::{Baseline, Unreachable},
+    actual::{Baseline, HostFacts, Unreachable},
     error::{ErrorClass, Explain},
     model::{CLAIM, ClusterId, FILES_IMAGE, label, path},
     plan,
@@ -9,7 +9,7 @@ use rke_operator::{
 };
 
 use crate::{
-    plan_up::{host, one, settled, titles, world_with},
+    plan_up::{foreign, host, one, settled, titles, world_with},
     sim::{
         Knobs, Shell,
         world::{converge_remove, plan_remove},
@@ -70,6 +70,33 @@ fn a_world_that_was_never_touched_is_not_touched() {
             .unwrap()
             .is_empty()
     );
+}
+
+/// R41: whoever means to remove a cluster of RKE is not told that there is none.
+#[test]
+fn a_cluster_of_rke_is_neither_removed_nor_overlooked() {
+    let rke = |facts: &mut HostFacts| {
+        let labels = [("io.rancher.rke.container.name", "kubelet")];
+        let kubelet = foreign("rancher/hyperkube:v1.32.6", &labels);
+        facts.containers.insert("kubelet".to_owned(), kubelet);
+    };
+    let world = world_with(rke);
+    let error = plan::remove(None, &world.observe(&Shell::default())).unwrap_err();
+    assert_eq!(error.class(), ErrorClass::Host);
+    insta::assert_snapshot!(error, @"node `n1` is part of a cluster of RKE v1: `kubelet`");
+    let hints = error.hints();
+    assert!(
+        hints.iter().any(|hint| hint.contains("cluster.rkestate")),
+        "{hints:?}"
+    );
+
+    // Somebody's proxy is no cluster.
+    let world = world_with(|facts| {
+        let proxy = foreign("nginx:1", &[]);
+        facts.containers.insert("nginx-proxy".to_owned(), proxy);
+    });
+    let plan = plan::remove(None, &world.observe(&Shell::default())).unwrap();
+    assert!(plan.is_empty());
 }
 
 #[test]

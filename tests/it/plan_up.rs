@@ -242,7 +242,7 @@ fn invariant_03_a_node_of_a_cluster_that_lost_its_claim_is_refused() {
     );
 }
 
-fn foreign(image: &str, labels: &[(&str, &str)]) -> ContainerFact {
+pub(crate) fn foreign(image: &str, labels: &[(&str, &str)]) -> ContainerFact {
     ContainerFact {
         id: "fedcba9876543210".to_owned(),
         labels: labels
@@ -253,6 +253,23 @@ fn foreign(image: &str, labels: &[(&str, &str)]) -> ContainerFact {
         runs: None,
         image: image.to_owned(),
     }
+}
+
+/// R25: a proxy that Docker gets later is containerd's too, and that is a change that wants consent.
+#[test]
+fn a_proxy_that_docker_gets_reaches_containerd() {
+    let (world, shell) = settled();
+    let mut want = want();
+    let host = want.hosts.get_mut(&one()).unwrap();
+    let proxy = ("HTTP_PROXY".to_owned(), "http://proxy:3128".to_owned());
+    host.containerd.environment.extend([proxy]);
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let step = plan
+        .steps()
+        .find(|step| plan::title(step).starts_with("configure containerd"))
+        .unwrap_or_else(|| panic!("{}", plan::render(&plan)));
+    assert_eq!(step.cause, plan::Cause::Change);
+    assert!(step.disturbs.is_some());
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn what_says_that_it_is_pure_is_looked_at() {
     }
 }
 
-/// Each import that is planted in `plan/up.rs` is found.
+/// Each import that is planted in `plan/schedule/up.rs` is found.
 #[test]
 fn a_planted_import_is_found() {
     let mut tree = Tree::read();
@@ -158,7 +158,7 @@ fn a_planted_import_is_found() {
         "use crate::state::{ClusterState, file::FileStore};",
         "use crate::state::Store;",
         "use crate::etcd::Client;",
-        "use super::super::converge::survey;",
+        "use super::super::super::converge::survey;",
         "use crate::actual; fn f() { actual::read::read(); }",
         "fn f() { crate::apply::run::run() }",
         "fn f() { println!(\"{}\", crate::converge::survey()) }",
@@ -174,7 +174,7 @@ fn a_planted_import_is_found() {
         "fn f() { rand::random() }",
         "async fn f() {}",
     ] {
-        let up = segments("plan::up");
+        let up = segments("plan::schedule::up");
         let before = tree.files.remove(&up).expect("it is there");
         let mut source = parse(planted);
         source.uses.extend(before.uses.iter().cloned());

@@ -2,17 +2,14 @@
 //! ports, and a system that cannot carry one. Pure. Each error names the owner as far as it can be
 //! known; nothing is changed on the node.
 
-use super::{super::hosts, PreflightError};
+use super::{super::ownership, PreflightError};
 use crate::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{CLAIM, ClusterId, Component, NodeName, RKE_ONLY, START_ORDER, label, path},
+    model::{CLAIM, ClusterId, Component, NodeName, START_ORDER, label, path},
     state::codec,
 };
-
-/// RKE v1's label on every container of its own.
-const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
 /// Folders that a node without a claim must not have, unless they are empty (a disk that is
 /// mounted there for etcd).
@@ -63,8 +60,8 @@ pub(super) fn errors(
         return vec![foreign_state(name, &other)];
     }
     let fresh = facts.claim().is_none()
-        && !hosts::owned_by(facts, id)
-        && !hosts::lost_its_containers(name, facts, have);
+        && !ownership::owned_by(facts, id)
+        && !ownership::lost_its_containers(name, facts, have);
     if fresh {
         errors.extend(folders(name, facts));
         errors.extend(space(name, facts));
@@ -159,24 +156,12 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
         .filter(|(container, fact)| {
             let needed = host.containers.contains_key(*container)
                 || START_ORDER.contains(&container.as_str());
-            needed || is_rke(container, fact) || has_an_owner(container, fact)
+            needed || ownership::is_rke(container, fact) || has_an_owner(container, fact)
         })
-        .partition(|(container, fact)| is_rke(container, fact));
+        .partition(|(container, fact)| ownership::is_rke(container, fact));
     let mut errors = Vec::new();
     if !rke.is_empty() {
-        let list: Vec<String> = rke.iter().map(|(name, _)| format!("`{name}`")).collect();
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "node `{name}` is part of a cluster of RKE v1: {}",
-                list.join(", ")
-            ),
-            [
-                "taking over a cluster of RKE is not supported yet".to_owned(),
-                "to use the node for a new cluster, run `rke remove` with its old cluster.yml"
-                    .to_owned(),
-            ],
-        ));
+        errors.push(rke_cluster(name, rke.iter().map(|(name, _)| name.as_str())));
     }
     for (container, fact) in others {
         errors.push(foreign_container(name, container, fact));
@@ -184,11 +169,42 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
     errors
 }
 
-fn is_rke(container: &str, fact: &ContainerFact) -> bool {
-    // `nginx-proxy` is a name that others like too.
-    let named = RKE_ONLY.contains(&container)
-        && (container != "nginx-proxy" || fact.image.contains("rke-tools"));
-    fact.labels.contains_key(RKE_LABEL) || named
+/// Another Kubernetes is there, or what it left. Nothing, where anything at all says that a cluster
+/// of this program was here: that is for the keys to tell.
+pub(super) fn stranger(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
+    let mut labels = facts.containers.values().map(|fact| &fact.labels);
+    let mine = labels.any(|labels| labels.contains_key(label::CLUSTER_ID));
+    if mine || facts.claim().is_some() || facts.system.cluster_id.is_some() {
+        return Vec::new();
+    }
+    let mut rke = ownership::rke_containers(facts).peekable();
+    if rke.peek().is_some() {
+        return vec![rke_cluster(name, rke)];
+    }
+    folders(name, facts)
+}
+
+/// RKE's own cluster lives here.
+pub(in crate::plan) fn rke_cluster<'a>(
+    name: &NodeName,
+    containers: impl Iterator<Item = &'a str>,
+) -> PreflightError {
+    let list: Vec<String> = containers.map(|name| format!("`{name}`")).collect();
+    PreflightError::host(
+        name,
+        format!(
+            "node `{name}` is part of a cluster of RKE v1: {}",
+            list.join(", ")
+        ),
+        [
+            "taking over a cluster of RKE is not supported yet: keep its `cluster.rkestate`, \
+             which has its keys"
+                .to_owned(),
+            "to use the node for a new cluster, run `rke remove` with its old cluster.yml and \
+             that `cluster.rkestate`"
+                .to_owned(),
+        ],
+    )
 }
 
 /// A cluster of ours whose claim is gone still owns what belongs to its id.

@@ -7,12 +7,9 @@ mod host;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};
-pub(super) use host::{filled, state_of_another};
+pub(super) use host::{filled, rke_cluster, state_of_another};
 
-use super::{
-    containerd,
-    hosts::{each, owned_by},
-};
+use super::{diff::Diff, ownership::owned_by};
 use crate::{
     actual::{Actual, ApiView, HostView},
     desired::Desired,
@@ -21,15 +18,17 @@ use crate::{
 };
 
 /// Everything that prevents `up`, at once.
-pub(super) fn errors(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
+pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
+    let (want, have) = (diff.want, diff.have);
     let mut errors = Vec::new();
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
                 errors.extend(host::errors(want, have, name, host, facts));
                 errors.extend(version::errors(&want.cluster_id, name, host, facts));
-                if let Err(error) = containerd::difference(name, host, facts) {
-                    errors.push(*error);
+                let diff = diff.hosts.get(name);
+                if let Some(Err(error)) = diff.map(|diff| &diff.containerd) {
+                    errors.push((**error).clone());
                 }
             }
             // Left as it is, and noted; whether enough answer is judged before there is a plan.
@@ -45,8 +44,18 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Result<(), PreflightError
     errors.extend(too_few(want, have));
     errors.extend(etcd_lost_its_data(have));
     errors.extend(no_longer_named(want, have));
-    errors.extend(one_machine_twice(want, have));
+    errors.extend(one_machine_twice(diff));
     PreflightErrors::unless_empty(errors)
+}
+
+/// What a node is to be asked before new keys are thought of: whether another Kubernetes lives there,
+/// or left something. Only then is it worth telling that there is no state.
+pub fn strangers(have: &Actual) -> Result<(), PreflightErrors> {
+    let errors = have.hosts.iter().flat_map(|(name, view)| match view {
+        HostView::Reachable(facts) => host::stranger(name, facts),
+        HostView::Unreachable(_) => Vec::new(),
+    });
+    PreflightErrors::unless_empty(errors.collect())
 }
 
 /// A survey never fails because of a host. But without a control plane, or without a majority of
@@ -152,17 +161,17 @@ fn no_longer_named<'a>(
     })
 }
 
-fn one_machine_twice(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+fn one_machine_twice(diff: &Diff<'_>) -> Vec<PreflightError> {
     let mut errors = Vec::new();
     let mut seen: BTreeMap<&str, &NodeName> = BTreeMap::new();
-    for (name, _, facts) in each(want, have) {
-        let id = facts.system.machine_id.as_str();
+    for (name, host) in &diff.hosts {
+        let id = host.facts.system.machine_id.as_str();
         if id.is_empty() {
             continue;
         }
         if let Some(other) = seen.insert(id, name) {
             errors.push(PreflightError {
-                node: Some(name.clone()),
+                node: Some((*name).clone()),
                 message: format!("nodes `{other}` and `{name}` are one machine (machine-id `{id}`)"),
                 hints: vec![
                     "name each machine once".to_owned(),

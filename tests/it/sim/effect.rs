@@ -62,12 +62,17 @@ fn on_host(
             let dump = &facts.system.containerd.dump;
             let config = desired::containerd::containerd_config(dump, wants)
                 .map_err(|why| why.to_string())?;
+            let command = &facts.system.containerd.command;
+            let drop_in = desired::containerd::drop_in(command, &wants.environment);
             let files = files(facts)?;
             files.insert(
                 path::CONTAINERD_CONFIG.to_owned(),
                 file(config.as_bytes(), 0o600),
             );
-            files.insert(path::CONTAINERD_DROP_IN.to_owned(), file(b"drop-in", 0o644));
+            files.insert(
+                path::CONTAINERD_DROP_IN.to_owned(),
+                file(drop_in.as_bytes(), 0o644),
+            );
             files.remove(path::FORMER_DROP_IN);
             facts.system.containerd.started += 1;
             Ok(())

@@ -3,24 +3,29 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cause, HostAction, Queue, Stage, Step, addons, files, hosts};
+use super::{addons, hosts};
 use crate::{
-    actual::{Actual, HostFacts},
+    actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
     model::{CLAIM, label, path},
+    plan::{
+        Cause, HostAction, Queue, Stage, Step,
+        diff::{Diff, LOOSE_FILES, is_below},
+    },
 };
 
 /// Last of all: containers, then the files they read, then objects.
-pub(super) fn leftovers(want: &Desired, have: &Actual) -> Stage {
-    let mut stage = hosts::stage("prune", want, have, |name, host, facts| {
-        let mut steps: Vec<Step> = containers(want, host, facts)
+pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
+    let want = diff.want;
+    let mut stage = hosts::stage("prune", diff, |name, host| {
+        let mut steps: Vec<Step> = containers(want, host.want, host.facts)
             .map(|container| {
                 let action = HostAction::RemoveContainer { name: container };
                 Step::on(name, Cause::Leave, "nothing wants it any more", action)
                     .guarded(&want.cluster_id)
             })
             .collect();
-        let paths = paths(host, facts);
+        let paths = paths(host.want, host.facts);
         if !paths.is_empty() {
             let action = HostAction::RemoveFiles { paths };
             let step = Step::on(name, Cause::Leave, "nothing reads them any more", action);
@@ -28,7 +33,7 @@ pub(super) fn leftovers(want: &Desired, have: &Actual) -> Stage {
         }
         steps
     });
-    if let Some(step) = addons::prune(want, have) {
+    if let Some(step) = addons::prune(diff) {
         stage.queues.push(Queue {
             node: None,
             steps: vec![step],
@@ -61,11 +66,10 @@ fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
         .flatten()
         .filter(|(path, fact)| {
             // It may name an authority that Docker lost: then nothing could be pulled.
-            let registry = files::is_below(path, path::CERTS_D)
+            let registry = is_below(path, path::CERTS_D)
                 && fact.content.expose().starts_with(REGISTRY_HEAD.as_bytes());
-            let ours = path::is_certificate(path)
-                || files::LOOSE_FILES.contains(&path.as_str())
-                || registry;
+            let ours =
+                path::is_certificate(path) || LOOSE_FILES.contains(&path.as_str()) || registry;
             ours && !fact.is_dir && !host.files.contains_key(*path)
         })
         .map(|(path, _)| path.clone())

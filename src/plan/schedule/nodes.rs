@@ -1,46 +1,48 @@
 //! The Node objects: our labels, annotations and taints, and readiness. Pure.
 
-use super::{
-    Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target, addons, containerd,
-    containers::{self, Need},
-    health, hosts,
-};
+use super::{addons, health};
 use crate::{
-    actual::{self, Actual, ApiView, HostFacts, NodeFact},
-    desired::{Desired, DesiredHost},
-    model::{NodeMeta, NodeName},
+    actual::{self, Actual, ApiView, NodeFact},
+    model::{Component, NodeMeta, NodeName},
+    plan::{
+        Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target,
+        diff::{Diff, HostDiff, Need},
+    },
 };
 
 /// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
 /// once. The manifests are already applied, so these waits overlap with theirs.
-pub(super) fn ready(want: &Desired, have: &Actual) -> Stage {
-    let mut steps = health::others(want, have);
-    let networked = addons::has_network(want);
-    for (name, host, facts) in hosts::each(want, have) {
-        if !host.containers.contains_key("kubelet") {
+pub(super) fn ready(diff: &Diff<'_>) -> Stage {
+    let mut steps = health::others(diff);
+    let networked = addons::has_network(diff.want);
+    for (name, host) in &diff.hosts {
+        if !host.has(Component::Kubelet) {
             continue;
         }
-        let seen = seen(have, name);
-        steps.extend(meta(name, &host.node, seen));
-        if networked && let Some((cause, why)) = wait(name, host, facts, seen) {
-            let action = ClusterAction::AwaitNodeReady { node: name.clone() };
+        let seen = seen(diff.have, name);
+        steps.extend(meta(name, &host.want.node, seen));
+        if networked && let Some((cause, why)) = wait(host, seen) {
+            let action = ClusterAction::AwaitNodeReady {
+                node: (*name).clone(),
+            };
             steps.push(Step::cluster(cause, why, action));
         }
     }
-    Stage::of("nodes", want.hosts.len(), steps).on_failure(OnFailure::DropNode {
+    Stage::of("nodes", diff.want.hosts.len(), steps).on_failure(OnFailure::DropNode {
         while_left: Enough::Any,
     })
 }
 
 /// Said when nobody of ours brings a network.
-pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
-    if addons::has_network(want) {
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    if addons::has_network(diff.want) {
         return Vec::new();
     }
-    hosts::each(want, have)
-        .filter(|(name, _, _)| !seen(have, name).is_some_and(|node| node.ready))
-        .map(|(name, _, _)| Note {
-            target: Some(Target::Host(name.clone())),
+    let hosts = diff.hosts.keys();
+    hosts
+        .filter(|name| !seen(diff.have, name).is_some_and(|node| node.ready))
+        .map(|name| Note {
+            target: Some(Target::Host((*name).clone())),
             text: "the network plugin is `none`: the node becomes Ready when you have installed \
                    one"
             .to_owned(),
@@ -70,12 +72,7 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
     (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
 }
 
-fn wait(
-    name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-    seen: Option<&NodeFact>,
-) -> Option<(Cause, String)> {
+fn wait(host: &HostDiff<'_>, seen: Option<&NodeFact>) -> Option<(Cause, String)> {
     let Some(node) = seen else {
         return Some((Cause::New, "the node joins the cluster".to_owned()));
     };
@@ -87,15 +84,12 @@ fn wait(
         };
         return Some((Cause::Drift, why));
     }
-    let kubelet = host.containers.get("kubelet")?;
-    match containers::need("kubelet", kubelet, facts) {
+    match host.need("kubelet") {
         Need::Run => return Some((Cause::New, "its kubelet was just started".to_owned())),
         Need::Start(_) => return Some((Cause::Drift, "its kubelet was just started".to_owned())),
         // A roll waits by itself.
         Need::Nothing | Need::Replace(..) => {}
     }
-    match containerd::difference(name, host, facts) {
-        Ok(Some(difference)) => Some((difference.cause, "its containerd was restarted".to_owned())),
-        Ok(None) | Err(_) => None,
-    }
+    let differs = host.containerd()?;
+    Some((differs.cause, "its containerd was restarted".to_owned()))
 }

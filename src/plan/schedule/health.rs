@@ -1,13 +1,14 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{
-    Cause, HostAction, Stage, Step, containerd, containers, containers::Need, hosts, roll,
-};
+use super::{hosts, roll};
 use crate::{
-    actual::{Actual, ApiView, ContainerState, HostFacts},
-    desired::{Desired, DesiredHost},
+    actual::{Actual, ApiView, ContainerState},
     model::{Component, NodeName},
+    plan::{
+        Cause, HostAction, Stage, Step,
+        diff::{Diff, HostDiff, Need},
+    },
 };
 
 /// What the manifests wait for.
@@ -22,13 +23,13 @@ const OTHERS: [Component; 4] = [
 ];
 
 /// Waits for etcd and the API server: nothing of the cluster can be written before.
-pub(super) fn api(want: &Desired, have: &Actual) -> Stage {
-    waits("health", want, have, &API)
+pub(super) fn api(diff: &Diff<'_>) -> Stage {
+    waits("health", diff, &API)
 }
 
 /// The steps that wait for the other components of one host.
-pub(super) fn others(want: &Desired, have: &Actual) -> Vec<Step> {
-    let stage = waits("health", want, have, &OTHERS);
+pub(super) fn others(diff: &Diff<'_>) -> Vec<Step> {
+    let stage = waits("health", diff, &OTHERS);
     stage
         .queues
         .into_iter()
@@ -36,19 +37,20 @@ pub(super) fn others(want: &Desired, have: &Actual) -> Vec<Step> {
         .collect()
 }
 
-fn waits(stage: &'static str, want: &Desired, have: &Actual, components: &[Component]) -> Stage {
-    let answers = answers(have);
-    hosts::preparing(stage, want, have, |name, host, facts| {
+fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stage {
+    let answers = answers(diff.have);
+    hosts::preparing(stage, diff, |name, host| {
         components
             .iter()
             .copied()
+            .filter(|component| host.has(*component))
             .filter_map(|component| {
-                let (cause, why) = if replaced(component, name, host, facts, want, have).is_some() {
-                    before_its_turn(component, name, want, have)?
+                let (cause, why) = if replaced(component, name, host, diff).is_some() {
+                    before_its_turn(component, name, diff)?
                 } else {
-                    why(component, host, facts, answers)
-                        .or_else(|| with_others(component, name, host, facts, want, have))
-                        .or_else(|| without_quorum(component, host, want, have))?
+                    why(component, host, answers)
+                        .or_else(|| with_others(component, name, host, diff))
+                        .or_else(|| without_quorum(component, diff))?
                 };
                 let action = HostAction::AwaitHealthy { component };
                 Some(Step::on(name, cause, why, action))
@@ -62,43 +64,29 @@ fn waits(stage: &'static str, want: &Desired, have: &Actual, components: &[Compo
 fn before_its_turn(
     component: Component,
     name: &NodeName,
-    want: &Desired,
-    have: &Actual,
+    diff: &Diff<'_>,
 ) -> Option<(Cause, &'static str)> {
-    let host = want.hosts.get(name)?;
-    let guarded = !roll::guards(Component::ApiServer, name, want, have).is_empty();
-    let lost = without_quorum(component, host, want, have)?;
+    let guarded = !roll::guards(Component::ApiServer, name, diff).is_empty();
+    let lost = without_quorum(component, diff)?;
     guarded.then_some(lost)
 }
 
 /// Of two members, each takes all of etcd along.
-fn without_quorum(
-    component: Component,
-    host: &DesiredHost,
-    want: &Desired,
-    have: &Actual,
-) -> Option<(Cause, &'static str)> {
-    host.containers.get(component.container())?;
-    let members = want.hosts.iter();
+fn without_quorum(component: Component, diff: &Diff<'_>) -> Option<(Cause, &'static str)> {
+    let members = diff.want.hosts.iter();
     let members = members.filter(|(_, host)| host.containers.contains_key("etcd"));
     if component != Component::ApiServer || members.count() > 2 {
         return None;
     }
-    let cause = hosts::each(want, have)
-        .find_map(|(name, host, facts)| etcd_restarts(name, host, facts, want, have));
+    let mut hosts = diff.hosts.iter();
+    let cause = hosts.find_map(|(name, host)| etcd_restarts(name, host, diff));
     cause.map(|cause| (cause, "its etcd was just restarted"))
 }
 
 /// Why etcd of this host goes away for a moment in this plan, if it does.
-fn etcd_restarts(
-    name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-    want: &Desired,
-    have: &Actual,
-) -> Option<Cause> {
-    match containers::need("etcd", host.containers.get("etcd")?, facts) {
-        Need::Replace(..) => replaced(Component::Etcd, name, host, facts, want, have),
+fn etcd_restarts(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Cause> {
+    match host.need("etcd") {
+        Need::Replace(..) => replaced(Component::Etcd, name, host, diff),
         need @ (Need::Run | Need::Start(_) | Need::Nothing) => need.cause(),
     }
 }
@@ -108,36 +96,27 @@ fn etcd_restarts(
 fn replaced(
     component: Component,
     name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-    want: &Desired,
-    have: &Actual,
+    host: &HostDiff<'_>,
+    diff: &Diff<'_>,
 ) -> Option<Cause> {
-    let container = component.container();
-    match containers::need(container, host.containers.get(container)?, facts) {
+    match host.need(component.container()) {
         Need::Replace(cause, ..) => {
-            let held_back = roll::held_back(component, cause, name, want, have);
-            held_back.is_none().then_some(cause)
+            let held_back = roll::held_back(component, *cause, name, diff);
+            held_back.is_none().then_some(*cause)
         }
         Need::Run | Need::Start(_) | Need::Nothing => None,
     }
 }
 
-fn why(
-    component: Component,
-    host: &DesiredHost,
-    facts: &HostFacts,
-    answers: bool,
-) -> Option<(Cause, &'static str)> {
+fn why(component: Component, host: &HostDiff<'_>, answers: bool) -> Option<(Cause, &'static str)> {
     let container = component.container();
-    let spec = host.containers.get(container)?;
-    match containers::need(container, spec, facts) {
+    match host.need(container) {
         Need::Run => return Some((Cause::New, "it was just started")),
         Need::Start(_) => return Some((Cause::Drift, "it was just started")),
         // A roll waits by itself.
         Need::Nothing | Need::Replace(..) => {}
     }
-    let state = facts.containers.get(container)?.state;
+    let state = host.facts.containers.get(container)?.state;
     match state {
         ContainerState::Restarting(_) => Some((Cause::Drift, "Docker keeps restarting it")),
         ContainerState::Running
@@ -153,17 +132,14 @@ fn why(
 fn with_others(
     component: Component,
     name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-    want: &Desired,
-    have: &Actual,
+    host: &HostDiff<'_>,
+    diff: &Diff<'_>,
 ) -> Option<(Cause, &'static str)> {
-    host.containers.get(component.container())?;
-    let bound = facts.system.containerd.docker_bound;
-    if bound && let Ok(Some(difference)) = containerd::difference(name, host, facts) {
-        return Some((difference.cause, "Docker is restarted with containerd"));
+    let bound = host.facts.system.containerd.docker_bound;
+    if bound && let Some(differs) = host.containerd() {
+        return Some((differs.cause, "Docker is restarted with containerd"));
     }
-    let cause = etcd_restarts(name, host, facts, want, have)?;
+    let cause = etcd_restarts(name, host, diff)?;
     (component == Component::ApiServer).then_some((cause, "its etcd was just restarted"))
 }
 

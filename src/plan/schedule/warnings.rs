@@ -1,18 +1,20 @@
 //! What a person should know about a node before it is used. Pure.
 
-use super::{Note, Target, hosts::each};
 use crate::{
-    actual::{Actual, HostFacts},
-    desired::{self, Desired, DesiredHost},
+    actual::HostFacts,
+    desired::{self, DesiredHost},
+    plan::{Note, Target, diff::Diff},
 };
 
 /// What a person should know about a node before it is used.
-pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
-    each(want, have)
-        .filter(|(_, _, facts)| facts.claim().is_none())
-        .flat_map(|(name, host, facts)| {
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let hosts = diff.hosts.iter();
+    hosts
+        .filter(|(_, host)| host.facts.claim().is_none())
+        .flat_map(|(name, host)| {
+            let facts = host.facts;
             let note = |text| Note {
-                target: Some(Target::Host(name.clone())),
+                target: Some(Target::Host((*name).clone())),
                 text,
             };
             let runtime = facts.docker.default_runtime.as_str();
@@ -33,7 +35,7 @@ pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
                         .to_owned(),
                 )
             });
-            let firewall = facts.system.firewalld.then(|| note(firewalld(host)));
+            let firewall = facts.system.firewalld.then(|| note(firewalld(host.want)));
             let others = services(facts).into_iter().map(note);
             let fixed = [runtime, proxy, firewall].into_iter().flatten();
             fixed.chain(others).collect::<Vec<_>>()

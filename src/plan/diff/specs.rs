@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::{Bind, ContainerSpec, EnvVar, FieldChange, LogLimit};
 
 /// What differs from `from` to `to`; empty exactly when they are equal.
-pub(super) fn specs(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange> {
+pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange> {
     let ContainerSpec {
         image,
         entrypoint,
@@ -203,7 +203,7 @@ mod tests {
     fn flags_are_compared_one_by_one() {
         let mut to = spec();
         to.command = vec!["--v=4".to_owned(), "--bare".to_owned()];
-        let changes = specs(&spec(), &to);
+        let changes = differences(&spec(), &to);
         assert_eq!(
             names(&changes),
             "command --bare, command --feature, command --v"
@@ -214,8 +214,8 @@ mod tests {
     fn the_order_alone_is_a_difference_too() {
         let mut to = spec();
         to.command.reverse();
-        assert_eq!(names(&specs(&spec(), &to)), "order");
-        assert!(specs(&to, &to).is_empty());
+        assert_eq!(names(&differences(&spec(), &to)), "order");
+        assert!(differences(&to, &to).is_empty());
     }
 
     /// A release that did not tell them apart had them among the others, and so has what runs.
@@ -228,13 +228,13 @@ mod tests {
         let mut runs = spec();
         runs.command.insert(1, "--initial-cluster=a=1".to_owned());
         runs.command.push("--initial-cluster-state=new".to_owned());
-        assert!(specs(&runs, &now).is_empty());
-        assert!(specs(&now, &runs).is_empty());
-        assert!(specs(&spec(), &now).is_empty());
+        assert!(differences(&runs, &now).is_empty());
+        assert!(differences(&now, &runs).is_empty());
+        assert!(differences(&spec(), &now).is_empty());
         runs.command
             .push("--initial-election-tick-advance=false".to_owned());
         assert_eq!(
-            names(&specs(&runs, &now)),
+            names(&differences(&runs, &now)),
             "command --initial-election-tick-advance"
         );
     }
@@ -243,7 +243,7 @@ mod tests {
     fn values_of_variables_are_not_shown() {
         let mut to = spec();
         to.env = vec!["TOKEN=swordfish".to_owned().into()];
-        let shown = format!("{:?}", specs(&spec(), &to));
+        let shown = format!("{:?}", differences(&spec(), &to));
         assert!(shown.contains("env TOKEN"));
         assert!(
             !shown.contains("hunter2") && !shown.contains("swordfish"),

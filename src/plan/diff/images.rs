@@ -1,32 +1,29 @@
 //! The images that a node's Docker lacks. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::{Cause, HostAction, Stage, Step, containers, hosts};
-use crate::{
-    actual::{Actual, HostFacts},
-    catalog::tagged,
-    desired::{Desired, DesiredHost},
-};
+use super::Need;
+use crate::{actual::HostFacts, catalog::tagged, desired::DesiredHost, plan::Cause};
 
-/// A pull for each image that is missing. What is there is left alone, whatever its age.
-pub(super) fn pull(want: &Desired, have: &Actual) -> Stage {
-    hosts::preparing("images", want, have, |name, host, facts| {
-        host.images
-            .iter()
-            .filter(|image| !present(image, facts))
-            .map(|image| {
-                Step::on(
-                    name,
-                    cause(image, host, facts, want.certificates.renewed.get(name)),
-                    "this node's Docker does not have it",
-                    HostAction::PullImage {
-                        image: image.clone(),
-                    },
-                )
-            })
-            .collect()
-    })
+/// An image that has to be pulled.
+pub(in crate::plan) struct MissingImage<'a> {
+    pub(in crate::plan) image: &'a str,
+    pub(in crate::plan) cause: Cause,
+}
+
+/// Every image that is missing. What is there is left alone, whatever its age.
+pub(super) fn missing<'a>(
+    host: &'a DesiredHost,
+    facts: &HostFacts,
+    components: &BTreeMap<&str, Need>,
+) -> Vec<MissingImage<'a>> {
+    let missing = host.images.iter().filter(|image| !present(image, facts));
+    missing
+        .map(|image| MissingImage {
+            image,
+            cause: cause(image, host, facts, components),
+        })
+        .collect()
 }
 
 /// That of a component that runs it, of several one that nobody has to ask for; an image that only
@@ -35,14 +32,13 @@ fn cause(
     image: &str,
     host: &DesiredHost,
     facts: &HostFacts,
-    renewed: Option<&BTreeSet<String>>,
+    components: &BTreeMap<&str, Need>,
 ) -> Cause {
     let users = host
         .containers
         .iter()
         .filter(|(_, spec)| spec.image == image);
-    let causes =
-        users.filter_map(|(name, spec)| containers::need_now(name, spec, facts, renewed).cause());
+    let causes = users.filter_map(|(name, _)| components.get(name.as_str())?.cause());
     match causes.min_by_key(|cause| *cause == Cause::Change) {
         Some(cause) => cause,
         None if facts.claim().is_none() => Cause::New,
@@ -52,7 +48,7 @@ fn cause(
 
 /// Docker lists short names: `docker.io/library/nginx` is `nginx:latest` there. It lists no
 /// digests, so an image that is named by one counts as present when a container runs it.
-pub(super) fn present(image: &str, facts: &HostFacts) -> bool {
+fn present(image: &str, facts: &HostFacts) -> bool {
     let short = short(image);
     facts.images.iter().any(|have| self::short(have) == short)
         || (image.contains('@') && facts.containers.values().any(|fact| fact.image == image))

@@ -1,17 +1,19 @@
-//! Give every node back: the table of contents. Pure.
+//! Take the cluster from every node: the table of contents. Pure.
 //!
-//! The order survives a kill between any two steps. The claim goes last on a node, because it
-//! remembers what was there before and keeps others away. The state goes last of all, in a plan of
-//! its own: after a survey has shown that nothing of ours is left on any node.
+//! The order survives a kill between any two steps. The state goes last of all, in a plan of its
+//! own: after a survey has shown that nothing of ours is left on any node.
 
-use super::{
-    Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
-    Target, claim, hosts, preflight, up::plan,
-};
+use super::{claim, leave, plan};
 use crate::{
-    actual::{Actual, Baseline, HostFacts, HostView},
+    actual::{Actual, HostFacts, HostView},
     error::ErrorClass,
-    model::{CLAIM, ClusterId, FILES_IMAGE, NodeName, START_ORDER, label, path},
+    model::{ClusterId, FILES_IMAGE, NodeName, label},
+    plan::{
+        Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
+        Target,
+        ownership::{lost_its_containers, owned_by, rke_containers},
+        preflight,
+    },
 };
 
 /// What a host is to the cluster that is removed.
@@ -60,7 +62,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
             Standing::Clean => {}
             Standing::Foreign(owner) => {
                 let mut text = format!("belongs to cluster `{owner}`: left alone");
-                if hosts::owned_by(facts, &id.0) {
+                if owned_by(facts, &id.0) {
                     kept = true;
                     text.push_str(", and so are the containers of this cluster that are there");
                 }
@@ -84,20 +86,18 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
         ours.iter()
             .filter_map(|(host, facts)| images_stay(host, facts)),
     );
-    let width = ours.len();
-    let every = |stage: &'static str, steps: &dyn Fn(&NodeName, &HostFacts) -> Vec<Step>| {
-        let steps = ours.iter().flat_map(|(host, facts)| steps(host, facts));
-        Stage::of(stage, width, steps)
-    };
+    let every = leave::PARTS.map(|(stage, steps)| {
+        let steps = ours.iter().flat_map(|(host, facts)| steps(id, host, facts));
+        Stage::of(stage, ours.len(), steps)
+    });
     let clean = ours.is_empty() && !again && !kept;
+    let [stop, clean_host, containerd, release] = every;
     let stages = [
         Stage::of("claim", claims.len(), claims),
-        every("stop", &|host, facts| stop(id, host, facts)),
-        every("clean", &|host, facts| clean_host(id, host, facts)),
-        every("containerd", &|host, facts| {
-            restore_containerd(id, host, facts)
-        }),
-        every("release", &|host, _| vec![release(id, host)]),
+        stop,
+        clean_host,
+        containerd,
+        release,
         Stage::of("images", images.len(), images),
         Stage::of("state", 1, local(clean, have)),
     ];
@@ -126,8 +126,8 @@ fn standing<'a>(
             Some(found) => Standing::Foreign(found),
             None => Standing::Foreign("unknown"),
         },
-        None if hosts::owned_by(facts, &id.0) => Standing::Torn(facts),
-        None if hosts::lost_its_containers(host, facts, have) => Standing::Torn(facts),
+        None if owned_by(facts, &id.0) => Standing::Torn(facts),
+        None if lost_its_containers(host, facts, have) => Standing::Torn(facts),
         None if facts.images.contains(FILES_IMAGE) => Standing::Image,
         None => Standing::Clean,
     }
@@ -156,63 +156,6 @@ fn remove_empty_image(host: &NodeName) -> Step {
     Step::on(host, Cause::Leave, why, HostAction::RemoveImages { images })
 }
 
-/// kubelet first, so that nothing is restarted; etcd last.
-fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let ours = |name: &&String| {
-        let label = facts.containers.get(*name).map(|fact| &fact.labels);
-        let found = label.and_then(|labels| labels.get(label::CLUSTER_ID));
-        found == Some(&id.0) && name.as_str() != CLAIM
-    };
-    let mut names: Vec<&String> = facts.containers.keys().filter(ours).collect();
-    names.sort_by_key(
-        |name| match START_ORDER.iter().position(|known| known == name) {
-            Some(_) if name.as_str() == "kubelet" => 0,
-            None => 1,
-            Some(place) => 2 + START_ORDER.len() - place,
-        },
-    );
-    names
-        .into_iter()
-        .map(|name| {
-            let action = HostAction::RemoveContainer { name: name.clone() };
-            Step::on(host, Cause::Leave, "the cluster is removed", action).guarded(id)
-        })
-        .collect()
-}
-
-fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let before: Baseline = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
-    let why = "pods, mounts, links, rules and folders of the cluster go";
-    vec![Step::on(host, Cause::Leave, why, HostAction::CleanHost { before }).guarded(id)]
-}
-
-fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
-    let ours = [
-        path::CONTAINERD_CONFIG,
-        path::CONTAINERD_DROP_IN,
-        path::FORMER_DROP_IN,
-    ];
-    let files = facts.files.as_ref();
-    let there = files.is_some_and(|files| ours.iter().any(|path| files.contains_key(*path)));
-    if !there {
-        return Vec::new();
-    }
-    let disturbs = if facts.system.containerd.docker_bound {
-        "restarts containerd, and Docker stops and starts with it on this node; containers keep \
-         running only where Docker's live-restore is on"
-    } else {
-        "restarts containerd; running containers keep running"
-    };
-    let why = "containerd gets its own configuration back";
-    let step = Step::on(host, Cause::Leave, why, HostAction::RestoreContainerd).guarded(id);
-    vec![step.disturbing(disturbs)]
-}
-
-fn release(id: &ClusterId, host: &NodeName) -> Step {
-    let why = "the node is free for another cluster";
-    Step::on(host, Cause::Leave, why, HostAction::ReleaseClaim).guarded(id)
-}
-
 /// Nothing of ours is on any node: the last acts, each of which may have been done already.
 fn local(clean: bool, have: &Actual) -> Vec<Step> {
     if !clean || have.saved.is_none() {
@@ -238,7 +181,8 @@ fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
     (pulled > 0).then(|| note(host, text))
 }
 
-/// Without state nothing is known to be ours: a node that has a claim is not touched.
+/// Without state nothing is known to be ours: a node that has a claim is not touched, and neither is
+/// one that runs a cluster of RKE: whoever meant to remove that must not be told that it is gone.
 fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
     let mut errors = Vec::new();
     let mut notes = Vec::new();
@@ -249,6 +193,10 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
             }
             HostView::Reachable(facts) => {
                 let Some(claim) = facts.claim() else {
+                    let mut rke = rke_containers(facts).peekable();
+                    if rke.peek().is_some() {
+                        errors.push(preflight::rke_cluster(host, rke));
+                    }
                     continue;
                 };
                 let text = |key| claim.labels.get(key).map_or("unknown", String::as_str);

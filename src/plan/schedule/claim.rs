@@ -1,23 +1,26 @@
 //! The claim on every node, and what it remembers of the time before us. Pure.
 
-use super::{
-    Cause, HostAction, Stage, Step, files,
-    hosts::{each, lost_its_containers, owned_by, stage},
-};
+use super::hosts;
 use crate::{
-    actual::{Actual, Baseline, HostFacts},
-    desired::Desired,
+    actual::{Baseline, HostFacts},
     model::{FILES_IMAGE, path},
+    plan::{
+        Cause, HostAction, Stage, Step,
+        diff::{Diff, is_below},
+        ownership::{lost_its_containers, owned_by},
+    },
 };
 
 /// The claim comes before every other effect on a node: its fixed name is the lock.
-pub(super) fn claim(want: &Desired, have: &Actual) -> Stage {
-    stage("claim", want, have, |name, _, facts| {
+pub(super) fn claim(diff: &Diff<'_>) -> Stage {
+    let want = diff.want;
+    hosts::stage("claim", diff, |name, host| {
+        let facts = host.facts;
         if facts.claim().is_some() {
             return Vec::new();
         }
         let mine = owned_by(facts, &want.cluster_id.0);
-        let lost = lost_its_containers(name, facts, have);
+        let lost = lost_its_containers(name, facts, diff.have);
         let (cause, before, why) = if mine {
             (
                 Cause::Drift,
@@ -44,9 +47,11 @@ pub(super) fn claim(want: &Desired, have: &Actual) -> Stage {
 
 /// True when a node has lost its claim: then only the claim is planned, because files are
 /// read through it, and the next survey sees them.
-pub(super) fn must_look_again(want: &Desired, have: &Actual) -> bool {
-    each(want, have).any(|(name, _, facts)| {
-        let mine = owned_by(facts, &want.cluster_id.0) || lost_its_containers(name, facts, have);
+pub(super) fn must_look_again(diff: &Diff<'_>) -> bool {
+    diff.hosts.iter().any(|(name, host)| {
+        let facts = host.facts;
+        let mine =
+            owned_by(facts, &diff.want.cluster_id.0) || lost_its_containers(name, facts, diff.have);
         facts.claim().is_none() && mine
     })
 }
@@ -79,12 +84,12 @@ const KUBERNETES_ONLY: [&str; 10] = [
 
 /// What must have been on a node whose claim is lost: the folders that no node may have when it
 /// is claimed were not there; everything else may have been, and stays.
-pub(super) fn rebuilt_before(facts: &HostFacts) -> Baseline {
+pub(in crate::plan) fn rebuilt_before(facts: &HostFacts) -> Baseline {
     let mut before = before(facts);
     before.paths.retain(|path| {
         !KUBERNETES_ONLY
             .iter()
-            .any(|ours| path == ours || files::is_below(path, ours))
+            .any(|ours| path == ours || is_below(path, ours))
     });
     // The values are ours now; what they were is not known any more.
     before.sysctls.clear();
@@ -92,6 +97,6 @@ pub(super) fn rebuilt_before(facts: &HostFacts) -> Baseline {
 }
 
 /// What the claim remembers of the time before us, if it can be read.
-pub(super) fn remembered(facts: &HostFacts) -> Option<Baseline> {
+pub(in crate::plan) fn remembered(facts: &HostFacts) -> Option<Baseline> {
     facts.before()
 }

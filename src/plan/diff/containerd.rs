@@ -1,15 +1,16 @@
 //! The node's containerd: our file beside the package's own, and the drop-in that points to
 //! it. Pure.
 
+use std::collections::BTreeSet;
+
 use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};
 
-use super::{Cause, FieldChange, HostAction, PreflightError, Stage, Step, containers, hosts};
 use crate::{
-    actual::{Actual, HostFacts},
-    desired,
-    desired::{Desired, DesiredHost},
-    model::{Digest, NodeName, path},
+    actual::{ContainerdCommand, FileFact, HostFacts},
+    desired::{self, DesiredHost},
+    model::{ContainerdWants, Digest, NodeName, path},
+    plan::{Cause, FieldChange, PreflightError},
     state::ClusterState,
 };
 
@@ -25,48 +26,12 @@ pub fn config_digest(saved: &ClusterState, content: &[u8]) -> Digest {
     Digest(hex::encode(&mac.finalize().into_bytes()[..8]))
 }
 
-/// One transaction on each node whose containerd is not told what kubelet needs.
-pub(super) fn configure(want: &Desired, have: &Actual) -> Stage {
-    hosts::preparing("containerd", want, have, |name, host, facts| {
-        let Ok(Some(difference)) = difference(name, host, facts) else {
-            // A error was already reported with all others.
-            return Vec::new();
-        };
-        let digest = config_digest(&want.saved, difference.content.as_bytes());
-        let mut changes = difference.changes;
-        for change in &mut changes {
-            if change.field.ends_with(path::CONTAINERD_CONFIG) {
-                change.to = Some(digest.0.clone());
-            }
-        }
-        let mut disturbs = "restarts containerd; running containers keep running".to_owned();
-        if facts.system.containerd.docker_bound {
-            "restarts containerd, and Docker stops and starts with it on this node; containers keep \
-             running only where Docker's live-restore is on"
-                .clone_into(&mut disturbs);
-        }
-        let action = HostAction::ConfigureContainerd {
-            wants: host.containerd.clone(),
-            digest,
-        };
-        let why = "kubelet runs pods on this node's containerd";
-        let step = Step::on(name, difference.cause, why, action)
-            .changing(changes)
-            .guarded(&want.cluster_id)
-            .disturbing(disturbs);
-        if containers::pause_comes_with_kubelet(host, facts) {
-            vec![step]
-        } else {
-            vec![containers::import_pause(name, host, difference.cause), step]
-        }
-    })
-}
-
 /// What would be written, and what differs.
-pub(super) struct Difference {
-    content: String,
-    pub(super) cause: Cause,
-    changes: Vec<FieldChange>,
+#[derive(Clone)]
+pub(in crate::plan) struct ContainerdDiff {
+    pub(in crate::plan) content: String,
+    pub(in crate::plan) cause: Cause,
+    pub(in crate::plan) changes: Vec<FieldChange>,
 }
 
 /// `Ok(None)`: as it must be. The error says why the file cannot be worked out.
@@ -74,7 +39,7 @@ pub(super) fn difference(
     name: &NodeName,
     host: &DesiredHost,
     facts: &HostFacts,
-) -> Result<Option<Difference>, Box<PreflightError>> {
+) -> Result<Option<ContainerdDiff>, Box<PreflightError>> {
     let seen = |path: &str| facts.files.as_ref().and_then(|files| files.get(path));
     let (file, drop_in) = (
         seen(path::CONTAINERD_CONFIG),
@@ -122,12 +87,19 @@ pub(super) fn difference(
             to: Some("known after the digest".to_owned()),
         });
     }
-    if drop_in.is_none() {
-        changes.push(FieldChange {
-            field: format!("file {}", path::CONTAINERD_DROP_IN),
+    let field = format!("file {}", path::CONTAINERD_DROP_IN);
+    match drop_in {
+        None => changes.push(FieldChange {
+            field,
             from: former.then(|| "a name that is read before `override.conf`".to_owned()),
             to: Some("points containerd at it".to_owned()),
-        });
+        }),
+        Some(fact) if !has_proxies(fact, &host.containerd) => changes.push(FieldChange {
+            field,
+            from: Some("other proxies".to_owned()),
+            to: Some("the proxies that Docker uses".to_owned()),
+        }),
+        Some(_) => {}
     }
     let cause = match (file, drop_in) {
         (None, None) => Cause::New,
@@ -135,9 +107,22 @@ pub(super) fn difference(
         (Some(_), None) if former => Cause::Change,
         (None, Some(_)) | (Some(_), None) => Cause::Drift,
     };
-    Ok((!changes.is_empty()).then_some(Difference {
+    Ok((!changes.is_empty()).then_some(ContainerdDiff {
         content,
         cause,
         changes,
     }))
+}
+
+/// True when the drop-in sets the variables that it must set, and no others. Its command line is
+/// the unit's own with our file, and is not compared.
+fn has_proxies(drop_in: &FileFact, wants: &ContainerdWants) -> bool {
+    let set = |text: &str| -> BTreeSet<String> {
+        let lines = text.lines().map(str::trim);
+        let variables = lines.filter(|line| line.starts_with("Environment="));
+        variables.map(str::to_owned).collect()
+    };
+    let wanted = desired::containerd::drop_in(&ContainerdCommand::default(), &wants.environment);
+    let there = String::from_utf8_lossy(drop_in.content.expose());
+    set(&there) == set(&wanted)
 }

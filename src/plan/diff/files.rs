@@ -2,46 +2,45 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cause, FieldChange, FileRef, HostAction, Stage, Step, containers, hosts};
+use super::components::{self, Need};
 use crate::{
-    actual::{Actual, FileFact, HostFacts},
-    desired::{Desired, DesiredFile, DesiredHost},
+    actual::{FileFact, HostFacts},
+    desired::{DesiredFile, DesiredHost},
     model::path,
+    plan::{Cause, FieldChange, FileRef},
 };
+
+/// What one archive writes.
+pub(in crate::plan) struct FilesDiff {
+    pub(in crate::plan) dirs: BTreeMap<String, u32>,
+    pub(in crate::plan) files: BTreeMap<String, FileRef>,
+    pub(in crate::plan) changes: Vec<FieldChange>,
+    pub(in crate::plan) cause: Cause,
+}
 
 /// One archive a node with everything that differs; what was asked for and what heals by itself
 /// are an archive each, since the operator leaves out what nobody asked for.
-pub(super) fn write(want: &Desired, have: &Actual) -> Stage {
-    hosts::preparing("files", want, have, |name, host, facts| {
-        let why_now = WhyNow {
-            host,
-            facts,
-            renewed: want.certificates.renewed.get(name),
-        };
-        let parts = [false, true].map(|asked| difference(&why_now, asked));
-        parts
-            .into_iter()
-            .flatten()
-            .map(|(action, changes, cause)| {
-                let why = match cause {
-                    Cause::New => "certificates and configuration that the components read",
-                    Cause::Expiry => "certificates that end soon are renewed",
-                    Cause::Drift => "were changed or are gone",
-                    Cause::Change | Cause::Leave | Cause::Replace => {
-                        "differ from what the components must read"
-                    }
-                };
-                let step = Step::on(name, cause, why, action).changing(changes);
-                step.guarded(&want.cluster_id)
-            })
-            .collect()
-    })
+pub(super) fn differences(
+    host: &DesiredHost,
+    facts: &HostFacts,
+    components: &BTreeMap<&str, Need>,
+    renewed: Option<&BTreeSet<String>>,
+) -> Vec<FilesDiff> {
+    let why_now = WhyNow {
+        host,
+        facts,
+        components,
+        renewed,
+    };
+    let parts = [false, true].map(|asked| difference(&why_now, asked));
+    parts.into_iter().flatten().collect()
 }
 
 /// What tells why a file of a node differs.
 struct WhyNow<'a> {
     host: &'a DesiredHost,
     facts: &'a HostFacts,
+    components: &'a BTreeMap<&'a str, Need>,
     renewed: Option<&'a BTreeSet<String>>,
 }
 
@@ -58,16 +57,16 @@ impl WhyNow<'_> {
         let readers = self.host.containers.iter();
         let mut readers = readers.filter(|(_, spec)| spec.files.contains_key(path));
         let recorded = |name: &String| {
-            let applied = containers::applied(self.facts.containers.get(name)?)?;
+            let applied = components::applied(self.facts.containers.get(name)?)?;
             applied.files.get(path).cloned()
         };
         readers
-            .find_map(|(name, spec)| {
+            .find_map(|(name, _)| {
                 if recorded(name).as_ref() == Some(&file.digest) {
                     return Some(Cause::Drift);
                 }
                 // Whoever is replaced now reads it as its definition says.
-                match containers::need_now(name, spec, self.facts, self.renewed).cause()? {
+                match self.components.get(name.as_str())?.cause()? {
                     Cause::Change => None,
                     cause @ (Cause::New
                     | Cause::Drift
@@ -81,7 +80,7 @@ impl WhyNow<'_> {
 }
 
 /// The archive of what was asked for, or of the rest.
-fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<(HostAction, Vec<FieldChange>, Cause)> {
+fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<FilesDiff> {
     let (host, facts) = (why_now.host, why_now.facts);
     let nothing = BTreeMap::new();
     let seen = facts.files.as_ref().unwrap_or(&nothing);
@@ -128,7 +127,12 @@ fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<(HostAction, Vec<Fiel
             files.insert(path.clone(), reference);
         }
     }
-    Some((HostAction::WriteFiles { dirs, files }, changes, cause))
+    Some(FilesDiff {
+        dirs,
+        files,
+        changes,
+        cause,
+    })
 }
 
 fn directory(
@@ -185,7 +189,7 @@ fn content(
 }
 
 /// True for the paths that a survey reads through the claim.
-pub(super) fn readable(path: &str) -> bool {
+fn readable(path: &str) -> bool {
     path == path::KUBERNETES
         || is_below(path, path::KUBERNETES)
         || is_below(path, path::CERTS_D)
@@ -200,9 +204,9 @@ pub(super) fn readable(path: &str) -> bool {
 }
 
 /// Files outside the folders that go away as a whole.
-pub(super) const LOOSE_FILES: [&str; 2] = [path::MODULES_LOAD, path::SYSCTL];
+pub(in crate::plan) const LOOSE_FILES: [&str; 2] = [path::MODULES_LOAD, path::SYSCTL];
 
-pub(super) fn is_below(path: &str, folder: &str) -> bool {
+pub(in crate::plan) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.starts_with('/'))
 }

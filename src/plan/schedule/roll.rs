@@ -5,16 +5,17 @@
 //! again; a failure ends the roll. What must hold meanwhile is a guard on each step that takes
 //! something away; where it does not hold already, the step is left out and a note says why.
 
-use super::{
-    Cause, ClusterAction, Guard, HostAction, Live, Look, Note, Queue, Stage, Step, Target, addons,
-    containers::{self, Need},
-    guard, hosts, nodes,
-};
+use super::{addons, nodes, start};
 use crate::{
-    actual::{Actual, ApiHealth, ApiView, HostFacts, HostView},
-    desired::{Desired, DesiredHost},
+    actual::{ApiHealth, ApiView, HostView},
+    desired::Desired,
     etcd::Quorum,
     model::{Component, NodeName},
+    plan::{
+        Cause, ClusterAction, Guard, HostAction, Live, Look, Note, Queue, Stage, Step, Target,
+        diff::{Diff, HostDiff, Need},
+        guard,
+    },
 };
 
 /// One roll.
@@ -44,43 +45,44 @@ const NODES: Roll = Roll {
 };
 
 /// Members one at a time, the leader last.
-pub(super) fn etcd(want: &Desired, have: &Actual) -> Stage {
-    let leader = match have.etcd.quorum {
+pub(super) fn etcd(diff: &Diff<'_>) -> Stage {
+    let etcd = &diff.have.etcd;
+    let leader = match etcd.quorum {
         Quorum::Serving { leader } => Some(leader),
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => None,
     };
-    stage(&ETCD, want, have, |name| {
-        leader.is_some() && have.etcd.on(name) == leader
+    stage(&ETCD, diff, |name| {
+        leader.is_some() && etcd.on(name) == leader
     })
 }
 
 /// API server, controller manager, scheduler: one host at a time.
-pub(super) fn control_planes(want: &Desired, have: &Actual) -> Stage {
-    stage(&CONTROL_PLANES, want, have, |name| {
-        have.apis.get(name) == Some(&ApiHealth::Serving)
+pub(super) fn control_planes(diff: &Diff<'_>) -> Stage {
+    stage(&CONTROL_PLANES, diff, |name| {
+        diff.have.apis.get(name) == Some(&ApiHealth::Serving)
     })
 }
 
 /// kubelet and kube-proxy: nodes that are not Ready first.
-pub(super) fn nodes(want: &Desired, have: &Actual) -> Stage {
-    stage(&NODES, want, have, |name| {
-        nodes::seen(have, name).is_some_and(|node| node.ready)
+pub(super) fn nodes(diff: &Diff<'_>) -> Stage {
+    stage(&NODES, diff, |name| {
+        nodes::seen(diff.have, name).is_some_and(|node| node.ready)
     })
 }
 
 /// What is left out of the rolls, and why.
-pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let rolls = [ETCD, CONTROL_PLANES, NODES];
     let components = rolls.iter().flat_map(|roll| roll.components);
     components
         .flat_map(|component| {
-            hosts::each(want, have).filter_map(|(name, host, facts)| {
-                let Need::Replace(cause, ..) = need(*component, want, name, host, facts) else {
+            diff.hosts.iter().filter_map(|(name, host)| {
+                let Need::Replace(cause, ..) = host.need(component.container()) else {
                     return None;
                 };
-                let why = held_back(*component, cause, name, want, have)?;
+                let why = held_back(*component, *cause, name, diff)?;
                 Some(Note {
-                    target: Some(Target::Host(name.clone())),
+                    target: Some(Target::Host((*name).clone())),
                     text: format!("`{}` is not replaced yet: {why}", component.container()),
                 })
             })
@@ -88,11 +90,12 @@ pub(super) fn notes(want: &Desired, have: &Actual) -> Vec<Note> {
         .collect()
 }
 
-fn stage(roll: &Roll, want: &Desired, have: &Actual, last: impl Fn(&NodeName) -> bool) -> Stage {
-    let mut queues: Vec<Queue> = hosts::each(want, have)
-        .map(|(name, host, facts)| Queue {
-            node: Some(name.clone()),
-            steps: queue(roll, want, have, name, host, facts),
+fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stage {
+    let hosts = diff.hosts.iter();
+    let mut queues: Vec<Queue> = hosts
+        .map(|(name, host)| Queue {
+            node: Some((*name).clone()),
+            steps: queue(roll, diff, name, host),
         })
         .filter(|queue| !queue.steps.is_empty())
         .collect();
@@ -103,31 +106,26 @@ fn stage(roll: &Roll, want: &Desired, have: &Actual, last: impl Fn(&NodeName) ->
     }
 }
 
-fn queue(
-    roll: &Roll,
-    want: &Desired,
-    have: &Actual,
-    name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-) -> Vec<Step> {
+fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<Step> {
+    let (want, have) = (diff.want, diff.have);
     let mut steps = Vec::new();
     for component in roll.components.iter().copied() {
         let container = component.container();
         let (Some(spec), Some(fact)) = (
-            host.containers.get(container),
-            facts.containers.get(container),
+            host.want.containers.get(container),
+            host.facts.containers.get(container),
         ) else {
             continue;
         };
-        let Need::Replace(cause, why, changes) = need(component, want, name, host, facts) else {
+        let Need::Replace(cause, why, changes) = host.need(container) else {
             continue;
         };
-        if held_back(component, cause, name, want, have).is_some() {
+        let cause = *cause;
+        if held_back(component, cause, name, diff).is_some() {
             continue;
         }
         if component == Component::Kubelet {
-            steps.push(containers::import_pause(name, host, cause));
+            steps.push(start::import_pause(name, host, cause));
         }
         let action = HostAction::ReplaceContainer {
             name: container.to_owned(),
@@ -138,11 +136,11 @@ fn queue(
             name: container.to_owned(),
             id: fact.id.clone(),
         };
-        let mut step = Step::on(name, cause, why, action)
-            .changing(changes)
+        let mut step = Step::on(name, cause, why.clone(), action)
+            .changing(changes.clone())
             .guarded(&want.cluster_id)
             .only_if(same);
-        for guard in guards(component, name, want, have) {
+        for guard in guards(component, name, diff) {
             step = step.only_if(guard);
         }
         if let Some(what) = disturbs(component, want) {
@@ -160,30 +158,10 @@ fn queue(
     steps
 }
 
-fn need(
-    component: Component,
-    want: &Desired,
-    name: &NodeName,
-    host: &DesiredHost,
-    facts: &HostFacts,
-) -> Need {
-    let container = component.container();
-    let renewed = want.certificates.renewed.get(name);
-    host.containers
-        .get(container)
-        .map_or(Need::Nothing, |spec| {
-            containers::need_now(container, spec, facts, renewed)
-        })
-}
-
 /// What must hold when this component of this host is taken away for a moment: nothing, where it
 /// does not serve anyway or is the only one.
-pub(super) fn guards(
-    component: Component,
-    name: &NodeName,
-    want: &Desired,
-    have: &Actual,
-) -> Vec<Guard> {
+pub(super) fn guards(component: Component, name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
+    let (want, have) = (diff.want, diff.have);
     match component {
         Component::Etcd => match have.etcd.on(name) {
             Some(member) if have.etcd.healthy().contains(&member) => {
@@ -225,9 +203,9 @@ pub(super) fn held_back(
     component: Component,
     cause: Cause,
     name: &NodeName,
-    want: &Desired,
-    have: &Actual,
+    diff: &Diff<'_>,
 ) -> Option<String> {
+    let (want, have) = (diff.want, diff.have);
     let central = match component {
         Component::Etcd
         | Component::ApiServer
@@ -258,7 +236,7 @@ pub(super) fn held_back(
         apis: have.apis.clone(),
         nodes: have.cluster.as_ref().map(|api| api.nodes.clone()),
     };
-    let guards = guards(component, name, want, have);
+    let guards = guards(component, name, diff);
     guards
         .iter()
         .find_map(|guard| guard::holds(guard, &live(guard)).err())

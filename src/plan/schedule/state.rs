@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, ClusterAction, FieldChange, LocalAction, Note, Stage, Step};
 use crate::{
     actual::{Actual, ApiView},
     desired::Desired,
     model::{KubernetesVersion, NodeName},
+    plan::{Cause, ClusterAction, FieldChange, LocalAction, Note, Stage, Step},
     state::{ClusterState, InventoryEntry, Membership},
 };
 

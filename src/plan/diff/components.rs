@@ -1,0 +1,132 @@
+//! What has to be done about each container of a node. Pure.
+//!
+//! World against label is drift, and is healed; label against desired is a change. Both replace
+//! the container, and the reason says which it is (invariant 7).
+
+use std::collections::BTreeSet;
+
+use super::specs;
+use crate::{
+    actual::{ContainerFact, ContainerState, HostFacts},
+    desired::DesiredHost,
+    model::{ContainerSpec, START_ORDER, label},
+    plan::{Cause, FieldChange},
+};
+
+/// What has to be done about one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::plan) enum Need {
+    /// It runs as defined.
+    Nothing,
+    /// It is not there.
+    Run,
+    /// It is there as defined and does not run; why.
+    Start(String),
+    /// It differs; why, and in what.
+    Replace(Cause, String, Vec<FieldChange>),
+}
+
+impl Need {
+    /// Why something has to be done, as data.
+    pub(in crate::plan) const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Nothing => None,
+            Self::Run => Some(Cause::New),
+            Self::Start(_) => Some(Cause::Drift),
+            Self::Replace(cause, ..) => Some(*cause),
+        }
+    }
+}
+
+/// The components of a host in the order in which they start.
+pub(in crate::plan) fn in_order(
+    host: &DesiredHost,
+) -> impl Iterator<Item = (&str, &ContainerSpec)> {
+    let known = START_ORDER
+        .into_iter()
+        .filter_map(|name| host.containers.get_key_value(name));
+    let others = host
+        .containers
+        .iter()
+        .filter(|(name, _)| !START_ORDER.contains(&name.as_str()));
+    known
+        .chain(others)
+        .map(|(name, spec)| (name.as_str(), spec))
+}
+
+/// What has to be done about one wanted container of a host that is ours or free. One that reads a certificate that is renewed is replaced for that, whatever
+/// else changes with it: a certificate that ends does not wait until somebody asks for a change.
+pub(super) fn need(
+    component: &str,
+    spec: &ContainerSpec,
+    facts: &HostFacts,
+    renewed: Option<&BTreeSet<String>>,
+) -> Need {
+    let reads = |change: &FieldChange| {
+        let path = change.field.strip_prefix("file ");
+        path.is_some_and(|path| renewed.is_some_and(|paths| paths.contains(path)))
+    };
+    match compared(component, spec, facts) {
+        Need::Replace(_, why, changes) if changes.iter().any(reads) => Need::Replace(
+            Cause::Expiry,
+            format!("its certificates end soon; {why}"),
+            changes,
+        ),
+        need @ (Need::Nothing | Need::Run | Need::Start(_) | Need::Replace(..)) => need,
+    }
+}
+
+/// World against label, and label against desired.
+fn compared(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> Need {
+    let Some(fact) = facts.containers.get(component) else {
+        return Need::Run;
+    };
+    let Some(applied) = applied(fact) else {
+        let why = "its definition is not on record".to_owned();
+        return Need::Replace(Cause::Drift, why, Vec::new());
+    };
+    let drift = fact
+        .runs
+        .as_ref()
+        .map(|runs| specs::differences(runs, &applied))
+        .unwrap_or_default();
+    let change = specs::differences(&applied, spec);
+    match (drift.is_empty(), change.is_empty()) {
+        (true, true) => state(fact.state),
+        (false, true) => Need::Replace(
+            Cause::Drift,
+            format!("was changed on the node: {}", specs::names(&drift)),
+            drift,
+        ),
+        (true, false) => Need::Replace(
+            Cause::Change,
+            format!("definition changed: {}", specs::names(&change)),
+            change,
+        ),
+        (false, false) => {
+            let why = format!(
+                "definition changed: {}; and was changed on the node: {}",
+                specs::names(&change),
+                specs::names(&drift)
+            );
+            let runs = fact.runs.as_ref().unwrap_or(&applied);
+            Need::Replace(Cause::Change, why, specs::differences(runs, spec))
+        }
+    }
+}
+
+/// The definition that was applied, as the label records it.
+pub(super) fn applied(fact: &ContainerFact) -> Option<ContainerSpec> {
+    serde_json::from_str(fact.labels.get(label::SPEC)?).ok()
+}
+
+fn state(state: ContainerState) -> Need {
+    match state {
+        ContainerState::Running | ContainerState::Restarting(_) => Need::Nothing,
+        ContainerState::Created => Need::Start("was created but never started".to_owned()),
+        ContainerState::Exited(code) => Need::Start(format!("exited with code {code}")),
+        ContainerState::Other => {
+            Need::Replace(Cause::Drift, "is paused or dead".to_owned(), Vec::new())
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What differs, host by host, and why: new, drifted, changed, about to expire. Pure. Worked out
+//! once for a plan; in which order it is mended is [`schedule`](super::schedule)'s business.
+
+use std::collections::BTreeMap;
+
+use super::{FieldChange, PreflightError};
+use crate::{
+    actual::{Actual, HostFacts},
+    desired::{Desired, DesiredHost},
+    model::{Component, NodeName},
+};
+
+mod addons;
+mod components;
+mod containerd;
+mod files;
+mod images;
+mod kernel;
+mod specs;
+
+pub use containerd::config_digest;
+
+pub(super) use self::{
+    addons::{AddonDiff, NETWORK},
+    components::{Need, in_order},
+    containerd::ContainerdDiff,
+    files::{FilesDiff, LOOSE_FILES, is_below},
+    images::MissingImage,
+};
+
+/// What differs between what must be and what is.
+pub(super) struct Diff<'a> {
+    pub(super) want: &'a Desired,
+    pub(super) have: &'a Actual,
+    /// The wanted hosts that answered.
+    pub(super) hosts: BTreeMap<&'a NodeName, HostDiff<'a>>,
+    /// In the order in which they are applied.
+    pub(super) addons: Vec<AddonDiff<'a>>,
+}
+
+/// What differs on one host.
+pub(super) struct HostDiff<'a> {
+    pub(super) want: &'a DesiredHost,
+    pub(super) facts: &'a HostFacts,
+    /// Images that its Docker lacks.
+    pub(super) images: Vec<MissingImage<'a>>,
+    /// Modules and sysctls.
+    pub(super) kernel: Vec<FieldChange>,
+    /// An archive for each part that is written for itself.
+    pub(super) files: Vec<FilesDiff>,
+    /// `Ok(None)`: as it must be. The error says why its file cannot be worked out.
+    pub(super) containerd: Result<Option<ContainerdDiff>, Box<PreflightError>>,
+    /// What has to be done about each wanted container.
+    components: BTreeMap<&'a str, Need>,
+}
+
+impl HostDiff<'_> {
+    /// What has to be done about a container: nothing, where it is not wanted.
+    pub(super) fn need(&self, container: &str) -> &Need {
+        self.components.get(container).unwrap_or(&Need::Nothing)
+    }
+
+    /// True when this host must have the component.
+    pub(super) fn has(&self, component: Component) -> bool {
+        self.components.contains_key(component.container())
+    }
+
+    /// What restarts containerd, if it is to be restarted.
+    pub(super) fn containerd(&self) -> Option<&ContainerdDiff> {
+        self.containerd.as_ref().ok()?.as_ref()
+    }
+}
+
+/// Compares.
+pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
+    let hosts = want.hosts.iter().filter_map(|(name, host)| {
+        let facts = have.up(name)?;
+        let renewed = want.certificates.renewed.get(name);
+        let components: BTreeMap<&str, Need> = host
+            .containers
+            .iter()
+            .map(|(component, spec)| {
+                let need = components::need(component, spec, facts, renewed);
+                (component.as_str(), need)
+            })
+            .collect();
+        let diff = HostDiff {
+            want: host,
+            facts,
+            images: images::missing(host, facts, &components),
+            kernel: kernel::differences(&host.kernel, &facts.system),
+            files: files::differences(host, facts, &components, renewed),
+            containerd: containerd::difference(name, host, facts),
+            components,
+        };
+        Some((name, diff))
+    });
+    Diff {
+        want,
+        have,
+        hosts: hosts.collect(),
+        addons: want
+            .addons
+            .iter()
+            .map(|addon| addons::difference(addon, have))
+            .collect(),
+    }
+}

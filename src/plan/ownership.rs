@@ -1,0 +1,52 @@
+//! Whose a node is, as far as what is on it tells. Pure.
+
+use super::preflight;
+use crate::{
+    actual::{Actual, ContainerFact, HostFacts},
+    model::{NodeName, RKE_ONLY, label},
+};
+
+/// RKE v1's label on every container of its own.
+const RKE_LABEL: &str = "io.rancher.rke.container.name";
+
+/// True for a node of the inventory that has no container of ours any more, but folders that only
+/// a cluster fills: its Docker lost them all (`docker system prune -a`, another data root). It is
+/// never clean and never another's: it is claimed again, and then looked at.
+pub(super) fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> bool {
+    let Some(saved) = &have.saved else {
+        return false;
+    };
+    saved.inventory.contains_key(name)
+        && facts.claim().is_none()
+        && !owned_by(facts, &saved.cluster_id.0)
+        && preflight::filled(facts).next().is_some()
+}
+
+/// True when a container of the host, the claim included, belongs to this cluster's id; or when the
+/// claim's own file says so, which outlives every container (`docker system prune`, another data
+/// root).
+pub(super) fn owned_by(facts: &HostFacts, id: &str) -> bool {
+    let marked = facts.system.cluster_id.as_ref();
+    marked.is_some_and(|found| found.0 == id)
+        || facts.containers.values().any(|fact| {
+            fact.labels
+                .get(label::CLUSTER_ID)
+                .is_some_and(|found| found == id)
+        })
+}
+
+/// The containers of a cluster of RKE v1 on the host.
+pub(super) fn rke_containers(facts: &HostFacts) -> impl Iterator<Item = &str> {
+    let containers = facts.containers.iter();
+    containers
+        .filter(|(name, fact)| !fact.labels.contains_key(label::CLUSTER_ID) && is_rke(name, fact))
+        .map(|(name, _)| name.as_str())
+}
+
+/// True for a container of RKE's own.
+pub(super) fn is_rke(container: &str, fact: &ContainerFact) -> bool {
+    // `nginx-proxy` is a name that others like too.
+    let named = RKE_ONLY.contains(&container)
+        && (container != "nginx-proxy" || fact.image.contains("rke-tools"));
+    fact.labels.contains_key(RKE_LABEL) || named
+}

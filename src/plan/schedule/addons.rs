@@ -1,0 +1,115 @@
+//! The add-ons' objects: applied when they differ, awaited with a bound, pruned when no longer
+//! wanted. Pure.
+
+use crate::{
+    actual::{self, Actual, ApiView, ClusterFacts, Rollout},
+    desired::{Addon, Desired},
+    model::{ObjectRef, label},
+    plan::{
+        Cause, ClusterAction, Stage, Step,
+        diff::{AddonDiff, Diff, NETWORK},
+    },
+};
+
+/// True when one of ours brings the network.
+pub(super) fn has_network(want: &Desired) -> bool {
+    want.addons
+        .iter()
+        .any(|addon| NETWORK.contains(&addon.name.as_str()))
+}
+
+/// One step an add-on, in order: network first.
+pub(super) fn apply(diff: &Diff<'_>) -> Stage {
+    let steps = diff.addons.iter().filter_map(|differs| {
+        let AddonDiff {
+            addon,
+            objects,
+            changes,
+            all_new,
+            drifted,
+        } = differs;
+        if objects.is_empty() {
+            return None;
+        }
+        let (cause, why) = match diff.have.api() {
+            ApiView::Up(_) if *all_new => (Cause::New, "the cluster does not have these objects"),
+            ApiView::Up(_) if *drifted => (Cause::Drift, "objects were changed by others"),
+            ApiView::Up(_) => (Cause::Change, "objects differ"),
+            ApiView::Unknown | ApiView::Unreachable(_) => (
+                Cause::New,
+                "what the cluster has is known after its API answers",
+            ),
+        };
+        let action = ClusterAction::ApplyAddon {
+            addon: addon.name.clone(),
+            objects: objects.clone(),
+        };
+        Some(Step::cluster(cause, why, action).changing(changes.clone()))
+    });
+    Stage::of("addons", 1, steps)
+}
+
+/// Waits for what was applied and for what is observably not available. Slow is a warning.
+pub(super) fn wait(diff: &Diff<'_>) -> Stage {
+    let addons = diff.addons.iter();
+    let awaited = addons.filter(|differs| !differs.addon.workloads.is_empty());
+    let steps = awaited.filter_map(|differs| {
+        let addon = differs.addon;
+        let (cause, why) = if !differs.objects.is_empty() {
+            (Cause::New, "it was just applied")
+        } else if unavailable(addon, diff.have) {
+            (Cause::Drift, "it is not available")
+        } else {
+            return None;
+        };
+        let action = ClusterAction::AwaitAddon {
+            addon: addon.name.clone(),
+        };
+        Some(Step::cluster(cause, why, action))
+    });
+    Stage::of("available", 1, steps)
+}
+
+/// Objects of ours that nothing wants. Empty unless the API answered (invariant 1).
+pub(super) fn prune(diff: &Diff<'_>) -> Option<Step> {
+    let want = diff.want;
+    let ApiView::Up(api) = diff.have.api() else {
+        return None;
+    };
+    let wanted = |object: &ObjectRef| {
+        want.addons
+            .iter()
+            .any(|addon| addon.objects.contains_key(object))
+    };
+    let objects: Vec<ObjectRef> = api
+        .objects
+        .iter()
+        .filter(|(object, value)| {
+            let addon = value["metadata"]["labels"][label::ADDON].as_str();
+            let known = addon.is_some_and(|addon| want.known_addons.contains(addon));
+            known && !wanted(object)
+        })
+        .map(|(object, _)| object.clone())
+        .collect();
+    if objects.is_empty() {
+        return None;
+    }
+    let why = "objects of add-ons that the config no longer wants";
+    let action = ClusterAction::PruneObjects { objects };
+    Some(Step::cluster(Cause::Leave, why, action))
+}
+
+fn unavailable(addon: &Addon, have: &Actual) -> bool {
+    let ApiView::Up(api) = have.api() else {
+        return true;
+    };
+    addon
+        .workloads
+        .iter()
+        .any(|workload| !available(workload, api))
+}
+
+fn available(workload: &ObjectRef, api: &ClusterFacts) -> bool {
+    let object = api.objects.get(workload);
+    object.is_some_and(|object| actual::rollout(&workload.kind, object) == Rollout::Available)
+}

@@ -1,0 +1,108 @@
+//! What is missing or stands still: run, started, and awaited elsewhere. What differs is replaced
+//! in a roll. Pure.
+
+use super::hosts;
+use crate::{
+    actual::ContainerState,
+    model::{ContainerSpec, NodeName},
+    plan::{
+        Cause, HostAction, Note, Stage, Step, Target,
+        diff::{Diff, HostDiff, Need, in_order},
+    },
+};
+
+/// What does nothing before the API answers, and is worse off when it was started before: the
+/// controller manager exits, the scheduler takes its lease seconds late, and kube-proxy asks again
+/// only after pauses that grow, so that services work seconds late.
+const CLIENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kube-proxy"];
+
+/// On all hosts side by side: all of a fresh cluster are started before any is awaited.
+pub(super) fn start(diff: &Diff<'_>) -> Stage {
+    hosts::preparing("start", diff, |name, host| {
+        let mut steps = Vec::new();
+        for (component, spec) in in_order(host.want) {
+            if CLIENTS.contains(&component) {
+                continue;
+            }
+            if component == "kubelet" && pause_comes_with_kubelet(host) {
+                steps.push(import_pause(name, host, Cause::New));
+            }
+            steps.extend(step(name, component, spec, host));
+        }
+        steps
+    })
+}
+
+/// Started when the API answers.
+pub(super) fn clients(diff: &Diff<'_>) -> Stage {
+    hosts::preparing("clients", diff, |name, host| {
+        let clients = in_order(host.want).filter(|(name, _)| CLIENTS.contains(name));
+        clients
+            .filter_map(|(component, spec)| step(name, component, spec, host))
+            .collect()
+    })
+}
+
+fn step(
+    name: &NodeName,
+    component: &str,
+    spec: &ContainerSpec,
+    host: &HostDiff<'_>,
+) -> Option<Step> {
+    let container = component.to_owned();
+    match host.need(component) {
+        Need::Nothing | Need::Replace(..) => None,
+        Need::Run => Some(Step::on(
+            name,
+            Cause::New,
+            format!("this node has no `{component}` yet"),
+            HostAction::RunContainer {
+                name: container,
+                spec: Box::new(spec.clone()),
+            },
+        )),
+        Need::Start(why) => {
+            let action = HostAction::StartContainer { name: container };
+            Some(Step::on(name, Cause::Drift, why.clone(), action))
+        }
+    }
+}
+
+/// The pause image goes in before the kubelet that needs it: a run that is cut off between the
+/// two is seen, because kubelet is still missing. A roll that puts a kubelet off would put the
+/// image off, too.
+pub(super) fn pause_comes_with_kubelet(host: &HostDiff<'_>) -> bool {
+    *host.need("kubelet") == Need::Run
+}
+
+/// Into containerd's own namespace, where kubelet's sandboxes look for it.
+pub(super) fn import_pause(name: &NodeName, host: &HostDiff<'_>, cause: Cause) -> Step {
+    let action = HostAction::ImportPause {
+        image: host.want.containerd.sandbox_image.clone(),
+    };
+    Step::on(name, cause, "containerd starts every pod from it", action)
+}
+
+/// What keeps restarting is left to Docker and awaited; the reader is told.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let each = diff.hosts.iter().flat_map(|(name, host)| {
+        let containers = host.want.containers.keys();
+        containers.filter_map(move |component| {
+            let fact = host.facts.containers.get(component)?;
+            match fact.state {
+                ContainerState::Restarting(code) => Some(Note {
+                    target: Some(Target::Host((*name).clone())),
+                    text: format!(
+                        "`{component}` keeps exiting with code {code} and Docker restarts it: \
+                         `docker logs {component}` says why"
+                    ),
+                }),
+                ContainerState::Created
+                | ContainerState::Running
+                | ContainerState::Exited(_)
+                | ContainerState::Other => None,
+            }
+        })
+    });
+    each.collect()
+}

@@ -1,0 +1,83 @@
+//! Make the world as the intent says: the table of contents. Pure.
+
+use super::{
+    addons, claim, health, hosts, nodes, plan, prepare, prune, roll, start, state, warnings,
+};
+use crate::{
+    actual::{Actual, ApiView},
+    plan::{Note, Plan, Stage, diff::Diff},
+};
+
+/// The plan that mends what differs; empty when nothing does.
+pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
+    let (want, have) = (diff.want, diff.have);
+    if claim::must_look_again(diff) {
+        return claims_only(diff);
+    }
+    let first = [
+        state::save(want, have), // keys are kept before they are used
+        claim::claim(diff),      // a node belongs to one cluster
+        prepare::images(diff),
+        prepare::kernel(diff),
+        prepare::files(diff),
+        prepare::containerd(diff),
+        start::start(diff), // what is missing: together, and only then awaited
+        roll::etcd(diff),   // what differs: one host after the other
+        health::api(diff),  // etcd and the API servers answer
+    ];
+    let control_planes = roll::control_planes(diff);
+    // An API server that is paused or differs answers when it is replaced, and not before.
+    let differs = !control_planes.is_empty() || first.iter().any(|stage| !stage.is_empty());
+    if must_see_the_api(have) && differs {
+        let first = first.into_iter().chain([control_planes]);
+        return until_the_api_answers(first, diff);
+    }
+    let then = [
+        start::clients(diff),
+        control_planes,
+        roll::nodes(diff),
+        addons::apply(diff), // the network first; no node is Ready without
+        state::kubeconfig(want, have),
+        state::copy(want, have),
+        nodes::ready(diff),     // the other components, labels and taints, Ready
+        addons::wait(diff),     // bounded, then a warning
+        prune::leftovers(diff), // ours, there, and no longer wanted
+    ];
+    let mut notes = state::notes(want);
+    notes.extend(warnings::notes(diff));
+    notes.extend(start::notes(diff));
+    notes.extend(nodes::notes(diff));
+    notes.extend(roll::notes(diff));
+    notes.extend(hosts::notes(diff));
+    plan(first.into_iter().chain(then), notes)
+}
+
+/// True while it is not known whether etcd has its data, of a cluster that had some: nothing is
+/// written to an API that has not been looked into.
+fn must_see_the_api(have: &Actual) -> bool {
+    let saved = have.saved.as_ref();
+    let populated = saved.is_some_and(|saved| saved.memory.populated);
+    populated && !matches!(have.api(), ApiView::Up(_))
+}
+
+fn until_the_api_answers(first: impl IntoIterator<Item = Stage>, diff: &Diff<'_>) -> Plan {
+    let mut notes = state::notes(diff.want);
+    notes.push(Note {
+        target: None,
+        text: "what the cluster holds is looked at before anything is written to it: what else \
+               differs is known after its API answers"
+            .to_owned(),
+    });
+    plan(first, notes)
+}
+
+fn claims_only(diff: &Diff<'_>) -> Plan {
+    let stages = [state::save(diff.want, diff.have), claim::claim(diff)];
+    let notes = vec![Note {
+        target: None,
+        text: "files of a node are read through its claim: what else differs is known after \
+               the claim is back"
+            .to_owned(),
+    }];
+    plan(stages, notes)
+}
