@@ -32,6 +32,7 @@ mod etcd_members;
 mod fake_api_contract;
 mod host_docker;
 mod host_errors;
+mod host_guards;
 mod joint_properties;
 mod lab_cri;
 mod lab_disk;

@@ -28,10 +28,10 @@ use rke_operator::{
 
 use super::{
     Cut, Shell, World,
-    world::{Ended, plan_up},
+    world::{Ended, plan_up, try_apply},
 };
 
-type Watch = Box<dyn FnMut(&World, &Step) + Send>;
+type Watch = Box<dyn FnMut(&mut World, &Step) + Send>;
 
 /// A world that runs share, and what happens while they do.
 #[derive(Clone)]
@@ -74,8 +74,8 @@ impl SimRemote {
         }
     }
 
-    /// Sees the world after each step.
-    pub(crate) fn watch(&self, watch: impl FnMut(&World, &Step) + Send + 'static) {
+    /// Sees the world after each step, and may change it as somebody else would.
+    pub(crate) fn watch(&self, watch: impl FnMut(&mut World, &Step) + Send + 'static) {
         self.inner().watch = Box::new(watch);
     }
 
@@ -117,11 +117,14 @@ impl RemoteSession for SimSession {
         saved: Option<ClusterState>,
         _: Option<&'a EngineClients>,
         kubeconfig: Option<Secret<String>>,
-        _: &'a WantedObjects,
+        wanted: &'a WantedObjects,
     ) -> BoxFuture<'a, Actual> {
         let shell = Shell { saved, kubeconfig };
         let mut seen = self.remote.inner().world.observe(&shell);
         seen.hosts.retain(|name, _| self.aim.contains_key(name));
+        if let Some(api) = &mut seen.cluster {
+            try_apply(&wanted.objects, api);
+        }
         futures::future::ready(seen).boxed()
     }
 
@@ -172,7 +175,7 @@ impl Inner {
                 return Err(StepError::Failed(Box::new(failure)));
             }
         }
-        (self.watch)(&self.world, step);
+        (self.watch)(&mut self.world, step);
         Ok(Done::default())
     }
 }
@@ -312,7 +315,8 @@ impl Runner {
         }
     }
 
-    fn environment(&self) -> Environment {
+    /// What a run of it meets.
+    pub(crate) fn environment(&self) -> Environment {
         Environment {
             remote: Arc::new(self.remote.clone()),
             host_keys: Arc::new(KnownHosts::from_text("none", "", Policy::Strict)),
@@ -328,11 +332,20 @@ impl Runner {
 
     /// As the product converges, with every consent.
     pub(crate) async fn converge(&self, goal: &Goal<'_>) -> Result<Outcome, Error> {
+        self.converge_with(goal, &Yes).await
+    }
+
+    /// As the product converges.
+    pub(crate) async fn converge_with(
+        &self,
+        goal: &Goal<'_>,
+        consent: &dyn Consent,
+    ) -> Result<Outcome, Error> {
         let environment = self.environment();
         let (events, mut stream) = Events::channel(64);
         let (_stopper, stop) = Stopper::new();
         let run = async {
-            let outcome = converge::converge(goal, &environment, &Yes, &events, &stop).await;
+            let outcome = converge::converge(goal, &environment, consent, &events, &stop).await;
             drop(events);
             outcome
         };
@@ -345,7 +358,12 @@ impl Runner {
         let survey = converge::survey(goal, &self.environment()).await?;
         if let Some(want) = &survey.desired {
             // The same facts give the same plan.
-            assert_eq!(plan_up(want, &survey.actual).unwrap(), survey.plan);
+            let whole = plan_up(want, &survey.actual).unwrap();
+            let plan = match goal {
+                Goal::Heal(_) => whole.unasked(),
+                Goal::Up(_) | Goal::Remove(_) => whole,
+            };
+            assert_eq!(plan, survey.plan);
         }
         Ok(survey.plan)
     }

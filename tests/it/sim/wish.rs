@@ -46,16 +46,42 @@ fn key() -> Secret<String> {
     Secret::new(pem.clone())
 }
 
+fn resolved(config: &Value) -> Intent {
+    let config = RkeConfig::from_json(config).unwrap();
+    let sources = SecretSources::new("the key", key());
+    Intent::from_config(&config, &sources).unwrap().intent
+}
+
 impl Wish {
+    /// One node with every role, and nothing out of the ordinary.
+    pub(crate) const fn plain() -> Self {
+        Self {
+            cluster: "a",
+            masks: vec![],
+            build: 0,
+            verbosity: 2,
+            pause: 0,
+            labelled: false,
+            tainted: false,
+            coredns: true,
+        }
+    }
+
     pub(crate) fn nodes(&self) -> usize {
         self.masks.len() + 1
     }
 
     /// As the product reads it.
     pub(crate) fn intent(&self) -> Intent {
-        let config = RkeConfig::from_json(&self.config()).unwrap();
-        let sources = SecretSources::new("the key", key());
-        Intent::from_config(&config, &sources).unwrap().intent
+        resolved(&self.config())
+    }
+
+    /// The same with another release, or with none, and with the images that go with it.
+    pub(crate) fn intent_of(&self, release: Option<&str>) -> Intent {
+        let mut config = self.config();
+        config["kubernetes_version"] = json!(release);
+        config["system_images"] = json!({});
+        resolved(&config)
     }
 
     fn config(&self) -> Value {

@@ -10,11 +10,12 @@ use rke_operator::{
     },
     desired::Desired,
     etcd::{EtcdView, Member, MemberId, MemberStatus, Quorum},
-    model::{ClusterId, Component, NodeName, label, secret::Secret},
+    model::{ClusterId, Component, NodeName, ObjectRef, label, secret::Secret},
     plan,
     plan::{HostAction, Live, Look, Plan, PreflightErrors, Step},
     state::ClusterState,
 };
+use serde_json::Value;
 
 use super::{effect, tear};
 
@@ -419,14 +420,21 @@ impl World {
 pub(crate) fn tried(want: &Desired, have: &Actual) -> Actual {
     let mut have = have.clone();
     if let Some(api) = &mut have.cluster {
-        for (object, wanted) in want.addons.iter().flat_map(|addon| &addon.objects) {
-            if let Some(live) = api.objects.get(object) {
-                let would = DryRun::Would(effect::applied(live, wanted));
-                api.dry_runs.insert(object.clone(), would);
-            }
+        for addon in &want.addons {
+            try_apply(&addon.objects, api);
         }
     }
     have
+}
+
+/// The server says what an apply of these objects would make of those that are there.
+pub(crate) fn try_apply(objects: &BTreeMap<ObjectRef, Value>, api: &mut ClusterFacts) {
+    for (object, wanted) in objects {
+        if let Some(live) = api.objects.get(object) {
+            let would = DryRun::Would(effect::applied(live, wanted));
+            api.dry_runs.insert(object.clone(), would);
+        }
+    }
 }
 
 /// Plans `up`, and holds the plan against the invariants.
