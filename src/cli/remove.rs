@@ -33,7 +33,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         }
         let question = "Are you sure you want to remove Kubernetes cluster";
         if !session.prompt.yes(question).await {
-            return Err(Failure::Declined.into());
+            return Err(Failure::Declined { changed: false }.into());
         }
     }
     let consent = AskConsent {
@@ -54,9 +54,14 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             })
         }
         // The question above was the consent.
-        Outcome::ConsentRefused { disruptions } => {
-            Err(Failure::ConsentNeeded { disruptions }.into())
+        Outcome::ConsentRefused {
+            disruptions,
+            changed,
+        } => Err(Failure::ConsentNeeded {
+            disruptions,
+            changed,
         }
+        .into()),
         Outcome::Degraded { left, .. } => {
             Err(Failure::incomplete(left.into_iter().collect()).into())
         }

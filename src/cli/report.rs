@@ -120,8 +120,11 @@ pub enum Failure {
     #[error("`remove` asks for confirmation, and stdin is not a terminal")]
     NobodyToAsk,
     /// Consent was asked for at a terminal, and the answer was no.
-    #[error("consent was not given; nothing was changed")]
-    Declined,
+    #[error("consent was not given; {}", so_far(*changed))]
+    Declined {
+        /// True: earlier steps of this run were carried out.
+        changed: bool,
+    },
     /// Consent is needed, and there is nobody to ask.
     #[error(
         "these steps disrupt what runs on the nodes and need your consent:{}",
@@ -130,6 +133,8 @@ pub enum Failure {
     ConsentNeeded {
         /// What would be disturbed.
         disruptions: Vec<String>,
+        /// True: earlier steps of this run were carried out.
+        changed: bool,
     },
     /// Nodes that did not answer could not be cleaned.
     #[error(
@@ -170,6 +175,15 @@ impl Failure {
     }
 }
 
+/// What a run that ends for want of consent has done.
+const fn so_far(changed: bool) -> &'static str {
+    if changed {
+        "nothing more was changed"
+    } else {
+        "nothing was changed"
+    }
+}
+
 fn list(items: &[String]) -> String {
     items.iter().fold(String::new(), |mut text, item| {
         let _ = write!(text, "\n  - {item}");
@@ -184,7 +198,7 @@ impl Explain for Failure {
             | Self::KnownHosts { .. }
             | Self::NoManagementCluster { .. }
             | Self::NobodyToAsk
-            | Self::Declined
+            | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
             | Self::Write { .. } => ErrorClass::User,
             Self::RemovalIncomplete { .. } => ErrorClass::Host,
@@ -200,9 +214,9 @@ impl Explain for Failure {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }
             Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
-            Self::ConsentNeeded { .. } => vec![
+            Self::ConsentNeeded { changed, .. } => vec![
                 "`rke-operator plan` shows every step".into(),
-                "`--yes` gives consent; nothing was changed".into(),
+                format!("`--yes` gives consent; {}", so_far(*changed)).into(),
             ],
             Self::RemovalIncomplete { hints, .. } => hints
                 .iter()
@@ -210,9 +224,10 @@ impl Explain for Failure {
                 .map(Cow::Owned)
                 .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
                 .collect(),
-            Self::Config { .. } | Self::KnownHosts { .. } | Self::Declined | Self::Write { .. } => {
-                Vec::new()
-            }
+            Self::Config { .. }
+            | Self::KnownHosts { .. }
+            | Self::Declined { .. }
+            | Self::Write { .. } => Vec::new(),
         }
     }
 }
@@ -242,6 +257,7 @@ mod tests {
     fn what_would_be_disturbed_is_listed() {
         let error = Failure::ConsentNeeded {
             disruptions: vec!["n1: containerd is restarted".into()],
+            changed: false,
         };
         insta::assert_snapshot!(render(&error, Paint::OFF), @r"
         error: these steps disrupt what runs on the nodes and need your consent:
@@ -250,6 +266,26 @@ mod tests {
         hint: `rke-operator plan` shows every step
         hint: `--yes` gives consent; nothing was changed
         ");
+    }
+
+    /// Consent may be asked for again after some steps: what they did stays.
+    #[test]
+    fn a_run_that_did_something_does_not_say_that_nothing_was_changed() {
+        let declined = |changed| Failure::Declined { changed }.to_string();
+        assert_eq!(
+            declined(false),
+            "consent was not given; nothing was changed"
+        );
+        assert_eq!(
+            declined(true),
+            "consent was not given; nothing more was changed"
+        );
+        let error = Failure::ConsentNeeded {
+            disruptions: vec![],
+            changed: true,
+        };
+        let hints = error.hints().join("\n");
+        assert!(hints.contains("nothing more was changed"), "{hints}");
     }
 
     #[derive(Debug, thiserror::Error)]

@@ -65,13 +65,18 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
                 left,
             })
         }
-        Outcome::ConsentRefused { disruptions } if session.prompt.is_interactive() => {
-            drop(disruptions);
-            Err(Failure::Declined.into())
+        Outcome::ConsentRefused {
+            disruptions,
+            changed,
+        } => Err(if session.prompt.is_interactive() {
+            Failure::Declined { changed }
+        } else {
+            Failure::ConsentNeeded {
+                disruptions,
+                changed,
+            }
         }
-        Outcome::ConsentRefused { disruptions } => {
-            Err(Failure::ConsentNeeded { disruptions }.into())
-        }
+        .into()),
         Outcome::RemovalIncomplete { left } => Err(Failure::incomplete(left).into()),
         Outcome::Stopped(_) => {
             session

@@ -16,9 +16,10 @@ use crate::{
     config::Intent,
     desired::Desired,
     environment::Environment,
+    error::ErrorClass,
     model::NodeName,
     plan,
-    plan::{Plan, Step},
+    plan::{Plan, Step, Target},
 };
 
 mod error;
@@ -77,12 +78,15 @@ pub enum Outcome {
         /// Said on the way.
         warnings: Vec<Warning>,
     },
-    /// The plan disturbs what runs, and consent was not given; nothing was done.
+    /// The plan disturbs what runs, and consent was not given; nothing of it was done.
     ConsentRefused {
         /// What it would disturb.
         disruptions: Vec<String>,
+        /// True: an earlier iteration of this run did something.
+        changed: bool,
     },
-    /// A removal that gave back every node that answers; these did not.
+    /// A removal that gave back every node that it could; these do not answer, or hold another
+    /// cluster beside what is left of this one. The state is kept.
     RemovalIncomplete {
         /// The nodes, and why.
         left: Vec<(NodeName, Unreachable)>,
@@ -109,6 +113,8 @@ pub async fn converge(
     let mut agreed = BTreeSet::new();
     let mut session = look::open(environment);
     let mut last = Plan::default();
+    // A plan with effects was run. One that only waits changes nothing.
+    let mut changed = false;
     // Nodes on which a step failed: left alone until the next run, like those that do not answer.
     let mut failed = BTreeMap::new();
     for number in 1..=ITERATIONS {
@@ -119,7 +125,7 @@ pub async fn converge(
         let plan = &iteration.survey.plan;
         if plan.is_empty() || (number > 1 && plan.only_waits()) {
             iteration.remember(goal).await?;
-            return Ok(settled(goal, &iteration.survey, number > 1, warnings));
+            return Ok(settled(goal, &iteration.survey, changed, warnings));
         }
         if !agree(plan, consent, &mut agreed).await {
             let disruptions = plan
@@ -127,8 +133,10 @@ pub async fn converge(
                 .map(|(step, what)| disruption(step, what));
             return Ok(Outcome::ConsentRefused {
                 disruptions: disruptions.collect(),
+                changed,
             });
         }
+        changed |= !plan.only_waits();
         let report = Box::pin(iteration.run(plan, number, events, stop)).await;
         let Report {
             outcome,
@@ -206,18 +214,47 @@ fn left_alone(failure: &Failure) -> Option<(NodeName, Unreachable)> {
     Some((node, why))
 }
 
+/// What a removal leaves, and why. The plan that ends one deletes the state: where there is nothing
+/// to do and the state is there, it is kept for what is on the nodes that the plan's notes name.
+fn not_removed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
+    let mut left = silent(&survey.actual);
+    if survey.actual.saved.is_none() || !survey.plan.is_empty() {
+        return left;
+    }
+    for note in &survey.plan.notes {
+        if let Some(Target::Host(name)) = &note.target {
+            left.entry(name.clone()).or_insert_with(|| Unreachable {
+                class: ErrorClass::User,
+                why: format!("node `{name}` {}", note.text),
+                hints: Vec::new(),
+            });
+        }
+    }
+    left
+}
+
 fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
-    let left = silent(&survey.actual);
     match goal {
-        Goal::Remove(_) if !left.is_empty() => Outcome::RemovalIncomplete {
-            left: left.into_iter().collect(),
-        },
-        Goal::Up(_) | Goal::Heal(_) if !left.is_empty() => Outcome::Degraded {
-            left,
-            changed,
-            warnings,
-        },
-        Goal::Remove(_) | Goal::Up(_) | Goal::Heal(_) => Outcome::Converged { changed, warnings },
+        Goal::Remove(_) => {
+            let left: Vec<_> = not_removed(survey).into_iter().collect();
+            if left.is_empty() {
+                Outcome::Converged { changed, warnings }
+            } else {
+                Outcome::RemovalIncomplete { left }
+            }
+        }
+        Goal::Up(_) | Goal::Heal(_) => {
+            let left = silent(&survey.actual);
+            if left.is_empty() {
+                Outcome::Converged { changed, warnings }
+            } else {
+                Outcome::Degraded {
+                    left,
+                    changed,
+                    warnings,
+                }
+            }
+        }
     }
 }
 

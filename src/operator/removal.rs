@@ -240,7 +240,7 @@ impl Removal<'_> {
             Ended::Engine(Ok(Outcome::RemovalIncomplete { left })) => {
                 RemovalProgress::Hindered(hosts_left(left))
             }
-            Ended::Engine(Ok(Outcome::ConsentRefused { disruptions })) => {
+            Ended::Engine(Ok(Outcome::ConsentRefused { disruptions, .. })) => {
                 RemovalProgress::Hindered(Obstacle {
                     class: ErrorClass::Bug,
                     reason: Reason::InternalError,

@@ -28,6 +28,7 @@ mod cli_node;
 mod cli_usage;
 mod config_golden;
 mod contract;
+mod converge;
 mod etcd_members;
 mod fake_api_contract;
 mod host_docker;

@@ -127,7 +127,7 @@ impl Reconcile<'_> {
             Ok(Outcome::Degraded { left, warnings, .. }) => {
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
-            Ok(Outcome::ConsentRefused { disruptions }) => {
+            Ok(Outcome::ConsentRefused { disruptions, .. }) => {
                 let kind = ConditionType::UpToDate;
                 let message = disruptions.join("\n");
                 found

@@ -1,0 +1,274 @@
+//! What a run asks for and how it ends: the product's own `converge` on a simulated node (T1).
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use rke_operator::{
+    actual::{HostFacts, HostView},
+    config::Intent,
+    converge::{Consent, Goal, Outcome},
+    model::path,
+    plan::{Action, ClusterAction, Plan, title},
+};
+use serde_json::Value;
+
+use crate::{
+    plan_properties::fresh,
+    sim::{
+        World,
+        generate::names,
+        remote::{Runner, SimRemote},
+        wish::Wish,
+    },
+};
+
+fn runner() -> Runner {
+    Runner::new(&SimRemote::new(fresh(1)), || [1; 32])
+}
+
+async fn settled(intent: &Intent) -> Runner {
+    let runner = runner();
+    let outcome = runner.converge(&Goal::Up(intent)).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    runner
+}
+
+/// Another verbosity of API server, scheduler and kubelet.
+fn changed() -> Intent {
+    let wish = Wish {
+        verbosity: 3,
+        ..Wish::plain()
+    };
+    wish.intent()
+}
+
+fn node(world: &mut World) -> &mut HostFacts {
+    match world.truth.hosts.get_mut(&names(1)[0]) {
+        Some(HostView::Reachable(facts)) => facts,
+        Some(HostView::Unreachable(_)) | None => panic!("the node is there"),
+    }
+}
+
+/// What a plan disturbs, in the words of an outcome.
+fn disruptions(plan: &Plan) -> Vec<String> {
+    let of = plan.disruptions();
+    of.map(|(step, what)| format!("{}: {} {what}", step.target(), title(step)))
+        .collect()
+}
+
+type Meanwhile = Box<dyn Fn(usize) + Send + Sync>;
+
+/// Gives these answers in turn, and keeps what it was asked for. While it thinks about an answer
+/// something may happen.
+struct Answers {
+    left: Mutex<VecDeque<bool>>,
+    asked: Mutex<Vec<Vec<String>>>,
+    meanwhile: Meanwhile,
+}
+
+impl Answers {
+    fn new(answers: &[bool], meanwhile: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self {
+            left: Mutex::new(answers.iter().copied().collect()),
+            asked: Mutex::default(),
+            meanwhile: Box::new(meanwhile),
+        }
+    }
+
+    fn asked(&self) -> Vec<Vec<String>> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Consent for Answers {
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool> {
+        let mut asked = self.asked.lock().unwrap();
+        (self.meanwhile)(asked.len());
+        asked.push(disruptions(plan));
+        let answer = self.left.lock().unwrap().pop_front();
+        let answer = answer.expect("it is not asked that often");
+        futures::future::ready(answer).boxed()
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_done_without_consent() {
+    let (old, new) = (Wish::plain().intent(), changed());
+    let goals = [
+        (runner(), Goal::Up(&new)),
+        (settled(&old).await, Goal::Up(&new)),
+        (settled(&old).await, Goal::Remove(Some(&old))),
+    ];
+    for (runner, goal) in goals {
+        let would = disruptions(&runner.plan(&goal).await.unwrap());
+        assert!(!would.is_empty());
+        let before = (
+            runner.remote.world(|world| world.clone()),
+            runner.memory.shell(),
+        );
+        let consent = Answers::new(&[false], |_| ());
+        let outcome = runner.converge_with(&goal, &consent).await.unwrap();
+        let Outcome::ConsentRefused {
+            disruptions,
+            changed: false,
+        } = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(disruptions, would);
+        assert_eq!(consent.asked(), [would]);
+        let after = (
+            runner.remote.world(|world| world.clone()),
+            runner.memory.shell(),
+        );
+        assert_eq!(after, before);
+    }
+}
+
+/// Somebody makes the kubelet's container anew, so that the guard of its replacement does not hold
+/// and another iteration replaces it.
+fn kubelet_is_remade(remote: &SimRemote) {
+    remote.world(|world| {
+        let kubelet = node(world).containers.get_mut("kubelet").unwrap();
+        "made by someone else".clone_into(&mut kubelet.id);
+    });
+}
+
+#[tokio::test]
+async fn what_was_agreed_to_is_not_asked_again_in_a_later_iteration() {
+    let runner = settled(&Wish::plain().intent()).await;
+    let new = changed();
+    let remote = runner.remote.clone();
+    let consent = Answers::new(&[true], move |_| kubelet_is_remade(&remote));
+    let replaced = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&replaced);
+    runner.remote.watch(move |_, step| {
+        if title(step) == "replace kubelet" {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let goal = Goal::Up(&new);
+    let outcome = runner.converge_with(&goal, &consent).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(replaced.load(Ordering::SeqCst), 1);
+    let [asked] = &consent.asked()[..] else {
+        panic!("{:?}", consent.asked());
+    };
+    assert!(asked.iter().any(|what| what.contains("replace kubelet")));
+}
+
+#[tokio::test]
+async fn what_a_later_iteration_disturbs_besides_is_asked_for() {
+    for agrees in [true, false] {
+        let runner = settled(&Wish::plain().intent()).await;
+        let new = changed();
+        let remote = runner.remote.clone();
+        let asked_again = Arc::new(Mutex::new(None));
+        let seen = Arc::clone(&asked_again);
+        let consent = Answers::new(&[true, agrees], move |asked| {
+            if asked == 0 {
+                kubelet_is_remade(&remote);
+                remote.world(|world| {
+                    let files = node(world).files.as_mut().unwrap();
+                    files.remove(path::CONTAINERD_DROP_IN).unwrap();
+                });
+            } else {
+                *seen.lock().unwrap() = Some(remote.world(|world| world.clone()));
+            }
+        });
+        let goal = Goal::Up(&new);
+        let outcome = runner.converge_with(&goal, &consent).await.unwrap();
+        let asked = consent.asked();
+        let [first, second] = &asked[..] else {
+            panic!("{asked:?}");
+        };
+        let names = |all: &[String], what: &str| all.iter().any(|one| one.contains(what));
+        assert!(!names(first, "containerd"), "{first:?}");
+        assert!(names(second, "containerd"), "{second:?}");
+        let world = runner.remote.world(|world| world.clone());
+        let then = asked_again.lock().unwrap().take().unwrap();
+        match outcome {
+            Outcome::Converged { changed, .. } => {
+                assert!(agrees && changed);
+                assert!(runner.plan(&goal).await.unwrap().is_empty());
+            }
+            Outcome::ConsentRefused {
+                disruptions,
+                changed,
+            } => {
+                assert!(!agrees);
+                assert!(changed, "the API server was replaced");
+                assert_eq!(&disruptions, second);
+                assert!(world == then, "something was done after the refusal");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Workloads of the add-ons that never become available; returns how often each is waited for.
+fn nothing_becomes_available(runner: &Runner) -> Arc<Mutex<BTreeMap<String, usize>>> {
+    let waits: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+    let count = Arc::clone(&waits);
+    runner.remote.watch(move |world, step| {
+        if let Action::Cluster(ClusterAction::AwaitAddon { addon }) = &step.action {
+            *count.lock().unwrap().entry(addon.clone()).or_default() += 1;
+            for object in world.etcd().objects.values_mut() {
+                object["status"] = Value::Null;
+            }
+        }
+    });
+    waits
+}
+
+/// A slow add-on is a warning: the run does not wait for it once more, and does not fail either.
+#[tokio::test]
+async fn a_run_that_changed_something_ends_where_only_waits_are_left() {
+    let runner = runner();
+    let waits = nothing_becomes_available(&runner);
+    let intent = Wish::plain().intent();
+    let goal = Goal::Up(&intent);
+    let outcome = runner.converge(&goal).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    let waits = waits.lock().unwrap().clone();
+    assert!(!waits.is_empty());
+    assert!(waits.values().all(|times| *times == 1), "{waits:?}");
+    let plan = runner.plan(&goal).await.unwrap();
+    assert!(!plan.is_empty() && plan.only_waits());
+}
+
+/// The first plan of a run is waited for, and a run that only waited changed nothing.
+#[tokio::test]
+async fn a_run_that_only_waits_waits_once_and_changes_nothing() {
+    let runner = runner();
+    let waits = nothing_becomes_available(&runner);
+    let intent = Wish::plain().intent();
+    let goal = Goal::Up(&intent);
+    runner.converge(&goal).await.unwrap();
+    waits.lock().unwrap().clear();
+    let before = runner.memory.shell();
+    let outcome = runner.converge(&goal).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: false, .. }),
+        "{outcome:?}"
+    );
+    let waits = waits.lock().unwrap().clone();
+    assert!(!waits.is_empty());
+    assert!(waits.values().all(|times| *times == 1), "{waits:?}");
+    assert_eq!(runner.memory.shell(), before);
+}
