@@ -237,7 +237,13 @@ impl Store for OwnedStore {
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
-        self.inner.delete()
+        async {
+            match self.load().await? {
+                Loaded::Absent => Ok(()),
+                Loaded::Present { revision, .. } => self.inner.delete_revision(&revision).await,
+            }
+        }
+        .boxed()
     }
 
     fn place(&self) -> String {
@@ -277,20 +283,35 @@ async fn bind(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
 }
 
 /// The annotations by which a person names a cluster are used once: with the state there and this
-/// object's, they have done what they were for.
+/// object's, they have done what they were for. Others than this pass has read are left for the
+/// next pass, which the edit wakes.
 pub(super) async fn forget_requests(ctx: &Context, view: &ClusterObject) -> kube::Result<()> {
-    if view.recover().is_none() && view.take_over().is_none() {
+    let requests = |object: &ClusterObject| (object.recover(), object.take_over());
+    if requests(view) == (None, None) {
+        return Ok(());
+    }
+    // Our own writes of the status have moved the version that the pass began with.
+    let Some(live) = ctx.clusters.get_opt(&view.name()).await? else {
+        return Ok(());
+    };
+    let live = ClusterObject::new(live);
+    if live.uid() != view.uid() || requests(&live) != requests(view) {
         return Ok(());
     }
     let patch = json!({"metadata": {
         "uid": view.uid(),
+        "resourceVersion": live.meta().resource_version,
         "annotations": { RECOVER: null, TAKE_OVER: null },
     }});
     let params = PatchParams::default();
-    ctx.clusters
+    let patched = ctx
+        .clusters
         .patch(&view.name(), &params, &Patch::Merge(&patch))
-        .await?;
-    Ok(())
+        .await;
+    match patched {
+        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+        patched => patched.map(drop),
+    }
 }
 
 /// A digest of what a person asked for: the config as it was written, so that another release of

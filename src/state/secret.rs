@@ -8,7 +8,7 @@ use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{ByteString, api::core::v1};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
 
 use super::{ClusterState, Loaded, StateError, Store, codec};
@@ -118,14 +118,25 @@ impl SecretStore {
         }
     }
 
-    async fn erase(&self) -> Result<(), StateError> {
-        match self
-            .secrets
-            .delete(&self.name, &DeleteParams::default())
-            .await
-        {
+    /// Deletes it as it was when this revision was read; what came meanwhile is a conflict, and
+    /// nothing there is success.
+    pub async fn delete_revision(&self, revision: &str) -> Result<(), StateError> {
+        self.erase(Some(revision)).await
+    }
+
+    async fn erase(&self, revision: Option<&str>) -> Result<(), StateError> {
+        let params = revision.map_or_else(DeleteParams::default, |revision| {
+            DeleteParams::default().preconditions(Preconditions {
+                uid: None,
+                resource_version: Some(revision.to_owned()),
+            })
+        });
+        match self.secrets.delete(&self.name, &params).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Err(StateError::Conflict {
+                place: self.place(),
+            }),
             Err(error) => Err(self.io(error)),
         }
     }
@@ -159,7 +170,7 @@ impl Store for SecretStore {
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
-        self.erase().boxed()
+        self.erase(None).boxed()
     }
 
     fn place(&self) -> String {

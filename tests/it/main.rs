@@ -57,6 +57,7 @@ mod lab_up;
 mod operator_faults;
 mod operator_invariants;
 mod operator_lifecycle;
+mod operator_writes;
 mod plan_foreign;
 mod plan_invariants;
 mod plan_nodes;
