@@ -67,4 +67,5 @@ mod plan_state;
 mod plan_up;
 mod purity;
 mod scripts;
+mod unasked;
 mod upgrade;
