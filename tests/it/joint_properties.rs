@@ -2,30 +2,27 @@
 //! [`rke_operator::converge`] itself, keys and certificates included, on simulated worlds of one to
 //! seven nodes. Below that joint only reading and single steps are simulated.
 
-use std::{
-    cell::Cell,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use proptest::{
     prelude::*,
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::Unreachable,
+    actual::{HostView, Unreachable},
     config::Intent,
     converge::{Error, Goal, Outcome},
     error::ErrorClass,
-    model::ClusterId,
+    model::{CLAIM, ClusterId},
     plan::{Action, enough_answer},
 };
 
 use crate::{
-    plan_properties::{fresh, given_back},
+    plan_properties::{Cuts, fresh, given_back},
     sim::{
-        Cut,
+        Cut, World,
         generate::names,
-        mishap::{Mishap, happen, mishap},
+        mishap::{OnNode, another_claims, happen_on, mishap},
         remote::{Runner, SimRemote},
         wish::{Wish, wish},
     },
@@ -147,41 +144,19 @@ async fn dies(runner: &Runner, goal: &Goal<'_>, cut: Cut) -> bool {
     died
 }
 
-/// How many runs were to be cut, and how many died.
-#[derive(Default)]
-struct Cuts {
-    wanted: Cell<u32>,
-    real: Cell<u32>,
-}
-
-impl Cuts {
-    fn count(&self, died: bool) {
-        self.wanted.set(self.wanted.get() + 1);
-        self.real.set(self.real.get() + u32::from(died));
-    }
-
-    fn are_real(&self) {
-        let (wanted, real) = (self.wanted.get(), self.real.get());
-        assert!(
-            real * 10 >= wanted * 9,
-            "only {real} of {wanted} cuts were real"
-        );
-    }
-}
-
-fn happens(runner: &Runner, mishaps: &[Mishap]) {
+fn happens(runner: &Runner, mishaps: &[OnNode]) {
     let mut shell = runner.memory.shell();
     for mishap in mishaps {
         runner
             .remote
-            .world(|world| happen(*mishap, world, &mut shell));
+            .world(|world| happen_on(*mishap, world, &mut shell));
     }
     runner.memory.keep(shell);
 }
 
 /// From which config to which, in what order of queues, with which nodes off, cut where, and what
 /// happens in between.
-type Change = ((Wish, Wish), Vec<u8>, u8, (Cut, Option<Cut>), Vec<Mishap>);
+type Change = ((Wish, Wish), Vec<u8>, u8, (Cut, Option<Cut>), Vec<OnNode>);
 
 /// Invariants 1, 5, 6: from any config to any other, with any nodes off, cut off in any step, its
 /// queues in any order: what has a spare serves all the while, and in the end there is nothing to do.
@@ -231,8 +206,13 @@ fn invariant_06_up_converges_wherever_it_is_cut_and_whatever_is_off() {
     cuts.are_real();
 }
 
+/// A removal: of a cluster that was built or of one whose building was cut off, with these mishaps
+/// and with these nodes off.
+type Removal = (Wish, Vec<u8>, Option<Cut>, Cut, Vec<OnNode>, u8);
+
 /// Invariant 15: however often it is cut off, a removal leaves what was there before, and nothing
-/// of ours.
+/// of ours. What does not answer keeps what it has and keeps the state, until it answers again
+/// (invariant 1).
 #[test]
 fn invariant_15_remove_gives_back_what_was_there_wherever_it_is_cut() {
     let cuts = Cuts::default();
@@ -241,29 +221,121 @@ fn invariant_15_remove_gives_back_what_was_there_wherever_it_is_cut() {
         order(),
         prop::option::of(cut()),
         cut(),
+        prop::collection::vec(mishap(), 0..3),
+        any::<u8>(),
     );
-    let run = |(wish, order, up_cut, cut): (Wish, Vec<u8>, Option<Cut>, Cut)| {
+    let run = |(wish, order, up_cut, cut, mut mishaps, off): Removal| {
         block_on(async {
             let runner = runner(wish.nodes());
             runner.remote.order(&order);
             let before = runner.remote.world(|world| world.clone());
             let intent = wish.intent();
+            // Without claim and without a container nothing tells whose the node is.
+            let bare = up_cut.is_some();
             match up_cut {
                 Some(cut) => drop(dies(&runner, &Goal::Up(&intent), cut).await),
                 None => settle(&runner, &intent).await,
             }
+            mishaps.retain(|(_, mishap)| {
+                mishap.leaves_what_was_there() && !(bare && mishap.takes_the_claim())
+            });
+            happens(&runner, &mishaps);
+            switch_off(&runner, wish.nodes(), off);
+            let silent: Vec<_> = runner
+                .remote
+                .world(|world| world.down.keys().cloned().collect());
+            let there = |world: &mut World| {
+                let hosts = world.truth.hosts.iter();
+                let off = hosts.filter(|(name, _)| silent.contains(name));
+                let off: Vec<_> = off.map(|(_, view)| view.clone()).collect();
+                off
+            };
+            let (untouched, saved) = (runner.remote.world(there), runner.memory.shell().saved);
             let goal = Goal::Remove(Some(&intent));
-            cuts.count(dies(&runner, &goal, cut).await);
-            let outcome = runner.converge(&goal).await.unwrap();
-            prop_assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+            let died = dies(&runner, &goal, cut).await;
+            // With every node off there is nothing to cut.
+            if silent.is_empty() {
+                cuts.count(died);
+            }
+            match runner.converge(&goal).await.unwrap() {
+                Outcome::Converged { .. } => prop_assert!(silent.is_empty()),
+                Outcome::RemovalIncomplete { left } => {
+                    let left: Vec<_> = left.into_iter().map(|(name, _)| name).collect();
+                    prop_assert!(!silent.is_empty());
+                    prop_assert_eq!(left, silent.clone());
+                    prop_assert_eq!(runner.remote.world(there), untouched);
+                    prop_assert_eq!(runner.memory.shell().saved, saved);
+                    switch_on(&runner);
+                    let outcome = runner.converge(&goal).await.unwrap();
+                    prop_assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
             prop_assert_eq!(runner.memory.shell(), crate::sim::Shell::default());
             let after = runner.remote.world(|world| world.clone());
-            given_back(&before, &after, false);
+            let lost = |(_, mishap): &OnNode| mishap.takes_the_claim();
+            given_back(&before, &after, mishaps.iter().any(lost));
             Ok(())
         })
     };
     TestRunner::new(cases(32)).run(&strategy, run).unwrap();
     cuts.are_real();
+}
+
+/// Invariant 3: a node that another cluster has claimed meanwhile, whichever it is, is left alone:
+/// `up` does nothing anywhere, and `remove` cleans the others and says which it left.
+#[test]
+fn a_node_that_another_cluster_has_claimed_is_left_alone() {
+    let strategy = (wishes(masks()), order(), any::<u8>());
+    let run = |((old, new), order, on): ((Wish, Wish), Vec<u8>, u8)| {
+        block_on(async {
+            let runner = runner(old.nodes());
+            runner.remote.order(&order);
+            let before = runner.remote.world(|world| world.clone());
+            let (old, new) = (old.intent(), new.intent());
+            settle(&runner, &old).await;
+            let theirs = runner.remote.world(|world| another_claims(on, world));
+            let (world, shell) = (
+                runner.remote.world(|world| world.clone()),
+                runner.memory.shell(),
+            );
+            for intent in [&old, &new] {
+                let refused = runner.converge(&Goal::Up(intent)).await.unwrap_err();
+                let why = refused.to_string();
+                prop_assert!(why.contains("belongs to another cluster"), "{why}");
+                prop_assert!(why.contains(&theirs.0), "{why}");
+            }
+            prop_assert!(runner.remote.world(|now| *now == world));
+            prop_assert_eq!(runner.memory.shell(), shell.clone());
+
+            let goal = Goal::Remove(Some(&new));
+            let outcome = runner.converge(&goal).await.unwrap();
+            let Outcome::RemovalIncomplete { left } = outcome else {
+                prop_assert!(false, "{outcome:?}");
+                return Ok(());
+            };
+            let left: Vec<_> = left.into_iter().map(|(name, _)| name).collect();
+            prop_assert_eq!(left, vec![theirs.clone()]);
+            prop_assert_eq!(runner.memory.shell().saved, shell.saved);
+            let after = runner.remote.world(|world| world.clone());
+            prop_assert_eq!(
+                after.truth.hosts.get(&theirs),
+                world.truth.hosts.get(&theirs)
+            );
+            // The other cluster goes, and what we left there can be cleaned.
+            runner.remote.world(|world| {
+                if let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&theirs) {
+                    facts.containers.remove(CLAIM);
+                }
+            });
+            let outcome = runner.converge(&goal).await.unwrap();
+            prop_assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+            prop_assert_eq!(runner.memory.shell(), crate::sim::Shell::default());
+            given_back(&before, &runner.remote.world(|world| world.clone()), true);
+            Ok(())
+        })
+    };
+    TestRunner::new(cases(32)).run(&strategy, run).unwrap();
 }
 
 /// Invariant 3: two configs that name one host, run side by side: exactly one wins, the other is

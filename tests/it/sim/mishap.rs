@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, HostFacts, HostView},
-    model::{CLAIM, HELPER, label, path, secret::Secret},
+    model::{CLAIM, FILES_IMAGE, HELPER, NodeName, label, path, secret::Secret},
 };
 use serde_json::json;
 
@@ -39,9 +39,13 @@ pub(crate) enum Mishap {
     Reboot,
 }
 
-pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
+/// On any node: its number, modulo how many there are.
+pub(crate) type OnNode = (u8, Mishap);
+
+/// Any of them, on any node.
+pub(crate) fn mishap() -> impl Strategy<Value = OnNode> {
     use Mishap as M;
-    prop_oneof![
+    let what = prop_oneof![
         any::<u8>().prop_map(M::ContainerExits),
         any::<u8>().prop_map(M::ContainerGoes),
         any::<u8>().prop_map(M::ContainerIsPaused),
@@ -65,7 +69,8 @@ pub(crate) fn mishap() -> impl Strategy<Value = Mishap> {
         Just(M::KubeconfigGoes),
         Just(M::ApiGoes),
         Just(M::Reboot),
-    ]
+    ];
+    (any::<u8>(), what)
 }
 
 fn nth<K: Ord + Clone, V>(map: &BTreeMap<K, V>, n: u8, keep: impl Fn(&K, &V) -> bool) -> Option<K> {
@@ -78,9 +83,49 @@ fn nth<K: Ord + Clone, V>(map: &BTreeMap<K, V>, n: u8, keep: impl Fn(&K, &V) -> 
         .map(|key| (*key).clone())
 }
 
-/// It happens, on the first host.
+impl Mishap {
+    /// True when the node can be given back as it was before, all the same: it has every image that
+    /// it had, and its package's configuration.
+    pub(crate) const fn leaves_what_was_there(self) -> bool {
+        !matches!(self, Self::ImageGoes(_) | Self::PackageConfigChanges)
+    }
+
+    /// True when the node loses its claim.
+    pub(crate) const fn takes_the_claim(self) -> bool {
+        matches!(self, Self::ClaimGoes | Self::DockerIsPruned)
+    }
+}
+
+/// Another cluster's claim comes in the place of whatever claim a node has. Returns the node.
+pub(crate) fn another_claims(on: u8, world: &mut World) -> NodeName {
+    let node = nth(&world.truth.hosts, on, |_, _| true).expect("a world has nodes");
+    if let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&node) {
+        let claim = ContainerFact {
+            id: format!("{CLAIM}-another"),
+            labels: BTreeMap::from([
+                (label::CLUSTER_ID.to_owned(), "f".repeat(32)),
+                (label::CLUSTER_NAME.to_owned(), "another".to_owned()),
+            ]),
+            state: ContainerState::Created,
+            runs: None,
+            image: FILES_IMAGE.to_owned(),
+        };
+        facts.containers.insert(CLAIM.to_owned(), claim);
+        facts.images.insert(FILES_IMAGE.to_owned());
+    }
+    node
+}
+
+/// It happens, on the first node.
 pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell) {
-    let first = world.truth.hosts.keys().next().cloned().unwrap();
+    happen_on((0, mishap), world, shell);
+}
+
+/// It happens.
+pub(crate) fn happen_on((on, mishap): OnNode, world: &mut World, shell: &mut super::Shell) {
+    let Some(node) = nth(&world.truth.hosts, on, |_, _| true) else {
+        return;
+    };
     match mishap {
         Mishap::ObjectGoes(n) => {
             let objects = &mut world.etcd().objects;
@@ -93,14 +138,14 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
             }
         }
         Mishap::NodeIsNotReady => {
-            if let Some(node) = world.etcd().nodes.get_mut(&first) {
-                node.ready = false;
+            if let Some(fact) = world.etcd().nodes.get_mut(&node) {
+                fact.ready = false;
             }
         }
         Mishap::LabelOfNodeGoes => {
-            if let Some(node) = world.etcd().nodes.get_mut(&first) {
-                node.labels.clear();
-                node.taints.clear();
+            if let Some(fact) = world.etcd().nodes.get_mut(&node) {
+                fact.labels.clear();
+                fact.taints.clear();
             }
         }
         Mishap::CopyOfStateGoes => {
@@ -110,8 +155,8 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
         Mishap::KubeconfigGoes => shell.kubeconfig = None,
         Mishap::ApiGoes => world.answering.clear(),
         Mishap::Reboot => {
-            world.answering.clear();
-            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+            world.answering.remove(&node);
+            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&node).unwrap() else {
                 return;
             };
             facts
@@ -134,15 +179,15 @@ pub(crate) fn happen(mishap: Mishap, world: &mut World, shell: &mut super::Shell
         | Mishap::JobIsLeft
         | Mishap::SysctlChanges
         | Mishap::ImageGoes(_) => {
-            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&first).unwrap() else {
+            let HostView::Reachable(facts) = world.truth.hosts.get_mut(&node).unwrap() else {
                 return;
             };
-            on_first_host(mishap, facts);
+            on_host(mishap, facts);
         }
     }
 }
 
-fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
+fn on_host(mishap: Mishap, facts: &mut HostFacts) {
     let ours = |name: &String, fact: &ContainerFact| {
         fact.labels.contains_key(label::CLUSTER_ID) && name != CLAIM
     };
@@ -212,7 +257,7 @@ fn on_first_host(mishap: Mishap, facts: &mut HostFacts) {
             facts
                 .containers
                 .retain(|_, fact| !fact.labels.contains_key(label::CLUSTER_ID));
-            facts.images.remove(rke_operator::model::FILES_IMAGE);
+            facts.images.remove(FILES_IMAGE);
         }
         Mishap::JobIsLeft => {
             let Some(claim) = facts.containers.get(CLAIM) else {
