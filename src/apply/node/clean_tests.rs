@@ -450,6 +450,86 @@ fn rules_that_cannot_be_read_are_unknown() {
     );
 }
 
+impl Node {
+    /// `nft` and `ipset` that keep their tables and sets as files; those whose name ends with
+    /// `busy` cannot be deleted.
+    fn kernel(&self, tables: &[&str], sets: &[&str]) {
+        for table in tables {
+            self.file(&format!("/programs/tables/{table}"), "");
+        }
+        for set in sets {
+            self.file(&format!("/programs/sets/{set}"), "");
+        }
+        self.program(
+            "nft",
+            "here=$(dirname \"$0\")/tables
+             case \"$1 $2\" in
+             'list table') [ -e \"$here/$3 $4\" ] ;;
+             'delete table') [ ! -e \"$here/$3 busy\" ] && rm \"$here/$3 $4\" ;;
+             *) exit 1 ;; esac",
+        );
+        self.program(
+            "ipset",
+            "here=$(dirname \"$0\")/sets
+             case \"$1 $2\" in
+             'list -n') ls \"$here\" ;;
+             'destroy '*busy) exit 1 ;;
+             'destroy '*) rm \"$here/$2\" ;;
+             *) exit 1 ;; esac",
+        );
+    }
+}
+
+/// R33: what kube-proxy leaves in its modes nftables and ipvs.
+#[test]
+fn tables_and_sets_of_kube_proxy_go_and_those_of_others_stay() {
+    let node = Node::new();
+    let (tables, sets) = (
+        [
+            "ip kube-proxy",
+            "ip6 kube-proxy",
+            "ip people",
+            "inet kube-proxy",
+        ],
+        [
+            "KUBE-CLUSTER-IP",
+            "KUBE-6-LOOP-BACK",
+            "f2b-sshd",
+            "MY-KUBE-SET",
+        ],
+    );
+    node.kernel(&tables, &sets);
+    let verdict = node.clean();
+    assert!(verdict.is_clean(), "{verdict:?}");
+    let left = |folder: &str| {
+        let entries = fs::read_dir(node.path(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(
+        left("/programs/tables")
+            .iter()
+            .eq(["inet kube-proxy", "ip people"])
+    );
+    assert!(
+        left("/programs/sets")
+            .iter()
+            .eq(["MY-KUBE-SET", "f2b-sshd"])
+    );
+}
+
+#[test]
+fn tables_and_sets_of_kube_proxy_that_stay_are_told() {
+    let node = Node::new();
+    node.kernel(
+        &["ip kube-proxy", "ip6 kube-proxy", "ip6 busy"],
+        &["KUBE-CLUSTER-IP", "KUBE-busy", "people-busy"],
+    );
+    let left = [("table", "ip6 kube-proxy"), ("set", "KUBE-busy")];
+    assert_eq!(node.clean().left, pairs(&left));
+    assert!(!node.has("/programs/sets/KUBE-CLUSTER-IP"));
+}
+
 #[test]
 fn links_go_unless_they_were_there() {
     let mut node = Node::new();

@@ -79,11 +79,13 @@ clean_rules() {
     timeout 10 nft list table "$family" kube-proxy >/dev/null 2>&1 &&
       timeout 10 nft delete table "$family" kube-proxy 2>/dev/null
   done
-  # kube-proxy in mode ipvs; a set that a rule of another uses stays.
-  for set in $(timeout 10 ipset list -n 2>/dev/null | grep -E '^KUBE-'); do
+  # kube-proxy in mode ipvs; a set that a rule of another uses stays, and is told.
+  our_sets | while read -r set; do
     timeout 10 ipset destroy "$set" 2>/dev/null
   done
 }
+
+our_sets() { timeout 10 ipset list -n 2>/dev/null | grep '^KUBE-'; }
 
 left_of_rules() {
   [ -n "$(tables)" ] || mark unknown chains "there is no iptables on this node"
@@ -96,4 +98,5 @@ left_of_rules() {
   for family in ip ip6; do
     timeout 10 nft list table "$family" kube-proxy >/dev/null 2>&1 && mark left table "$family kube-proxy"
   done
+  our_sets | while read -r set; do mark left set "$set"; done
 }
