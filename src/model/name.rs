@@ -97,3 +97,24 @@ impl fmt::Display for KubernetesVersion {
         write!(f, "v{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids come from annotations and command lines: whatever is no id is no cluster.
+    #[test]
+    fn a_cluster_id_has_32_hexadecimal_digits_in_lower_case() {
+        let id = "0123456789abcdef".repeat(2);
+        assert_eq!(id.parse(), Ok(ClusterId(id.clone())));
+        let (short, long) = (&id[1..], format!("{id}0"));
+        let no_digit = id.replacen('f', "g", 1);
+        let upper = id.to_uppercase();
+        let spaced = format!("{short} ");
+        // 32 bytes, and fewer characters.
+        let wide = format!("{}é", &id[2..]);
+        for text in ["", short, &long, &no_digit, &upper, &spaced, &wide] {
+            assert_eq!(text.parse::<ClusterId>(), Err(NotAClusterId), "{text:?}");
+        }
+    }
+}
