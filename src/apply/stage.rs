@@ -265,11 +265,14 @@ impl<'a, A: Act> StageRunner<'a, A> {
         let bound = limit(&step.action);
         match tokio::time::timeout(bound, effect).await {
             Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(StepError::Failed(Box::new(Panicked {
-                title: title(step),
-                target: step.target(),
-                what: panic_text(&*panic),
-            }))),
+            Ok(Err(panic)) => {
+                // The message of a panic may quote anything: it goes to the log only.
+                tracing::error!(why = panic_text(&*panic), "a step panicked");
+                Err(StepError::Failed(Box::new(Panicked {
+                    title: title(step),
+                    target: step.target(),
+                })))
+            }
             Err(_elapsed) => Err(StepError::Failed(Box::new(Overdue {
                 title: title(step),
                 target: step.target(),
@@ -282,11 +285,10 @@ impl<'a, A: Act> StageRunner<'a, A> {
 
 /// A step's code panicked.
 #[derive(Debug, thiserror::Error)]
-#[error("`{title}` on `{target}` ended in a bug of rke-operator: {what}")]
+#[error("`{title}` on `{target}` ended in a bug of rke-operator")]
 struct Panicked {
     title: String,
     target: Target,
-    what: String,
 }
 
 impl Explain for Panicked {
@@ -295,7 +297,10 @@ impl Explain for Panicked {
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
-        vec!["run it again: completed steps are not repeated; and please report this".into()]
+        vec![
+            "run it again: completed steps are not repeated; and please report this, with the log"
+                .into(),
+        ]
     }
 }
 
