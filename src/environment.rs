@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 
 use crate::{
     apply::remote::Remote,
@@ -11,6 +12,22 @@ use crate::{
     model::{ClusterId, Secret},
     state::{Store, kubeconfig::KubeconfigStore},
 };
+
+/// Tells the time.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// That function's time.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// Now.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
 
 /// Everything outside, and the settings of a run.
 pub struct Environment {
@@ -28,8 +45,8 @@ pub struct Environment {
     pub recover: Option<ClusterId>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
-    /// The time.
-    pub now: fn() -> jiff::Timestamp,
+    /// The time, for certificates.
+    pub clock: Clock,
     /// Fresh randomness.
     pub entropy: fn() -> [u8; 32],
 }

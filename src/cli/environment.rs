@@ -16,7 +16,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::Sources,
-    environment::{Environment, KeyRing},
+    environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     model::{ClusterId, Secret},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
@@ -57,7 +57,7 @@ pub(super) fn open(
         key_ring: Arc::new(KeyFiles),
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
-        now,
+        clock: clock(),
         entropy: rand::random,
     })
 }
@@ -66,8 +66,8 @@ pub(super) fn open(
     clippy::disallowed_methods,
     reason = "the command line is where the time comes in"
 )]
-fn now() -> jiff::Timestamp {
-    jiff::Timestamp::now()
+fn clock() -> Clock {
+    Clock::new(jiff::Timestamp::now)
 }
 
 /// ssh's own files, in its order; keys that are taken are recorded in the first.

@@ -99,7 +99,7 @@ pub(super) async fn look<'w>(
     mut session: Box<dyn RemoteSession>,
     failed: &BTreeMap<NodeName, Unreachable>,
 ) -> Result<Iteration<'w>, Error> {
-    let now = (environment.now)();
+    let now = environment.clock.now();
     let seed = Seed::new((environment.entropy)());
     let (loaded, revision) = match environment.store.load().await? {
         Loaded::Absent => (None, None),

@@ -1,6 +1,6 @@
 //! The one reconcile of a `Cluster` (invariant 14): deletion first, on metadata; then
-//! `intent → world → converge → status`. It decides when to ask the engine and what to say about
-//! the answer, and knows nothing about nodes.
+//! `intent → world → converge → status`. It decides when to survey and to run, and what to say
+//! about the result, and knows nothing about nodes.
 
 mod apply;
 mod report;
@@ -33,7 +33,7 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::stop::StopCause,
-    converge::{Goal, Survey},
+    converge::{self, Goal, Survey},
     environment::Environment,
     error::Explain,
     plan::{Cause, Plan, Step},
@@ -183,21 +183,17 @@ impl Reconcile<'_> {
     async fn by_inventory(&self) -> Result<Found, ReconcileError> {
         let environment = environment::environment(self.ctx, self.view, None).await?;
         let goal = Goal::Remove(None);
-        let survey = self
-            .ctx
-            .dependencies
-            .engine
-            .survey(&goal, &environment)
-            .await;
-        Ok(match survey {
-            Ok(Survey { actual, .. }) => match &actual.saved {
-                Some(saved) => {
-                    Found::from(probe::probe(&Members::from(&**saved), &actual, None, None))
-                }
-                None => Found::unseen("the state is not there"),
+        Ok(
+            match Box::pin(converge::survey(&goal, &environment)).await {
+                Ok(Survey { actual, .. }) => match &actual.saved {
+                    Some(saved) => {
+                        Found::from(probe::probe(&Members::from(&**saved), &actual, None, None))
+                    }
+                    None => Found::unseen("the state is not there"),
+                },
+                Err(error) => Found::blind(&error),
             },
-            Err(error) => Found::blind(&error),
-        })
+        )
     }
 
     /// The cluster is there: see how it is, and whether it is as the spec says.
@@ -224,7 +220,7 @@ impl Reconcile<'_> {
             }
             let goal = Goal::Up(&wanted.intent);
             tokio::select! {
-                survey = ctx.dependencies.engine.survey(&goal, environment) => survey,
+                survey = Box::pin(converge::survey(&goal, environment)) => survey,
                 cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
             }
         };

@@ -1,8 +1,7 @@
-//! What the reconcilers share: the API, the engine, the cache of the watch, and the limits.
+//! What the reconcilers share: the API, the nodes, the cache of the watch, and the limits.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret as KubeSecret};
 use kube::{
     Api, Client, Resource,
@@ -18,7 +17,6 @@ use super::{
     OperatorOptions,
     backoff::Backoff,
     cluster_object::{ClusterObject, cluster_resource},
-    engine::Engine,
     events::Publisher,
     queue::Queue,
 };
@@ -26,38 +24,22 @@ use crate::{
     api,
     apply::remote::Remote,
     apply::stop::{Stop, StopCause},
+    config::{Intent, Problems},
+    environment::Clock,
     error::{ErrorClass, Explain, with_causes},
 };
-
-/// Tells the time.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    /// That function's time.
-    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// Now.
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
 
 /// What is outside, besides the API: exchanged in tests.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// The engine.
-    pub engine: Arc<dyn Engine>,
     /// How nodes are reached.
     pub remote: Arc<dyn Remote>,
-    /// Judges deadlines and dates conditions.
+    /// The time, for deadlines, conditions and certificates.
     pub clock: Clock,
-    /// The engine's time, for certificates.
-    pub now: fn() -> Timestamp,
-    /// The engine's randomness.
+    /// Fresh randomness, for keys.
     pub entropy: fn() -> [u8; 32],
+    /// Refuses what this release cannot build yet.
+    pub supported: fn(&Intent) -> Result<(), Problems>,
 }
 
 /// How many clusters at once, each kind by itself: provisions cannot starve a delete.

@@ -20,7 +20,7 @@ use crate::{
         ClusterSpec, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
-    config::{Intent, RkeConfig, SecretSources, supported_today},
+    config::{Intent, RkeConfig, SecretSources},
     environment::{Environment, KeyRing},
     error::{ErrorClass, Explain},
     host::{KnownHosts, Policy},
@@ -58,7 +58,7 @@ pub(super) async fn environment(
         key_ring: Arc::new(SecretKeys::new(client, namespace)),
         recover: view.recover(),
         held_elsewhere: held_elsewhere(ctx, &name).await?,
-        now: ctx.dependencies.now,
+        clock: ctx.dependencies.clock.clone(),
         entropy: ctx.dependencies.entropy,
     })
 }
@@ -120,7 +120,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
     let document = serde_json::Value::Object(spec.config.clone());
     let config = RkeConfig::from_json(&document)?;
     let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
-    supported_today(&resolved.intent)?;
+    (ctx.dependencies.supported)(&resolved.intent)?;
     let warning = |problem: &crate::config::Problem| {
         let mut text = problem.to_string();
         if let Some(hint) = &problem.hint {

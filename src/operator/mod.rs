@@ -8,8 +8,7 @@
 //! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects |
-//! | `engine` | the seam to [`crate::converge`] |
-//! | `environment` | what an engine needs, out of one namespace |
+//! | `environment` | what a run needs, out of one namespace |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `queue` | whose turn it is |
@@ -19,14 +18,13 @@
 //! | `status`, `events` | the two places where something is said |
 //!
 //! May touch: the management cluster's API, within the rights of one namespace and our own
-//! kinds. Must not: nodes (they are the engine's), files, world.
+//! kinds. Must not: nodes (they are [`crate::converge`]'s), files, world.
 
 mod backoff;
 mod certificates;
 mod cluster;
 mod cluster_object;
 mod context;
-mod engine;
 mod environment;
 mod events;
 mod guarded;
@@ -44,8 +42,7 @@ mod wiring;
 
 use std::{borrow::Cow, time::Duration};
 
-pub use context::{Clock, Dependencies};
-pub use engine::{Engine, Real};
+pub use context::Dependencies;
 pub use wiring::{run, run_with};
 
 use crate::error::{ErrorClass, Explain};

@@ -31,7 +31,7 @@ use crate::{
     },
     apply::stop::StopCause,
     config::Intent,
-    converge::{Error, Goal, Outcome},
+    converge::{self, Error, Goal, Outcome},
     environment::Environment,
     error::ErrorClass,
     model::NodeName,
@@ -233,14 +233,14 @@ impl Removal<'_> {
         let status = &mut self.status;
         let ended = run::run(self.ctx, self.view, &task, environment, status, &base).await;
         Ok(match ended {
-            Ended::Engine(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
-            Ended::Engine(Ok(Outcome::Degraded { left, .. })) => {
+            Ended::ByItself(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
+            Ended::ByItself(Ok(Outcome::Degraded { left, .. })) => {
                 RemovalProgress::Hindered(hosts_left(left.into_iter().collect()))
             }
-            Ended::Engine(Ok(Outcome::RemovalIncomplete { left })) => {
+            Ended::ByItself(Ok(Outcome::RemovalIncomplete { left })) => {
                 RemovalProgress::Hindered(hosts_left(left))
             }
-            Ended::Engine(Ok(Outcome::ConsentRefused { disruptions, .. })) => {
+            Ended::ByItself(Ok(Outcome::ConsentRefused { disruptions, .. })) => {
                 RemovalProgress::Hindered(Obstacle {
                     class: ErrorClass::Bug,
                     reason: Reason::InternalError,
@@ -248,10 +248,10 @@ impl Removal<'_> {
                     remaining: Vec::new(),
                 })
             }
-            Ended::Engine(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
+            Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
                 RemovalProgress::Stopped(cause)
             }
-            Ended::Engine(Err(error)) => RemovalProgress::Hindered(Obstacle::of(&error)),
+            Ended::ByItself(Err(error)) => RemovalProgress::Hindered(Obstacle::of(&error)),
         })
     }
 
@@ -282,7 +282,7 @@ impl Removal<'_> {
         }
         let goal = Goal::Remove(intent);
         let survey = tokio::select! {
-            survey = self.ctx.dependencies.engine.survey(&goal, environment) => survey,
+            survey = Box::pin(converge::survey(&goal, environment)) => survey,
             cause = self.ctx.outdated(self.view, None) => return Ok(RemovalProgress::Stopped(cause)),
         };
         let survey = match survey {

@@ -1,8 +1,9 @@
-//! One run of the engine for one object: stopped when the object changes, told to the status and
+//! One run for one object: stopped when the object changes, told to the status and
 //! to events as it goes. The sinks never hold the run up for longer than one write.
 
 use std::time::Duration;
 
+use futures::{FutureExt, future::BoxFuture};
 use kube::runtime::controller::Action;
 use tokio::sync::{mpsc, watch};
 
@@ -19,8 +20,9 @@ use crate::{
         progress::Progress,
         stop::{Stop, StopCause, Stopper},
     },
-    converge::{Error, Goal, Outcome},
+    converge::{self, Consent, Error, Goal, Outcome},
     environment::Environment,
+    plan::Plan,
 };
 
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is
@@ -33,9 +35,18 @@ const BUFFER: usize = 256;
 /// How a run ended.
 pub(super) enum Ended {
     /// By itself, or by the stop signal.
-    Engine(Result<Outcome, Error>),
+    ByItself(Result<Outcome, Error>),
     /// It did not stop in time.
     Dropped(StopCause),
+}
+
+/// Every consent is given: that is what `changes: Automatic` and a deletion say.
+struct Automatic;
+
+impl Consent for Automatic {
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
+        futures::future::ready(true).boxed()
+    }
 }
 
 /// What a run is for, and what ends it.
@@ -49,7 +60,7 @@ pub(super) struct Task<'a> {
     pub(super) limit: Option<Duration>,
 }
 
-/// Runs the engine for `view` until it ends, the object changes or the limit is over.
+/// Converges for `view` until it ends, the object changes or the limit is over.
 pub(super) async fn run(
     ctx: &Context,
     view: &ClusterObject,
@@ -62,14 +73,14 @@ pub(super) async fn run(
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
     let name = view.name();
-    let engine = async {
+    let run = async {
         let ended = stoppable(ctx, view, task, environment, &events).await;
         // The sinks end when nobody can send any more.
         drop(events);
         ended
     };
     let (ended, (), (), ()) = tokio::join!(
-        engine,
+        run,
         pump(&name, stream, seen, say),
         status.follow(base, task.purpose, &*environment.store, progress),
         tell(ctx, view, notices),
@@ -102,9 +113,9 @@ async fn stoppable(
         tokio::time::sleep(grace).await;
         cause
     };
-    let engine = &ctx.dependencies.engine;
+    let converge = converge::converge(&task.goal, environment, &Automatic, events, &stop);
     tokio::select! {
-        result = engine.converge(&task.goal, environment, events, &stop) => Ended::Engine(result),
+        result = Box::pin(converge) => Ended::ByItself(result),
         cause = guard => Ended::Dropped(cause),
     }
 }

@@ -14,7 +14,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Clock, Context},
+    context::Context,
     probe::{self, Stage},
 };
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, merge, shorten},
     },
     apply::progress::Progress,
+    environment::Clock,
     state::{Loaded, Store},
 };
 

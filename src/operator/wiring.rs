@@ -25,14 +25,15 @@ use tokio::sync::watch;
 use super::{
     OperatorError, OperatorOptions, cluster,
     cluster_object::{cluster_resource, key_secret},
-    context::{Caches, Clock, Context, Dependencies, ReconcileError},
-    engine::Real,
+    context::{Caches, Context, Dependencies, ReconcileError},
     kubeconfig, patience,
 };
 use crate::{
     api::{Kubeconfig, RECOVER, TAKE_OVER, kubeconfig_secret},
     apply::remote::OverSsh,
     apply::stop::Stop,
+    config::supported_today,
+    environment::Clock,
     host::TcpDial,
 };
 
@@ -51,13 +52,12 @@ pub async fn run(
 )]
 fn real_dependencies() -> Dependencies {
     Dependencies {
-        engine: Arc::new(Real),
         remote: Arc::new(OverSsh {
             dial: Arc::new(TcpDial),
         }),
         clock: Clock::new(jiff::Timestamp::now),
-        now: jiff::Timestamp::now,
         entropy: rand::random,
+        supported: supported_today,
     }
 }
 

@@ -20,12 +20,7 @@ use serde_json::Value;
 
 use crate::{
     plan_properties::fresh,
-    sim::{
-        World,
-        generate::names,
-        remote::{Runner, SimRemote},
-        wish::Wish,
-    },
+    sim::{World, generate::names, remote::SimRemote, runner::Runner, wish::Wish},
 };
 
 fn runner() -> Runner {

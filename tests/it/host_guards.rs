@@ -25,11 +25,7 @@ use serde_json::json;
 use crate::{
     fake::{Access, FakeHost, FakeNet, Faults},
     plan_properties::fresh,
-    sim::{
-        bare_host,
-        remote::{Runner, SimRemote},
-        wish::Wish,
-    },
+    sim::{bare_host, remote::SimRemote, runner::Runner, wish::Wish},
 };
 
 const IMAGE: &str = "rancher/hardened-etcd:v3.6";

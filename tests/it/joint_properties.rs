@@ -23,7 +23,8 @@ use crate::{
         Cut, World,
         generate::names,
         mishap::{OnNode, another_claims, happen_on, mishap},
-        remote::{Runner, SimRemote},
+        remote::SimRemote,
+        runner::Runner,
         wish::{Wish, wish},
     },
 };

@@ -16,7 +16,7 @@ use rke_operator::{
     },
     config::{Intent, RkeConfig, SecretSources},
     converge::{Goal, Iteration, survey},
-    environment::{Environment, KeyRing},
+    environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     model::secret::Secret,
     plan::{self, Plan, Queue, Stage, Step},
@@ -89,7 +89,7 @@ fn world(site: &Site) -> Environment {
         key_ring: Arc::new(OneKey(key(site))),
         recover: None,
         held_elsewhere: BTreeSet::new(),
-        now: jiff::Timestamp::now,
+        clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
     }
 }

@@ -2,9 +2,8 @@
 //! refuses, hangs or fails; objects of others under our names; mistakes in an edit.
 
 use std::{
-    collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -13,29 +12,23 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
 use rke_operator::{
-    actual::Unreachable, apply::step::Warning, converge::Error, error::ErrorClass, model::label,
-    state::StateError,
+    apply::step::Warning,
+    error::ErrorClass,
+    model::label,
+    plan::{Action, ClusterAction, HostAction},
 };
 use serde_json::{Value, json};
 
 use crate::{
     fake_api::{FakeApi, HANGS},
     operator_rig::{
-        NAMESPACE, Rig, SimEngine, Turn, clock, cluster, condition, is, key_secret, message,
-        reason, settled,
+        NAMESPACE, Rig, clock, cluster, condition, is, key_secret, message, reason, settled,
     },
+    sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
 
 fn edit() -> Value {
     json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}})
-}
-
-fn events(rig: &Rig, reason: &str) -> Vec<String> {
-    let events = rig.api.objects("events");
-    let notes = events.iter().filter(|event| event["reason"] == reason);
-    notes
-        .map(|event| event["note"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 /// A Secret that cannot be read at the moment is nobody's mistake, and is read again soon (O4).
@@ -67,14 +60,14 @@ async fn a_deletion_ends_without_a_place_for_its_record() {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
-        rig.engine.kill("n1");
+        rig.nodes.kill("n1");
         rig.api
             .fault(move |_, path| path.contains("/configmaps").then_some(code));
         rig.api.delete("clusters", "", "a");
         let deleted = tokio::time::Instant::now();
         tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
         assert_eq!(rig.api.object("clusters", "", "a"), None, "{code}");
-        let orphaned = events(&rig, "Orphaned");
+        let orphaned = rig.events("Orphaned");
         assert_eq!(orphaned.len(), 1, "{code}");
         assert!(orphaned[0].contains("`n1` (10.0.0.1)"), "{}", orphaned[0]);
         assert!(orphaned[0].contains("cannot be written"), "{}", orphaned[0]);
@@ -93,7 +86,7 @@ async fn a_record_finds_room() {
     rig.api.plant("configmaps", &old);
     rig.create(&cluster("a", "n1")).await;
     let built = rig.ready("a").await;
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
     let map = rig
@@ -107,16 +100,11 @@ async fn a_record_finds_room() {
 /// An object that waits for its turn says so first, with its place (O6).
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_turn_says_so() {
-    let engine = SimEngine::new(&["n1", "n2", "n3"]);
-    let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
+    let nodes = SimRemote::bare(&["n1", "n2", "n3"]);
+    let rig = Rig::with(nodes, FakeApi::new(clock()), |options| {
         options.limits.changes = 1;
     });
-    let go = Arc::new(tokio::sync::Notify::new());
-    let until = Arc::clone(&go);
-    rig.engine.script(move |_, index, _| match index {
-        0 => Turn::Hold(Arc::clone(&until)),
-        _ => Turn::Go,
-    });
+    let halt = rig.nodes.halt(Purpose::Up, 0);
     for (name, node, place) in [
         ("a", "n1", None),
         ("b", "n2", Some("0 before it")),
@@ -132,13 +120,13 @@ async fn who_waits_for_a_turn_says_so() {
         let text = message(&told, "Reconciling");
         assert!(text.contains(place.unwrap_or_default()), "{name}: {text}");
     }
-    go.notify_one();
+    halt.go_on();
     let moved = |cluster: &Value| message(cluster, "Reconciling").contains("0 before it");
     rig.ready("a").await;
     rig.until("c", moved).await;
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        go.notify_one();
+        halt.go_on();
     }
     rig.ready("b").await;
     rig.ready("c").await;
@@ -169,29 +157,35 @@ async fn a_request_that_hangs_ends() {
     }
 }
 
-/// A panic in one pass is that cluster's misfortune: it is told, and the others go on (O8).
+/// A panic in one pass, in a step or in a survey, is that cluster's misfortune: it is told, and the
+/// others go on (O8).
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_one_pass() {
-    let rig = Rig::start(&["n1", "n2"]);
-    let panics = Arc::new(AtomicBool::new(true));
-    let panic = Arc::clone(&panics);
-    rig.engine.script(move |_, index, _| {
-        if index == 2 && panic.load(Ordering::SeqCst) {
-            return Turn::Panic;
+    for in_step in [true, false] {
+        let rig = Rig::start(&["n1", "n2"]);
+        if in_step {
+            rig.nodes.script(|_, _, step| match &step.action {
+                Action::Host(_, HostAction::ConfigureContainerd { .. }) => Turn::Panic,
+                _ => Turn::Go,
+            });
+        } else {
+            rig.nodes.surveys(Surveys::Panic);
         }
-        Turn::Go
-    });
-    rig.create(&cluster("a", "n1")).await;
-    let told = rig
-        .until("a", |cluster| is(cluster, "Stalled", "True"))
-        .await;
-    assert_eq!(reason(&told, "Stalled"), "InternalError");
-    assert!(!told["status"].to_string().contains("hunter2"));
-    assert_eq!(events(&rig, "InternalError").len(), 1);
-    panics.store(false, Ordering::SeqCst);
-    rig.create(&cluster("b", "n2")).await;
-    rig.ready("b").await;
-    rig.ready("a").await;
+        rig.create(&cluster("a", "n1")).await;
+        let told = rig
+            .until("a", |cluster| is(cluster, "Stalled", "True"))
+            .await;
+        assert_eq!(reason(&told, "Stalled"), "InternalError", "{in_step}");
+        assert!(!told["status"].to_string().contains("hunter2"), "{in_step}");
+        assert_eq!(rig.event("InternalError").await.len(), 1, "{in_step}");
+        let events = rig.api.objects("events");
+        assert!(!json!(events).to_string().contains("hunter2"), "{in_step}");
+        rig.nodes.script(|_, _, _| Turn::Go);
+        rig.nodes.surveys(Surveys::Answer);
+        rig.create(&cluster("b", "n2")).await;
+        rig.ready("b").await;
+        rig.ready("a").await;
+    }
 }
 
 /// A typo in an edit: the cluster serves, and is looked at as before (O9).
@@ -217,13 +211,13 @@ async fn a_typo_does_not_blind_the_operator() {
         "what was applied was applied"
     );
     assert!(is(&told, "NodesHealthy", "True"));
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     let dead = rig
         .until("a", |cluster| is(cluster, "NodesReachable", "False"))
         .await;
     assert!(is(&dead, "Available", "Unknown"), "never stale");
     assert!(is(&dead, "ConfigValid", "False"));
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     rig.api.patch(
         "clusters",
         "",
@@ -276,7 +270,7 @@ async fn a_copy_of_a_kubeconfig_follows() {
     };
     is_copied(data("a-kubeconfig")).await;
     // Nothing else happens from now on: the copy is woken by its source alone.
-    rig.engine.surveys_hang.store(true, Ordering::SeqCst);
+    rig.nodes.surveys(Surveys::Hang);
     let renewed = json!({"data": {"value": "cmVuZXdlZA=="}});
     rig.api
         .patch("secrets", NAMESPACE, "a-kubeconfig", &renewed);
@@ -363,10 +357,10 @@ async fn a_kubeconfig_names_what_it_waits_for() {
         })
     };
     until("ClusterNotFound").await;
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.create(&cluster("a", "n1")).await;
     until("WaitingForCluster").await;
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     until("Issued").await;
 }
 
@@ -374,7 +368,7 @@ async fn a_kubeconfig_names_what_it_waits_for() {
 #[tokio::test(start_paused = true)]
 async fn a_mistyped_node_does_not_hold_a_deletion_up() {
     let rig = Rig::start(&["n1"]);
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.create(&cluster("a", "n1")).await;
     rig.until("a", |cluster| is(cluster, "NodesReachable", "False"))
         .await;
@@ -385,7 +379,7 @@ async fn a_mistyped_node_does_not_hold_a_deletion_up() {
 
     // The same in an edit of a cluster that was built: its own node is cleaned, and that is all.
     let rig = Rig::start(&["n1", "n9"]);
-    rig.engine.kill("n9");
+    rig.nodes.kill("n9");
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
     let mistyped =
@@ -399,7 +393,7 @@ async fn a_mistyped_node_does_not_hold_a_deletion_up() {
     let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
     assert!(deleted.elapsed() < Duration::from_secs(60));
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
 /// Two causes one after the other are two events, each with its own words (O13); a repair is no
@@ -407,30 +401,22 @@ async fn a_mistyped_node_does_not_hold_a_deletion_up() {
 #[tokio::test(start_paused = true)]
 async fn events_tell_what_happened() {
     let rig = Rig::start(&["n1"]);
-    let left = Arc::new(Mutex::new(vec!["the second cause", "the first cause"]));
-    let causes = Arc::clone(&left);
-    rig.engine.script(move |_, index, _| {
-        let cause = (index == 0).then(|| causes.lock().unwrap().pop()).flatten();
-        match cause {
-            Some(place) => Turn::Fail(Error::State(StateError::Conflict {
-                place: place.to_owned(),
-            })),
-            None => Turn::Go,
-        }
+    let mut causes = ["the first cause", "the second cause"].into_iter();
+    rig.nodes.script(move |_, index, _| {
+        let cause = (index == 0).then(|| causes.next()).flatten();
+        cause.map_or(Turn::Go, |cause| {
+            Turn::Fail(SimFailure::new(ErrorClass::Transient, cause))
+        })
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let notes = events(&rig, "Retrying");
+    let notes = rig.events("Retrying");
     for cause in ["the first cause", "the second cause"] {
         assert!(notes.iter().any(|note| note.contains(cause)), "{notes:?}");
     }
-    rig.engine.take("n1", "kube-scheduler");
-    rig.api
-        .until("events", "default", "", |_| {
-            !events(&rig, "Healed").is_empty()
-        })
-        .await;
-    assert_eq!(events(&rig, "Provisioned").len(), 1);
+    rig.nodes.take("n1", "kube-scheduler");
+    rig.event("Healed").await;
+    assert_eq!(rig.events("Provisioned").len(), 1);
 }
 
 /// A right that is missing is named on the object and asked for with growing pauses (O14).
@@ -471,17 +457,29 @@ async fn a_missing_right_is_named() {
 /// A run that leaves nodes as they are is no end of the spec: it says which, and is tried again.
 #[tokio::test(start_paused = true)]
 async fn a_degraded_run_is_told_and_tried_again() {
-    let rig = Rig::start(&["n1"]);
-    let fail = |why: &str| {
-        let left = Unreachable {
-            class: ErrorClass::Host,
-            why: why.to_owned(),
-            hints: vec!["look at its disk".to_owned()],
-        };
-        *rig.engine.degraded.lock().unwrap() = BTreeMap::from([("n1".into(), left)]);
+    let rig = Rig::of_several(&["n1", "n2"]);
+    let fail = |why: &'static str| {
+        rig.nodes.script(move |_, _, step| match &step.action {
+            Action::Host(node, HostAction::PullImage { .. } | HostAction::RunContainer { .. })
+                if node.0 == "n2" =>
+            {
+                let failure = SimFailure::new(ErrorClass::Host, why);
+                Turn::Fail(failure.hint("look at its disk"))
+            }
+            _ => Turn::Go,
+        });
     };
-    fail("cannot pull: no space left");
-    rig.create(&cluster("a", "n1")).await;
+    fail("no space left");
+    let mut two = cluster("a", "n1");
+    let worker = json!({
+        "address": "10.0.0.2",
+        "hostname_override": "n2",
+        "user": "core",
+        "role": ["worker"],
+    });
+    let nodes = two["spec"]["config"]["nodes"].as_array_mut().unwrap();
+    nodes.push(worker);
+    rig.create(&two).await;
     let degraded = |cluster: &Value| reason(cluster, "Reconciling") == "HostUnavailable";
     let told = rig.until("a", degraded).await;
     assert_eq!(reason(&told, "Provisioned"), "Degraded");
@@ -489,30 +487,40 @@ async fn a_degraded_run_is_told_and_tried_again() {
     assert_eq!(condition(&told, "Stalled"), None);
     for kind in ["Provisioned", "Reconciling"] {
         let text = message(&told, kind);
-        assert!(text.contains("`n1`: cannot pull"), "{kind}: {text}");
+        assert!(text.contains("`n2`: pull "), "{kind}: {text}");
+        assert!(text.contains("no space left"), "{kind}: {text}");
         assert!(text.contains("hint: look at its disk"), "{kind}: {text}");
+        assert!(!text.contains("`n1`"), "{kind}: {text}");
     }
-    assert_eq!(events(&rig, "Degraded").len(), 1);
-    assert_eq!(events(&rig, "Provisioned").len(), 0);
-    rig.engine.degraded.lock().unwrap().clear();
-    rig.ready("a").await;
+    assert_eq!(rig.event("Degraded").await.len(), 1);
+    assert_eq!(rig.events("Provisioned").len(), 0);
+    rig.nodes.script(|_, _, _| Turn::Go);
+    let built = rig.ready("a").await;
+    assert_eq!(built["status"]["nodeSummary"], "2/2");
 
     // A repair that is left half done unmakes nothing that was applied.
     fail("the disk fails");
-    rig.engine.take("n1", "kube-scheduler");
+    rig.nodes.take("n2", "kube-proxy");
     let told = rig.until("a", degraded).await;
     assert!(is(&told, "Provisioned", "True"));
-    rig.engine.degraded.lock().unwrap().clear();
+    assert!(message(&told, "Reconciling").contains("the disk fails"));
+    rig.nodes.script(|_, _, _| Turn::Go);
     rig.ready("a").await;
+    assert!(rig.nodes.has("n2", "kube-proxy"));
 }
 
 /// Warnings of the config and of the last run stand in the status (O15).
 #[tokio::test(start_paused = true)]
 async fn warnings_are_kept() {
     let rig = Rig::start(&["n1"]);
-    rig.engine.warnings.lock().unwrap().push(Warning {
-        message: "coredns is slow".to_owned(),
-        hints: vec!["look at its pods".to_owned()],
+    rig.nodes.script(|_, _, step| match &step.action {
+        Action::Cluster(ClusterAction::AwaitAddon { addon }) if addon == "coredns" => {
+            Turn::Warn(Warning {
+                message: "coredns is slow".to_owned(),
+                hints: vec!["look at its pods".to_owned()],
+            })
+        }
+        _ => Turn::Go,
     });
     let mut warned = cluster("a", "n1");
     let taint =
@@ -539,16 +547,19 @@ async fn warnings_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_survey_after_a_run_can_be_stopped() {
     let rig = Rig::start(&["n1"]);
-    rig.create(&cluster("a", "n1")).await;
-    rig.until("a", |cluster| !cluster["status"]["progress"].is_null())
-        .await;
-    rig.engine.surveys_hang.store(true, Ordering::SeqCst);
+    let halt = rig.create_and_halt(3).await;
+    rig.nodes.surveys(Surveys::Hang);
+    halt.lift();
+    halt.go_on();
     rig.api
         .until("secrets", NAMESPACE, "a-kubeconfig", |secret| {
             secret.is_some()
         })
         .await;
     tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.nodes.counts().hanging, 1, "the run's own do not");
+    // Those of the removal are answered; that one is not.
+    rig.nodes.surveys(Surveys::Answer);
     rig.api.delete("clusters", "", "a");
     let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
@@ -565,7 +576,7 @@ async fn a_deletion_ends_by_its_deadline() {
             short["spec"]["deletion"] = json!({ "timeout": timeout });
             rig.create(&short).await;
             rig.ready("a").await;
-            rig.engine.script(|_, _, _| Turn::AwaitStop);
+            rig.nodes.script(|_, _, _| Turn::AwaitStop);
             let deadline = tokio::time::Instant::now() + Duration::from_secs(seconds);
             if let Some(path) = hang {
                 rig.api.fault(move |_, at| {
@@ -589,29 +600,18 @@ async fn a_deletion_ends_by_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_key_stops_a_run() {
     let rig = Rig::start(&["n1"]);
-    let held = Arc::new(AtomicBool::new(true));
-    let hold = Arc::clone(&held);
-    rig.engine.script(move |_, index, _| {
-        if index == 3 && hold.load(Ordering::SeqCst) {
-            Turn::AwaitStop
-        } else {
-            Turn::Go
-        }
-    });
-    rig.create(&cluster("a", "n1")).await;
-    rig.until("a", |cluster| !cluster["status"]["progress"].is_null())
-        .await;
+    let halt = rig.create_and_halt(3).await;
     // Another Secret is no reason to stop.
     let mut other = key_secret();
     other["metadata"]["name"] = json!("others");
     rig.api.plant("secrets", &other);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 1);
-    held.store(false, Ordering::SeqCst);
+    assert_eq!(rig.nodes.counts().ups, 1);
+    halt.lift();
     let touch = json!({"metadata": {"labels": {"renewed": "yes"}}});
     rig.api.patch("secrets", NAMESPACE, "nodes", &touch);
     rig.ready("a").await;
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 2);
+    assert_eq!(rig.nodes.counts().ups, 2);
 }
 
 /// Status and state lost at once: the object's own note says that there were nodes, so they are
@@ -622,19 +622,19 @@ async fn a_deletion_without_state_and_status_is_not_a_removal() {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
-        let (api, engine) = rig.stop().await;
+        let (api, nodes) = rig.stop().await;
         api.delete("secrets", NAMESPACE, "a-state");
         api.patch_status("clusters", "", "a", &json!({"status": null}));
         if dead {
-            engine.kill("n1");
+            nodes.kill("n1");
         }
         api.delete("clusters", "", "a");
-        let rig = Rig::with(engine, api, |_| {});
+        let rig = Rig::with(nodes, api, |_| {});
         let deleted = tokio::time::Instant::now();
         rig.gone("a").await;
         assert!(deleted.elapsed() >= Duration::from_secs(1790), "{dead}");
-        rig.engine.revive("n1");
-        assert!(rig.engine.claimed_by("n1").is_some(), "nothing was touched");
+        rig.nodes.revive("n1");
+        assert!(rig.nodes.claimed_by("n1").is_some(), "nothing was touched");
         let record = rig.api.object("configmaps", NAMESPACE, "a-orphaned");
         assert!(record.is_some(), "{dead}");
     }
@@ -642,12 +642,12 @@ async fn a_deletion_without_state_and_status_is_not_a_removal() {
 
 /// Orphans a cluster of that name; its state stays.
 async fn orphan(rig: &Rig, name: &str) {
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     let soon = json!({"spec": {"deletion": {"timeout": "30s"}}});
     rig.api.patch("clusters", "", name, &soon);
     rig.api.delete("clusters", "", name);
     rig.gone(name).await;
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
 }
 
 /// A state belongs to an object, not to a name: the namesake of an orphan has no part in its
@@ -657,8 +657,8 @@ async fn a_namesake_of_an_orphan_has_no_part_in_its_nodes() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let id = rig.engine.claimed_by("n1").unwrap();
-    let containers = rig.engine.containers("n1");
+    let id = rig.nodes.claimed_by("n1").unwrap();
+    let containers = rig.nodes.containers("n1");
     orphan(&rig, "a").await;
 
     rig.create(&cluster("a", "n1")).await;
@@ -670,7 +670,7 @@ async fn a_namesake_of_an_orphan_has_no_part_in_its_nodes() {
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
     assert_eq!(
-        rig.engine.containers("n1"),
+        rig.nodes.containers("n1"),
         containers,
         "nothing was touched"
     );
@@ -695,7 +695,7 @@ async fn a_namesake_of_an_orphan_has_no_part_in_its_nodes() {
     );
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
 /// What the operator remembers is in the state, from the first save on: whose it is, and what was
@@ -703,12 +703,8 @@ async fn a_namesake_of_an_orphan_has_no_part_in_its_nodes() {
 #[tokio::test(start_paused = true)]
 async fn what_is_remembered_is_in_the_state() {
     let rig = Rig::start(&["n1"]);
-    // The first step saves the state; the run ends there.
-    rig.engine.script(|_, index, _| match index {
-        1 => Turn::AwaitStop,
-        _ => Turn::Go,
-    });
-    rig.create(&cluster("a", "n1")).await;
+    // The state is saved before the first step on a node; the run ends there.
+    let halt = rig.create_and_halt(0).await;
     let saved = rig
         .api
         .until("secrets", NAMESPACE, "a-state", |secret| secret.is_some())
@@ -721,7 +717,7 @@ async fn what_is_remembered_is_in_the_state() {
     };
     let uid = rig.cluster("a")["metadata"]["uid"].clone();
     assert_eq!(memory(&saved.unwrap()), json!({ "uid": uid }));
-    rig.engine.script(|_, _, _| Turn::Go);
+    halt.lift();
     rig.api.patch("clusters", "", "a", &edit());
     rig.ready("a").await;
     let state = rig.api.object("secrets", NAMESPACE, "a-state").unwrap();
@@ -738,12 +734,13 @@ async fn a_lost_status_is_no_new_spec() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     let built = rig.ready("a").await;
-    let (api, engine) = rig.stop().await;
+    let (api, nodes) = rig.stop().await;
     api.patch_status("clusters", "", "a", &json!({"status": null}));
-    let runs = engine.ups.load(Ordering::SeqCst);
-    let rig = Rig::with(engine, api, |_| {});
+    let runs = nodes.counts().ups;
+    let rig = Rig::with(nodes, api, |_| {});
     let again = rig.ready("a").await;
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), runs);
+    assert_eq!(rig.nodes.counts().ups, runs);
+    assert_eq!(rig.events("Provisioned").len(), 1, "not even an empty run");
     for field in [
         "clusterID",
         "version",
@@ -760,7 +757,8 @@ async fn a_lost_status_is_no_new_spec() {
         cluster["metadata"]["generation"] == 2 && settled(cluster)
     })
     .await;
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), runs);
+    assert_eq!(rig.nodes.counts().ups, runs);
+    assert_eq!(rig.events("Provisioned").len(), 1, "not even an empty run");
 }
 
 /// The state of a cluster under another object's uid, as a backup may bring it back.
@@ -780,7 +778,7 @@ fn given_to_another(rig_api: &FakeApi) {
 async fn a_state_that_was_replaced_is_not_written() {
     let rig = Rig::start(&["n1"]);
     let api = rig.api.clone();
-    rig.engine.script(move |_, index, _| {
+    rig.nodes.script(move |_, index, _| {
         if index == 3 {
             given_to_another(&api);
         }
@@ -803,14 +801,14 @@ async fn a_deletion_with_anothers_state_is_not_a_removal() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let (api, engine) = rig.stop().await;
+    let (api, nodes) = rig.stop().await;
     given_to_another(&api);
     api.delete("clusters", "", "a");
-    let rig = Rig::with(engine, api, |_| {});
+    let rig = Rig::with(nodes, api, |_| {});
     let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
     assert!(deleted.elapsed() >= Duration::from_secs(1790));
-    assert!(rig.engine.claimed_by("n1").is_some(), "nothing was touched");
+    assert!(rig.nodes.claimed_by("n1").is_some(), "nothing was touched");
     let record = rig.api.object("configmaps", NAMESPACE, "a-orphaned");
     assert!(record.is_some());
 }
@@ -822,7 +820,7 @@ async fn a_namesake_gets_no_status_of_another() {
     let api = rig.api.clone();
     let replaced = Arc::new(AtomicBool::new(false));
     let once = Arc::clone(&replaced);
-    rig.engine.script(move |_, index, _| {
+    rig.nodes.script(move |_, index, _| {
         if index == 3 && !once.swap(true, Ordering::SeqCst) {
             let bare = json!({"metadata": {"finalizers": []}});
             api.patch("clusters", "", "a", &bare);
@@ -864,7 +862,7 @@ async fn the_kubeconfig_of_an_earlier_object_is_not_taken() {
         .until("a", |cluster| reason(cluster, "Reconciling") == "Retrying")
         .await;
     assert!(message(&told, "Reconciling").contains("earlier Cluster"));
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.nodes.counts().ups, 0);
     rig.api.delete("kubeconfigs", "", "a");
     rig.ready("a").await;
 }

@@ -2,31 +2,25 @@
 //! name begins with the invariant's number.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
-use rke_operator::{
-    actual::Unreachable,
-    converge::Error,
-    desired::pki::{Certificates, Expiry},
-    error::ErrorClass,
-    model::{ClusterId, Digest},
-    state::StateError,
-};
+use rke_operator::{error::ErrorClass, model::ClusterId};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::{
     fake_api::FakeApi,
     operator_rig::{
-        NAMESPACE, PLANTED_KEY, Rig, SimEngine, Turn, clock, cluster, condition, is, message,
-        planted_line, reason, settled,
+        NAMESPACE, PLANTED_KEY, Rig, clock, cluster, condition, is, message, planted_line, reason,
+        settled,
     },
+    sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
 
 fn finalizers(object: &Value) -> Vec<&str> {
@@ -39,14 +33,7 @@ fn finalizers(object: &Value) -> Vec<&str> {
 
 const OURS: &str = "clusterprovisioner.rke.io/cleanup";
 
-fn hiccup() -> Error {
-    Error::State(StateError::Io {
-        place: "the test".to_owned(),
-        source: "hiccup".into(),
-    })
-}
-
-/// Lost keys are read back only when the object asks for it, and the engine is told which ids
+/// Lost keys are read back only when the object asks for it, and a run is told which ids
 /// other objects and kept states hold.
 #[tokio::test(start_paused = true)]
 async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
@@ -56,7 +43,7 @@ async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
     rig.create(&cluster("b", "n2")).await;
     rig.ready("b").await;
     let id = first["status"]["clusterID"].as_str().unwrap().to_owned();
-    assert_eq!(*rig.engine.told.lock().unwrap(), (None, vec![id.clone()]));
+    assert_eq!(rig.nodes.told(), (None, vec![id.clone()]));
     let own: ClusterId = "0123456789abcdef".repeat(2).parse().unwrap();
     let ask = json!({
         "metadata": {"annotations": {"clusterprovisioner.rke.io/recover": own.0}},
@@ -67,7 +54,53 @@ async fn invariant_02_recovery_is_asked_for_and_other_clusters_ids_are_told() {
         cluster["metadata"]["generation"] == 2 && settled(cluster)
     })
     .await;
-    assert_eq!(*rig.engine.told.lock().unwrap(), (Some(own), vec![id]));
+    assert_eq!(rig.nodes.told(), (Some(own), vec![id]));
+}
+
+/// The same from the keys' side: with the state lost, no new ones are made, and the nodes' copy is
+/// read back for the id that the object names, and for no other.
+#[tokio::test(start_paused = true)]
+async fn invariant_02_lost_keys_are_read_back_for_the_id_that_is_named() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let built = rig.ready("a").await;
+    let before = rig.state("a").unwrap();
+    let runs = rig.nodes.counts().ups;
+    rig.api.delete("secrets", NAMESPACE, "a-state");
+    let recover = |id: &str| {
+        let asked = json!({"clusterprovisioner.rke.io/recover": id});
+        let patch = json!({"metadata": {"annotations": asked}});
+        rig.api.patch("clusters", "", "a", &patch);
+    };
+    let other = "0".repeat(32);
+    for (asks, says) in [(None, "belongs to cluster"), (Some(&other), other.as_str())] {
+        if let Some(id) = asks {
+            recover(id);
+        }
+        let refused = |cluster: &Value| message(cluster, "Stalled").contains(says);
+        let told = rig.until("a", refused).await;
+        assert_eq!(reason(&told, "Stalled"), "ClaimedByOther");
+        assert_eq!(rig.state("a"), None, "no new keys");
+        assert_eq!(rig.nodes.counts().ups, runs, "nothing was done");
+    }
+    recover(built["status"]["clusterID"].as_str().unwrap());
+    let again = rig.ready("a").await;
+    assert_eq!(again["status"]["clusterID"], built["status"]["clusterID"]);
+    let asked = &again["metadata"]["annotations"]["clusterprovisioner.rke.io/recover"];
+    assert_eq!(*asked, Value::Null, "used once");
+    let after = rig.state("a").unwrap();
+    for keys in [
+        "clusterCa",
+        "etcdCa",
+        "frontProxyCa",
+        "signerCa",
+        "serviceAccounts",
+    ] {
+        assert!(
+            !before[keys].is_null() && after[keys] == before[keys],
+            "{keys}"
+        );
+    }
 }
 
 /// Without consent for updates, a new release of ours restarts nothing: it says what it would do.
@@ -76,13 +109,13 @@ async fn invariant_07_another_release_changes_nothing_without_an_edit() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let (api, engine) = rig.stop().await;
+    let (api, nodes) = rig.stop().await;
     // As if an older release had applied it, and this one wanted something else.
-    let runs = engine.ups.load(Ordering::SeqCst);
-    engine.applied_otherwise("n1", "kube-scheduler", |spec| {
+    let runs = nodes.counts().ups;
+    nodes.applied_otherwise("n1", "kube-scheduler", |spec| {
         spec.command.push("--old".to_owned());
     });
-    let rig = Rig::with(engine, api, |_| {});
+    let rig = Rig::with(nodes, api, |_| {});
     let told = rig
         .until("a", |cluster| is(cluster, "UpToDate", "False"))
         .await;
@@ -90,18 +123,13 @@ async fn invariant_07_another_release_changes_nothing_without_an_edit() {
     assert!(is(&told, "Ready", "True"), "it serves all the same");
     assert!(message(&told, "UpToDate").contains("--old"));
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), runs);
+    assert_eq!(rig.nodes.counts().ups, runs);
     // What was taken away behind our back comes back all the same (O1), and nothing else moves.
-    rig.engine.take("n1", "kube-proxy");
-    rig.api
-        .until("events", "default", "", |_| {
-            let events = rig.api.objects("events");
-            events.iter().any(|event| event["reason"] == "Healed")
-        })
-        .await;
-    assert!(rig.engine.has("n1", "kube-proxy"));
+    rig.nodes.take("n1", "kube-proxy");
+    rig.event("Healed").await;
+    assert!(rig.nodes.has("n1", "kube-proxy"));
     let old = |rig: &Rig| {
-        rig.engine
+        rig.nodes
             .definition("n1", "kube-scheduler")
             .command
             .contains(&"--old".to_owned())
@@ -123,63 +151,62 @@ async fn invariant_07_another_release_changes_nothing_without_an_edit() {
 async fn invariant_16_certificates_are_renewed_with_an_unchanged_spec() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
-    rig.ready("a").await;
-    let path = "/etc/kubernetes/ssl/kube-controller-manager.pem";
-    rig.engine
-        .applied_otherwise("n1", "kube-controller-manager", |spec| {
-            spec.files.insert(path.to_owned(), Digest("old".to_owned()));
-        });
-    rig.engine
-        .applied_otherwise("n1", "kube-scheduler", |spec| {
-            spec.command.push("--old".to_owned());
-        });
-    let in_days = |days: i64| Expiry {
-        at: "2030-01-01T00:00:00Z"
-            .parse::<Timestamp>()
-            .unwrap()
-            .checked_add(SignedDuration::from_hours(24 * days))
-            .unwrap(),
-        what: format!("`{path}` of node `n1`"),
-    };
-    *rig.engine.certificates.lock().unwrap() = Certificates {
-        earliest: Some(in_days(100)),
-        renewed: BTreeMap::from([("n1".into(), BTreeSet::from([path.to_owned()]))]),
-    };
-    rig.api
-        .until("events", "default", "", |_| {
-            let events = rig.api.objects("events");
-            events.iter().any(|event| event["reason"] == "Renewed")
-        })
-        .await;
+    let built = rig.ready("a").await;
+    assert_eq!(reason(&built, "CertificatesValid"), "Valid");
+    let first = &built["status"]["certificates"];
+    let path = first["component"].as_str().unwrap();
+    let path = path.split('`').nth(1).unwrap();
+    let readers = rig.nodes.readers("n1", path);
+    assert!(!readers.is_empty(), "{path}");
+    let (file, digest) = (
+        rig.nodes.file("n1", path),
+        rig.nodes.definition("n1", &readers[0]).files[path].clone(),
+    );
+    // What does not read it has an update to wait for.
+    let other = ["kube-scheduler", "kube-controller-manager"]
+        .into_iter()
+        .find(|name| !readers.contains(&(*name).to_owned()))
+        .unwrap();
+    rig.nodes.applied_otherwise("n1", other, |spec| {
+        spec.command.push("--old".to_owned());
+    });
+    let time = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let ends = time(&first["earliestExpiry"]);
+    // Certificates are valid from an hour before they are made.
+    let made = time(&built["metadata"]["creationTimestamp"]);
+    let whole = ends.duration_since(made) + SignedDuration::from_hours(1);
+    // Less than a third of its time is left, by a minute, and more of that of every other.
+    let left = whole / 3 - SignedDuration::from_mins(1);
+    let wait = ends.duration_since(rig.api.now()) - left;
+    tokio::time::advance(wait.unsigned_abs()).await;
+    rig.event("Renewed").await;
     let history = rig.api.history("clusters");
     let renewing = history
         .iter()
         .find(|cluster| reason(cluster, "Reconciling") == "Renewing")
         .unwrap();
     assert_eq!(reason(renewing, "CertificatesValid"), "ExpiringSoon");
-    assert!(message(renewing, "CertificatesValid").contains("in 100 days"));
+    let text = message(renewing, "CertificatesValid");
+    let days = left.as_hours() / 24;
+    assert!(text.contains(&format!("`{path}`")), "{text}");
+    assert!(text.contains(&format!("in {days} days")), "{text}");
     assert!(is(renewing, "CertificatesValid", "True"), "not ended yet");
-    *rig.engine.certificates.lock().unwrap() = Certificates {
-        earliest: Some(in_days(350)),
-        ..Certificates::default()
-    };
     let renewed = rig
         .until("a", |cluster| {
             settled(cluster) && reason(cluster, "CertificatesValid") == "Valid"
         })
         .await;
-    assert_eq!(
-        renewed["status"]["certificates"]["earliestExpiry"],
-        "2030-12-17T00:00:00Z"
-    );
-    let files = rig.engine.definition("n1", "kube-controller-manager").files;
-    assert_ne!(files.get(path), Some(&Digest("old".to_owned())));
-    let words = rig.engine.definition("n1", "kube-scheduler").command;
+    let next = &renewed["status"]["certificates"];
+    assert!(time(&next["earliestExpiry"]) > ends, "{next}");
+    assert_ne!(rig.nodes.file("n1", path), file);
+    for reader in readers {
+        let files = rig.nodes.definition("n1", &reader).files;
+        assert_ne!(files[path], digest, "{reader} runs with the new one");
+    }
+    let words = rig.nodes.definition("n1", other).command;
     assert!(words.contains(&"--old".to_owned()), "nothing else changed");
-    let events = rig.api.objects("events");
     for reason in ["ExpiringSoon", "Renewed"] {
-        let said = events.iter().filter(|event| event["reason"] == reason);
-        assert_eq!(said.count(), 1, "{reason}");
+        assert_eq!(rig.events(reason).len(), 1, "{reason}");
     }
 }
 
@@ -187,19 +214,8 @@ async fn invariant_16_certificates_are_renewed_with_an_unchanged_spec() {
 #[tokio::test(start_paused = true)]
 async fn invariant_09_an_edit_stops_a_run() {
     let rig = Rig::start(&["n1"]);
-    let held = Arc::new(AtomicBool::new(true));
-    let hold = Arc::clone(&held);
-    rig.engine.script(move |_, index, _| {
-        if index == 3 && hold.load(Ordering::SeqCst) {
-            Turn::AwaitStop
-        } else {
-            Turn::Go
-        }
-    });
-    rig.create(&cluster("a", "n1")).await;
-    rig.until("a", |cluster| !cluster["status"]["progress"].is_null())
-        .await;
-    held.store(false, Ordering::SeqCst);
+    let halt = rig.create_and_halt(3).await;
+    halt.lift();
     let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
     rig.api.patch("clusters", "", "a", &edit);
     let built = rig.ready("a").await;
@@ -207,28 +223,19 @@ async fn invariant_09_an_edit_stops_a_run() {
         condition(&built, "Provisioned").unwrap()["observedGeneration"],
         2
     );
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 2);
+    assert_eq!(rig.nodes.counts().ups, 2);
     // What the operator writes itself is not an edit.
-    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.nodes.counts().removals, 0);
 }
 
 /// A deletion stops a run, and the removal that follows finds what the run left.
 #[tokio::test(start_paused = true)]
 async fn invariant_09_a_deletion_stops_a_run() {
     let rig = Rig::start(&["n1"]);
-    rig.engine.script(|goal, index, _| {
-        if goal == "up" && index == 7 {
-            Turn::AwaitStop
-        } else {
-            Turn::Go
-        }
-    });
-    rig.create(&cluster("a", "n1")).await;
-    rig.until("a", |cluster| !cluster["status"]["progress"].is_null())
-        .await;
+    rig.create_and_halt(7).await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
     assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None);
 }
 
@@ -236,28 +243,17 @@ async fn invariant_09_a_deletion_stops_a_run() {
 /// name is not what was deleted, even while the watch has not told so yet.
 #[tokio::test(start_paused = true)]
 async fn invariant_09_a_namesake_is_not_wiped() {
-    let engine = SimEngine::new(&["n1", "n2"]);
-    let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
+    let nodes = SimRemote::bare(&["n1", "n2"]);
+    let rig = Rig::with(nodes, FakeApi::new(clock()), |options| {
         options.limits.deletes = 1;
     });
     for (name, node) in [("a", "n1"), ("b", "n2")] {
         rig.create(&cluster(name, node)).await;
         rig.ready(name).await;
     }
-    let (reached, go) = (
-        Arc::new(tokio::sync::Notify::new()),
-        Arc::new(tokio::sync::Notify::new()),
-    );
-    let (tell, until) = (Arc::clone(&reached), Arc::clone(&go));
-    rig.engine.script(move |goal, index, _| {
-        if goal == "remove" && index == 0 {
-            tell.notify_one();
-            return Turn::Hold(Arc::clone(&until));
-        }
-        Turn::Go
-    });
+    let halt = rig.nodes.halt(Purpose::Removal, 0);
     rig.api.delete("clusters", "", "a");
-    reached.notified().await;
+    halt.reached().await;
     rig.api.delete("clusters", "", "b");
     rig.until("b", |cluster| is(cluster, "Deleting", "True"))
         .await;
@@ -269,35 +265,47 @@ async fn invariant_09_a_namesake_is_not_wiped() {
         &json!({"metadata": {"finalizers": []}}),
     );
     rig.api.plant("clusters", &cluster("b", "n2"));
-    go.notify_one();
+    halt.go_on();
     rig.gone("a").await;
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 1, "of a");
-    assert!(rig.engine.containers("n2") > 0);
+    assert_eq!(rig.nodes.counts().removals, 1, "of a");
+    assert!(rig.nodes.containers("n2") > 0);
     rig.api.silence_watches(false);
     // It has no part in the cluster of the one before it, either.
     rig.until("b", |cluster| reason(cluster, "Stalled") == "StateConflict")
         .await;
-    assert!(rig.engine.containers("n2") > 0);
+    assert!(rig.nodes.containers("n2") > 0);
 }
 
-/// The finalizer is there before the engine is asked for anything.
+/// The finalizer is there before anything is kept, and before anything is done on a node.
 #[tokio::test(start_paused = true)]
 async fn invariant_10_the_finalizer_is_there_before_the_first_effect() {
     let rig = Rig::start(&["n1"]);
-    let seen = Arc::new(Mutex::new(None));
-    let (note, api) = (Arc::clone(&seen), rig.api.clone());
-    rig.engine.script(move |_, _, _| {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let api = rig.api.clone();
+    let is_there = move || {
         let object = api.object("clusters", "", "a").unwrap();
-        let there = finalizers(&object).contains(&OURS);
-        note.lock().unwrap().get_or_insert(there);
+        finalizers(&object).contains(&OURS)
+    };
+    let (note, there) = (Arc::clone(&seen), is_there.clone());
+    rig.api.fault(move |method, path| {
+        if method != http::Method::GET && path.contains("/secrets") {
+            note.lock().unwrap().push(("kept", there()));
+        }
+        None
+    });
+    let note = Arc::clone(&seen);
+    rig.nodes.script(move |_, _, _| {
+        note.lock().unwrap().push(("done", is_there()));
         Turn::Go
     });
     let mut with_another = cluster("a", "n1");
     with_another["metadata"]["finalizers"] = json!(["example.com/theirs"]);
     rig.create(&with_another).await;
     let built = rig.ready("a").await;
-    assert_eq!(*seen.lock().unwrap(), Some(true));
+    let first = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(first[0], ("kept", true));
+    assert!(first.contains(&("done", true)), "{first:?}");
     assert_eq!(finalizers(&built), ["example.com/theirs", OURS]);
     // Ours goes, theirs stays.
     rig.api.delete("clusters", "", "a");
@@ -305,7 +313,7 @@ async fn invariant_10_the_finalizer_is_there_before_the_first_effect() {
         .until("a", |cluster| !finalizers(cluster).contains(&OURS))
         .await;
     assert_eq!(finalizers(&freed), ["example.com/theirs"]);
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
 /// A removal that is cut off at any of its steps leaves the finalizer where it is, and the next
@@ -313,50 +321,75 @@ async fn invariant_10_the_finalizer_is_there_before_the_first_effect() {
 #[tokio::test(start_paused = true)]
 async fn invariant_10_the_finalizer_survives_a_removal_cut_off_at_every_step() {
     let mut cuts = 0;
-    loop {
-        let rig = Rig::start(&["n1"]);
-        rig.create(&cluster("a", "n1")).await;
-        rig.ready("a").await;
-        let cut = Arc::new(AtomicBool::new(false));
-        let (hit, api) = (Arc::clone(&cut), rig.api.clone());
-        rig.engine.script(move |goal, index, _| {
-            if goal == "remove" && index == cuts && !hit.swap(true, Ordering::SeqCst) {
-                assert!(finalizers(&api.object("clusters", "", "a").unwrap()).contains(&OURS));
-                return Turn::Fail(hiccup());
-            }
-            Turn::Go
-        });
-        rig.api.delete("clusters", "", "a");
-        if cut_was_told(&rig, &cut).await {
-            let object = rig.cluster("a");
-            assert!(finalizers(&object).contains(&OURS), "cut {cuts}");
-            assert!(is(&object, "Deleting", "True"), "cut {cuts}");
-        }
-        rig.gone("a").await;
-        assert_eq!(rig.engine.containers("n1"), 0, "cut {cuts}");
-        assert_eq!(
-            rig.api.object("secrets", NAMESPACE, "a-state"),
-            None,
-            "cut {cuts}"
-        );
-        if !cut.load(Ordering::SeqCst) {
-            break;
-        }
+    while removed_in_spite_of(Cut::Step(cuts)).await {
         cuts += 1;
     }
     assert!(cuts > 8, "a removal has more than {cuts} steps");
+    // Its last two steps, where the operator runs.
+    for secret in ["a-kubeconfig", "a-state"] {
+        let was_cut = removed_in_spite_of(Cut::Secret(secret)).await;
+        assert!(was_cut, "the removal takes `{secret}` away");
+    }
 }
 
-async fn cut_was_told(rig: &Rig, cut: &AtomicBool) -> bool {
-    rig.api
-        .until("clusters", "", "a", |object| match object {
-            None => true,
-            Some(object) => {
-                cut.load(Ordering::SeqCst) && message(object, "Deleting").contains("hiccup")
+/// Where a removal is cut off, once.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    /// At that step on a node, from 0.
+    Step(usize),
+    /// Where that Secret is taken away.
+    Secret(&'static str),
+}
+
+/// A removal that is cut off there ends all the same. False: it did not come there.
+async fn removed_in_spite_of(cut: Cut) -> bool {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let was_cut = Arc::new(Mutex::new(None));
+    let (note, api) = (Arc::clone(&was_cut), rig.api.clone());
+    // Once: the finalizer as it is at that moment.
+    let cuts = move || {
+        let first = note.lock().unwrap().is_none();
+        let object = api.object("clusters", "", "a").unwrap();
+        let there = finalizers(&object).contains(&OURS);
+        note.lock().unwrap().get_or_insert(there);
+        first
+    };
+    match cut {
+        Cut::Step(step) => rig.nodes.script(move |purpose, index, _| {
+            if purpose == Purpose::Removal && index == step && cuts() {
+                return Turn::Fail(SimFailure::new(ErrorClass::Transient, "hiccup"));
             }
+            Turn::Go
+        }),
+        Cut::Secret(name) => rig.api.fault(move |method, path| {
+            let at = method == http::Method::DELETE && path.ends_with(name);
+            (at && cuts()).then_some(500)
+        }),
+    }
+    rig.api.delete("clusters", "", "a");
+    let told = rig
+        .api
+        .until("clusters", "", "a", |object| {
+            let failed = |object| {
+                let text = message(object, "Deleting");
+                text.contains("hiccup") || text.contains("told to refuse")
+            };
+            object.is_none_or(failed)
         })
-        .await
-        .is_some()
+        .await;
+    if let Some(object) = told {
+        assert!(finalizers(&object).contains(&OURS), "{cut:?}");
+        assert!(is(&object, "Deleting", "True"), "{cut:?}");
+    }
+    rig.gone("a").await;
+    assert_eq!(rig.nodes.containers("n1"), 0, "{cut:?}");
+    let state = rig.api.object("secrets", NAMESPACE, "a-state");
+    assert_eq!(state, None, "{cut:?}");
+    let was_cut = *was_cut.lock().unwrap();
+    assert_ne!(was_cut, Some(false), "{cut:?}: the finalizer was not there");
+    was_cut.is_some()
 }
 
 /// The same when the process ends at that step, and another one goes on.
@@ -366,28 +399,20 @@ async fn invariant_10_the_finalizer_survives_the_end_of_the_process() {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
-        let reached = Arc::new(tokio::sync::Notify::new());
-        let tell = Arc::clone(&reached);
-        rig.engine.script(move |goal, index, _| {
-            if goal == "remove" && index == cut {
-                tell.notify_one();
-                return Turn::AwaitStop;
-            }
-            Turn::Go
-        });
+        let halt = rig.nodes.halt(Purpose::Removal, cut);
         rig.api.delete("clusters", "", "a");
-        reached.notified().await;
-        let (api, engine) = rig.stop().await;
+        halt.reached().await;
+        let (api, nodes) = rig.stop().await;
         let left = api.object("clusters", "", "a").unwrap();
         assert!(finalizers(&left).contains(&OURS));
-        engine.script(|_, _, _| Turn::Go);
-        let rig = Rig::with(engine, api, |_| {});
+        halt.lift();
+        let rig = Rig::with(nodes, api, |_| {});
         rig.gone("a").await;
-        assert_eq!(rig.engine.containers("n1"), 0);
+        assert_eq!(rig.nodes.containers("n1"), 0);
     }
 }
 
-/// Between the engine's last act, the deletion of the state, and the finalizer: the next pass
+/// Between the run's last act, the deletion of the state, and the finalizer: the next pass
 /// finds no state, looks at the nodes and sees that all is done.
 #[tokio::test(start_paused = true)]
 async fn invariant_10_a_removal_that_lost_only_its_last_word_ends() {
@@ -428,7 +453,7 @@ async fn invariant_10_a_lost_state_is_not_a_removal() {
         "only the deadline ends it"
     );
     assert!(
-        rig.engine.claimed_by("n1").is_some(),
+        rig.nodes.claimed_by("n1").is_some(),
         "and it touched nothing"
     );
     assert!(
@@ -444,7 +469,7 @@ async fn invariant_10_the_record_is_written_before_the_finalizer_goes() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.api.fault(|method, path| {
         (method != http::Method::GET && path.contains("/configmaps")).then_some(503)
     });
@@ -469,7 +494,7 @@ async fn invariant_10_the_record_is_written_before_the_finalizer_goes() {
     let record: Value = serde_json::from_str(text).unwrap();
     assert_eq!(record["nodes"][0]["name"], "n1");
     assert_eq!(record["nodes"][0]["address"], "10.0.0.1");
-    assert_eq!(record["clusterId"], json!(rig.engine.claimed_by("n1")));
+    assert_eq!(record["clusterId"], json!(rig.nodes.claimed_by("n1")));
     assert_eq!(record["remaining"][0]["name"], "n1");
     assert_eq!(record["remaining"][0]["reason"], "Unreachable");
     let why = record["remaining"][0]["message"].as_str().unwrap();
@@ -498,7 +523,7 @@ async fn invariant_11_a_broken_spec_is_removed_by_the_inventory() {
     let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
     assert!(deleted.elapsed() < Duration::from_secs(60));
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
 /// An object that was broken from the start, and never touched a node, goes at once.
@@ -511,7 +536,7 @@ async fn invariant_11_what_never_was_goes_at_once() {
         .await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    assert_eq!(rig.engine.removals.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.nodes.counts().removals, 0);
 }
 
 /// Everything wrong at once: the spec broken, the Secret gone, the node dead, the state
@@ -522,7 +547,7 @@ async fn invariant_11_a_deletion_ends_whatever_is_broken() {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
-        rig.engine.kill("n1");
+        rig.nodes.kill("n1");
         rig.api.delete("secrets", NAMESPACE, "nodes");
         if !with_state {
             let garbage = json!({"data": {"state.json": "Z2FyYmFnZQ=="}});
@@ -565,7 +590,7 @@ async fn invariant_11_a_lost_key_is_told_and_the_deadline_ends_it() {
     let why = told["status"]["remaining"][0]["message"].as_str().unwrap();
     assert!(why.contains("there is no Secret `nodes`"), "{why}");
     rig.gone("a").await;
-    assert!(rig.engine.claimed_by("n1").is_some());
+    assert!(rig.nodes.claimed_by("n1").is_some());
     assert!(
         rig.api
             .object("configmaps", NAMESPACE, "a-orphaned")
@@ -581,7 +606,7 @@ async fn invariant_11_keep_is_stalled_and_retried() {
     keep["spec"]["deletion"] = json!({"timeout": "5m", "onTimeout": "Keep"});
     rig.create(&keep).await;
     rig.ready("a").await;
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.api.delete("clusters", "", "a");
     let overdue = rig
         .until("a", |cluster| is(cluster, "Stalled", "True"))
@@ -590,26 +615,34 @@ async fn invariant_11_keep_is_stalled_and_retried() {
     tokio::time::sleep(Duration::from_secs(3000)).await;
     assert!(finalizers(&rig.cluster("a")).contains(&OURS));
     assert_eq!(rig.api.objects("configmaps").len(), 0);
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     rig.gone("a").await;
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
-/// A run that does not end by itself does not hold the deadline up.
+/// A run that does not end by itself, in a step or in its survey, does not hold the deadline up.
 #[tokio::test(start_paused = true)]
 async fn invariant_11_the_deadline_ends_a_removal_that_hangs() {
-    let rig = Rig::start(&["n1"]);
-    rig.create(&cluster("a", "n1")).await;
-    rig.ready("a").await;
-    rig.engine.script(|_, _, _| Turn::AwaitStop);
-    rig.api.delete("clusters", "", "a");
-    let deleted = tokio::time::Instant::now();
-    rig.gone("a").await;
-    let took = deleted.elapsed().as_secs();
-    assert!(
-        (1790..=1805).contains(&took),
-        "ended after {took} s of 1800"
-    );
+    for in_step in [true, false] {
+        let rig = Rig::start(&["n1"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        if in_step {
+            rig.nodes.script(|_, _, _| Turn::AwaitStop);
+        } else {
+            rig.nodes.surveys(Surveys::Hang);
+        }
+        rig.api.delete("clusters", "", "a");
+        let deleted = tokio::time::Instant::now();
+        rig.gone("a").await;
+        let took = deleted.elapsed().as_secs();
+        assert!(
+            (1790..=1805).contains(&took),
+            "{in_step}: ended after {took} s of 1800"
+        );
+        let hung = rig.nodes.counts().hanging > 0;
+        assert_eq!(hung, !in_step);
+    }
 }
 
 /// Files, and keys in the object, are refused: a Cluster reads Secrets and nothing else.
@@ -633,7 +666,7 @@ async fn invariant_12_a_cluster_reads_no_files_and_holds_no_keys() {
             !text.contains("shadow") && !text.contains(planted_line()),
             "{text}"
         );
-        assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+        assert_eq!(rig.nodes.counts().ups, 0);
     }
 }
 
@@ -688,24 +721,15 @@ async fn invariant_14_only_a_run_moves_provisioned() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let held = Arc::new(AtomicBool::new(true));
-    let go = Arc::new(tokio::sync::Notify::new());
-    let (hold, until) = (Arc::clone(&held), Arc::clone(&go));
-    rig.engine.script(move |_, index, _| {
-        if index == 0 {
-            return Turn::Hold(Arc::clone(&until));
+    let go = Arc::new(Notify::new());
+    let until = Arc::clone(&go);
+    let mut fails = true;
+    rig.nodes.script(move |_, index, _| match index {
+        0 => Turn::Hold(Arc::clone(&until)),
+        1 if std::mem::take(&mut fails) => {
+            Turn::Fail(SimFailure::new(ErrorClass::Host, "cannot reach node `n1`"))
         }
-        if index == 1 && hold.load(Ordering::SeqCst) {
-            return Turn::Fail(Error::HostsUnreachable(vec![(
-                "n1".into(),
-                Unreachable {
-                    class: ErrorClass::Host,
-                    why: "cannot reach node `n1`".to_owned(),
-                    hints: Vec::new(),
-                },
-            )]));
-        }
-        Turn::Go
+        _ => Turn::Go,
     });
     let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
     rig.api.patch("clusters", "", "a", &edit);
@@ -726,14 +750,9 @@ async fn invariant_14_only_a_run_moves_provisioned() {
         condition(&failed, "Provisioned").unwrap()["observedGeneration"],
         2
     );
-    held.store(false, Ordering::SeqCst);
     go.notify_one();
     rig.ready("a").await;
-    assert_eq!(
-        rig.engine.most.load(Ordering::SeqCst),
-        1,
-        "never two runs for one object"
-    );
+    assert_eq!(rig.nodes.counts().most, 1, "never two runs for one object");
 }
 
 /// Two Clusters name one node: the second is refused, and its deletion harms nothing.
@@ -742,7 +761,7 @@ async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let owner = rig.engine.claimed_by("n1");
+    let owner = rig.nodes.claimed_by("n1");
     rig.create(&cluster("b", "n1")).await;
     let refused = rig
         .until("b", |cluster| is(cluster, "Stalled", "True"))
@@ -758,30 +777,25 @@ async fn invariant_03_a_second_cluster_on_a_node_is_refused_and_harmless() {
     let deleted = tokio::time::Instant::now();
     rig.gone("b").await;
     assert!(deleted.elapsed() < Duration::from_secs(60));
-    assert_eq!(rig.engine.claimed_by("n1"), owner);
+    assert_eq!(rig.nodes.claimed_by("n1"), owner);
     rig.ready("a").await;
 }
 
 /// Deletes have slots of their own: provisions that hang cannot starve them.
 #[tokio::test(start_paused = true)]
 async fn provisions_do_not_starve_deletes() {
-    let engine = SimEngine::new(&["n1", "n2", "n3"]);
-    let rig = Rig::with(engine, FakeApi::new(clock()), |options| {
+    let nodes = SimRemote::bare(&["n1", "n2", "n3"]);
+    let rig = Rig::with(nodes, FakeApi::new(clock()), |options| {
         options.limits.changes = 1;
     });
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.engine.script(|goal, _, _| {
-        if goal == "up" {
-            Turn::AwaitStop
-        } else {
-            Turn::Go
-        }
-    });
+    let halt = rig.nodes.halt(Purpose::Up, 0);
     rig.create(&cluster("b", "n2")).await;
+    halt.reached().await;
     rig.create(&cluster("c", "n3")).await;
-    rig.until("b", |cluster| is(cluster, "Reconciling", "True"))
-        .await;
+    let queued = |cluster: &Value| reason(cluster, "Reconciling") == "Queued";
+    rig.until("c", queued).await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
 }

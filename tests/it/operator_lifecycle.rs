@@ -1,13 +1,17 @@
 //! A `Cluster` from its creation to its end, as its user sees it.
 
-use std::sync::atomic::Ordering;
-
-use rke_operator::actual::{ContainerState, HostView};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
-use crate::operator_rig::{
-    NAMESPACE, PLANTED_KEY, Rig, Turn, cluster, condition, is, key_secret, message, planted_line,
-    reason, settled,
+use crate::{
+    operator_rig::{
+        NAMESPACE, PLANTED_KEY, Rig, cluster, condition, is, key_secret, message, planted_line,
+        reason, settled,
+    },
+    sim::{
+        World,
+        remote::{SimRemote, Turn},
+    },
 };
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +49,7 @@ async fn a_cluster_is_built_and_says_so() {
         json!([{"url": "https://10.0.0.1:6443", "node": "n1"}])
     );
     assert_eq!(status["kubeconfigRef"]["name"], "a");
-    let id = json!(rig.engine.claimed_by("n1"));
+    let id = json!(rig.nodes.claimed_by("n1"));
     assert_eq!(status["clusterID"], id);
     let noted = &built["metadata"]["annotations"]["clusterprovisioner.rke.io/cluster-id"];
     assert_eq!(
@@ -58,7 +62,7 @@ async fn a_cluster_is_built_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn every_condition_is_there_on_the_first_visit() {
     let rig = Rig::start(&["n1"]);
-    rig.engine.script(|_, _, _| Turn::AwaitStop);
+    rig.nodes.script(|_, _, _| Turn::AwaitStop);
     rig.create(&cluster("a", "n1")).await;
     let first = rig.until("a", |cluster| !cluster["status"].is_null()).await;
     let kinds: Vec<_> = first["status"]["conditions"]
@@ -97,10 +101,10 @@ async fn a_settled_cluster_is_looked_at_and_nothing_is_written() {
     // The pass that follows the last write, if one did.
     tokio::time::sleep(std::time::Duration::from_secs(100)).await;
     let writes = rig.api.writes();
-    let surveys = rig.engine.surveys.load(Ordering::SeqCst);
+    let surveys = rig.nodes.counts().surveys;
     tokio::time::sleep(std::time::Duration::from_secs(1000)).await;
     assert_eq!(rig.api.writes()[writes.len()..], [] as [String; 0]);
-    let looked = rig.engine.surveys.load(Ordering::SeqCst) - surveys;
+    let looked = rig.nodes.counts().surveys - surveys;
     assert!(
         (13..=17).contains(&looked),
         "looked {looked} times in 1000 s"
@@ -116,7 +120,7 @@ async fn a_dead_node_takes_ready_away_and_gives_it_back() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     let dead = rig
         .until("a", |cluster| is(cluster, "Ready", "False"))
         .await;
@@ -132,55 +136,45 @@ async fn a_dead_node_takes_ready_away_and_gives_it_back() {
     );
     assert_eq!(dead["status"]["nodeSummary"], "0/1");
     assert_eq!(dead["status"]["nodes"]["unreachable"], 1);
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     rig.ready("a").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn conditions_name_what_is_wrong() {
-    type Break = fn(&mut crate::sim::World);
+    type Break = fn(&SimRemote);
     let cases: [(&str, &str, &str, Break); 4] = [
         (
             "EtcdHealthy",
             "QuorumLost",
             "etcd ended with code 1",
-            |world| {
-                stop_container(world, "etcd");
-            },
+            |nodes| nodes.end("n1", "etcd"),
         ),
         (
             "ControlPlaneHealthy",
             "ComponentDown",
             "kube-scheduler ended",
-            |world| {
-                stop_container(world, "kube-scheduler");
-            },
+            |nodes| nodes.end("n1", "kube-scheduler"),
         ),
         (
             "ControlPlaneHealthy",
             "APIServerDown",
             "connection refused",
-            |world| {
-                world.answering.clear();
-            },
+            |nodes| nodes.world(|world| world.answering.clear()),
         ),
         (
             "NodesHealthy",
             "NodesNotReady",
             "PLEG is not healthy",
-            |world| {
-                let node = world.etcd().nodes.get_mut(&"n1".into()).unwrap();
-                node.ready = false;
-                node.message = "PLEG is not healthy".to_owned();
-            },
+            |nodes| nodes.world(not_ready),
         ),
     ];
     for (kind, why, text, break_it) in cases {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
-        rig.engine.script(|_, _, _| Turn::AwaitStop);
-        break_it(&mut rig.engine.world.lock().unwrap());
+        rig.nodes.script(|_, _, _| Turn::AwaitStop);
+        break_it(&rig.nodes);
         let told = rig.until("a", |cluster| is(cluster, kind, "False")).await;
         assert_eq!(reason(&told, kind), why);
         assert!(
@@ -193,11 +187,10 @@ async fn conditions_name_what_is_wrong() {
     }
 }
 
-fn stop_container(world: &mut crate::sim::World, name: &str) {
-    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n1".into()) else {
-        panic!("n1 is up")
-    };
-    facts.containers.get_mut(name).unwrap().state = ContainerState::Exited(1);
+fn not_ready(world: &mut World) {
+    let node = world.etcd().nodes.get_mut(&"n1".into()).unwrap();
+    node.ready = false;
+    "PLEG is not healthy".clone_into(&mut node.message);
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +205,7 @@ async fn a_kubeconfig_of_another_cluster_is_not_taken() {
     assert_eq!(reason(&told, "Stalled"), "NameTaken");
     assert!(is(&told, "ConfigValid", "True"), "it is not the config");
     assert!(message(&told, "Ready").contains("is for the Cluster `other`"));
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.nodes.counts().ups, 0);
     let kept = rig.api.object("kubeconfigs", "", "a").unwrap();
     assert_eq!(kept["spec"]["clusterName"], "other");
 }
@@ -242,21 +235,12 @@ async fn drift_is_healed() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let containers = rig.engine.containers("n1");
-    {
-        let mut world = rig.engine.world.lock().unwrap();
-        let host = world.truth.hosts.get_mut(&"n1".into());
-        let Some(rke_operator::actual::HostView::Reachable(facts)) = host else {
-            panic!("n1 is up")
-        };
-        facts.containers.remove("kube-scheduler").unwrap();
-    }
-    let healed = |cluster: &serde_json::Value| {
-        settled(cluster) && rig.engine.ups.load(Ordering::SeqCst) == 2
-    };
+    let containers = rig.nodes.containers("n1");
+    rig.nodes.take("n1", "kube-scheduler");
+    let healed = |cluster: &serde_json::Value| settled(cluster) && rig.nodes.counts().ups == 2;
     let object = rig.until("a", healed).await;
     assert!(is(&object, "UpToDate", "True") && is(&object, "Ready", "True"));
-    assert_eq!(rig.engine.containers("n1"), containers);
+    assert_eq!(rig.nodes.containers("n1"), containers);
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,9 +256,8 @@ async fn an_edit_is_applied() {
         })
         .await;
     assert!(is(&edited, "Ready", "True"));
-    let world = rig.engine.world.lock().unwrap();
-    let kubelet = &world.truth.up(&"n1".into()).unwrap().containers["kubelet"];
-    assert!(format!("{kubelet:?}").contains("--v=4"));
+    let words = rig.nodes.definition("n1", "kubelet").command;
+    assert!(words.contains(&"--v=4".to_owned()), "{words:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +276,7 @@ async fn an_invalid_config_is_told_and_mended() {
     let text = message(&told, "ConfigValid");
     assert!(text.contains("nodes[0].rol"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
-    assert_eq!(rig.engine.ups.load(Ordering::SeqCst), 0);
+    assert_eq!(rig.nodes.counts().ups, 0);
     let good = cluster("a", "n1");
     rig.api.patch(
         "clusters",
@@ -328,7 +311,7 @@ async fn a_missing_secret_is_told_and_its_arrival_wakes() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_fails_is_told_and_tried_again() {
     let rig = Rig::start(&["n1"]);
-    rig.engine.kill("n1");
+    rig.nodes.kill("n1");
     rig.create(&cluster("a", "n1")).await;
     let told = rig
         .until("a", |cluster| is(cluster, "NodesReachable", "False"))
@@ -336,7 +319,7 @@ async fn a_run_that_fails_is_told_and_tried_again() {
     assert!(is(&told, "Provisioned", "False"));
     assert!(is(&told, "Reconciling", "True"));
     assert_eq!(condition(&told, "Stalled"), None);
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     rig.ready("a").await;
     let events = rig.api.objects("events");
     assert!(events.iter().any(|event| event["type"] == "Warning"
@@ -351,7 +334,7 @@ async fn a_deletion_gives_everything_back() {
     rig.ready("a").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    assert_eq!(rig.engine.containers("n1"), 0);
+    assert_eq!(rig.nodes.containers("n1"), 0);
     assert_eq!(rig.api.objects("kubeconfigs"), [] as [serde_json::Value; 0]);
     let names: Vec<_> = rig
         .api
@@ -398,7 +381,8 @@ async fn the_kubeconfig_has_a_secret_and_says_when() {
         .await;
 }
 
-/// Everything that the operator says, with keys planted wherever they might leak from.
+/// Everything that the operator says holds no line of any key: of the one to log in with, of the
+/// cluster's and of its nodes', which the state, the kubeconfig and the nodes have.
 #[tokio::test(start_paused = true)]
 async fn nothing_secret_is_said() {
     let rig = Rig::start(&["n1"]);
@@ -409,22 +393,60 @@ async fn nothing_secret_is_said() {
         .await;
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.engine.kill("n1");
+    let mut secrets = vec![planted_line().to_owned()];
+    secrets.extend(rig.nodes.files("n1").iter().flat_map(|file| keys(file)));
+    let on_node = secrets.len() - 1;
+    for name in ["a-state", "a-kubeconfig"] {
+        let secret = rig.api.object("secrets", NAMESPACE, name).unwrap();
+        for (_, value) in secret["data"].as_object().unwrap() {
+            secrets.extend(keys(&decoded(value.as_str().unwrap())));
+        }
+    }
+    let kept = secrets.len() - 1 - on_node;
+    assert!(on_node > 8 && kept > 4, "{on_node} keys there, {kept} here");
+    rig.nodes.kill("n1");
     rig.until("a", |cluster| is(cluster, "Ready", "False"))
         .await;
-    rig.engine.revive("n1");
+    rig.nodes.revive("n1");
     rig.ready("a").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
     let mut said: Vec<serde_json::Value> = rig.api.objects("events");
     said.extend(rig.api.objects("kubeconfigs"));
     said.extend(rig.api.objects("configmaps"));
-    said.push(rig.cluster("bad")["status"].clone());
+    // Not the spec: there a person wrote a key.
+    let history = rig.api.history("clusters").into_iter();
+    said.extend(history.map(|cluster| cluster["status"].clone()));
     assert!(rig.api.objects("events").len() > 3);
     for object in said {
         let text = object.to_string();
-        for secret in [planted_line(), " key of ", "kubeconfig of "] {
+        for secret in &secrets {
             assert!(!text.contains(secret), "{secret:?} is in {text}");
         }
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
     }
+}
+
+fn decoded(text: &str) -> String {
+    let bytes = BASE64_STANDARD.decode(text).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// A line of each private key in a text, in PEM or in JSON; of that in a kubeconfig, a part of the
+/// word that it is there, too.
+fn keys(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut text = text.replace("\\n", "\n");
+    let words = text.split("client-key-data: ").skip(1);
+    let words: Vec<String> = words
+        .map(|rest| rest.split_whitespace().next().unwrap().to_owned())
+        .collect();
+    for word in words {
+        lines.push(word[100..140].to_owned());
+        text.push_str(&decoded(&word));
+    }
+    let keys = text.split("PRIVATE KEY-----").skip(1).step_by(2);
+    // The first line is the same in all keys of a kind.
+    lines.extend(keys.map(|key| key.trim().lines().nth(1).unwrap().to_owned()));
+    lines
 }

@@ -1,40 +1,25 @@
-//! The whole operator against the fake API server, with the simulated nodes and the real planner
-//! behind its seam. Time is tokio's, paused: waits of minutes pass at once, and deadlines, dates
-//! of conditions and deletion timestamps all follow the same clock.
+//! The whole operator against the fake API server, with the simulated nodes below it: what reads,
+//! plans, runs and keeps is the product's own. Time is tokio's, paused: waits of minutes pass at
+//! once, and deadlines, certificates, dates of conditions and deletion timestamps all follow the
+//! same clock.
 
 use std::{
-    collections::BTreeMap,
+    cell::Cell,
     sync::{
-        Arc, LazyLock, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
-    actual::{ContainerFact, HostFacts, HostView, Unreachable},
     api::{self, conditions::ConditionType},
-    apply::{
-        event::{Event, Events, RunOutcome, StepId, StepOutcome},
-        remote::OverSsh,
-        step::Warning,
-        stop::{Stop, StopCause, Stopper},
-    },
-    config::Intent,
-    converge::{Error, Goal, Outcome, Survey},
-    desired::{
-        Desired,
-        pki::{Certificates, Expiry},
-    },
-    environment::Environment as Outside,
-    error::ErrorClass,
-    host::{Dial, Stream},
-    model::{ClusterId, ContainerSpec, Endpoint, NodeName, label},
-    operator::{Clock, Dependencies, Engine, OperatorOptions, run_with},
-    plan::{Action, LocalAction, Plan, Step, title},
-    state::Loaded,
+    apply::stop::{StopCause, Stopper},
+    config::supported_today,
+    environment::Clock,
+    operator::{Dependencies, OperatorOptions, run_with},
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle};
@@ -42,7 +27,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     cli_support::private_key,
     fake_api::FakeApi,
-    sim::{Knobs, Shell, World, bare_host, desired},
+    sim::remote::{Purpose, SimRemote, Turn},
 };
 
 pub(crate) const NAMESPACE: &str = "rke-system";
@@ -55,452 +40,10 @@ pub(crate) fn planted_line() -> &'static str {
     PLANTED_KEY.lines().nth(2).unwrap()
 }
 
-/// What happens instead of a step.
-pub(crate) enum Turn {
-    /// The step.
-    Go,
-    /// It fails, and with it the run.
-    Fail(Error),
-    /// It panics.
-    Panic,
-    /// The run waits here until it is told to stop.
-    AwaitStop,
-    /// The run waits here, and then takes the step.
-    Hold(Arc<Notify>),
-}
-
-type Script = Box<dyn FnMut(&'static str, usize, &Step) -> Turn + Send>;
-
-/// The engine of the tests: surveys and runs of the simulated world.
-pub(crate) struct SimEngine {
-    pub(crate) world: Mutex<World>,
-    script: Mutex<Script>,
-    ids: AtomicUsize,
-    /// How many surveys and runs there were.
-    pub(crate) surveys: AtomicUsize,
-    pub(crate) ups: AtomicUsize,
-    pub(crate) removals: AtomicUsize,
-    /// What the last run was allowed: recovery, and the ids of other clusters.
-    pub(crate) told: Mutex<(Option<ClusterId>, Vec<String>)>,
-    /// Runs under way at the same time, most.
-    pub(crate) most: AtomicUsize,
-    running: AtomicUsize,
-    /// While this is so, surveys that are no part of a run do not end.
-    pub(crate) surveys_hang: AtomicBool,
-    /// Nodes that a run leaves as they are: it then ends degraded.
-    pub(crate) degraded: Mutex<BTreeMap<NodeName, Unreachable>>,
-    /// When certificates end.
-    pub(crate) certificates: Mutex<Certificates>,
-    /// What a run that ends well warns about.
-    pub(crate) warnings: Mutex<Vec<Warning>>,
-}
-
-impl SimEngine {
-    /// With those nodes, bare.
-    pub(crate) fn new(nodes: &[&str]) -> Arc<Self> {
-        let hosts = nodes.iter().map(|name| {
-            let name = NodeName::from(*name);
-            let facts = bare_host(&name);
-            (name, facts)
-        });
-        Arc::new(Self {
-            world: Mutex::new(World::new(hosts)),
-            script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
-            ids: AtomicUsize::new(1),
-            surveys: AtomicUsize::default(),
-            ups: AtomicUsize::default(),
-            removals: AtomicUsize::default(),
-            told: Mutex::default(),
-            most: AtomicUsize::default(),
-            running: AtomicUsize::default(),
-            surveys_hang: AtomicBool::default(),
-            degraded: Mutex::default(),
-            certificates: Mutex::new(Certificates {
-                earliest: Some(Expiry {
-                    at: "2031-01-01T00:00:00Z".parse().unwrap(),
-                    what: "`kube-proxy.pem` of node `n1`".to_owned(),
-                }),
-                ..Certificates::default()
-            }),
-            warnings: Mutex::default(),
-        })
-    }
-
-    /// What happens before each step from now on: goal, index in the run, step.
-    pub(crate) fn script(
-        &self,
-        script: impl FnMut(&'static str, usize, &Step) -> Turn + Send + 'static,
-    ) {
-        *self.script.lock().unwrap() = Box::new(script);
-    }
-
-    pub(crate) fn kill(&self, node: &str) {
-        let down = Unreachable {
-            class: ErrorClass::Host,
-            why: format!("cannot reach node `{node}`: no route to host"),
-            hints: vec!["is it switched on?".to_owned()],
-        };
-        let mut world = self.world.lock().unwrap();
-        world.down.insert(NodeName::from(node), down);
-    }
-
-    pub(crate) fn revive(&self, node: &str) {
-        self.world
-            .lock()
-            .unwrap()
-            .down
-            .remove(&NodeName::from(node));
-    }
-
-    /// Who holds a node.
-    pub(crate) fn claimed_by(&self, node: &str) -> Option<String> {
-        let world = self.world.lock().unwrap();
-        world.truth.claimed_by(&NodeName::from(node)).map(|id| id.0)
-    }
-
-    /// Containers of ours on a node.
-    pub(crate) fn containers(&self, node: &str) -> usize {
-        let world = self.world.lock().unwrap();
-        let facts = world.truth.up(&NodeName::from(node)).unwrap();
-        let ours = |fact: &&ContainerFact| fact.labels.contains_key(label::CLUSTER_ID);
-        facts.containers.values().filter(ours).count()
-    }
-
-    fn host<T>(&self, node: &str, of: impl FnOnce(&mut HostFacts) -> T) -> T {
-        let mut world = self.world.lock().unwrap();
-        match world.truth.hosts.get_mut(&NodeName::from(node)) {
-            Some(HostView::Reachable(facts)) => of(facts),
-            Some(HostView::Unreachable(_)) | None => panic!("{node} is not there"),
-        }
-    }
-
-    /// Takes a container away behind the operator's back.
-    pub(crate) fn take(&self, node: &str, container: &str) {
-        self.host(node, |facts| facts.containers.remove(container).unwrap());
-    }
-
-    pub(crate) fn has(&self, node: &str, container: &str) -> bool {
-        self.host(node, |facts| facts.containers.contains_key(container))
-    }
-
-    /// How a container was defined when it was applied.
-    pub(crate) fn definition(&self, node: &str, container: &str) -> ContainerSpec {
-        self.host(node, |facts| {
-            let text = &facts.containers[container].labels[label::SPEC];
-            serde_json::from_str(text).unwrap()
-        })
-    }
-
-    /// As if it had been applied with another definition.
-    pub(crate) fn applied_otherwise(
-        &self,
-        node: &str,
-        container: &str,
-        edit: impl FnOnce(&mut ContainerSpec),
-    ) {
-        self.host(node, |facts| {
-            let fact = facts.containers.get_mut(container).unwrap();
-            let spec = fact.runs.as_mut().unwrap();
-            edit(spec);
-            let text = serde_json::to_string(spec).unwrap();
-            fact.labels.insert(label::SPEC.to_owned(), text);
-        });
-    }
-
-    fn want(&self, intent: &Intent, shell: &Shell) -> Desired {
-        let names: Vec<NodeName> = intent.nodes.keys().cloned().collect();
-        let id = shell.saved.as_ref().map_or_else(
-            || format!("{:032x}", self.ids.fetch_add(1, Ordering::SeqCst)),
-            |saved| saved.cluster_id.0.clone(),
-        );
-        let verbosity = intent
-            .services
-            .kubelet
-            .extra_args
-            .get("v")
-            .map_or(2, |v| v.parse().unwrap());
-        let knobs = Knobs {
-            verbosity,
-            ..Knobs::default()
-        };
-        let mut want = desired(&id, &names, &knobs);
-        want.certificates = self.certificates.lock().unwrap().clone();
-        if let Some(saved) = &shell.saved {
-            want.saved.memory = saved.memory.clone();
-        }
-        for (name, entry) in &mut want.saved.inventory {
-            let node = &intent.nodes[name];
-            entry.endpoint = node.endpoint.clone();
-            entry.user.clone_from(&node.login.user);
-            entry.key_source.clone_from(&node.login.key_source);
-        }
-        want
-    }
-
-    async fn look(&self, goal: &Goal<'_>, outside: &Outside) -> Result<(Survey, Shell), Error> {
-        let saved = match outside.store.load().await? {
-            Loaded::Absent => None,
-            Loaded::Present { saved, .. } => Some(*saved),
-        };
-        let unreadable = |source| Error::Kubeconfig {
-            place: outside.kubeconfig.place(),
-            source,
-        };
-        let kubeconfig = outside.kubeconfig.load().await.map_err(unreadable)?;
-        let shell = Shell { saved, kubeconfig };
-        let mut actual = self.world.lock().unwrap().observe(&shell);
-        let mut known: Vec<NodeName> = Vec::new();
-        if let Some(saved) = &shell.saved {
-            for (name, entry) in &saved.inventory {
-                known.push(name.clone());
-                // Without an intent a login needs the key from the ring.
-                if matches!(goal, Goal::Remove(None))
-                    && let Err(why) = outside.key_ring.key(&entry.key_source).await
-                {
-                    let down = Unreachable {
-                        class: ErrorClass::Host,
-                        why,
-                        hints: Vec::new(),
-                    };
-                    actual
-                        .hosts
-                        .insert(name.clone(), HostView::Unreachable(down));
-                }
-            }
-        }
-        let intent = match goal {
-            Goal::Up(intent) | Goal::Heal(intent) => Some(*intent),
-            Goal::Remove(intent) => *intent,
-        };
-        known.extend(
-            intent
-                .iter()
-                .flat_map(|intent| intent.nodes.keys().cloned()),
-        );
-        actual.hosts.retain(|name, _| known.contains(name));
-        let (desired, plan) = match goal {
-            Goal::Up(intent) | Goal::Heal(intent) => {
-                let down = downs(&actual.hosts);
-                if !down.is_empty() {
-                    return Err(Error::HostsUnreachable(down));
-                }
-                let want = self.want(intent, &shell);
-                let actual = crate::sim::tried(&want, &actual);
-                let mut plan = rke_operator::plan::up(&want, &actual)?;
-                if matches!(goal, Goal::Heal(_)) {
-                    plan = plan.unasked();
-                }
-                (Some(want), plan)
-            }
-            Goal::Remove(_) => {
-                let id = shell.saved.as_ref().map(|saved| saved.cluster_id.clone());
-                (None, rke_operator::plan::remove(id.as_ref(), &actual)?)
-            }
-        };
-        let survey = Survey {
-            actual,
-            desired,
-            plan,
-        };
-        Ok((survey, shell))
-    }
-
-    async fn rounds(
-        &self,
-        goal: &Goal<'_>,
-        outside: &Outside,
-        events: &Events,
-        stop: &Stop,
-    ) -> Result<Outcome, Error> {
-        let name = match goal {
-            Goal::Up(_) => "up",
-            Goal::Heal(_) => "heal",
-            Goal::Remove(_) => "remove",
-        };
-        let mut index = 0;
-        for iteration in 1..=5 {
-            let (survey, mut shell) = self.look(goal, outside).await?;
-            if survey.plan.is_empty() {
-                let degraded = self.degraded.lock().unwrap().clone();
-                if !degraded.is_empty() {
-                    return Ok(Outcome::Degraded {
-                        left: degraded,
-                        changed: iteration > 1,
-                        warnings: Vec::new(),
-                    });
-                }
-                let left = downs(&survey.actual.hosts);
-                return Ok(match goal {
-                    Goal::Remove(_) if !left.is_empty() => Outcome::RemovalIncomplete { left },
-                    Goal::Up(_) | Goal::Heal(_) | Goal::Remove(_) => Outcome::Converged {
-                        changed: iteration > 1,
-                        warnings: self
-                            .warnings
-                            .lock()
-                            .unwrap()
-                            .iter()
-                            .map(|warning| Warning {
-                                message: warning.message.clone(),
-                                hints: warning.hints.clone(),
-                            })
-                            .collect(),
-                    },
-                });
-            }
-            let Plan { stages, .. } = &survey.plan;
-            events
-                .emit(Event::RunStarted {
-                    iteration,
-                    stages: stages.len(),
-                    steps: survey.plan.steps().count(),
-                })
-                .await;
-            for (number, stage) in stages.iter().enumerate() {
-                events
-                    .emit(Event::StageStarted {
-                        stage: number,
-                        name: stage.name.clone().into_owned(),
-                        steps: stage.steps().count(),
-                    })
-                    .await;
-                for (at, step) in stage.steps().enumerate() {
-                    if let Some(cause) = stop.cause() {
-                        return Ok(Outcome::Stopped(cause));
-                    }
-                    let turn = (self.script.lock().unwrap())(name, index, step);
-                    index += 1;
-                    match turn {
-                        Turn::Go => {}
-                        Turn::Fail(error) => return Err(error),
-                        Turn::Panic => panic!("told to panic, with the word hunter2"),
-                        Turn::Hold(until) => until.notified().await,
-                        Turn::AwaitStop => return Ok(Outcome::Stopped(stop.stopped().await)),
-                    }
-                    self.step(step, survey.desired.as_ref(), &mut shell, outside)
-                        .await?;
-                    events
-                        .emit(Event::StepFinished {
-                            id: StepId {
-                                stage: number,
-                                step: at,
-                            },
-                            target: step.target(),
-                            title: title(step),
-                            outcome: StepOutcome::Done,
-                            took: Duration::ZERO,
-                            detail: None,
-                        })
-                        .await;
-                }
-            }
-            events
-                .emit(Event::RunFinished {
-                    outcome: RunOutcome::Completed,
-                    took: Duration::ZERO,
-                })
-                .await;
-        }
-        panic!("something keeps changing");
-    }
-
-    async fn step(
-        &self,
-        step: &Step,
-        want: Option<&Desired>,
-        shell: &mut Shell,
-        outside: &Outside,
-    ) -> Result<(), Error> {
-        let done = self.world.lock().unwrap().step(step, want, shell);
-        done.unwrap();
-        match &step.action {
-            Action::Local(LocalAction::SaveState) => {
-                let revision = match outside.store.load().await? {
-                    Loaded::Absent => None,
-                    Loaded::Present { revision, .. } => Some(revision),
-                };
-                let saved = shell.saved.as_ref().unwrap();
-                outside.store.save(saved, revision.as_deref()).await?;
-            }
-            Action::Local(LocalAction::DeleteState) => outside.store.delete().await?,
-            Action::Local(LocalAction::WriteKubeconfig) => {
-                let kubeconfig = shell.kubeconfig.as_ref().unwrap();
-                let saved = outside.kubeconfig.save(kubeconfig).await;
-                saved.map_err(|source| Error::Kubeconfig {
-                    place: outside.kubeconfig.place(),
-                    source,
-                })?;
-            }
-            Action::Local(LocalAction::RemoveKubeconfig) => {
-                outside.kubeconfig.remove().await.unwrap();
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-fn downs(hosts: &BTreeMap<NodeName, HostView>) -> Vec<(NodeName, Unreachable)> {
-    hosts
-        .iter()
-        .filter_map(|(name, view)| match view {
-            HostView::Unreachable(down) => Some((name.clone(), down.clone())),
-            HostView::Reachable(_) => None,
-        })
-        .collect()
-}
-
-impl Engine for SimEngine {
-    fn survey<'a>(
-        &'a self,
-        goal: &'a Goal<'a>,
-        outside: &'a Outside,
-    ) -> BoxFuture<'a, Result<Survey, Error>> {
-        self.surveys.fetch_add(1, Ordering::SeqCst);
-        async move {
-            while self.surveys_hang.load(Ordering::SeqCst) {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            Ok(self.look(goal, outside).await?.0)
-        }
-        .boxed()
-    }
-
-    fn converge<'a>(
-        &'a self,
-        goal: &'a Goal<'a>,
-        outside: &'a Outside,
-        events: &'a Events,
-        stop: &'a Stop,
-    ) -> BoxFuture<'a, Result<Outcome, Error>> {
-        match goal {
-            Goal::Up(_) | Goal::Heal(_) => self.ups.fetch_add(1, Ordering::SeqCst),
-            Goal::Remove(_) => self.removals.fetch_add(1, Ordering::SeqCst),
-        };
-        let held = outside.held_elsewhere.iter().map(|id| id.0.clone());
-        *self.told.lock().unwrap() = (outside.recover.clone(), held.collect());
-        async move {
-            let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(running, Ordering::SeqCst);
-            let result = self.rounds(goal, outside, events, stop).await;
-            self.running.fetch_sub(1, Ordering::SeqCst);
-            result
-        }
-        .boxed()
-    }
-}
-
-struct NoDial;
-
-impl Dial for NoDial {
-    fn dial<'a>(&'a self, _: &'a Endpoint) -> BoxFuture<'a, std::io::Result<Box<dyn Stream>>> {
-        futures::future::ready(Err(std::io::Error::other("no network in here"))).boxed()
-    }
-}
-
 /// The operator, its API server and its nodes.
 pub(crate) struct Rig {
     pub(crate) api: FakeApi,
-    pub(crate) engine: Arc<SimEngine>,
+    pub(crate) nodes: SimRemote,
     stopper: Stopper,
     task: JoinHandle<Result<(), rke_operator::operator::OperatorError>>,
 }
@@ -515,37 +58,77 @@ pub(crate) fn clock() -> impl Fn() -> Timestamp + Clone + Send + Sync + 'static 
     }
 }
 
+/// Other bytes each time, the same ones in each run of a test: an operator runs on its test's
+/// thread.
+fn entropy() -> [u8; 32] {
+    thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
+    let number = DRAWN.get() + 1;
+    DRAWN.set(number);
+    let mut bytes = [7; 32];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
 impl Rig {
     /// With those nodes, the Secret `nodes`, and an operator that runs.
     pub(crate) fn start(nodes: &[&str]) -> Self {
-        Self::with(SimEngine::new(nodes), FakeApi::new(clock()), |_| {})
+        Self::with(SimRemote::bare(nodes), FakeApi::new(clock()), |_| {})
     }
 
     pub(crate) fn with(
-        engine: Arc<SimEngine>,
+        nodes: SimRemote,
         api: FakeApi,
         options: impl FnOnce(&mut OperatorOptions),
+    ) -> Self {
+        let mut how = OperatorOptions::new(NAMESPACE);
+        options(&mut how);
+        let dependencies = dependencies(&nodes, &api);
+        Self::run(nodes, api, how, dependencies)
+    }
+
+    /// An operator that builds clusters of several nodes, which this release refuses: everything
+    /// behind that refusal is ready for them.
+    pub(crate) fn of_several(nodes: &[&str]) -> Self {
+        let (nodes, api) = (SimRemote::bare(nodes), FakeApi::new(clock()));
+        let dependencies = Dependencies {
+            supported: |_| Ok(()),
+            ..dependencies(&nodes, &api)
+        };
+        Self::run(nodes, api, OperatorOptions::new(NAMESPACE), dependencies)
+    }
+
+    fn run(
+        nodes: SimRemote,
+        api: FakeApi,
+        options: OperatorOptions,
+        dependencies: Dependencies,
     ) -> Self {
         if api.object("secrets", NAMESPACE, "nodes").is_none() {
             api.plant("secrets", &key_secret());
         }
         let (stopper, stop) = Stopper::new();
-        let mut how = OperatorOptions::new(NAMESPACE);
-        options(&mut how);
-        let task = tokio::spawn(run_with(how, api.client(), parts(&engine, &api), stop));
+        let task = tokio::spawn(run_with(options, api.client(), dependencies, stop));
         Self {
             api,
-            engine,
+            nodes,
             stopper,
             task,
         }
     }
 
     /// Stops the operator in an orderly way; what it managed stays.
-    pub(crate) async fn stop(mut self) -> (FakeApi, Arc<SimEngine>) {
+    pub(crate) async fn stop(mut self) -> (FakeApi, SimRemote) {
         self.stopper.stop(StopCause::Signal);
         (&mut self.task).await.unwrap().unwrap();
-        (self.api.clone(), Arc::clone(&self.engine))
+        (self.api.clone(), self.nodes.clone())
+    }
+
+    /// Creates the cluster `a` on `n1`; its first run comes to that step, from 0, and waits there.
+    pub(crate) async fn create_and_halt(&self, step: usize) -> Halt {
+        let halt = self.nodes.halt(Purpose::Up, step);
+        self.create(&cluster("a", "n1")).await;
+        halt.reached().await;
+        halt
     }
 
     /// `kubectl create`.
@@ -576,10 +159,36 @@ impl Rig {
         .await
     }
 
+    /// Waits for an event with that reason; all notes with it.
+    pub(crate) async fn event(&self, reason: &str) -> Vec<String> {
+        let there = |_: Option<&Value>| !self.events(reason).is_empty();
+        self.api.until("events", "default", "", there).await;
+        self.events(reason)
+    }
+
+    /// The notes of the events with that reason.
+    pub(crate) fn events(&self, reason: &str) -> Vec<String> {
+        let events = self.api.objects("events");
+        let notes = events.iter().filter(|event| event["reason"] == reason);
+        notes
+            .map(|event| event["note"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     pub(crate) async fn gone(&self, name: &str) {
         self.api
             .until("clusters", "", name, |object| object.is_none())
             .await;
+    }
+
+    /// The state of a cluster, as it is kept.
+    pub(crate) fn state(&self, name: &str) -> Option<Value> {
+        let secret = self
+            .api
+            .object("secrets", NAMESPACE, &format!("{name}-state"))?;
+        let text = secret["data"]["state.json"].as_str().unwrap();
+        let text = BASE64_STANDARD.decode(text).unwrap();
+        Some(serde_json::from_slice(&text).unwrap())
     }
 
     pub(crate) fn cluster(&self, name: &str) -> Value {
@@ -599,16 +208,59 @@ impl Drop for Rig {
     }
 }
 
-fn parts(engine: &Arc<SimEngine>, api: &FakeApi) -> Dependencies {
+/// Runs that wait at one of their steps, until they are told to stop.
+pub(crate) struct Halt {
+    reached: Arc<Notify>,
+    go: Arc<Notify>,
+    lifted: Arc<AtomicBool>,
+}
+
+impl SimRemote {
+    /// From now on, runs for that purpose wait before that one of their steps, from 0.
+    pub(crate) fn halt(&self, purpose: Purpose, step: usize) -> Halt {
+        let halt = Halt {
+            reached: Arc::default(),
+            go: Arc::default(),
+            lifted: Arc::default(),
+        };
+        let (reached, go) = (Arc::clone(&halt.reached), Arc::clone(&halt.go));
+        let lifted = Arc::clone(&halt.lifted);
+        self.script(move |of, index, _| {
+            if of != purpose || index != step || lifted.load(Ordering::SeqCst) {
+                return Turn::Go;
+            }
+            reached.notify_one();
+            Turn::Hold(Arc::clone(&go))
+        });
+        halt
+    }
+}
+
+impl Halt {
+    /// Waits until a run waits there, an hour at most.
+    pub(crate) async fn reached(&self) {
+        let reached = tokio::time::timeout(Duration::from_secs(3600), self.reached.notified());
+        reached.await.expect("no run came to its step");
+    }
+
+    /// One run that waits goes on.
+    pub(crate) fn go_on(&self) {
+        self.go.notify_one();
+    }
+
+    /// Later runs do not wait; one that does already goes on waiting.
+    pub(crate) fn lift(&self) {
+        self.lifted.store(true, Ordering::SeqCst);
+    }
+}
+
+fn dependencies(nodes: &SimRemote, api: &FakeApi) -> Dependencies {
     let api = api.clone();
     Dependencies {
-        engine: Arc::clone(engine) as Arc<dyn Engine>,
-        remote: Arc::new(OverSsh {
-            dial: Arc::new(NoDial),
-        }),
+        remote: Arc::new(nodes.clone()),
         clock: Clock::new(move || api.now()),
-        now: || "2030-01-01T00:00:00Z".parse().unwrap(),
-        entropy: || [7; 32],
+        entropy,
+        supported: supported_today,
     }
 }
 

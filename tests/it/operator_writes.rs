@@ -8,11 +8,13 @@ use std::sync::{
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::Method;
+use rke_operator::plan::{Action, HostAction};
 use serde_json::{Value, json};
 
 use crate::{
     fake_api::{FakeApi, HANGS},
     operator_rig::{NAMESPACE, Rig, cluster, is, reason, settled},
+    sim::remote::{Purpose, Turn},
 };
 
 const OURS: &str = "clusterprovisioner.rke.io/cleanup";
@@ -122,7 +124,7 @@ async fn a_namesake_keeps_its_finalizer_when_its_predecessor_is_released() {
     replaced_before_a_write(&rig, namesake);
     rig.api.delete("clusters", "", "a");
     a_while().await;
-    assert_eq!(rig.engine.containers("n1"), 0, "the predecessor is removed");
+    assert_eq!(rig.nodes.containers("n1"), 0, "the predecessor is removed");
     assert_eq!(versions(&rig).len(), 1, "it is as it was created");
     rig.api.mend();
     rig.ready("a").await;
@@ -204,7 +206,7 @@ async fn a_request_for_recovery_is_taken_away_when_it_is_done() {
     asks["metadata"]["annotations"] = json!({RECOVER: "1".repeat(32), "example.com/note": "kept"});
     rig.create(&asks).await;
     let built = rig.ready("a").await;
-    let told = rig.engine.told.lock().unwrap().0.clone();
+    let told = rig.nodes.told().0;
     assert_eq!(told.unwrap().0, "1".repeat(32));
     let annotations = &built["metadata"]["annotations"];
     assert_eq!(annotations[RECOVER], Value::Null);
@@ -213,7 +215,7 @@ async fn a_request_for_recovery_is_taken_away_when_it_is_done() {
     rig.api.patch("clusters", "", "a", &recover('2', 4));
     let done = |object: &Value| object["metadata"]["generation"] == 2 && settled(object);
     let again = rig.until("a", done).await;
-    let told = rig.engine.told.lock().unwrap().0.clone();
+    let told = rig.nodes.told().0;
     assert_eq!(told.unwrap().0, "2".repeat(32));
     assert_eq!(again["metadata"]["annotations"][RECOVER], Value::Null);
 }
@@ -230,7 +232,7 @@ async fn another_request_that_came_meanwhile_is_not_lost() {
     let done = |object: &Value| object["metadata"]["generation"] == 3 && settled(object);
     let settled = rig.until("a", done).await;
     assert!(asked.load(Ordering::SeqCst));
-    let told = rig.engine.told.lock().unwrap().0.clone();
+    let told = rig.nodes.told().0;
     assert_eq!(told.map(|id| id.0), Some("3".repeat(32)));
     assert_eq!(settled["metadata"]["annotations"][RECOVER], Value::Null);
 }
@@ -324,11 +326,12 @@ async fn a_state_that_became_anothers_meanwhile_is_not_deleted() {
             );
         } else {
             let api = rig.api.clone();
-            rig.engine.script(move |goal, _, step| {
-                if goal == "remove" && rke_operator::plan::title(step) == "delete the state" {
+            rig.nodes.script(move |purpose, _, step| {
+                let last = step.action == Action::Host("n1".into(), HostAction::ReleaseClaim);
+                if purpose == Purpose::Removal && last {
                     given_to_another(&api);
                 }
-                crate::operator_rig::Turn::Go
+                Turn::Go
             });
         }
         rig.api.delete("clusters", "", "a");

@@ -13,12 +13,7 @@ use rke_operator::{
 
 use crate::{
     plan_properties::fresh,
-    sim::{
-        World,
-        generate::names,
-        remote::{Runner, SimRemote},
-        wish::Wish,
-    },
+    sim::{World, generate::names, remote::SimRemote, runner::Runner, wish::Wish},
 };
 
 /// In the catalogue, and older than what a config without a release gets.

@@ -13,7 +13,7 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::{step::Warning, stop::StopCause},
-    converge::{Error, Goal, Outcome},
+    converge::{self, Error, Goal, Outcome},
     environment::Environment,
     error::ErrorClass,
     operator::{
@@ -90,15 +90,15 @@ impl Reconcile<'_> {
             .write(&base, |status| status.cluster_id = id)
             .await?;
         let outcome = match ended {
-            Ended::Engine(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
+            Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
                 return Ok(stopped(cause));
             }
-            Ended::Engine(outcome) => outcome,
+            Ended::ByItself(outcome) => outcome,
         };
         // Whatever became of the run: what is said about the cluster was seen after it.
         let goal = Goal::Up(&wanted.intent);
         let survey = tokio::select! {
-            survey = ctx.dependencies.engine.survey(&goal, environment) => survey,
+            survey = Box::pin(converge::survey(&goal, environment)) => survey,
             cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
         };
         let found = match &survey {

@@ -112,7 +112,7 @@ impl Reconcile<'_> {
         ));
         valid(&mut found.conditions);
         if let Some(desired) = desired {
-            let now = (self.ctx.dependencies.now)();
+            let now = self.ctx.dependencies.clock.now();
             certificates::judge(&desired.certificates, now, &mut found.conditions);
             found.facts.certificates = certificates::earliest(&desired.certificates);
         }

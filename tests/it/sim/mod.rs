@@ -10,10 +10,12 @@ pub(crate) mod compare;
 pub(crate) mod effect;
 pub(crate) mod generate;
 pub(crate) mod mishap;
+pub(crate) mod nodes;
 pub(crate) mod remote;
+pub(crate) mod runner;
 pub(crate) mod tear;
 pub(crate) mod wish;
 pub(crate) mod world;
 
 pub(crate) use generate::{Knobs, bare_host, desired, knobs};
-pub(crate) use world::{Cut, Ended, Shell, World, tried};
+pub(crate) use world::{Cut, Ended, Shell, World};

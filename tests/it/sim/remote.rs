@@ -1,41 +1,104 @@
 //! The simulated world below the product's own joint: [`rke_operator::converge`] reads it and acts
-//! on it as it does on real nodes.
+//! on it as it does on real nodes. What happens before a step, and what becomes of a survey, is
+//! said by the test.
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::Actual,
+    actual::{Actual, HostView, Unreachable},
     apply::{
-        event::Events,
         remote::{Context, Remote, RemoteSession},
-        step::{Done, Reporter, StepError},
-        stop::{Stop, Stopper},
+        step::{Done, Reporter, StepError, Warning},
+        stop::Stop,
     },
-    converge::{self, Consent, Error, Goal, Outcome},
     desired::pki::EngineClients,
-    environment::{Environment, KeyRing},
+    environment::Environment,
     error::{ErrorClass, Explain},
-    host::{HostKeys, KnownHosts, Policy, pool::ConnectionTarget},
-    model::{NodeName, WantedObjects, secret::Secret},
-    plan::{Plan, Step},
-    state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
+    host::{HostKeys, pool::ConnectionTarget},
+    model::{ClusterId, NodeName, WantedObjects, secret::Secret},
+    plan::Step,
+    state::ClusterState,
 };
+use tokio::sync::Notify;
 
 use super::{
     Cut, Shell, World,
-    world::{Ended, plan_up, try_apply},
+    world::{Ended, dry_runs},
 };
 
 type Watch = Box<dyn FnMut(&mut World, &Step) + Send>;
 
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Up,
+    Removal,
+}
+
+/// What happens before a step, or instead of it.
+pub(crate) enum Turn {
+    /// The step.
+    Go,
+    /// The step, and a warning.
+    Warn(Warning),
+    /// It fails.
+    Fail(SimFailure),
+    /// It panics.
+    Panic,
+    /// It waits until the run is told to stop.
+    AwaitStop,
+    /// It waits until then or until this is notified; then it is done.
+    Hold(Arc<Notify>),
+}
+
+/// Asked before each step on a node or in the cluster: what the run is for, which of its steps
+/// this is, from 0, and the step.
+type Script = Box<dyn FnMut(Purpose, usize, &Step) -> Turn + Send>;
+
+/// What becomes of the surveys before a run's first step, and of those that are no part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surveys {
+    /// They are answered.
+    Answer,
+    /// They never end, not even when later ones are answered.
+    Hang,
+    /// They panic.
+    Panic,
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Surveys, those of runs included.
+    pub(crate) surveys: usize,
+    /// Of these, how many hang.
+    pub(crate) hanging: usize,
+    /// Runs towards a config that came to a step on a node or in the cluster.
+    pub(crate) ups: usize,
+    /// Removals that did.
+    pub(crate) removals: usize,
+    /// Such runs at the same time, most.
+    pub(crate) most: usize,
+    running: usize,
+}
+
 /// A world that runs share, and what happens while they do.
 #[derive(Clone)]
-pub(crate) struct SimRemote(Arc<Mutex<Inner>>);
+pub(crate) struct SimRemote(Arc<Shared>);
+
+struct Shared {
+    inner: Mutex<Inner>,
+    /// By itself: it may look at the world.
+    script: Mutex<Script>,
+}
 
 struct Inner {
     world: World,
@@ -46,22 +109,32 @@ struct Inner {
     /// It was cut: whoever ran is dead.
     dead: bool,
     watch: Watch,
+    surveys: Surveys,
+    counts: Counts,
+    /// What the last run was allowed: recovery, and the ids of other clusters.
+    told: (Option<ClusterId>, Vec<String>),
 }
 
 impl SimRemote {
     pub(crate) fn new(world: World) -> Self {
-        Self(Arc::new(Mutex::new(Inner {
-            world,
-            order: vec![0],
-            steps: 0,
-            cut: None,
-            dead: false,
-            watch: Box::new(|_, _| ()),
-        })))
+        Self(Arc::new(Shared {
+            inner: Mutex::new(Inner {
+                world,
+                order: vec![0],
+                steps: 0,
+                cut: None,
+                dead: false,
+                watch: Box::new(|_, _| ()),
+                surveys: Surveys::Answer,
+                counts: Counts::default(),
+                told: (None, Vec::new()),
+            }),
+            script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
+        }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap()
+        self.0.inner.lock().unwrap()
     }
 
     pub(crate) fn world<T>(&self, with: impl FnOnce(&mut World) -> T) -> T {
@@ -91,6 +164,28 @@ impl SimRemote {
     pub(crate) fn was_cut(&self) -> bool {
         self.inner().dead
     }
+
+    /// What happens before each step from now on.
+    pub(crate) fn script(
+        &self,
+        script: impl FnMut(Purpose, usize, &Step) -> Turn + Send + 'static,
+    ) {
+        *self.0.script.lock().unwrap() = Box::new(script);
+    }
+
+    /// What becomes of surveys that begin from now on.
+    pub(crate) fn surveys(&self, surveys: Surveys) {
+        self.inner().surveys = surveys;
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.inner().counts
+    }
+
+    /// What the last run was allowed: recovery, and the ids of other clusters.
+    pub(crate) fn told(&self) -> (Option<ClusterId>, Vec<String>) {
+        self.inner().told.clone()
+    }
 }
 
 impl Remote for SimRemote {
@@ -98,6 +193,7 @@ impl Remote for SimRemote {
         Box::new(SimSession {
             remote: self.clone(),
             aim: BTreeMap::new(),
+            begun: AtomicUsize::new(0),
         })
     }
 }
@@ -105,6 +201,8 @@ impl Remote for SimRemote {
 struct SimSession {
     remote: SimRemote,
     aim: BTreeMap<NodeName, ConnectionTarget>,
+    /// How many steps were begun.
+    begun: AtomicUsize,
 }
 
 impl RemoteSession for SimSession {
@@ -120,12 +218,21 @@ impl RemoteSession for SimSession {
         wanted: &'a WantedObjects,
     ) -> BoxFuture<'a, Actual> {
         let shell = Shell { saved, kubeconfig };
-        let mut seen = self.remote.inner().world.observe(&shell);
-        seen.hosts.retain(|name, _| self.aim.contains_key(name));
-        if let Some(api) = &mut seen.cluster {
-            try_apply(&wanted.objects, api);
+        async move {
+            let surveys = self
+                .remote
+                .inner()
+                .survey(self.begun.load(Ordering::SeqCst));
+            match surveys {
+                Surveys::Answer => {}
+                Surveys::Hang => std::future::pending().await,
+                Surveys::Panic => panic!("told to panic, with the word hunter2"),
+            }
+            let mut seen = self.remote.inner().observe(&self.aim, &shell);
+            dry_runs(&mut seen, &wanted.objects);
+            seen
         }
-        futures::future::ready(seen).boxed()
+        .boxed()
     }
 
     fn act<'a>(
@@ -133,9 +240,24 @@ impl RemoteSession for SimSession {
         step: &'a Step,
         context: Context<'a>,
         _: &'a Reporter,
-        _: &'a Stop,
+        stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Done, StepError>> {
         async move {
+            let turn = self.turn(step, context);
+            let warning = match turn {
+                Turn::Go => None,
+                Turn::Warn(warning) => Some(warning),
+                Turn::Fail(failure) => return Err(StepError::Failed(Box::new(failure))),
+                Turn::Panic => panic!("told to panic, with the word hunter2"),
+                Turn::AwaitStop => {
+                    stop.stopped().await;
+                    return Err(StepError::Stopped);
+                }
+                Turn::Hold(until) => tokio::select! {
+                    () = until.notified() => None,
+                    _ = stop.stopped() => return Err(StepError::Stopped),
+                },
+            };
             let others_first = {
                 let mut inner = self.remote.inner();
                 inner.order.rotate_left(1);
@@ -144,14 +266,95 @@ impl RemoteSession for SimSession {
             for _ in 0..others_first {
                 tokio::task::yield_now().await;
             }
-            self.remote.inner().act(step, context)
+            self.remote.inner().act(step, context)?;
+            Ok(Done {
+                warning,
+                ..Done::default()
+            })
         }
         .boxed()
     }
 }
 
+impl SimSession {
+    fn turn(&self, step: &Step, context: Context<'_>) -> Turn {
+        let purpose = match context.desired {
+            Some(_) => Purpose::Up,
+            None => Purpose::Removal,
+        };
+        let index = self.begun.fetch_add(1, Ordering::SeqCst);
+        if index == 0 {
+            self.remote.inner().begins(purpose, context.environment);
+        }
+        (self.remote.0.script.lock().unwrap())(purpose, index, step)
+    }
+}
+
+impl Drop for SimSession {
+    fn drop(&mut self) {
+        // A test that fails has poisoned it, perhaps.
+        if let Ok(mut inner) = self.remote.0.inner.lock()
+            && self.begun.load(Ordering::SeqCst) > 0
+        {
+            inner.counts.running -= 1;
+        }
+    }
+}
+
 impl Inner {
-    fn act(&mut self, step: &Step, context: Context<'_>) -> Result<Done, StepError> {
+    /// A survey of a session that has begun so many steps.
+    fn survey(&mut self, begun: usize) -> Surveys {
+        self.counts.surveys += 1;
+        if begun > 0 {
+            return Surveys::Answer;
+        }
+        self.counts.hanging += usize::from(self.surveys == Surveys::Hang);
+        self.surveys
+    }
+
+    /// A run comes to its first step.
+    fn begins(&mut self, purpose: Purpose, environment: &Environment) {
+        let counts = &mut self.counts;
+        match purpose {
+            Purpose::Up => counts.ups += 1,
+            Purpose::Removal => counts.removals += 1,
+        }
+        counts.running += 1;
+        counts.most = counts.most.max(counts.running);
+        let held = environment.held_elsewhere.iter().map(|id| id.0.clone());
+        self.told = (environment.recover.clone(), held.collect());
+    }
+
+    /// What is seen from where only these nodes are known.
+    fn observe(&self, aim: &BTreeMap<NodeName, ConnectionTarget>, shell: &Shell) -> Actual {
+        let closed = aim.iter().filter_map(|(name, target)| {
+            let down = match target {
+                Err(down) => down.clone(),
+                Ok(_) if self.world.truth.hosts.contains_key(name) => return None,
+                Ok(_) => Unreachable {
+                    class: ErrorClass::Host,
+                    why: format!("cannot reach node `{name}`: no such host"),
+                    hints: Vec::new(),
+                },
+            };
+            Some((name.clone(), down))
+        });
+        let closed: BTreeMap<_, _> = closed.collect();
+        let mut seen = if closed.is_empty() {
+            self.world.observe(shell)
+        } else {
+            let mut world = self.world.clone();
+            world.down.extend(closed.clone());
+            world.observe(shell)
+        };
+        seen.hosts.retain(|name, _| aim.contains_key(name));
+        for (name, down) in closed {
+            seen.hosts.insert(name, HostView::Unreachable(down));
+        }
+        seen
+    }
+
+    fn act(&mut self, step: &Step, context: Context<'_>) -> Result<(), StepError> {
         let mut shell = Shell {
             saved: context.saved.cloned(),
             kubeconfig: None,
@@ -171,200 +374,48 @@ impl Inner {
             Ok(()) => {}
             Err(Ended::PlanAgain(why)) => return Err(StepError::Guard(why)),
             Err(ended) => {
-                let failure = SimFailure(format!("{}: {ended:?}", step.target()));
+                let text = format!("{}: {ended:?}", step.target());
+                let failure = SimFailure::new(ErrorClass::Host, text);
                 return Err(StepError::Failed(Box::new(failure)));
             }
         }
         (self.watch)(&mut self.world, step);
-        Ok(Done::default())
+        Ok(())
     }
 }
 
-/// A step whose precondition does not hold.
+/// Why a step failed: its precondition does not hold, or the test said so.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct SimFailure(String);
+#[error("{text}")]
+pub(crate) struct SimFailure {
+    class: ErrorClass,
+    text: String,
+    hint: Option<&'static str>,
+}
+
+impl SimFailure {
+    pub(crate) fn new(class: ErrorClass, text: impl Into<String>) -> Self {
+        Self {
+            class,
+            text: text.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        Self {
+            hint: Some(hint),
+            ..self
+        }
+    }
+}
 
 impl Explain for SimFailure {
     fn class(&self) -> ErrorClass {
-        ErrorClass::Host
+        self.class
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
-        Vec::new()
-    }
-}
-
-/// State and kubeconfig of one runner, in memory.
-#[derive(Default)]
-pub(crate) struct Memory {
-    saved: Mutex<(u64, Option<ClusterState>)>,
-    kubeconfig: Mutex<Option<Secret<String>>>,
-}
-
-impl Memory {
-    /// What is kept.
-    pub(crate) fn shell(&self) -> Shell {
-        Shell {
-            saved: self.saved.lock().unwrap().1.clone(),
-            kubeconfig: self.kubeconfig.lock().unwrap().clone(),
-        }
-    }
-}
-
-impl Memory {
-    /// Something happened to it.
-    pub(crate) fn keep(&self, shell: Shell) {
-        let mut saved = self.saved.lock().unwrap();
-        *saved = (saved.0 + 1, shell.saved);
-        *self.kubeconfig.lock().unwrap() = shell.kubeconfig;
-    }
-}
-
-impl Store for Memory {
-    fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>> {
-        let (revision, saved) = &*self.saved.lock().unwrap();
-        let loaded = saved
-            .clone()
-            .map_or(Loaded::Absent, |saved| Loaded::Present {
-                saved: Box::new(saved),
-                revision: revision.to_string(),
-            });
-        futures::future::ready(Ok(loaded)).boxed()
-    }
-
-    fn save<'a>(
-        &'a self,
-        new: &'a ClusterState,
-        revision: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), StateError>> {
-        let mut kept = self.saved.lock().unwrap();
-        let there = kept.1.as_ref().map(|_| kept.0.to_string());
-        let result = if there.as_deref() == revision {
-            *kept = (kept.0 + 1, Some(new.clone()));
-            Ok(())
-        } else {
-            Err(StateError::Conflict {
-                place: Store::place(self),
-            })
-        };
-        futures::future::ready(result).boxed()
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
-        self.saved.lock().unwrap().1 = None;
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn place(&self) -> String {
-        "memory".to_owned()
-    }
-}
-
-impl KubeconfigStore for Memory {
-    fn load(&self) -> BoxFuture<'_, std::io::Result<Option<Secret<String>>>> {
-        futures::future::ready(Ok(self.kubeconfig.lock().unwrap().clone())).boxed()
-    }
-
-    fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, std::io::Result<()>> {
-        *self.kubeconfig.lock().unwrap() = Some(kubeconfig.clone());
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn remove(&self) -> BoxFuture<'_, std::io::Result<()>> {
-        *self.kubeconfig.lock().unwrap() = None;
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn place(&self) -> String {
-        "memory".to_owned()
-    }
-}
-
-/// One who runs `up` and `remove`: a state of its own, and nodes that it shares with others.
-#[derive(Clone)]
-pub(crate) struct Runner {
-    pub(crate) remote: SimRemote,
-    pub(crate) memory: Arc<Memory>,
-    entropy: fn() -> [u8; 32],
-}
-
-struct AnyKey;
-
-impl KeyRing for AnyKey {
-    fn key<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
-        futures::future::ready(Ok(Secret::new("a key".to_owned()))).boxed()
-    }
-}
-
-struct Yes;
-
-impl Consent for Yes {
-    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
-        futures::future::ready(true).boxed()
-    }
-}
-
-impl Runner {
-    /// Whose keys are made of `entropy`.
-    pub(crate) fn new(remote: &SimRemote, entropy: fn() -> [u8; 32]) -> Self {
-        Self {
-            remote: remote.clone(),
-            memory: Arc::default(),
-            entropy,
-        }
-    }
-
-    /// What a run of it meets.
-    pub(crate) fn environment(&self) -> Environment {
-        Environment {
-            remote: Arc::new(self.remote.clone()),
-            host_keys: Arc::new(KnownHosts::from_text("none", "", Policy::Strict)),
-            store: Arc::clone(&self.memory) as Arc<dyn Store>,
-            kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,
-            key_ring: Arc::new(AnyKey),
-            recover: None,
-            held_elsewhere: BTreeSet::new(),
-            now: || "2030-01-01T00:00:00Z".parse().unwrap(),
-            entropy: self.entropy,
-        }
-    }
-
-    /// As the product converges, with every consent.
-    pub(crate) async fn converge(&self, goal: &Goal<'_>) -> Result<Outcome, Error> {
-        self.converge_with(goal, &Yes).await
-    }
-
-    /// As the product converges.
-    pub(crate) async fn converge_with(
-        &self,
-        goal: &Goal<'_>,
-        consent: &dyn Consent,
-    ) -> Result<Outcome, Error> {
-        let environment = self.environment();
-        let (events, mut stream) = Events::channel(64);
-        let (_stopper, stop) = Stopper::new();
-        let run = async {
-            let outcome = converge::converge(goal, &environment, consent, &events, &stop).await;
-            drop(events);
-            outcome
-        };
-        let listen = async { while stream.recv().await.is_some() {} };
-        Box::pin(async { tokio::join!(run, listen).0 }).await
-    }
-
-    /// What it would do now.
-    pub(crate) async fn plan(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
-        let survey = converge::survey(goal, &self.environment()).await?;
-        if let Some(want) = &survey.desired {
-            // The same facts give the same plan.
-            let whole = plan_up(want, &survey.actual).unwrap();
-            let plan = match goal {
-                Goal::Heal(_) => whole.unasked(),
-                Goal::Up(_) | Goal::Remove(_) => whole,
-            };
-            assert_eq!(plan, survey.plan);
-        }
-        Ok(survey.plan)
+        self.hint.map(Cow::Borrowed).into_iter().collect()
     }
 }

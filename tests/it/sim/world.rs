@@ -417,24 +417,26 @@ impl World {
 }
 
 /// What a survey adds when it knows what is wanted: the server tries an apply of each object.
-pub(crate) fn tried(want: &Desired, have: &Actual) -> Actual {
-    let mut have = have.clone();
-    if let Some(api) = &mut have.cluster {
-        for addon in &want.addons {
-            try_apply(&addon.objects, api);
-        }
-    }
-    have
-}
-
-/// The server says what an apply of these objects would make of those that are there.
-pub(crate) fn try_apply(objects: &BTreeMap<ObjectRef, Value>, api: &mut ClusterFacts) {
-    for (object, wanted) in objects {
+pub(crate) fn dry_runs<'a>(
+    have: &mut Actual,
+    wanted: impl IntoIterator<Item = (&'a ObjectRef, &'a Value)>,
+) {
+    let Some(api) = &mut have.cluster else {
+        return;
+    };
+    for (object, wanted) in wanted {
         if let Some(live) = api.objects.get(object) {
             let would = DryRun::Would(effect::applied(live, wanted));
             api.dry_runs.insert(object.clone(), would);
         }
     }
+}
+
+pub(crate) fn tried(want: &Desired, have: &Actual) -> Actual {
+    let mut have = have.clone();
+    let addons = want.addons.iter();
+    dry_runs(&mut have, addons.flat_map(|addon| &addon.objects));
+    have
 }
 
 /// Plans `up`, and holds the plan against the invariants.

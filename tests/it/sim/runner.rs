@@ -1,0 +1,193 @@
+//! One who runs `up` and `remove` on a simulated world, with a state of its own in memory.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use rke_operator::{
+    apply::{event::Events, stop::Stopper},
+    converge::{self, Consent, Error, Goal, Outcome},
+    environment::{Clock, Environment, KeyRing},
+    host::{KnownHosts, Policy},
+    model::secret::Secret,
+    plan::Plan,
+    state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
+};
+
+use super::{Shell, remote::SimRemote, world::plan_up};
+
+/// State and kubeconfig of one runner, in memory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    saved: Mutex<(u64, Option<ClusterState>)>,
+    kubeconfig: Mutex<Option<Secret<String>>>,
+}
+
+impl Memory {
+    /// What is kept.
+    pub(crate) fn shell(&self) -> Shell {
+        Shell {
+            saved: self.saved.lock().unwrap().1.clone(),
+            kubeconfig: self.kubeconfig.lock().unwrap().clone(),
+        }
+    }
+}
+
+impl Memory {
+    /// Something happened to it.
+    pub(crate) fn keep(&self, shell: Shell) {
+        let mut saved = self.saved.lock().unwrap();
+        *saved = (saved.0 + 1, shell.saved);
+        *self.kubeconfig.lock().unwrap() = shell.kubeconfig;
+    }
+}
+
+impl Store for Memory {
+    fn load(&self) -> BoxFuture<'_, Result<Loaded, StateError>> {
+        let (revision, saved) = &*self.saved.lock().unwrap();
+        let loaded = saved
+            .clone()
+            .map_or(Loaded::Absent, |saved| Loaded::Present {
+                saved: Box::new(saved),
+                revision: revision.to_string(),
+            });
+        futures::future::ready(Ok(loaded)).boxed()
+    }
+
+    fn save<'a>(
+        &'a self,
+        new: &'a ClusterState,
+        revision: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), StateError>> {
+        let mut kept = self.saved.lock().unwrap();
+        let there = kept.1.as_ref().map(|_| kept.0.to_string());
+        let result = if there.as_deref() == revision {
+            *kept = (kept.0 + 1, Some(new.clone()));
+            Ok(())
+        } else {
+            Err(StateError::Conflict {
+                place: Store::place(self),
+            })
+        };
+        futures::future::ready(result).boxed()
+    }
+
+    fn delete(&self) -> BoxFuture<'_, Result<(), StateError>> {
+        self.saved.lock().unwrap().1 = None;
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+impl KubeconfigStore for Memory {
+    fn load(&self) -> BoxFuture<'_, std::io::Result<Option<Secret<String>>>> {
+        futures::future::ready(Ok(self.kubeconfig.lock().unwrap().clone())).boxed()
+    }
+
+    fn save<'a>(&'a self, kubeconfig: &'a Secret<String>) -> BoxFuture<'a, std::io::Result<()>> {
+        *self.kubeconfig.lock().unwrap() = Some(kubeconfig.clone());
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    fn remove(&self) -> BoxFuture<'_, std::io::Result<()>> {
+        *self.kubeconfig.lock().unwrap() = None;
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+}
+
+/// One who runs `up` and `remove`: a state of its own, and nodes that it shares with others.
+#[derive(Clone)]
+pub(crate) struct Runner {
+    pub(crate) remote: SimRemote,
+    pub(crate) memory: Arc<Memory>,
+    entropy: fn() -> [u8; 32],
+}
+
+struct AnyKey;
+
+impl KeyRing for AnyKey {
+    fn key<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+        futures::future::ready(Ok(Secret::new("a key".to_owned()))).boxed()
+    }
+}
+
+struct Yes;
+
+impl Consent for Yes {
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
+        futures::future::ready(true).boxed()
+    }
+}
+
+impl Runner {
+    /// Whose keys are made of `entropy`.
+    pub(crate) fn new(remote: &SimRemote, entropy: fn() -> [u8; 32]) -> Self {
+        Self {
+            remote: remote.clone(),
+            memory: Arc::default(),
+            entropy,
+        }
+    }
+
+    /// What a run of it meets.
+    pub(crate) fn environment(&self) -> Environment {
+        Environment {
+            remote: Arc::new(self.remote.clone()),
+            host_keys: Arc::new(KnownHosts::from_text("none", "", Policy::Strict)),
+            store: Arc::clone(&self.memory) as Arc<dyn Store>,
+            kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,
+            key_ring: Arc::new(AnyKey),
+            recover: None,
+            held_elsewhere: BTreeSet::new(),
+            clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
+            entropy: self.entropy,
+        }
+    }
+
+    /// As the product converges, with every consent.
+    pub(crate) async fn converge(&self, goal: &Goal<'_>) -> Result<Outcome, Error> {
+        self.converge_with(goal, &Yes).await
+    }
+
+    /// As the product converges.
+    pub(crate) async fn converge_with(
+        &self,
+        goal: &Goal<'_>,
+        consent: &dyn Consent,
+    ) -> Result<Outcome, Error> {
+        let environment = self.environment();
+        let (events, mut stream) = Events::channel(64);
+        let (_stopper, stop) = Stopper::new();
+        let run = async {
+            let outcome = converge::converge(goal, &environment, consent, &events, &stop).await;
+            drop(events);
+            outcome
+        };
+        let listen = async { while stream.recv().await.is_some() {} };
+        Box::pin(async { tokio::join!(run, listen).0 }).await
+    }
+
+    /// What it would do now.
+    pub(crate) async fn plan(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
+        let survey = converge::survey(goal, &self.environment()).await?;
+        if let Some(want) = &survey.desired {
+            // The same facts give the same plan.
+            let whole = plan_up(want, &survey.actual).unwrap();
+            let plan = match goal {
+                Goal::Heal(_) => whole.unasked(),
+                Goal::Up(_) | Goal::Remove(_) => whole,
+            };
+            assert_eq!(plan, survey.plan);
+        }
+        Ok(survey.plan)
+    }
+}
