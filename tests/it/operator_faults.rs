@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     fake_api::{FakeApi, HANGS},
     operator_rig::{
-        NAMESPACE, Rig, clock, cluster, condition, is, key_secret, message, reason, settled,
+        NAMESPACE, Rig, SOON, clock, cluster, condition, is, key_secret, message, reason, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -610,7 +610,9 @@ async fn a_changed_key_stops_a_run() {
     halt.lift();
     let touch = json!({"metadata": {"labels": {"renewed": "yes"}}});
     rig.api.patch("secrets", NAMESPACE, "nodes", &touch);
+    let touched = tokio::time::Instant::now();
     rig.ready("a").await;
+    assert!(touched.elapsed() < SOON, "its step has longer");
     assert_eq!(rig.nodes.counts().ups, 2);
 }
 

@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use crate::{
     fake_api::FakeApi,
     operator_rig::{
-        NAMESPACE, PLANTED_KEY, Rig, clock, cluster, condition, is, message, planted_line, reason,
-        settled,
+        NAMESPACE, PLANTED_KEY, Rig, SOON, clock, cluster, condition, is, message, planted_line,
+        reason, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -218,7 +218,9 @@ async fn invariant_09_an_edit_stops_a_run() {
     halt.lift();
     let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
     rig.api.patch("clusters", "", "a", &edit);
+    let edited = tokio::time::Instant::now();
     let built = rig.ready("a").await;
+    assert!(edited.elapsed() < SOON, "its step has longer");
     assert_eq!(
         condition(&built, "Provisioned").unwrap()["observedGeneration"],
         2
@@ -234,7 +236,9 @@ async fn invariant_09_a_deletion_stops_a_run() {
     let rig = Rig::start(&["n1"]);
     rig.create_and_halt(7).await;
     rig.api.delete("clusters", "", "a");
+    let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
+    assert!(deleted.elapsed() < SOON, "its step has longer");
     assert_eq!(rig.nodes.containers("n1"), 0);
     assert_eq!(rig.api.object("secrets", NAMESPACE, "a-state"), None);
 }
@@ -797,5 +801,7 @@ async fn provisions_do_not_starve_deletes() {
     let queued = |cluster: &Value| reason(cluster, "Reconciling") == "Queued";
     rig.until("c", queued).await;
     rig.api.delete("clusters", "", "a");
+    let deleted = tokio::time::Instant::now();
     rig.gone("a").await;
+    assert!(deleted.elapsed() < SOON, "the step of `b` has longer");
 }

@@ -32,6 +32,9 @@ use crate::{
 
 pub(crate) const NAMESPACE: &str = "rke-system";
 
+/// What happens at once happens within this time; a step that waits has three minutes at least.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
 /// The private key that the nodes accept: must appear nowhere but in its Secret.
 pub(crate) static PLANTED_KEY: LazyLock<String> = LazyLock::new(private_key);
 
