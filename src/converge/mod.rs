@@ -128,13 +128,7 @@ pub async fn converge(
             return Ok(settled(goal, &iteration.survey, changed, warnings));
         }
         if !agree(plan, consent, &mut agreed).await {
-            let disruptions = plan
-                .disruptions()
-                .map(|(step, what)| disruption(step, what));
-            return Ok(Outcome::ConsentRefused {
-                disruptions: disruptions.collect(),
-                changed,
-            });
+            return Ok(refused(plan, changed));
         }
         changed |= !plan.only_waits();
         let report = Box::pin(iteration.run(plan, number, events, stop)).await;
@@ -272,6 +266,16 @@ async fn agree(plan: &Plan, consent: &dyn Consent, agreed: &mut BTreeSet<String>
         agreed.extend(wanted);
     }
     yes
+}
+
+fn refused(plan: &Plan, changed: bool) -> Outcome {
+    let disruptions = plan
+        .disruptions()
+        .map(|(step, what)| disruption(step, what));
+    Outcome::ConsentRefused {
+        disruptions: disruptions.collect(),
+        changed,
+    }
 }
 
 fn disruption(step: &Step, what: &str) -> String {
