@@ -73,7 +73,7 @@ impl Surveyed {
         runner.converge(&Goal::Up(&intent)).await.unwrap();
         let saved = runner.memory.shell().saved.unwrap();
         let seed = Seed::new([2; 32]);
-        let engine = engine_clients(&saved, (runner.environment().now)(), &seed).unwrap();
+        let engine = engine_clients(&saved, runner.environment().clock.now(), &seed).unwrap();
 
         let fake = FakeHost::new();
         {
