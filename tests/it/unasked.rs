@@ -176,12 +176,23 @@ async fn a_run_that_only_heals_follows_no_fact_of_a_node() {
 async fn a_run_that_only_heals_heals_beside_changed_facts() {
     let intent = Wish::plain().intent();
     let cluster = settled(&intent).await;
-    for (name, change) in FACTS {
+    let broken = [
+        None,
+        Some(ContainerState::Exited(2)),
+        Some(ContainerState::Other),
+    ];
+    let cases = FACTS
+        .into_iter()
+        .flat_map(|fact| broken.map(|broken| (fact, broken)));
+    for ((name, change), broken) in cases {
         let runner = copy(&cluster);
         runner.remote.world(|world| {
             let facts = node(world);
             change(facts);
-            facts.containers.remove("kube-proxy").unwrap();
+            match broken {
+                None => drop(facts.containers.remove("kube-proxy").unwrap()),
+                Some(state) => facts.containers.get_mut("kube-proxy").unwrap().state = state,
+            }
         });
         let applied = |runner: &Runner| {
             runner.remote.world(|world| {

@@ -98,20 +98,30 @@ fn compared(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> Need {
             format!("was changed on the node: {}", specs::names(&drift)),
             drift,
         ),
-        (true, false) => Need::Replace(
-            Cause::Change,
-            format!("definition changed: {}", specs::names(&change)),
-            change,
-        ),
+        (true, false) => {
+            let (cause, why) = unless_it_runs(fact.state);
+            let names = specs::names(&change);
+            Need::Replace(cause, format!("{why}definition changed: {names}"), change)
+        }
         (false, false) => {
+            let (cause, why) = unless_it_runs(fact.state);
             let why = format!(
-                "definition changed: {}; and was changed on the node: {}",
+                "{why}definition changed: {}; and was changed on the node: {}",
                 specs::names(&change),
                 specs::names(&drift)
             );
             let runs = fact.runs.as_ref().unwrap_or(&applied);
-            Need::Replace(Cause::Change, why, specs::differences(runs, spec))
+            Need::Replace(cause, why, specs::differences(runs, spec))
         }
+    }
+}
+
+/// What does not run is healed, whatever else differs: the definition that is wanted now disturbs
+/// nothing there, and the former may be what ended it.
+fn unless_it_runs(now: ContainerState) -> (Cause, String) {
+    match state(now) {
+        Need::Start(why) | Need::Replace(_, why, _) => (Cause::Drift, format!("{why}, and its ")),
+        Need::Nothing | Need::Run => (Cause::Change, String::new()),
     }
 }
 

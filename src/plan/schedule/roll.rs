@@ -7,7 +7,7 @@
 
 use super::{addons, nodes, start};
 use crate::{
-    actual::{ApiHealth, ApiView, HostView},
+    actual::{ApiHealth, ApiView, ContainerState, HostView},
     desired::Desired,
     etcd::Quorum,
     model::{Component, NodeName},
@@ -99,7 +99,21 @@ fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stag
         })
         .filter(|queue| !queue.steps.is_empty())
         .collect();
-    queues.sort_by_key(|queue| queue.node.as_ref().is_some_and(&last));
+    // What does not run comes first: of two members of etcd the other serves only with it.
+    let all_run = |name: &NodeName| {
+        let facts = diff.have.up(name);
+        let facts = roll.components.iter().filter_map(|component| {
+            let facts = facts?;
+            facts.containers.get(component.container())
+        });
+        facts
+            .map(|fact| fact.state)
+            .all(|state| state == ContainerState::Running)
+    };
+    queues.sort_by_key(|queue| {
+        let name = queue.node.as_ref();
+        (name.is_some_and(all_run), name.is_some_and(&last))
+    });
     Stage {
         queues,
         ..Stage::of(roll.stage, 1, [])
