@@ -14,7 +14,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test fmt lint build bench docs clean mutants soak lab lab-up lab-status lab-ssh lab-down
+.PHONY: help demo test fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -47,6 +47,9 @@ docs: ## Writes what is generated: the reference pages and the custom resource d
 
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean
+
+guards: ## Takes each guard away and sees a test fail: make guards ONLY=plan
+	@ONLY="$(ONLY)" tests/guards.sh
 
 mutants: ## Changes the code in one place at a time and runs the tests: make mutants MUTANTS=40 SEED=1
 	@MUTANTS='$(MUTANTS)' SEED='$(SEED)' tests/mutants.sh

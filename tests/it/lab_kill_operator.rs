@@ -183,7 +183,14 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
         None => {
             let mut every = EveryKind::default();
             let kills = killed_until(&management, &mut every, gone, deleted);
-            assert!(kills >= 5, "{kills} kills: {:?}", every.0);
+            // Every kind but the last, which may be over while the object is looked at.
+            let kinds: Vec<&str> = every.0.iter().map(String::as_str).collect();
+            assert!(
+                ["clean", "release", "remove", "restore"]
+                    .iter()
+                    .all(|kind| kinds.contains(kind)),
+                "{kills} kills: {kinds:?}"
+            );
         }
         Some(chance) => {
             let mut few = Few::new(2, chance);

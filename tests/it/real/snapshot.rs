@@ -106,7 +106,7 @@ grep -v 'No such file or directory' "$complaints" >&2 && exit 1
 section sysctls
 sysctl -a 2> /dev/null | grep -E '^(kernel\.(panic|keys)|vm\.(overcommit|panic)|net\.(bridge|ipv4\.(ip_forward|conf\.(all|default)))|net\.netfilter\.nf_conntrack_(max|tcp))' | grep -v nf_conntrack_count
 section links; ip -o link | awk '{ print $2 }' | sed 's/@.*//'
-section routes; ip route; ip -6 route | { grep -v ^fe80 || true; }
+section routes; { ip route; ip -6 route | { grep -v ^fe80 || true; }; } | sed 's/ linkdown//'
 section netns; find /run/netns -mindepth 1 -printf '%f\n' 2> /dev/null || true
 section mounts; awk '{ print $2, $3 }' /proc/self/mounts
 section processes; echo "$ps_lines" | grep -vE ' (ps|sh|bash|awk|sed|sort|grep|sshd.*|kworker.*|systemd-.*|\(sd-.*)$'

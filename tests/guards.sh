@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# `make guards`: what keeps clusters alive is taken away, one guard at a time, in a copy of the tree, and
+# the tests that need no lab must notice. `tests/guards/NAME.patch` takes one guard away; ONLY=plan-roll
+# takes those whose names begin so. Fails for a guard that nobody misses.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+only=${ONLY:-}
+mkdir -p "${CARGO_TARGET_DIR:-target}/guards"
+out=$(cd "${CARGO_TARGET_DIR:-target}/guards" && pwd)
+tree=$out/tree
+log=$out/log
+export CARGO_TARGET_DIR=$out/build CARGO_TERM_COLOR=never
+export INSTA_UPDATE=no PROPTEST_CASES="${PROPTEST_CASES:-64}"
+
+shopt -s nullglob
+patches=(tests/guards/"$only"*.patch)
+if ((${#patches[@]} == 0)); then
+  echo "no patch of tests/guards begins with \`$only\`" >&2
+  exit 2
+fi
+command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest
+
+# Where a guard is missed first; whatever these do not notice, all others are asked.
+near() {
+  case $1 in
+    plan-*) echo 'test(/plan_|unasked|cli_node/)' ;;
+    apply-*) echo 'test(/apply::|host_guards/)' ;;
+    converge-*) echo 'test(/converge|unasked|joint_|cli_node/)' ;;
+    pki-*) echo 'test(/pki::/)' ;;
+    state-*) echo 'test(/state::|operator_writes/)' ;;
+    host-*) echo 'test(/known_hosts/)' ;;
+    operator-*) echo 'test(/operator_/) - test(/lab_/)' ;;
+    *) echo 'all()' ;;
+  esac
+}
+
+tests() {
+  (cd "$tree" && cargo nextest run --workspace --locked --fail-fast --no-tests pass --status-level fail \
+    --final-status-level none --failure-output never --success-output never -E "$1") >"$log" 2>&1
+}
+
+# The tree as it is here, with what is not committed.
+rm -rf "$tree"
+mkdir -p "$tree"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$tree"
+echo "== the tests pass with every guard in its place"
+if ! tests 'default()'; then
+  tail -n 30 "$log" >&2
+  echo 'the tests fail as it is; guards cannot be judged' >&2
+  exit 1
+fi
+
+missed=0 survived=()
+printf '\n| guard | who misses it |\n|---|---|\n'
+for patch in "${patches[@]}"; do
+  name=$(basename "$patch" .patch)
+  patch --directory "$tree" --strip 1 --silent --no-backup-if-mismatch <"$patch"
+  code=0
+  for which in "$(near "$name") & default()" 'default()'; do
+    code=0
+    tests "$which" || code=$?
+    ((code == 0)) || break
+  done
+  patch --directory "$tree" --strip 1 --silent --no-backup-if-mismatch --reverse <"$patch"
+  case $code in
+    0)
+      survived+=("$name")
+      printf '| %s | **nobody** |\n' "$name"
+      ;;
+    100)
+      missed=$((missed + 1))
+      printf '| %s | %s |\n' "$name" "$(awk '$1 == "FAIL" || $1 == "TIMEOUT" { print "`" $NF "`"; exit }' "$log")"
+      ;;
+    *)
+      tail -n 30 "$log" >&2
+      echo "$name: the tests do not build or do not run without it; correct the patch" >&2
+      exit 1
+      ;;
+  esac
+done
+printf '\n%d guards, %d missed, %d s\n' "${#patches[@]}" "$missed" "$SECONDS"
+if ((${#survived[@]} > 0)); then
+  printf 'nobody misses: %s\n' "${survived[*]}" >&2
+  exit 1
+fi
