@@ -21,7 +21,8 @@ use crate::{
     workload::WorkloadError,
 };
 
-/// A node, or its Docker, may be away this long.
+/// A node, or its Docker, may be away this long. A Service's address that the API server keeps for
+/// nobody is free after about a minute.
 pub(super) const AWAY: Duration = Duration::from_secs(150);
 /// How often what fails on a node that answers is tried.
 const TRIES: u64 = 5;
@@ -179,6 +180,30 @@ mod tests {
         let (tries, seconds, result) = tried((0..100).map(|_| refused()).collect()).await;
         assert!(matches!(result, Err(StepError::Failed(_))));
         assert!((150..170).contains(&seconds), "{seconds} {tries}");
+    }
+
+    fn address(holder: Option<&str>) -> StepError {
+        let source = WorkloadError::Overdue {
+            waiting_for: "nothing".to_owned(),
+            after: Duration::ZERO,
+        };
+        failed(WorkloadError::Address {
+            service: "Service `kube-system/kube-dns`".to_owned(),
+            address: "10.43.0.10".to_owned(),
+            holder: holder.map(str::to_owned),
+            source: Box::new(source),
+        })
+    }
+
+    /// A killed run leaves such an address, and the server's repair takes a minute.
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_nobody_has_is_waited_for_and_one_that_another_has_is_not() {
+        let (tries, seconds, result) = tried((0..9).map(|_| address(None)).collect()).await;
+        assert!(result.is_ok() && seconds > 60, "{seconds}");
+        assert_eq!(tries, 10);
+        let (tries, _, result) = tried(vec![address(Some("shop/web"))]).await;
+        assert!(result.is_err());
+        assert_eq!(tries, 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 use std::{io, path::Path, process::Command};
 
 use lab::Images;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
@@ -36,6 +37,8 @@ struct Variant {
     /// A node that takes pods as soon as it is there, as that of `up` does.
     taints: &'static str,
     controller_manager: &'static str,
+    /// flannel, as `up` has it, reaches the API at an address that kubeadm's certificate lacks.
+    api_server: &'static str,
 }
 
 const VARIANTS: [Variant; 2] = [
@@ -44,6 +47,7 @@ const VARIANTS: [Variant; 2] = [
         encryption: "RSA-2048",
         taints: "",
         controller_manager: "",
+        api_server: "",
     },
     Variant {
         name: "best",
@@ -52,6 +56,7 @@ const VARIANTS: [Variant; 2] = [
         controller_manager: "controllerManager:\n  extraArgs:\n  \
                              - {name: kube-api-qps, value: '200'}\n  \
                              - {name: kube-api-burst, value: '400'}\n",
+        api_server: "apiServer:\n  certSANs: [127.0.0.1]\n",
     },
 ];
 
@@ -73,7 +78,8 @@ impl Kubeadm {
             let file = format!("{}.yml", variant.name);
             std::fs::write(path(&file), config(variant, &values))?;
         }
-        std::fs::write(path("users.json"), manifests(&site.kubeconfig(), FLANNEL)?)?;
+        let flannel = manifests(&site.kubeconfig(), FLANNEL)?;
+        std::fs::write(path("users.json"), through_the_service(&flannel)?)?;
         std::fs::write(
             path("best.json"),
             manifests(&site.kubeconfig(), FLANNEL_AND_DNS)?,
@@ -120,11 +126,28 @@ impl Kubeadm {
     }
 }
 
+/// flannel's objects as its own manifest has them: it reaches the API at the Service's address.
+fn through_the_service(objects: &str) -> Fallible<String> {
+    let mut list: Value = serde_json::from_str(objects)?;
+    for item in list["items"].as_array_mut().into_iter().flatten() {
+        let containers = item.pointer_mut("/spec/template/spec/containers");
+        let containers = containers.and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            if let Some(variables) = container.pointer_mut("/env").and_then(Value::as_array_mut) {
+                let at_the_node = |name: &str| name.starts_with("KUBERNETES_SERVICE_");
+                variables.retain(|variable| !variable["name"].as_str().is_some_and(at_the_node));
+            }
+        }
+    }
+    Ok(list.to_string())
+}
+
 fn config(variant: &Variant, values: &[(&str, String)]) -> String {
     let parts = [
         ("ENCRYPTION", variant.encryption),
         ("TAINTS\n", variant.taints),
         ("CONTROLLER_MANAGER\n", variant.controller_manager),
+        ("API_SERVER\n", variant.api_server),
     ];
     let text = parts.iter().fold(CONFIG.to_owned(), |text, (word, part)| {
         text.replace(word, part)
