@@ -59,8 +59,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use self::{addons::wanted_objects, containerd::containerd_config, from_intent::DesiredError};
 use crate::{
     model::{
-        ClusterId, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta, NodeName,
-        ObjectRef, Secret,
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
+        NodeName, ObjectRef, Secret,
     },
     state::ClusterState,
 };
@@ -127,4 +127,14 @@ pub struct Desired {
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: Secret<String>,
+}
+
+impl Desired {
+    /// The hosts that must run a component.
+    pub fn with(&self, component: Component) -> impl Iterator<Item = &NodeName> {
+        let hosts = self.hosts.iter();
+        let hosts =
+            hosts.filter(move |(_, host)| host.containers.contains_key(component.container()));
+        hosts.map(|(name, _)| name)
+    }
 }

@@ -14,7 +14,7 @@ use crate::{
     actual::{Actual, ApiView, HostView},
     desired::Desired,
     error::ErrorClass,
-    model::{NodeName, Role, path},
+    model::{Component, NodeName, Role, path},
 };
 
 /// Everything that prevents `up`, at once.
@@ -71,12 +71,8 @@ pub fn enough_answer<'a>(
 }
 
 fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
-    let with = |component: &'static str| {
-        let hosts = want.hosts.iter();
-        let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(component));
-        hosts.map(|(name, _)| name)
-    };
-    if enough_answer(with("etcd"), with("kube-apiserver"), have) {
+    let with = |component| want.with(component);
+    if enough_answer(with(Component::Etcd), with(Component::ApiServer), have) {
         return Vec::new();
     }
     let silent = want

@@ -73,8 +73,7 @@ fn before_its_turn(
 
 /// Of two members, each takes all of etcd along.
 fn without_quorum(component: Component, diff: &Diff<'_>) -> Option<(Cause, &'static str)> {
-    let members = diff.want.hosts.iter();
-    let members = members.filter(|(_, host)| host.containers.contains_key("etcd"));
+    let members = diff.want.with(Component::Etcd);
     if component != Component::ApiServer || members.count() > 2 {
         return None;
     }

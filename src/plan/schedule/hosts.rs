@@ -1,8 +1,8 @@
 //! Stages over the wanted hosts that answered. Pure.
 
 use crate::{
-    actual::HostView,
-    model::NodeName,
+    actual::{HostFacts, HostView},
+    model::{Component, NodeName},
     plan::{
         Enough, Note, OnFailure, Stage, Step, Target,
         diff::{Diff, HostDiff},
@@ -27,16 +27,22 @@ pub(super) fn preparing(
     diff: &Diff<'_>,
     steps: impl Fn(&NodeName, &HostDiff<'_>) -> Vec<Step>,
 ) -> Stage {
-    let with = |component: &str| {
-        let hosts = diff.want.hosts.iter();
-        let hosts = hosts.filter(|(_, host)| host.containers.contains_key(component));
-        hosts.map(|(name, _)| name.clone()).collect()
-    };
+    let with = |component| diff.want.with(component).cloned().collect();
     let while_left = Enough::All(vec![
-        Enough::Quorum(with("etcd")),
-        Enough::OneOf(with("kube-apiserver")),
+        Enough::Quorum(with(Component::Etcd)),
+        Enough::OneOf(with(Component::ApiServer)),
     ]);
     stage(name, diff, steps).on_failure(OnFailure::DropNode { while_left })
+}
+
+/// What a restart of containerd disturbs on a host.
+pub(super) const fn containerd_restarts(facts: &HostFacts) -> &'static str {
+    if facts.system.containerd.docker_bound {
+        "restarts containerd, and Docker stops and starts with it on this node; containers keep \
+         running only where Docker's live-restore is on"
+    } else {
+        "restarts containerd; running containers keep running"
+    }
 }
 
 /// Wanted hosts that do not answer.

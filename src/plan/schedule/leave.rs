@@ -1,7 +1,7 @@
 //! What one node is given back with. The order survives a kill between any two steps: the claim goes
 //! last, because it remembers what was there before and keeps others away. Pure.
 
-use super::claim;
+use super::{claim, hosts};
 use crate::{
     actual::{Baseline, HostFacts},
     model::{CLAIM, ClusterId, NodeName, START_ORDER, label, path},
@@ -60,15 +60,9 @@ fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec
     if !there {
         return Vec::new();
     }
-    let disturbs = if facts.system.containerd.docker_bound {
-        "restarts containerd, and Docker stops and starts with it on this node; containers keep \
-         running only where Docker's live-restore is on"
-    } else {
-        "restarts containerd; running containers keep running"
-    };
     let why = "containerd gets its own configuration back";
     let step = Step::on(host, Cause::Leave, why, HostAction::RestoreContainerd).guarded(id);
-    vec![step.disturbing(disturbs)]
+    vec![step.disturbing(hosts::containerd_restarts(facts))]
 }
 
 fn release(id: &ClusterId, host: &NodeName, _: &HostFacts) -> Vec<Step> {

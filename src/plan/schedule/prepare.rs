@@ -96,12 +96,6 @@ fn configure(
             change.to = Some(digest.0.clone());
         }
     }
-    let disturbs = if host.facts.system.containerd.docker_bound {
-        "restarts containerd, and Docker stops and starts with it on this node; containers keep \
-         running only where Docker's live-restore is on"
-    } else {
-        "restarts containerd; running containers keep running"
-    };
     let action = HostAction::ConfigureContainerd {
         wants: host.want.containerd.clone(),
         digest,
@@ -110,5 +104,5 @@ fn configure(
     Step::on(name, differs.cause, why, action)
         .changing(changes)
         .guarded(&want.cluster_id)
-        .disturbing(disturbs)
+        .disturbing(hosts::containerd_restarts(host.facts))
 }

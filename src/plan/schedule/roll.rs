@@ -189,7 +189,7 @@ pub(super) fn guards(component: Component, name: &NodeName, diff: &Diff<'_>) -> 
             Some(_) | None => Vec::new(),
         },
         Component::ApiServer => {
-            let several = with(want, Component::ApiServer).nth(1).is_some();
+            let several = want.with(Component::ApiServer).nth(1).is_some();
             let serves = have.apis.get(name) == Some(&ApiHealth::Serving);
             if several && serves {
                 vec![Guard::ApiServesWithout(name.clone())]
@@ -228,7 +228,9 @@ pub(super) fn held_back(
         Component::Kubelet | Component::KubeProxy => false,
     };
     if central && cause == Cause::Change {
-        let mut all = with(want, Component::Etcd).chain(with(want, Component::ApiServer));
+        let mut all = want
+            .with(Component::Etcd)
+            .chain(want.with(Component::ApiServer));
         let silent =
             all.find(|name| matches!(have.hosts.get(*name), Some(HostView::Unreachable(_))));
         if let Some(silent) = silent {
@@ -256,12 +258,6 @@ pub(super) fn held_back(
         .find_map(|guard| guard::holds(guard, &live(guard)).err())
 }
 
-fn with(want: &Desired, component: Component) -> impl Iterator<Item = &NodeName> {
-    let hosts = want.hosts.iter();
-    let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(component.container()));
-    hosts.map(|(name, _)| name)
-}
-
 /// What a replacement disturbs, and for how long. `None`: nothing that anybody sees.
 fn disturbs(component: Component, want: &Desired) -> Option<&'static str> {
     let spare = match component {
@@ -272,7 +268,7 @@ fn disturbs(component: Component, want: &Desired) -> Option<&'static str> {
         | Component::Kubelet
         | Component::KubeProxy => 1,
     };
-    let several = with(want, component).nth(spare).is_some();
+    let several = want.with(component).nth(spare).is_some();
     match (component, several) {
         (Component::Etcd, false) => {
             Some("etcd restarts: the API does not answer for some seconds; pods keep running")
