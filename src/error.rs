@@ -46,6 +46,17 @@ pub trait Explain: std::error::Error {
     }
 }
 
+/// What several errors say, each once, in the order in which it is said first.
+pub fn distinct<T: PartialEq>(said: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in said {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    }
+    once
+}
+
 /// A message with its causes on one line, as events and conditions show it. A cause that its
 /// parent's message already ends with is not repeated.
 pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {

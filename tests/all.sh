@@ -40,6 +40,13 @@ if ! cargo nextest --version >/dev/null 2>&1; then
   cargo install --locked cargo-nextest
 fi
 
+# Tests clean up folders and firewalls with a node's own programs; the lab knows what brings them.
+lab="${CARGO_TARGET_DIR:-target}/debug/lab"
+install_programs() { cargo build --quiet --locked --package lab && "$lab" missing --install; }
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  stage 'missing programs' install_programs
+fi
+
 stage tests cargo nextest run --workspace --locked --profile ci
 add_nextest
 
@@ -49,7 +56,6 @@ while read -r good bad; do
 done < <(sed -nE 's/^test result: [a-zA-Z]+\. ([0-9]+) passed; ([0-9]+) failed;.*/\1 \2/p' "$log")
 
 # The lab: root, Docker (installed and started if need be), Go for its images.
-lab="${CARGO_TARGET_DIR:-target}/debug/lab"
 why='' none=pass
 if [[ $require_lab == 1 ]]; then none=fail; fi
 if [[ $(id -u) != 0 ]]; then

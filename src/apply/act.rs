@@ -8,14 +8,14 @@ use super::{
     cluster,
     executor::{Executor, bug},
     local, node,
-    remote::{Context, RemoteSession},
+    remote::{Context, RemoteAction, RemoteSession, RemoteStep},
     retry,
     step::{Act, Done, Reporter, StepError},
     stop::Stop,
 };
 use crate::{
     host::Host,
-    plan::{Action, ClusterAction, HostAction, LocalAction, Step},
+    plan::{ClusterAction, HostAction, LocalAction, Step},
 };
 
 /// The steps of one run: what we keep ourselves is written here, everything else remotely.
@@ -28,15 +28,11 @@ pub struct Steps<'a> {
 
 impl Act for Steps<'_> {
     async fn act(&self, step: &Step, reporter: &Reporter, stop: &Stop) -> Result<Done, StepError> {
-        match &step.action {
-            Action::Local(_) if !step.guards.is_empty() => {
-                Err(bug("a step where we run has no guards"))
-            }
+        match RemoteStep::of(step) {
+            Ok(step) => self.session.act(step, self.context, reporter, stop).await,
+            Err(_) if !step.guards.is_empty() => Err(bug("a step where we run has no guards")),
             // What we keep ourselves is not shared by chance: a conflict is a conflict.
-            Action::Local(action) => locally(&self.context, *action).await,
-            Action::Host(..) | Action::Cluster(_) => {
-                self.session.act(step, self.context, reporter, stop).await
-            }
+            Err(action) => locally(&self.context, action).await,
         }
     }
 }
@@ -54,20 +50,19 @@ impl Executor<'_> {
     /// One step on a node or in the cluster, again while what it met may pass by itself.
     pub(super) async fn remotely(
         &self,
-        step: &Step,
+        RemoteStep { step, action }: RemoteStep<'_>,
         reporter: &Reporter,
         stop: &Stop,
     ) -> Result<Done, StepError> {
         let attempt = || {
             Box::pin(async move {
                 self.check(&step.guards).await?;
-                match &step.action {
-                    Action::Host(node, action) => {
+                match action {
+                    RemoteAction::Host(node, action) => {
                         let host = self.host(node).await?;
                         self.on_host(action, &host, reporter, stop).await
                     }
-                    Action::Cluster(action) => self.in_cluster(action, reporter, stop).await,
-                    Action::Local(_) => Err(bug("this step is not remote")),
+                    RemoteAction::Cluster(action) => self.in_cluster(action, reporter, stop).await,
                 }
             })
         };

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde_json::Value;
+
 use super::{
     executor::{Executor, bug, failed},
     limit::{ADDON_PATIENCE, NODE_PATIENCE},
@@ -21,41 +23,41 @@ const SLICE: Duration = Duration::from_secs(10);
 /// Less than this, written meanwhile, are logs.
 const GROWTH: u64 = 1_000_000;
 
-/// What containerd has written on a node since the wait began: the images of its first pods.
+/// What containerd has written on a node since the wait began, the images of its first pods, and
+/// how long it has written nothing.
 #[derive(Default)]
 struct Pulled {
     used: Option<u64>,
     bytes: u64,
+    idle: Duration,
 }
 
 impl Pulled {
-    /// True when more was written since the last look. A look that fails is no growth.
-    async fn grows(&mut self, run: &Executor<'_>, node: &NodeName) -> bool {
-        let Some(facts) = run.context.actual.up(node) else {
-            return false;
-        };
-        let (root, _) = facts.system.containerd.folders();
-        let Ok(host) = run.host(node).await else {
-            return false;
-        };
+    /// What is used there now, in bytes, if it can be read.
+    async fn used(run: &Executor<'_>, node: &NodeName) -> Option<u64> {
+        let (root, _) = run.context.actual.up(node)?.system.containerd.folders();
+        let host = run.host(node).await.ok()?;
         let script = "df -Pk \"$1\" | awk 'NR == 2 { print $3 }'";
-        let read = host
-            .exec_with(script, &[root.as_str()], Duration::from_secs(10))
-            .await;
-        let Some(used) = read
-            .ok()
-            .and_then(|output| output.stdout.trim().parse::<u64>().ok())
-        else {
-            return false;
-        };
-        self.seen(used * 1024)
+        let limit = Duration::from_secs(10);
+        let read = host.exec_with(script, &[root.as_str()], limit).await;
+        let kib: u64 = read.ok()?.stdout.trim().parse().ok()?;
+        Some(kib * 1024)
     }
 
-    fn seen(&mut self, used: u64) -> bool {
-        let before = self.used.replace(used).unwrap_or(used);
-        let more = used.saturating_sub(before);
+    /// Another look after `waited`; true when more was written since the last one. A look that
+    /// fails is no growth.
+    fn grows(&mut self, used: Option<u64>, waited: Duration) -> bool {
+        let more = used.map_or(0, |used| {
+            used.saturating_sub(self.used.replace(used).unwrap_or(used))
+        });
         self.bytes += more;
-        more >= GROWTH
+        let grows = more >= GROWTH;
+        self.idle = if grows {
+            Duration::ZERO
+        } else {
+            self.idle + waited
+        };
+        grows
     }
 }
 
@@ -80,6 +82,17 @@ pub(super) async fn nodes(run: &Executor<'_>) -> Option<BTreeMap<NodeName, NodeF
         .await
         .ok()?;
     Some(facts.nodes)
+}
+
+/// One object as it is now.
+pub(super) async fn object(
+    run: &Executor<'_>,
+    object: &ObjectRef,
+) -> Result<Option<Value>, StepError> {
+    let client = api(run).await?;
+    workload::read_object(&client, run.kinds, object)
+        .await
+        .map_err(failed)
 }
 
 pub(super) async fn apply_addon(
@@ -134,7 +147,6 @@ pub(super) async fn await_node_ready(
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
-    let mut idle = Duration::ZERO;
     let mut pulled = Pulled::default();
     loop {
         let ready = workload::await_node_ready(&client, node, SLICE, &waiting);
@@ -144,14 +156,11 @@ pub(super) async fn await_node_ready(
             Err(error) => return Err(failed(error)),
         };
         // While it pulls images it does something.
-        if pulled.grows(run, node).await {
-            idle = Duration::ZERO;
+        if pulled.grows(Pulled::used(run, node).await, after) {
             reporter.progress(pulled.bytes, 0, "bytes");
-        } else {
-            idle += after;
         }
-        if idle >= NODE_PATIENCE {
-            let after = idle;
+        if pulled.idle >= NODE_PATIENCE {
+            let after = pulled.idle;
             return Err(failed(WorkloadError::Overdue { waiting_for, after }));
         }
     }
@@ -212,12 +221,23 @@ mod tests {
     #[test]
     fn what_is_written_is_progress() {
         let mut pulled = Pulled::default();
-        assert!(!pulled.seen(5_000_000_000), "the first look knows nothing");
-        assert!(!pulled.seen(5_000_000_100), "logs");
-        assert!(pulled.seen(5_010_000_100));
-        assert!(!pulled.seen(4_000_000_000), "something was deleted");
-        assert!(pulled.seen(4_002_000_000));
-        assert_eq!(pulled.bytes, 12_000_100);
+        let mut look = |used| {
+            let grows = pulled.grows(used, SLICE);
+            (grows, pulled.idle.as_secs(), pulled.bytes)
+        };
+        assert_eq!(look(Some(5_000_000_000)), (false, 10, 0), "the first look");
+        assert_eq!(look(Some(5_000_000_100)), (false, 20, 100), "logs");
+        assert_eq!(look(Some(5_010_000_100)), (true, 0, 10_000_100));
+        assert_eq!(look(None), (false, 10, 10_000_100), "a look that fails");
+        assert_eq!(look(Some(5_012_000_100)), (true, 0, 12_000_100));
+        assert_eq!(look(Some(4_000_000_000)), (false, 10, 12_000_100), "less");
+        assert_eq!(look(Some(4_002_000_000)), (true, 0, 14_000_100));
+        // An hour of slow pulling, and then nothing: only the latter counts.
+        for minute in 1..=60 {
+            look(Some(4_002_000_000 + minute * 2_000_000));
+        }
+        let rest = (1..=NODE_PATIENCE.as_secs() / SLICE.as_secs()).map(|_| look(None).1);
+        assert_eq!(rest.last(), Some(NODE_PATIENCE.as_secs()));
     }
 
     #[tokio::test]

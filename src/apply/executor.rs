@@ -10,7 +10,7 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::{HostFacts, Unreachable, members, read},
+    actual::{HostFacts, HostView, Unreachable, members, read},
     error::{ErrorClass, Explain},
     host::{
         Host,
@@ -75,6 +75,7 @@ impl Executor<'_> {
                 .await;
             }
             Look::Nodes => live.nodes = cluster::nodes(self).await,
+            Look::Object(object) => live.object = cluster::object(self, object).await?,
         }
         Ok(live)
     }
@@ -86,12 +87,18 @@ impl Executor<'_> {
         Ok(fact.map_or(name, |fact| fact.id.as_str()))
     }
 
-    /// What the survey saw of a node.
+    /// What the survey saw of a node. One that it did not see is looked at first.
     pub(super) fn facts(&self, host: &Host) -> Result<&HostFacts, StepError> {
-        self.context
-            .actual
-            .up(&host.name)
-            .ok_or_else(|| bug("this step needs the host's facts"))
+        match self.context.actual.hosts.get(&host.name) {
+            Some(HostView::Reachable(facts)) => Ok(facts),
+            Some(HostView::Unreachable(down)) => {
+                Err(failed(ExecutorError::Unreachable(down.clone())))
+            }
+            None => Err(StepError::Guard(format!(
+                "node `{}` was not looked at",
+                host.name
+            ))),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
         pool::{ConnectionTarget, Hosts},
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
-    plan::Step,
+    plan::{Action, ClusterAction, HostAction, LocalAction, Step},
     state::ClusterState,
     workload::Kinds,
 };
@@ -46,14 +46,44 @@ pub trait RemoteSession: Send + Sync {
         wanted: &'a WantedObjects,
     ) -> BoxFuture<'a, Actual>;
 
-    /// Carries out one step on a node or in the cluster: its guards first, on what is there now.
+    /// Carries out one step: its guards first, on what is there now.
     fn act<'a>(
         &'a self,
-        step: &'a Step,
+        step: RemoteStep<'a>,
         context: Context<'a>,
         reporter: &'a Reporter,
         stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Done, StepError>>;
+}
+
+/// A step that is not done where we run.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteStep<'a> {
+    /// With its guards.
+    pub step: &'a Step,
+    /// Its effect.
+    pub action: RemoteAction<'a>,
+}
+
+impl<'a> RemoteStep<'a> {
+    /// A step that needs a connection; the error is what another does where we run.
+    pub const fn of(step: &'a Step) -> Result<Self, LocalAction> {
+        let action = match &step.action {
+            Action::Host(node, action) => RemoteAction::Host(node, action),
+            Action::Cluster(action) => RemoteAction::Cluster(action),
+            Action::Local(action) => return Err(*action),
+        };
+        Ok(Self { step, action })
+    }
+}
+
+/// What a connection is needed for.
+#[derive(Clone, Copy, Debug)]
+pub enum RemoteAction<'a> {
+    /// On a node.
+    Host(&'a NodeName, &'a HostAction),
+    /// In the cluster's API.
+    Cluster(&'a ClusterAction),
 }
 
 /// What the steps of one plan are carried out with, besides connections.
@@ -139,7 +169,7 @@ impl RemoteSession for Open {
 
     fn act<'a>(
         &'a self,
-        step: &'a Step,
+        step: RemoteStep<'a>,
         context: Context<'a>,
         reporter: &'a Reporter,
         stop: &'a Stop,

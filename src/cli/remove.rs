@@ -65,7 +65,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         Outcome::Degraded { left, .. } => {
             Err(Failure::incomplete(left.into_iter().collect()).into())
         }
-        Outcome::RemovalIncomplete { left } => Err(Failure::incomplete(left).into()),
+        Outcome::RemovalIncomplete { left, .. } => Err(Failure::incomplete(left).into()),
         Outcome::Stopped(_) => {
             session
                 .screen

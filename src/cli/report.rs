@@ -7,7 +7,7 @@ use super::output::{Paint, json::Ended};
 use crate::{
     actual::Unreachable,
     config::Problems,
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
     model::NodeName,
 };
 
@@ -161,12 +161,7 @@ pub enum Failure {
 impl Failure {
     /// A removal that could not reach some nodes.
     pub fn incomplete(left: Vec<(NodeName, Unreachable)>) -> Self {
-        let mut hints: Vec<String> = Vec::new();
-        for hint in left.iter().flat_map(|(_, down)| &down.hints) {
-            if !hints.contains(hint) {
-                hints.push(hint.clone());
-            }
-        }
+        let hints = distinct(left.iter().flat_map(|(_, down)| down.hints.clone()));
         let left = left
             .into_iter()
             .map(|(node, down)| format!("{node}: {}", down.why))

@@ -21,6 +21,7 @@ use crate::{
     actual::Unreachable,
     config::Intent,
     converge::{Goal, Outcome},
+    error::distinct,
     model::NodeName,
 };
 
@@ -77,7 +78,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
             }
         }
         .into()),
-        Outcome::RemovalIncomplete { left } => Err(Failure::incomplete(left).into()),
+        Outcome::RemovalIncomplete { left, .. } => Err(Failure::incomplete(left).into()),
         Outcome::Stopped(_) => {
             session
                 .screen
@@ -93,15 +94,14 @@ fn without(left: &BTreeMap<NodeName, Unreachable>) -> String {
         "\nthe rest of the cluster is as the config says, without {}:",
         count(left.len(), "node")
     );
-    let mut hints: Vec<&str> = Vec::new();
     for (name, down) in left {
         let _ = write!(text, "\n  {name}: {}", down.why);
-        for hint in &down.hints {
-            if !hints.contains(&hint.as_str()) {
-                hints.push(hint);
-            }
-        }
     }
+    let mut hints = distinct(
+        left.values()
+            .flat_map(|down| &down.hints)
+            .map(String::as_str),
+    );
     hints.push("`rke-operator up` again brings them in when they answer");
     for (index, hint) in hints.iter().enumerate() {
         let gap = if index == 0 { "\n\n" } else { "\n" };

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt, ops::Range};
 
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
     model::printable,
 };
 
@@ -149,12 +149,7 @@ impl Explain for Problems {
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
-        let mut hints: Vec<Cow<'static, str>> = Vec::new();
-        for hint in self.0.iter().filter_map(|problem| problem.hint.clone()) {
-            if !hints.contains(&Cow::Borrowed(hint.as_str())) {
-                hints.push(hint.into());
-            }
-        }
-        hints
+        let hints = distinct(self.0.iter().filter_map(|problem| problem.hint.as_ref()));
+        hints.into_iter().cloned().map(Cow::Owned).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use crate::{
     actual::Unreachable,
     desired::{DesiredError, pki::PkiError},
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, distinct},
     model::{KubernetesVersion, NodeName},
     plan::{PreflightErrors, Step, Violation},
     state::StateError,
@@ -132,13 +132,8 @@ impl Explain for Error {
             Self::Desired(error) => error.hints(),
             Self::Plan(error) => error.hints(),
             Self::HostsUnreachable(down) => {
-                let mut hints: Vec<Cow<'static, str>> = Vec::new();
-                for hint in down.iter().flat_map(|(_, down)| &down.hints) {
-                    if !hints.contains(&Cow::Borrowed(hint.as_str())) {
-                        hints.push(hint.clone().into());
-                    }
-                }
-                hints
+                let hints = distinct(down.iter().flat_map(|(_, down)| &down.hints));
+                hints.into_iter().cloned().map(Cow::Owned).collect()
             }
             Self::Step { error, .. } => error.0.hints(),
             Self::UnknownRelease { .. } => vec![

@@ -90,6 +90,8 @@ pub enum Outcome {
     RemovalIncomplete {
         /// The nodes, and why.
         left: Vec<(NodeName, Unreachable)>,
+        /// Those of them that answer, and are another cluster's.
+        claimed: BTreeSet<NodeName>,
     },
     /// The stop signal was given.
     Stopped(StopCause),
@@ -208,33 +210,41 @@ fn left_alone(failure: &Failure) -> Option<(NodeName, Unreachable)> {
     Some((node, why))
 }
 
-/// What a removal leaves, and why. The plan that ends one deletes the state: where there is nothing
-/// to do and the state is there, it is kept for what is on the nodes that the plan's notes name.
-fn not_removed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-    let mut left = silent(&survey.actual);
+/// What a removal leaves to other clusters, and why. The plan that ends one deletes the state: where
+/// there is nothing to do and the state is there, it is kept for what is on the nodes that the
+/// plan's notes name.
+fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
     if survey.actual.saved.is_none() || !survey.plan.is_empty() {
-        return left;
+        return BTreeMap::new();
     }
-    for note in &survey.plan.notes {
-        if let Some(Target::Host(name)) = &note.target {
-            left.entry(name.clone()).or_insert_with(|| Unreachable {
-                class: ErrorClass::User,
-                why: format!("node `{name}` {}", note.text),
-                hints: Vec::new(),
-            });
-        }
-    }
-    left
+    let notes = survey.plan.notes.iter().filter_map(|note| {
+        let Some(Target::Host(name)) = &note.target else {
+            return None;
+        };
+        survey.actual.up(name)?;
+        let why = Unreachable {
+            class: ErrorClass::User,
+            why: format!("node `{name}` {}", note.text),
+            hints: Vec::new(),
+        };
+        Some((name.clone(), why))
+    });
+    notes.collect()
 }
 
 fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
     match goal {
         Goal::Remove(_) => {
-            let left: Vec<_> = not_removed(survey).into_iter().collect();
+            let (mut left, claimed) = (silent(&survey.actual), claimed(survey));
+            let names = claimed.keys().cloned().collect();
+            left.extend(claimed);
             if left.is_empty() {
                 Outcome::Converged { changed, warnings }
             } else {
-                Outcome::RemovalIncomplete { left }
+                Outcome::RemovalIncomplete {
+                    left: left.into_iter().collect(),
+                    claimed: names,
+                }
             }
         }
         Goal::Up(_) | Goal::Heal(_) => {

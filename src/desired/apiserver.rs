@@ -47,8 +47,6 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
 fn basics(context: &HostContext<'_>) -> Flags {
     let services = &context.intent.services;
     let (first, last) = services.service_node_port_range;
-    let issuers = &context.keys.saved.service_accounts.issuers;
-    let issuer = issuers.first().cloned().unwrap_or_default();
     let mut flags = Flags::from([
         ("allow-privileged", "true".to_owned()),
         ("anonymous-auth", "false".to_owned()),
@@ -76,7 +74,6 @@ fn basics(context: &HostContext<'_>) -> Flags {
         // Without it open watches hold the server until Docker kills it, ten seconds later: long
         // enough for controller-manager and scheduler to lose their leases and exit.
         ("shutdown-watch-termination-grace-period", "2s".to_owned()),
-        ("service-account-issuer", issuer),
         (
             "service-cluster-ip-range",
             services.service_cluster_ip_range.to_string(),
@@ -84,6 +81,9 @@ fn basics(context: &HostContext<'_>) -> Flags {
         ("service-node-port-range", format!("{first}-{last}")),
         ("tls-cipher-suites", TLS_CIPHERS.to_owned()),
     ]);
+    // The first signs, all are accepted: tokens of an adopted cluster's issuer stay good.
+    let issuers = &context.keys.saved.service_accounts.issuers;
+    flags.set_all("service-account-issuer", issuers.iter().cloned());
     if let Some(own) = context.node.internal_address.ip() {
         flags.set("advertise-address", own.to_string());
     }

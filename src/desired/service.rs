@@ -47,14 +47,19 @@ pub(super) enum View {
     Host,
 }
 
-/// Flags by name, without dashes.
+/// Flags by name, without dashes; a flag may be given several times.
 #[derive(Default)]
-pub(super) struct Flags(BTreeMap<String, String>);
+pub(super) struct Flags(BTreeMap<String, Vec<String>>);
 
 impl Flags {
     /// Sets one.
     pub(super) fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.0.insert(name.to_owned(), value.into());
+        self.set_all(name, [value.into()]);
+    }
+
+    /// Gives one once for each value, in their order.
+    pub(super) fn set_all(&mut self, name: &str, values: impl IntoIterator<Item = String>) {
+        self.0.insert(name.to_owned(), values.into_iter().collect());
     }
 }
 
@@ -63,7 +68,7 @@ impl<const N: usize> From<[(&str, String); N]> for Flags {
         Self(
             flags
                 .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
+                .map(|(name, value)| (name.to_owned(), vec![value]))
                 .collect(),
         )
     }
@@ -83,13 +88,14 @@ impl Service<'_> {
             } else {
                 &mut flags
             };
-            flags.insert(name, value);
+            flags.insert(name, vec![value]);
         }
-        let words = |flags: BTreeMap<String, String>| {
-            flags
-                .into_iter()
-                .map(|(name, value)| format!("--{name}={value}"))
-                .collect()
+        let words = |flags: BTreeMap<String, Vec<String>>| {
+            let given = flags.into_iter().flat_map(|(name, values)| {
+                let word = move |value| format!("--{name}={value}");
+                values.into_iter().map(word)
+            });
+            given.collect()
         };
         let own = match self.view {
             View::OwnFiles => self.files.keys().map(|path| read_only(path)).collect(),

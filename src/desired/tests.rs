@@ -486,6 +486,36 @@ fn kubelets_process_is_called_kubelet() {
 }
 
 #[test]
+fn tokens_of_an_issuer_before_stay_good() {
+    let mut intent = intent();
+    let have = applied(&desired(&intent));
+    intent.services.cluster_domain = "corp.internal".to_owned();
+    let keys = reuse_or_issue(&intent, &have, 8).unwrap();
+    let after = Desired::from_intent(&intent, &keys, &have).unwrap();
+    let command = &host(&after).containers["kube-apiserver"].command;
+    let issuers: Vec<_> = command
+        .iter()
+        .filter(|word| word.starts_with("--service-account-issuer="))
+        .collect();
+    // The API server signs with the first and accepts all.
+    assert_eq!(
+        issuers,
+        [
+            "--service-account-issuer=https://kubernetes.default.svc.corp.internal",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        ]
+    );
+    // A user's own takes the place of all of them.
+    let own = "service-account-issuer".to_owned();
+    let kube_api = &mut intent.services.kube_api;
+    kube_api.extra_args.insert(own, "https://issuer".to_owned());
+    let after = Desired::from_intent(&intent, &keys, &have).unwrap();
+    let command = &host(&after).containers["kube-apiserver"].command;
+    let issuers = command.iter().filter(|word| word.contains("-issuer="));
+    assert_eq!(issuers.count(), 1, "{command:#?}");
+}
+
+#[test]
 fn an_internal_address_is_what_etcd_and_kubelet_use() {
     let desired = desired_with(|intent| {
         for node in intent.nodes.values_mut() {

@@ -257,7 +257,7 @@ fn statuses_belong_to_members_and_hosts() {
 
 #[test]
 fn alarms_and_databases_that_are_nearly_full_are_said() {
-    assert_eq!(cluster(3, 0).view().obstacles(), [""; 0]);
+    assert_eq!(cluster(3, 0).view().problems(), [""; 0]);
     let alarm = |member, kind| Alarm {
         member: MemberId(member),
         kind,
@@ -275,7 +275,7 @@ fn alarms_and_databases_that_are_nearly_full_are_said() {
         it.on(3).status.db_size = 81 << 20;
         it.on(3).status.quota = Some(100 << 20);
     });
-    insta::assert_snapshot!(case.view().obstacles().join("\n"), @r"
+    insta::assert_snapshot!(case.view().problems().join("\n"), @r"
     a member of etcd has raised the alarm CORRUPT: its data differ from the other members'
     member `n1` of etcd has raised the alarm NOSPACE: its database has reached its quota
     member `n2` of etcd has raised the alarm CORRUPT: its data differ from the other members'

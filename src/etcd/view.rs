@@ -244,7 +244,7 @@ impl EtcdView {
 
     /// What forbids to stop any member: alarms and databases that are nearly full, each as a
     /// sentence fragment.
-    pub fn obstacles(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let name = |id: MemberId| match self.members.get(&id) {
             // Raised by hand, an alarm need not name a member.
             _ if id.0 == 0 => "a member".to_owned(),

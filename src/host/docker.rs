@@ -157,7 +157,7 @@ impl tower::Service<Uri> for Connector {
         let this = self.clone();
         async move {
             let stream = this.session.socket(&this.socket).await?;
-            Ok(Pipe::new(stream))
+            Ok(Pipe::new(stream, false))
         }
         .boxed()
     }

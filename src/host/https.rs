@@ -47,6 +47,10 @@ impl BadIdentity {
 
 /// TLS with our certificate, and the given authorities as the only ones that are trusted.
 pub fn tls(identity: &ClientIdentity) -> Result<TlsConnector, BadIdentity> {
+    Ok(TlsConnector::from(Arc::new(config(identity)?)))
+}
+
+fn config(identity: &ClientIdentity) -> Result<ClientConfig, BadIdentity> {
     let (ca, cert, key) = (
         BadIdentity::of("CA"),
         BadIdentity::of("certificate"),
@@ -62,11 +66,10 @@ pub fn tls(identity: &ClientIdentity) -> Result<TlsConnector, BadIdentity> {
         .map_err(|error| cert(&error))?;
     let private = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes())
         .map_err(|error| key(&error))?;
-    let config = builder()?
+    builder()?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, private)
-        .map_err(|error| cert(&error))?;
-    Ok(TlsConnector::from(Arc::new(config)))
+        .map_err(|error| cert(&error))
 }
 
 /// TLS 1.2 and 1.3 with ring, whatever the process's default provider is.
@@ -88,7 +91,10 @@ pub async fn handshake(
     tls.connect(name, stream).await
 }
 
-/// An HTTP client of one server. Opens streams as it needs them and keeps them for reuse.
+const HTTP_2: &[u8] = b"h2";
+
+/// An HTTP client of one server. Opens streams as it needs them and keeps them for reuse; a server
+/// that has HTTP/2 gets all requests over one.
 pub fn client<B>(
     open: OpenStream,
     name: &'static str,
@@ -98,10 +104,12 @@ where
     B: Body + Send,
     B::Data: Send,
 {
+    let mut tls = config(identity)?;
+    tls.alpn_protocols = [HTTP_2, b"http/1.1"].map(<[u8]>::to_vec).into();
     let connector = Connector {
         open,
         name,
-        tls: tls(identity)?,
+        tls: TlsConnector::from(Arc::new(tls)),
     };
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
@@ -137,8 +145,9 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, _to: Uri) -> Self::Future {
         let Self { open, name, tls } = self.clone();
         let opening = async move {
-            let stream = open().await?;
-            Ok(Pipe::new(handshake(&tls, name, stream).await?))
+            let stream = handshake(&tls, name, open().await?).await?;
+            let http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+            Ok(Pipe::new(stream, http_2))
         };
         tokio::time::timeout(DEADLINE, opening)
             .map(|result| {

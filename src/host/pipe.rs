@@ -14,17 +14,27 @@ use hyper_util::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// One connection.
-pub struct Pipe<T>(TokioIo<T>);
+pub struct Pipe<T> {
+    stream: TokioIo<T>,
+    http_2: bool,
+}
 
 impl<T> Pipe<T> {
-    pub(super) fn new(stream: T) -> Self {
-        Self(TokioIo::new(stream))
+    /// `http_2`: both ends agreed to speak it.
+    pub(super) fn new(stream: T, http_2: bool) -> Self {
+        let stream = TokioIo::new(stream);
+        Self { stream, http_2 }
     }
 }
 
 impl<T> Connection for Pipe<T> {
     fn connected(&self) -> Connected {
-        Connected::new()
+        let connected = Connected::new();
+        if self.http_2 {
+            connected.negotiated_h2()
+        } else {
+            connected
+        }
     }
 }
 
@@ -34,7 +44,7 @@ impl<T: AsyncRead + Unpin> hyper::rt::Read for Pipe<T> {
         cx: &mut Context<'_>,
         buffer: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -44,14 +54,14 @@ impl<T: AsyncWrite + Unpin> hyper::rt::Write for Pipe<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

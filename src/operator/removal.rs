@@ -3,7 +3,7 @@
 //! every failure ends in "again in …" until the deadline says otherwise. The finalizer goes only
 //! for removed or orphaned (invariant 10).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -66,14 +66,14 @@ pub(super) async fn pass(
 }
 
 /// What keeps a removal from its end.
-struct Obstacle {
+struct RemovalError {
     class: ErrorClass,
     reason: Reason,
     text: String,
     remaining: Vec<RemainingNode>,
 }
 
-impl Obstacle {
+impl RemovalError {
     fn of(error: &(impl Reasoned + 'static)) -> Self {
         Self {
             class: error.class(),
@@ -98,7 +98,7 @@ enum RemovalProgress {
     /// Nothing of the cluster is left, and that was seen.
     Removed,
     /// Not yet.
-    Hindered(Obstacle),
+    Incomplete(RemovalError),
     /// Told to stop.
     Stopped(StopCause),
     /// The object is no longer there to be removed, or is another one.
@@ -130,7 +130,7 @@ impl Removal<'_> {
         let came = match attempt {
             Ok(came) => came,
             // The management cluster's API: told, tried again, but not for ever.
-            Err(error) => RemovalProgress::Hindered(Obstacle {
+            Err(error) => RemovalProgress::Incomplete(RemovalError {
                 class: ErrorClass::Transient,
                 reason: Reason::Retrying,
                 text: error.to_string(),
@@ -144,7 +144,7 @@ impl Removal<'_> {
             }
             RemovalProgress::Gone => Ok(Action::await_change()),
             RemovalProgress::Stopped(cause) => Ok(stopped(cause)),
-            RemovalProgress::Hindered(obstacle) => self.hindered(obstacle).await,
+            RemovalProgress::Incomplete(error) => self.incomplete(error).await,
         }
     }
 
@@ -178,9 +178,9 @@ impl Removal<'_> {
                 return Ok(RemovalProgress::Removed);
             }
             Ok(Kept::Anothers(error)) => {
-                return Ok(RemovalProgress::Hindered(Obstacle::of(&error)));
+                return Ok(RemovalProgress::Incomplete(RemovalError::of(&error)));
             }
-            Err(error) => return Ok(RemovalProgress::Hindered(Obstacle::of(&error))),
+            Err(error) => return Ok(RemovalProgress::Incomplete(RemovalError::of(&error))),
         };
         let intent = match view.spec() {
             Ok(spec) => environment::wanted(ctx, &spec).await.ok(),
@@ -235,13 +235,14 @@ impl Removal<'_> {
         Ok(match ended {
             Ended::ByItself(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
             Ended::ByItself(Ok(Outcome::Degraded { left, .. })) => {
-                RemovalProgress::Hindered(hosts_left(left.into_iter().collect()))
+                let left = left.into_iter().collect();
+                RemovalProgress::Incomplete(hosts_left(left, &BTreeSet::new()))
             }
-            Ended::ByItself(Ok(Outcome::RemovalIncomplete { left })) => {
-                RemovalProgress::Hindered(hosts_left(left))
+            Ended::ByItself(Ok(Outcome::RemovalIncomplete { left, claimed })) => {
+                RemovalProgress::Incomplete(hosts_left(left, &claimed))
             }
             Ended::ByItself(Ok(Outcome::ConsentRefused { disruptions, .. })) => {
-                RemovalProgress::Hindered(Obstacle {
+                RemovalProgress::Incomplete(RemovalError {
                     class: ErrorClass::Bug,
                     reason: Reason::InternalError,
                     text: format!("consent is missing for: {}", disruptions.join("; ")),
@@ -251,7 +252,7 @@ impl Removal<'_> {
             Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
                 RemovalProgress::Stopped(cause)
             }
-            Ended::ByItself(Err(error)) => RemovalProgress::Hindered(Obstacle::of(&error)),
+            Ended::ByItself(Err(error)) => RemovalProgress::Incomplete(RemovalError::of(&error)),
         })
     }
 
@@ -271,7 +272,7 @@ impl Removal<'_> {
         };
         let missing = |text: String| {
             let text = format!("the state of cluster {id} is lost: {text}");
-            RemovalProgress::Hindered(Obstacle::state_missing(text))
+            RemovalProgress::Incomplete(RemovalError::state_missing(text))
         };
         if intent.is_none() {
             return Ok(missing(
@@ -289,7 +290,7 @@ impl Removal<'_> {
             Ok(survey) => survey,
             // A node bears a cluster, and nothing is here that could clean it.
             Err(Error::Plan(errors)) => return Ok(missing(explained(&errors))),
-            Err(error) => return Ok(RemovalProgress::Hindered(Obstacle::of(&error))),
+            Err(error) => return Ok(RemovalProgress::Incomplete(RemovalError::of(&error))),
         };
         let mut left = Vec::new();
         for (name, host) in survey.actual.hosts {
@@ -300,21 +301,24 @@ impl Removal<'_> {
         if left.is_empty() && survey.plan.is_empty() {
             Ok(RemovalProgress::Removed)
         } else {
-            Ok(RemovalProgress::Hindered(hosts_left(left)))
+            Ok(RemovalProgress::Incomplete(hosts_left(
+                left,
+                &BTreeSet::new(),
+            )))
         }
     }
 
     /// Not done: says why, and when it is tried again.
-    async fn hindered(mut self, obstacle: Obstacle) -> Result<Action, ReconcileError> {
+    async fn incomplete(mut self, error: RemovalError) -> Result<Action, ReconcileError> {
         if self.over() && self.on_timeout == OnTimeout::Orphan {
             return self.orphan().await;
         }
-        let Obstacle {
+        let RemovalError {
             class,
             reason,
             text,
             remaining,
-        } = obstacle;
+        } = error;
         let overdue = self.over();
         let mut conditions = Self::conditions(
             if overdue {
@@ -427,18 +431,52 @@ fn only_inventory(mut intent: Intent, saved: &ClusterState) -> Intent {
     intent
 }
 
-fn hosts_left(left: Vec<(NodeName, Unreachable)>) -> Obstacle {
+/// Nodes that are not clean: they do not answer, or (`claimed`) another cluster has them.
+fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) -> RemovalError {
     let remaining = left
         .iter()
         .take(NAMED)
-        .map(|(name, down)| RemainingNode {
-            name: name.0.clone(),
-            reason: Reason::Unreachable.name().to_owned(),
-            message: shorten(&down.why, 512),
+        .map(|(name, down)| {
+            let reason = if claimed.contains(name) {
+                Reason::ClaimedByOther
+            } else {
+                Reason::Unreachable
+            };
+            RemainingNode {
+                name: name.0.clone(),
+                reason: reason.name().to_owned(),
+                message: shorten(&down.why, 512),
+            }
         })
         .collect();
-    Obstacle {
+    RemovalError {
         remaining,
-        ..Obstacle::of(&Error::HostsUnreachable(left))
+        ..RemovalError::of(&Error::HostsUnreachable(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_answers_is_not_called_unreachable() {
+        let why = |class, why: &str| Unreachable {
+            class,
+            why: why.to_owned(),
+            hints: Vec::new(),
+        };
+        let left = vec![
+            ("n1".into(), why(ErrorClass::Host, "n1 does not answer")),
+            ("n2".into(), why(ErrorClass::User, "n2 belongs to another")),
+        ];
+        let error = hosts_left(left, &["n2".into()].into());
+        let told: Vec<_> = error
+            .remaining
+            .iter()
+            .map(|node| (node.name.as_str(), node.reason.as_str()))
+            .collect();
+        assert_eq!(told, [("n1", "Unreachable"), ("n2", "ClaimedByOther")]);
+        assert_eq!(error.text, "n1 does not answer; n2 belongs to another");
     }
 }

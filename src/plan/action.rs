@@ -240,10 +240,23 @@ impl Action {
         }
     }
 
-    /// True for the actions that destroy or replace something on a host: each needs a guard.
+    /// True for the actions that destroy or replace something on a host or in the cluster: each
+    /// needs a guard.
     pub const fn is_destructive(&self) -> bool {
-        let Self::Host(_, action) = self else {
-            return false;
+        let action = match self {
+            Self::Host(_, action) => action,
+            // An apply sets fields of objects whose names are an add-on's, and deletes nothing.
+            Self::Cluster(action) => {
+                return match action {
+                    ClusterAction::PruneObjects { .. } => true,
+                    ClusterAction::ApplyAddon { .. }
+                    | ClusterAction::SetNodeMeta { .. }
+                    | ClusterAction::AwaitNodeReady { .. }
+                    | ClusterAction::AwaitAddon { .. }
+                    | ClusterAction::SaveStateCopy => false,
+                };
+            }
+            Self::Local(_) => return false,
         };
         match action {
             HostAction::WriteFiles { .. }

@@ -132,10 +132,19 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
     if !step.action.is_destructive() || empty_image {
         return None;
     }
-    let guarded = step.guards.iter().any(|guard| {
-        matches!(guard, Guard::ClaimIs { id: claimed, node }
-            if claimed == id && Some(node) == step.node())
-    });
+    let guarded = if let Action::Cluster(ClusterAction::PruneObjects { objects }) = &step.action {
+        let mut objects = objects.iter();
+        objects.all(|object| {
+            step.guards
+                .iter()
+                .any(|guard| guard.object() == Some(object))
+        })
+    } else {
+        step.guards.iter().any(|guard| {
+            matches!(guard, Guard::ClaimIs { id: claimed, node }
+                if claimed == id && Some(node) == step.node())
+        })
+    };
     (!guarded).then(|| Violation::Unguarded {
         title: super::title(step),
         target: step.target(),

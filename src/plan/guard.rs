@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::Guard;
 use crate::{
     actual::{ApiHealth, ContainerFact, NodeFact},
     etcd::{EtcdView, Quorum},
-    model::{CLAIM, ClusterId, NodeName, label},
+    model::{CLAIM, ClusterId, NodeName, ObjectRef, label},
 };
 
 /// What has to be read to judge a guard.
@@ -22,6 +24,8 @@ pub enum Look<'a> {
     Apis,
     /// The Node objects.
     Nodes,
+    /// One object in the cluster's API.
+    Object(&'a ObjectRef),
 }
 
 impl Guard {
@@ -33,6 +37,15 @@ impl Guard {
             Self::QuorumWithout(_) | Self::EtcdStable => Look::Etcd,
             Self::ApiServesWithout(_) => Look::Apis,
             Self::AtMostUnavailable { .. } => Look::Nodes,
+            Self::ObjectIs { object, .. } => Look::Object(object),
+        }
+    }
+
+    /// The object in the cluster's API that it is about.
+    pub(super) fn object(&self) -> Option<&ObjectRef> {
+        match self.look() {
+            Look::Object(object) => Some(object),
+            Look::Container(..) | Look::Etcd | Look::Apis | Look::Nodes => None,
         }
     }
 }
@@ -48,6 +61,8 @@ pub struct Live {
     pub apis: BTreeMap<NodeName, ApiHealth>,
     /// The Node objects, if the API answered.
     pub nodes: Option<BTreeMap<NodeName, NodeFact>>,
+    /// The object that the guard names, if it is there.
+    pub object: Option<Value>,
 }
 
 /// `Ok` when the guard holds. The error says what was found instead; then the run ends and plans
@@ -86,6 +101,7 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
             }
         }
         Guard::AtMostUnavailable { most, with } => at_most_unavailable(*most, with, live),
+        Guard::ObjectIs { object, uid } => object_is(object, uid, live),
     }
 }
 
@@ -106,13 +122,27 @@ fn claim_is(id: &ClusterId, node: &NodeName, live: &Live) -> Result<(), String> 
     }
 }
 
+fn object_is(object: &ObjectRef, uid: &str, live: &Live) -> Result<(), String> {
+    let Some(found) = &live.object else {
+        return Err(format!("{object} is gone since the survey"));
+    };
+    let metadata = &found["metadata"];
+    if metadata["uid"].as_str() != Some(uid) {
+        return Err(format!("{object} was made anew since the survey"));
+    }
+    if metadata["labels"][label::ADDON].is_null() {
+        return Err(format!("{object} does not belong to an add-on any more"));
+    }
+    Ok(())
+}
+
 fn stable(etcd: &EtcdView) -> Result<(), String> {
     serving(etcd)?;
     let healthy = etcd.healthy();
     if let Some((id, _)) = etcd.voters().find(|(id, _)| !healthy.contains(id)) {
         return Err(format!("etcd's member {id} does not follow the leader"));
     }
-    etcd.obstacles().into_iter().next().map_or(Ok(()), Err)
+    etcd.problems().into_iter().next().map_or(Ok(()), Err)
 }
 
 fn at_most_unavailable(most: usize, with: &NodeName, live: &Live) -> Result<(), String> {

@@ -3,16 +3,39 @@
 use super::preflight;
 use crate::{
     actual::{Actual, ContainerFact, HostFacts},
-    model::{NodeName, RKE_ONLY, label},
+    model::{ClusterId, NodeName, RKE_ONLY, label},
 };
 
 /// RKE v1's label on every container of its own.
 const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
-/// True for a node of the inventory that has no container of ours any more, but folders that only
-/// a cluster fills: its Docker lost them all (`docker system prune -a`, another data root). It is
-/// never clean and never another's: it is claimed again, and then looked at.
-pub(super) fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> bool {
+/// What a node that has no claim is to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unclaimed {
+    /// Nothing says that it was ever this cluster's.
+    New,
+    /// Its containers, or the claim's own file, are this cluster's: claimed again.
+    Ours,
+    /// A node of the inventory that has no container of ours any more, but folders that only a
+    /// cluster fills: its Docker lost them all (`docker system prune -a`, another data root). It
+    /// is never clean and never another's: claimed again, and then looked at.
+    Emptied,
+}
+
+impl Unclaimed {
+    /// Whatever its claim says, if it has one.
+    pub(super) fn of(id: &ClusterId, name: &NodeName, facts: &HostFacts, have: &Actual) -> Self {
+        if owned_by(facts, &id.0) {
+            Self::Ours
+        } else if lost_its_containers(name, facts, have) {
+            Self::Emptied
+        } else {
+            Self::New
+        }
+    }
+}
+
+fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> bool {
     let Some(saved) = &have.saved else {
         return false;
     };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Action, ClusterAction, HostAction, LocalAction};
 use crate::{
     etcd::MemberId,
-    model::{ClusterId, Digest, FieldChange, NodeName},
+    model::{ClusterId, Digest, FieldChange, NodeName, ObjectRef},
 };
 
 /// What a step acts on, or whose Node object it is about: for people and events.
@@ -186,6 +186,13 @@ pub enum Guard {
         most: usize,
         /// The node that will not be for a moment.
         with: NodeName,
+    },
+    /// This object in the cluster's API is still the one that the survey saw, and an add-on's.
+    ObjectIs {
+        /// Which.
+        object: ObjectRef,
+        /// Its uid.
+        uid: String,
     },
 }
 

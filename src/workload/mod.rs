@@ -29,7 +29,7 @@ pub use copy::save_state_copy;
 pub use error::WorkloadError;
 pub use kinds::Kinds;
 pub use node_meta::set_node_meta;
-pub use objects::{apply_objects, prune};
+pub use objects::{apply_objects, prune, read_object};
 pub use probe::probe;
 pub use read::{read, serves};
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};

@@ -41,6 +41,19 @@ pub async fn apply_objects<'a>(
     Ok(())
 }
 
+/// One object, if it is there.
+pub async fn read_object(
+    client: &Client,
+    kinds: &Kinds,
+    object: &ObjectRef,
+) -> Result<Option<Value>, WorkloadError> {
+    let api = locate(client, kinds, object).await?;
+    let doing = format!("read {object}");
+    let live = patiently(&doing, || api.get_opt(&object.name)).await?;
+    let value = live.map(serde_json::to_value).transpose();
+    value.map_err(|error| WorkloadError::api(doing, kube::Error::SerdeError(error)))
+}
+
 /// Deletes objects, in the opposite order. One that is gone is success; one that does not bear
 /// our label any more belongs to others and stays.
 pub async fn prune(

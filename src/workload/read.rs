@@ -1,11 +1,12 @@
-//! What the cluster's API says, as facts: three rounds of requests, each side by side: what kinds
-//! there are, the objects of those kinds, and what an apply would make of ours.
+//! What the cluster's API says, as facts: whether it is ready, and then three rounds of requests,
+//! each side by side: what kinds there are, the objects of those kinds, and what an apply would
+//! make of ours.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{
     StreamExt, TryStreamExt,
-    future::{try_join_all, try_join5},
+    future::{try_join_all, try_join4},
     stream,
 };
 use http::Request;
@@ -27,7 +28,7 @@ use crate::{
 /// How long a survey waits for the API.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// How many applies the server tries at once: each at a time is a connection of its own.
+/// How many applies the server tries at once.
 const WIDTH: usize = 6;
 
 /// Reads the cluster's API, and has it try an apply of what is wanted. Not ready, refused, slow,
@@ -63,9 +64,10 @@ async fn facts(
     saved: Option<&ClusterState>,
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
+    // Its connection is there for all that come: begun together, each would open one.
+    ready(client).await?;
     let kinds = Kinds::default();
-    let ((), version, nodes, copy, ()) = try_join5(
-        ready(client),
+    let (version, nodes, copy, ()) = try_join4(
         client.apiserver_version(),
         nodes(client),
         state_copy(client),

@@ -442,6 +442,18 @@ async fn objects_are_applied_in_order_and_pruned_backwards() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_object_is_read_as_it_is_or_as_missing() {
+    let api = FakeApi::new();
+    let read = async || read_object(&api.client(), &Kinds::default(), &flannel()).await;
+    assert_eq!(read().await.unwrap(), None);
+    api.put(DAEMON_SET, json!({ "metadata": { "uid": "1" } }));
+    assert_eq!(read().await.unwrap().unwrap()["metadata"]["uid"], "1");
+    // What could not be read is not missing.
+    api.refuse(&format!("GET {DAEMON_SET}"), &[403]);
+    read().await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_bears_our_label_no_more_is_not_pruned() {
     let api = FakeApi::new();
     api.put(DAEMON_SET, json!({ "metadata": { "labels": {} } }));

@@ -142,6 +142,16 @@ const CASES: &[Case] = &[
         says: &["`n1`", "`rke`", "authorized_keys"],
     },
     Case {
+        name: "a login that wants more than a key",
+        breaks: |site| site.node.faults(|faults| faults.second_factor = true),
+        code: 2,
+        says: &[
+            "`n1`",
+            "wants more: keyboard-interactive",
+            "AuthenticationMethods publickey",
+        ],
+    },
+    Case {
         name: "no Docker",
         breaks: |site| site.node.faults(|faults| faults.access = Access::NoDocker),
         code: 2,
@@ -198,6 +208,20 @@ const CASES: &[Case] = &[
         },
         code: 2,
         says: &["`n1`", "MiB free", "df -h"],
+    },
+    Case {
+        name: "a disk of Docker's own that is full",
+        breaks: |site| {
+            site.node.docker().info["DockerRootDir"] = json!("/data/docker");
+            site.node.on_exec("df -Pk", |script| {
+                let its_own = "Filesystem 1024-blocks Used Available Capacity Mounted on\n\
+                               /dev/sdb 20000000 19998976 1024 100% /data\n";
+                let survey = script.contains("@@hostname");
+                Said::out(if survey { SYSTEM } else { its_own })
+            });
+        },
+        code: 2,
+        says: &["`n1`", "has 1 MiB free at `/data/docker`", "df -h /data"],
     },
     Case {
         name: "somebody else's container named etcd",

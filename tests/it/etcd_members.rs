@@ -151,7 +151,7 @@ async fn one_member_tells_who_leads_and_how_large_its_database_is() {
         // 3.6 says its quota; of 3.5 it is what its command line says.
         let quota = if version == "3.6.7" { 2 << 30 } else { 7 << 30 };
         assert_eq!(status.quota, Some(quota), "{version}");
-        assert!(view.silent.is_empty() && view.obstacles().is_empty());
+        assert!(view.silent.is_empty() && view.problems().is_empty());
         assert_eq!(
             member.asked(),
             ["/v3/maintenance/status", "/v3/cluster/member/list"],
@@ -184,7 +184,7 @@ async fn a_learner_is_asked_for_its_status_only_and_alarms_when_a_status_tells_o
         assert!(view.members[&view.on(&"n2".into()).unwrap()].is_learner);
         let kinds: Vec<_> = view.alarms.iter().map(|alarm| &alarm.kind).collect();
         assert_eq!(kinds, [&AlarmKind::NoSpace]);
-        assert_eq!(view.obstacles().len(), 1);
+        assert_eq!(view.problems().len(), 1);
     }
 }
 

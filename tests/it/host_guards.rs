@@ -7,7 +7,7 @@ use rke_operator::{
     actual::{Actual, Baseline, HostView, NodeRecord},
     apply::{
         event::{Event, Events, StepId},
-        remote::{Context, OverSsh, Remote, RemoteSession},
+        remote::{Context, OverSsh, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError},
         stop::Stopper,
     },
@@ -215,6 +215,7 @@ impl Surveyed {
         let (events, _received) = Events::channel(8);
         let (_stopper, stop) = Stopper::new();
         let reporter = Reporter::new(events, StepId { stage: 0, step: 0 });
+        let step = RemoteStep::of(step).unwrap();
         session.act(step, self.context(), &reporter, &stop).await
     }
 
@@ -437,7 +438,12 @@ async fn a_guard_is_evaluated_again_before_another_try() {
         site.fake.faults(|faults| faults.broken.clear());
     };
     let (ended, ()) = tokio::join!(
-        session.act(&step, site.context(), &reporter, &stop),
+        session.act(
+            RemoteStep::of(&step).unwrap(),
+            site.context(),
+            &reporter,
+            &stop
+        ),
         takes_the_node
     );
     assert!(matches!(ended, Err(StepError::Guard(_))), "{ended:?}");

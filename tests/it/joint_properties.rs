@@ -2,7 +2,10 @@
 //! [`rke_operator::converge`] itself, keys and certificates included, on simulated worlds of one to
 //! seven nodes. Below that joint only reading and single steps are simulated.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use proptest::{
     prelude::*,
@@ -260,7 +263,8 @@ fn invariant_15_remove_gives_back_what_was_there_wherever_it_is_cut() {
             }
             match runner.converge(&goal).await.unwrap() {
                 Outcome::Converged { .. } => prop_assert!(silent.is_empty()),
-                Outcome::RemovalIncomplete { left } => {
+                Outcome::RemovalIncomplete { left, claimed } => {
+                    prop_assert!(claimed.is_empty());
                     let left: Vec<_> = left.into_iter().map(|(name, _)| name).collect();
                     prop_assert!(!silent.is_empty());
                     prop_assert_eq!(left, silent.clone());
@@ -311,12 +315,13 @@ fn a_node_that_another_cluster_has_claimed_is_left_alone() {
 
             let goal = Goal::Remove(Some(&new));
             let outcome = runner.converge(&goal).await.unwrap();
-            let Outcome::RemovalIncomplete { left } = outcome else {
+            let Outcome::RemovalIncomplete { left, claimed } = outcome else {
                 prop_assert!(false, "{outcome:?}");
                 return Ok(());
             };
             let left: Vec<_> = left.into_iter().map(|(name, _)| name).collect();
             prop_assert_eq!(left, vec![theirs.clone()]);
+            prop_assert_eq!(claimed, BTreeSet::from([theirs.clone()]));
             prop_assert_eq!(runner.memory.shell().saved, shell.saved);
             let after = runner.remote.world(|world| world.clone());
             prop_assert_eq!(

@@ -259,6 +259,56 @@ fn invariant_04_a_guard_that_fails_stops_the_step() {
 }
 
 #[test]
+fn invariant_04_only_objects_that_were_seen_are_deleted() {
+    let (world, shell) = settled();
+    let without = Knobs {
+        coredns: false,
+        ..Knobs::default()
+    };
+    let want = desired("a", &names(1), &without);
+    let have = world.observe(&shell);
+    let plan = plan_up(&want, &have).unwrap();
+    let prune = plan.steps().find(|step| step.action.is_destructive());
+    let prune = prune.expect("objects are pruned").clone();
+    let Action::Cluster(ClusterAction::PruneObjects { objects }) = &prune.action else {
+        panic!("{prune:?}");
+    };
+    assert_eq!(check(&plan_of([prune.clone()]), &have, &id()), []);
+    for index in 0..objects.len() {
+        let mut unguarded = prune.clone();
+        unguarded.guards.remove(index);
+        let violations = check(&plan_of([unguarded]), &have, &id());
+        assert!(
+            matches!(violations.as_slice(), [Violation::Unguarded { .. }]),
+            "{violations:?}"
+        );
+    }
+    // Between survey and step, somebody made one anew, took its label away, or deleted it.
+    let meanwhile: [fn(&mut serde_json::Value); 3] = [
+        |object| object["metadata"]["uid"] = "another".into(),
+        |object| object["metadata"]["labels"] = serde_json::json!({}),
+        |object| *object = serde_json::json!({}),
+    ];
+    for (change, object) in meanwhile
+        .iter()
+        .flat_map(|change| objects.iter().map(move |object| (change, object)))
+    {
+        let (mut world, mut shell) = (world.clone(), shell.clone());
+        change(world.etcd().objects.get_mut(object).unwrap());
+        let before = world.clone();
+        let ended = world.run(&plan_of([prune.clone()]), Some(&want), &mut shell, None);
+        assert!(matches!(ended, Ended::PlanAgain(_)), "{ended:?}");
+        assert_eq!(world, before);
+    }
+    let (mut world, mut shell) = (world, shell);
+    let ended = world.run(&plan_of([prune.clone()]), Some(&want), &mut shell, None);
+    assert!(matches!(ended, Ended::Completed), "{ended:?}");
+    for object in objects {
+        assert!(!world.etcd().objects.contains_key(object), "{object}");
+    }
+}
+
+#[test]
 fn invariant_04_a_guard_needs_a_claim_of_this_cluster() {
     let (mut world, _) = settled();
     let guard = |id: &str| Guard::ClaimIs {

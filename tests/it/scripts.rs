@@ -90,6 +90,37 @@ fn where_the_lab_is_required_a_run_without_its_tests_fails() {
     );
 }
 
+/// Tests run a node's programs (iptables): a machine that lacks them gets them before.
+#[test]
+fn programs_are_installed_before_the_tests_that_run_them() {
+    let programs = Programs::new(&[
+        ("id", "echo 0"),
+        ("apt-get", "exit 0"),
+        ("go", "exit 0"),
+        (
+            "cargo",
+            r#"lab="$CARGO_TARGET_DIR/debug/lab"
+            case "$1 $2" in
+            'build --quiet')
+                mkdir -p "${lab%/*}"
+                printf '#!/bin/sh\necho "lab $*"\n' > "$lab"
+                chmod +x "$lab" ;;
+            'nextest run')
+                echo 'a test runs'
+                echo '     Summary [   0.100s] 3 tests run: 3 passed, 0 skipped' ;;
+            esac"#,
+        ),
+    ]);
+    let output = programs.run("tests/all.sh", &[]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let of = |what| {
+        said.find(what)
+            .unwrap_or_else(|| panic!("no {what}: {said}"))
+    };
+    assert!(of("lab missing --install") < of("a test runs"), "{said}");
+}
+
 /// What a change must pass has the lab's tests in it, unless somebody says otherwise beforehand.
 #[test]
 fn ci_requires_the_lab() {

@@ -137,7 +137,7 @@ impl Reconcile<'_> {
                 Ok(self.ctx.retry(self.view, ErrorClass::User))
             }
             // Only a removal ends so; told as the hosts that do not answer.
-            Ok(Outcome::RemovalIncomplete { left }) => {
+            Ok(Outcome::RemovalIncomplete { left, .. }) => {
                 self.failed(&Error::HostsUnreachable(left), found).await
             }
             Ok(Outcome::Stopped(cause)) => Ok(stopped(cause)),

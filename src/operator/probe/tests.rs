@@ -129,6 +129,11 @@ fn no_api(actual: &mut Actual) {
     actual.apis.insert("n1".into(), down);
 }
 
+fn no_control_plane(actual: &mut Actual) {
+    down(actual, &["n1", "n2", "n3"]);
+    actual.cluster = None;
+}
+
 /// What a change of a well cluster makes of one condition.
 type Case = (
     &'static str,
@@ -247,20 +252,14 @@ fn each_fact_has_its_reason() {
         ),
         (
             "no control plane answers",
-            |a| {
-                down(a, &["n1", "n2", "n3"]);
-                a.cluster = None;
-            },
+            no_control_plane,
             T::Available,
             Reason::Unreachable,
             "",
         ),
         (
             "no control plane answers",
-            |a| {
-                down(a, &["n1", "n2", "n3"]);
-                a.cluster = None;
-            },
+            no_control_plane,
             T::ControlPlaneHealthy,
             Reason::Unreachable,
             "",

@@ -1,8 +1,11 @@
-//! What on one node prevents `up`: someone else's claim, containers, folders or
-//! ports, and a system that cannot carry one. Pure. Each error names the owner as far as it can be
-//! known; nothing is changed on the node.
+//! What on one node prevents `up`: someone else's claim, containers, folders or ports, and a
+//! machine that cannot carry a node. Pure. Each error names the owner as far as it can be known;
+//! nothing is changed on the node.
 
-use super::{super::ownership, PreflightError};
+use super::{
+    super::ownership::{self, Unclaimed},
+    PreflightError, machine,
+};
 use crate::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
@@ -16,9 +19,6 @@ use crate::{
 const FOLDERS: [&str; 4] = [path::KUBERNETES, NET_D, path::ETCD, path::KUBELET];
 
 const NET_D: &str = "/etc/cni/net.d";
-
-/// Free space that a fresh node needs at each place where much is written.
-const FLOOR: u64 = 2 << 30;
 
 /// Everything on this node that prevents `up`.
 pub(super) fn errors(
@@ -52,19 +52,16 @@ pub(super) fn errors(
     {
         return vec![another_node(name, other)];
     }
-    let mut errors = docker(name, facts);
-    errors.extend(system(name, facts));
+    let mut errors = machine::errors(name, facts);
     errors.extend(names(id, name, host, facts));
     errors.extend(ports(id, name, host, facts));
     if let Some(other) = state_of_another(&want.cluster_id, facts) {
         return vec![foreign_state(name, &other)];
     }
-    let fresh = facts.claim().is_none()
-        && !ownership::owned_by(facts, id)
-        && !ownership::lost_its_containers(name, facts, have);
-    if fresh {
+    let unclaimed = Unclaimed::of(&want.cluster_id, name, facts, have);
+    if facts.claim().is_none() && unclaimed == Unclaimed::New {
         errors.extend(folders(name, facts));
-        errors.extend(space(name, facts));
+        errors.extend(machine::space(name, facts));
     }
     errors
 }
@@ -389,189 +386,4 @@ fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> Pref
     }
     hints.push(format!("`sudo rm -r --one-file-system {}`", full.join(" ")));
     PreflightError::host(name, message, hints)
-}
-
-/// Free space where images and data go.
-fn space(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    facts
-        .system
-        .free
-        .iter()
-        .filter(|(_, free)| **free < FLOOR)
-        .map(|(place, free)| {
-            PreflightError::host(
-                name,
-                format!(
-                    "node `{name}` has {} MiB free at `{place}`; a new node needs {} MiB",
-                    free >> 20,
-                    FLOOR >> 20
-                ),
-                [
-                    format!(
-                        "`df -h {place}` and `docker system df` on the node show what takes it"
-                    ),
-                    "`docker image prune -a` frees what no container uses".to_owned(),
-                ],
-            )
-        })
-        .collect()
-}
-
-/// A Docker that cannot carry a node.
-fn docker(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    let docker = &facts.docker;
-    let mut errors = Vec::new();
-    if older(&docker.api_version, (1, 41)) {
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "Docker {} on node `{name}` is too old (API {}); 20.10 (API 1.41) is the least",
-                docker.version, docker.api_version
-            ),
-            ["upgrade Docker on the node".to_owned()],
-        ));
-    }
-    let option = |key: &str| {
-        docker.security_options.iter().any(|option| {
-            option == key || option.split(',').any(|part| part == format!("name={key}"))
-        })
-    };
-    if option("rootless") {
-        errors.push(PreflightError::host(
-            name,
-            format!("Docker on node `{name}` is rootless and cannot run kubelet"),
-            [
-                "use the node's system-wide Docker (`docker_socket: /var/run/docker.sock`)"
-                    .to_owned(),
-            ],
-        ));
-    }
-    if option("userns") {
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "Docker on node `{name}` remaps users (`userns-remap`): kubelet cannot be root"
-            ),
-            ["take `userns-remap` out of /etc/docker/daemon.json and restart Docker".to_owned()],
-        ));
-    }
-    if !["x86_64", "amd64", "aarch64", "arm64"].contains(&docker.architecture.as_str()) {
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "node `{name}` is `{}`; Kubernetes images exist for x86_64 and aarch64",
-                docker.architecture
-            ),
-            ["use another machine".to_owned()],
-        ));
-    }
-    errors
-}
-
-/// A system that cannot carry a node.
-fn system(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    let system = &facts.system;
-    if !system.systemd {
-        return vec![PreflightError::host(
-            name,
-            format!("node `{name}` does not run systemd, which starts its containerd"),
-            ["use a distribution with systemd".to_owned()],
-        )];
-    }
-    let containerd = &system.containerd;
-    let lacks = match (containerd.socket, containerd.unit) {
-        (true, true) => return tools(name, facts),
-        (false, true) => "its `containerd.service` does not run",
-        (true, false) => "its containerd is not a systemd unit",
-        (false, false) => "its Docker brings a containerd of its own",
-    };
-    vec![PreflightError::host(
-        name,
-        format!(
-            "node `{name}` has no containerd that pods could run on: {lacks} \
-             (`/run/containerd/containerd.sock` and `containerd.service` are needed)"
-        ),
-        [
-            "`sudo systemctl enable --now containerd` where the package is installed".to_owned(),
-            "else replace the static or snap Docker by the distribution's or Docker's packages"
-                .to_owned(),
-        ],
-    )]
-}
-
-/// What the node must let us do besides.
-fn tools(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    let system = &facts.system;
-    let containerd = &system.containerd;
-    let mut errors = Vec::new();
-    if !containerd.ctr {
-        errors.push(PreflightError::host(
-            name,
-            format!("node `{name}` has no `ctr`, the command line of its containerd"),
-            ["install the package that has it (`containerd-ctr` on SLES)".to_owned()],
-        ));
-    }
-    if older(&containerd.version, (1, 6)) {
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "containerd {} on node `{name}` is too old; kubelet needs 1.6",
-                containerd.version
-            ),
-            ["upgrade containerd on the node".to_owned()],
-        ));
-    }
-    let files = facts.files.as_ref();
-    let drop_ins = [path::CONTAINERD_DROP_IN, path::FORMER_DROP_IN];
-    let ours = files.is_some_and(|files| drop_ins.iter().any(|path| files.contains_key(*path)));
-    if let Some(odd) = containerd.command.odd.as_ref().filter(|_| !ours) {
-        errors.push(PreflightError::host(
-            name,
-            format!(
-                "containerd on node `{name}` is started in a way that is not understood, so it \
-                 is not changed: `{odd}`"
-            ),
-            [
-                "`--config`, `--root`, `--state` and `--log-level` are carried over; move \
-                 anything else into the file that `--config` names (`systemctl edit containerd`)"
-                    .to_owned(),
-            ],
-        ));
-    }
-    if system.no_port_forwarding {
-        errors.push(PreflightError::host(
-            name,
-            format!("sshd on node `{name}` forbids connections to the node's own ports"),
-            [
-                "the components' health and the cluster's API are asked through them: set \
-                 `AllowTcpForwarding local` for this user in sshd's configuration"
-                    .to_owned(),
-            ],
-        ));
-    }
-    errors
-}
-
-/// `1.45` against a least version; what cannot be read is taken as new enough.
-fn older(version: &str, least: (u32, u32)) -> bool {
-    let mut parts = version
-        .split('.')
-        .map_while(|part| part.parse::<u32>().ok());
-    match (parts.next(), parts.next()) {
-        (Some(major), Some(minor)) => (major, minor) < least,
-        (_, _) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::older;
-
-    #[test]
-    fn versions_are_numbers() {
-        assert!(older("1.40", (1, 41)));
-        assert!(!older("1.41", (1, 41)));
-        assert!(!older("1.100", (1, 41)));
-        assert!(!older("", (1, 41)));
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 mod error;
 mod host;
+mod machine;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};

@@ -6,7 +6,7 @@ use crate::{
     desired::{Addon, Desired},
     model::{ObjectRef, label},
     plan::{
-        Cause, ClusterAction, Stage, Step,
+        Cause, ClusterAction, Guard, Stage, Step,
         diff::{AddonDiff, Diff, NETWORK},
     },
 };
@@ -81,22 +81,27 @@ pub(super) fn prune(diff: &Diff<'_>) -> Option<Step> {
             .iter()
             .any(|addon| addon.objects.contains_key(object))
     };
-    let objects: Vec<ObjectRef> = api
-        .objects
-        .iter()
-        .filter(|(object, value)| {
-            let addon = value["metadata"]["labels"][label::ADDON].as_str();
-            let known = addon.is_some_and(|addon| want.known_addons.contains(addon));
-            known && !wanted(object)
+    let unwanted = api.objects.iter().filter(|(object, value)| {
+        let addon = value["metadata"]["labels"][label::ADDON].as_str();
+        let known = addon.is_some_and(|addon| want.known_addons.contains(addon));
+        known && !wanted(object)
+    });
+    let guards: Vec<Guard> = unwanted
+        .filter_map(|(object, value)| {
+            Some(Guard::ObjectIs {
+                object: object.clone(),
+                uid: value["metadata"]["uid"].as_str()?.to_owned(),
+            })
         })
-        .map(|(object, _)| object.clone())
         .collect();
-    if objects.is_empty() {
+    if guards.is_empty() {
         return None;
     }
     let why = "objects of add-ons that the config no longer wants";
+    let objects = guards.iter().filter_map(Guard::object).cloned().collect();
     let action = ClusterAction::PruneObjects { objects };
-    Some(Step::cluster(Cause::Leave, why, action))
+    let step = Step::cluster(Cause::Leave, why, action);
+    Some(guards.into_iter().fold(step, Step::only_if))
 }
 
 fn unavailable(addon: &Addon, have: &Actual) -> bool {

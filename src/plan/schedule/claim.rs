@@ -7,7 +7,7 @@ use crate::{
     plan::{
         Cause, HostAction, Stage, Step,
         diff::{Diff, is_below},
-        ownership::{lost_its_containers, owned_by},
+        ownership::Unclaimed,
     },
 };
 
@@ -19,22 +19,18 @@ pub(super) fn claim(diff: &Diff<'_>) -> Stage {
         if facts.claim().is_some() {
             return Vec::new();
         }
-        let mine = owned_by(facts, &want.cluster_id.0);
-        let lost = lost_its_containers(name, facts, diff.have);
-        let (cause, before, why) = if mine {
-            (
+        let (cause, before, why) = match Unclaimed::of(&want.cluster_id, name, facts, diff.have) {
+            Unclaimed::Ours => (
                 Cause::Drift,
                 rebuilt_before(facts),
                 "its claim is gone, and its containers are this cluster's",
-            )
-        } else if lost {
-            (
+            ),
+            Unclaimed::Emptied => (
                 Cause::Drift,
                 rebuilt_before(facts),
                 "its Docker has lost every container of this cluster, and the data is there",
-            )
-        } else {
-            (Cause::New, before(facts), "a node belongs to one cluster")
+            ),
+            Unclaimed::New => (Cause::New, before(facts), "a node belongs to one cluster"),
         };
         let action = HostAction::Claim {
             cluster_id: want.cluster_id.clone(),
@@ -49,10 +45,8 @@ pub(super) fn claim(diff: &Diff<'_>) -> Stage {
 /// read through it, and the next survey sees them.
 pub(super) fn must_look_again(diff: &Diff<'_>) -> bool {
     diff.hosts.iter().any(|(name, host)| {
-        let facts = host.facts;
-        let mine =
-            owned_by(facts, &diff.want.cluster_id.0) || lost_its_containers(name, facts, diff.have);
-        facts.claim().is_none() && mine
+        let unclaimed = Unclaimed::of(&diff.want.cluster_id, name, host.facts, diff.have);
+        host.facts.claim().is_none() && unclaimed != Unclaimed::New
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
     plan::{
         Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
         Target,
-        ownership::{lost_its_containers, owned_by, rke_containers},
+        ownership::{Unclaimed, owned_by, rke_containers},
         preflight,
     },
 };
@@ -126,8 +126,7 @@ fn standing<'a>(
             Some(found) => Standing::Foreign(found),
             None => Standing::Foreign("unknown"),
         },
-        None if owned_by(facts, &id.0) => Standing::Torn(facts),
-        None if lost_its_containers(host, facts, have) => Standing::Torn(facts),
+        None if Unclaimed::of(id, host, facts, have) != Unclaimed::New => Standing::Torn(facts),
         None if facts.images.contains(FILES_IMAGE) => Standing::Image,
         None => Standing::Clean,
     }

@@ -246,11 +246,12 @@ pub(super) fn held_back(
                 let facts = have.up(node);
                 facts.and_then(|facts| facts.containers.get(name).cloned())
             }
-            Look::Etcd | Look::Apis | Look::Nodes => None,
+            Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => None,
         },
         etcd: have.etcd.clone(),
         apis: have.apis.clone(),
         nodes: have.cluster.as_ref().map(|api| api.nodes.clone()),
+        object: None,
     };
     let guards = guards(component, name, diff);
     guards

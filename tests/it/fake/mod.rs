@@ -84,6 +84,8 @@ pub(crate) enum Access {
 pub(crate) struct Faults {
     /// sshd refuses every login.
     pub(crate) refuse_auth: bool,
+    /// sshd takes the key and wants a code besides.
+    pub(crate) second_factor: bool,
     /// sshd runs no commands.
     pub(crate) refuse_exec: bool,
     /// How Docker is reached.

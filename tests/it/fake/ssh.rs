@@ -8,7 +8,7 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use russh::{
-    Channel, ChannelId, ChannelMsg, ChannelOpenFailure,
+    Channel, ChannelId, ChannelMsg, ChannelOpenFailure, MethodKind,
     server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
 };
 use tokio::io::DuplexStream;
@@ -60,7 +60,13 @@ impl server::Handler for Handler {
     ) -> Result<Auth, Self::Error> {
         let known = self.host.0.login_key.public_key().key_data();
         let right = user == self.host.0.user && key.public_key.key_data() == known;
-        if right && !self.host.fault().refuse_auth {
+        let fault = self.host.fault();
+        if right && fault.second_factor {
+            Ok(Auth::Reject {
+                proceed_with_methods: Some((&[MethodKind::KeyboardInteractive][..]).into()),
+                partial_success: true,
+            })
+        } else if right && !fault.refuse_auth {
             Ok(Auth::Accept)
         } else {
             Ok(Auth::reject())

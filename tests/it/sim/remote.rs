@@ -15,7 +15,7 @@ use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
     actual::{Actual, HostView, Unreachable},
     apply::{
-        remote::{Context, Remote, RemoteSession},
+        remote::{Context, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError, Warning},
         stop::Stop,
     },
@@ -237,7 +237,7 @@ impl RemoteSession for SimSession {
 
     fn act<'a>(
         &'a self,
-        step: &'a Step,
+        RemoteStep { step, .. }: RemoteStep<'a>,
         context: Context<'a>,
         _: &'a Reporter,
         stop: &'a Stop,

@@ -256,10 +256,13 @@ impl World {
                     let container = facts.and_then(|facts| facts.containers.get(name));
                     live.container = container.cloned();
                 }
-                Look::Etcd | Look::Apis | Look::Nodes => {
+                Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => {
                     let seen = self.observe(shell);
                     live.etcd = seen.etcd;
                     live.apis = seen.apis;
+                    if let (Look::Object(object), Some(api)) = (guard.look(), &seen.cluster) {
+                        live.object = api.objects.get(object).cloned();
+                    }
                     live.nodes = seen.cluster.map(|api| api.nodes);
                 }
             }
