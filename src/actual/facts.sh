@@ -13,9 +13,32 @@ each() {
   done
 }
 
+# Units and their states, all in one question: systemd takes its time for each. (ufw's unit is
+# active even where it is switched off.)
+switches=
+add_switch() { switches="$switches $1"; }
+each switch add_switch "$@"
+states=$(
+  set -- $switches firewalld.service NetworkManager.service nm-cloud-setup.timer nm-cloud-setup.service
+  systemctl is-active "$@" 2>/dev/null | for unit; do
+    read -r state && echo "$unit=$state"
+  done
+)
+state() {
+  after=${states#*"$1="}
+  [ "$after" = "$states" ] || echo "${after%%[!a-z]*}"
+}
+is_active() { [ "$(state "$1")" = active ]; }
+shown=$(systemctl show containerd.service docker.service -p LoadState \
+  -p ExecMainStartTimestampMonotonic -p Environment -p BindsTo -p Requires 2>/dev/null)
+# An empty line is between two units.
+between='
+
+'
+
 # A change of containerd's configuration outlives the run that began it.
 echo @@switching
-switching() { systemctl is-active --quiet "$1" 2>/dev/null && echo yes; }
+switching() { is_active "$1" && echo yes; }
 each switch switching "$@"
 
 echo @@clock; date +%s
@@ -34,7 +57,8 @@ echo @@containerd-socket
 [ -S /run/containerd/containerd.sock ] && echo yes
 echo @@ctr; command -v ctr
 echo @@containerd-unit
-systemctl show containerd.service -p LoadState -p ExecMainStartTimestampMonotonic 2>/dev/null
+unit=${shown%%"$between"*}
+printf '%s\n' "$unit" | grep -e '^LoadState=' -e '^ExecMainStartTimestampMonotonic='
 
 # How the unit starts it without our drop-in: continued lines are one, an empty one takes back.
 drop_ins=:
@@ -47,7 +71,7 @@ command=$(systemctl cat containerd.service 2>/dev/null | OURS=$drop_ins awk '
   line ~ /^[ \t]*ExecStart[ \t]*=/ { sub(/^[^=]*=[ \t]*/, "", line); command = line }
   { line = "" }
   END { print command }')
-environment=$(systemctl show containerd.service -p Environment --value 2>/dev/null)
+environment=$(printf '%s\n' "$unit" | sed -n 's/^Environment=//p')
 echo @@containerd-command; printf '%s\n' "$command"
 echo @@containerd-environment; printf '%s\n' "$environment"
 
@@ -75,15 +99,13 @@ set +f
 [ -x "$program" ] || program=containerd
 [ -n "$config" ] || config=/etc/containerd/config.toml
 echo @@containerd-version
-"$program" --version 2>/dev/null
-echo @@containerd-dump
-if [ -e "$config" ]; then
-  "$program" --config "$config" config dump 2>/dev/null
-else
-  "$program" config dump 2>/dev/null
-fi
+"$program" --version 2>/dev/null &
+[ -e "$config" ] && config=--config=$config || config=
+dump=$("$program" ${config:+"$config"} config dump 2>/dev/null)
+wait
+echo @@containerd-dump; printf '%s\n' "$dump"
 echo @@docker-unit
-systemctl show docker.service -p BindsTo -p Requires 2>/dev/null
+printf '%s\n' "${shown#*"$between"}" | grep -e '^BindsTo=' -e '^Requires='
 
 # A name server on the node's loopback cannot be reached from a pod: then the file that names
 # those behind it.
@@ -178,11 +200,10 @@ free() {
 each free free "$@"
 
 echo @@firewalld
-systemctl is-active firewalld.service 2>/dev/null
+state firewalld.service
 echo @@services
-# ufw's unit is active even where it is switched off.
 grep -qsx 'ENABLED=yes' /etc/ufw/ufw.conf && echo ufw
 for unit in NetworkManager.service nm-cloud-setup.timer nm-cloud-setup.service; do
-  systemctl is-active --quiet "$unit" 2>/dev/null && echo "${unit%.*}"
+  is_active "$unit" && echo "${unit%.*}"
 done
 echo @@end

@@ -16,10 +16,10 @@ use crate::{
     config::Intent,
     desired::Desired,
     environment::Environment,
-    error::ErrorClass,
+    error::{ErrorClass, distinct},
     model::NodeName,
     plan,
-    plan::{Plan, Step, Target},
+    plan::{Action, Plan, Step, Target},
 };
 
 mod error;
@@ -115,6 +115,8 @@ pub async fn converge(
     let mut agreed = BTreeSet::new();
     let mut session = look::open(environment);
     let mut last = Plan::default();
+    // What was waited for, each once: what is still slow then was warned about.
+    let mut waited = Vec::new();
     // A plan with effects was run. One that only waits changes nothing.
     let mut changed = false;
     // Nodes on which a step failed: left alone until the next run, like those that do not answer.
@@ -125,7 +127,7 @@ pub async fn converge(
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
         let plan = &iteration.survey.plan;
-        if plan.is_empty() || (number > 1 && plan.only_waits()) {
+        if plan.steps().all(|step| waited.contains(&step.action)) {
             iteration.remember(goal).await?;
             return Ok(settled(goal, &iteration.survey, changed, warnings));
         }
@@ -140,10 +142,10 @@ pub async fn converge(
             plan_again: _,
             warnings: new,
         } = report;
-        for warning in new {
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
+        warnings = distinct(warnings.into_iter().chain(new));
+        // A run that ended early has not waited for all of it.
+        if outcome == RunOutcome::Completed {
+            waited.extend(waits(plan));
         }
         let ends = match outcome {
             RunOutcome::Failed => failures.into_iter().next(),
@@ -189,6 +191,11 @@ pub async fn converge(
         iterations: ITERATIONS,
         changing: changing.collect(),
     })
+}
+
+fn waits(plan: &Plan) -> impl Iterator<Item = Action> {
+    let waits = plan.steps().filter(|step| step.action.is_wait());
+    waits.map(|step| step.action.clone())
 }
 
 /// The hosts that do not answer, and why.

@@ -18,6 +18,7 @@ use crate::{
     host::{
         Host,
         https::{self, Connector, OpenStream},
+        log::Sending,
     },
     model::ClientIdentity,
 };
@@ -111,7 +112,9 @@ impl Client {
             .body(Full::new(Bytes::from(body)))
             .and_then(|request| https::addressed(SERVER_NAME, request))
             .map_err(|source| no_answer(doing, source))?;
+        let sending = Sending::of(&request);
         let sent = self.http.request(request).await;
+        sending.ended("etcd", &sent);
         let answer = sent.map_err(|source| no_answer(doing, source))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ENOUGH).collect().await;

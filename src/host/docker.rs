@@ -26,6 +26,7 @@ use super::{
     error::HostError,
     exec,
     guard::Guarded,
+    log::Sending,
     pipe::Pipe,
     ssh::{OpenError, Session},
 };
@@ -51,18 +52,21 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
         session,
         socket: Arc::from(socket),
     };
+    let to = format!("Docker on {}", connector.session.place());
     let client: Client<Connector, Body> = Client::builder(TokioExecutor::new()).build(connector);
     let api = Arc::new(OnceCell::new());
     Docker::connect_with_custom_transport(
         move |request: BollardRequest| {
             let client = client.clone();
             let api = Arc::clone(&api);
+            let to = to.clone();
             async move {
                 let version = *api.get_or_try_init(|| negotiate(&client)).await?;
-                client
-                    .request(address(request, version)?)
-                    .await
-                    .map_err(DockerError::from)
+                let request = address(request, version)?;
+                let sending = Sending::of(&request);
+                let answer = client.request(request).await;
+                sending.ended(to, &answer);
+                answer.map_err(DockerError::from)
             }
         },
         Some("http://docker"),

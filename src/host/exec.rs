@@ -1,6 +1,6 @@
 //! Unprivileged commands on the node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use russh::{Channel, ChannelMsg, client::Msg};
 use tokio::time::timeout;
@@ -52,6 +52,7 @@ pub(super) async fn run(
         .iter()
         .fold(String::new(), |words, word| words + " " + &quote(word));
     let script = format!("{{\nset --{arguments}\necho '{BEGIN}'\n{script}\n}} </dev/null\n");
+    let begun = Instant::now();
     let talking = talk(session, &mut channel, command, script);
     let result = tokio::select! {
         result = timeout(limit + GRACE, talking) => result.unwrap_or_else(|_| Err(slow())),
@@ -59,6 +60,8 @@ pub(super) async fn run(
     };
     let _ = channel.close().await;
     let (status, output) = result?;
+    let (to, took) = (session.place(), begun.elapsed());
+    tracing::debug!(%to, status, ?took, "a script ended");
     if status == TIMED_OUT {
         return Err(slow());
     }

@@ -26,6 +26,7 @@ mod helper;
 pub mod https;
 mod images;
 mod known_hosts;
+pub mod log;
 mod login;
 mod machine;
 mod pipe;

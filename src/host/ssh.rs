@@ -3,7 +3,13 @@
 //! russh does the protocol; what it leaves open is closed here: deadlines for the handshake, a
 //! reason when the connection is lost, a bound on session channels (sshd allows ten).
 
-use std::{borrow::Cow, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    io,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::{Either, select};
 use rand::Rng;
@@ -72,7 +78,9 @@ impl Session {
             problem,
         })?;
         let link = Link::default();
+        let begun = Instant::now();
         let handle = handshake(&at, keys, dial, link.clone()).await?;
+        let shaken = begun.elapsed();
         let mut session = Self {
             handle,
             link,
@@ -80,6 +88,8 @@ impl Session {
             at,
         };
         session.log_in(login, key).await?;
+        let took = begun.elapsed();
+        tracing::debug!(to = %session.at, ?shaken, ?took, "logged in");
         Ok(session)
     }
 

@@ -43,8 +43,7 @@ impl Plan {
         part
     }
 
-    /// True when no step has an effect: all that is left is to wait. A run whose plan after
-    /// a completed iteration only waits has converged; what is still slow was warned about.
+    /// True when no step has an effect: all that is left is to wait.
     pub fn only_waits(&self) -> bool {
         self.steps().all(|step| step.action.is_wait())
     }

@@ -11,6 +11,7 @@ use crate::{
     host::{
         Host,
         https::{self, OpenStream},
+        log::Sending,
     },
     model::{ClientIdentity, Component},
 };
@@ -39,7 +40,10 @@ pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, Work
         let http = http.clone();
         async move {
             let request = https::addressed(SERVER_NAME, request)?;
-            Ok::<_, tower::BoxError>(http.request(request).await?)
+            let sending = Sending::of(&request);
+            let answer = http.request(request).await;
+            sending.ended("the API server", &answer);
+            Ok::<_, tower::BoxError>(answer?)
         }
     });
     Ok(Client::new(service, "default"))

@@ -115,6 +115,25 @@ impl Site {
     }
 }
 
+/// What `--debug` promises: each request, with how it ended, and nothing that was in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_logged_when_asked_for_and_nothing_secret_is_in_them() {
+    let site = Site::new().await;
+    let ran = site.run(&["plan", "--debug"]).await;
+    for word in [
+        "logged in to=node `n1`",
+        "a script ended",
+        "/info to=Docker on node `n1`",
+    ] {
+        assert!(ran.stderr.contains(word), "{word}: {ran}");
+    }
+    let key = site.node.private_key();
+    let secret = key.lines().find(|line| !line.starts_with('-')).unwrap();
+    assert!(!ran.stderr.contains(secret), "{ran}");
+    let quiet = site.run(&["plan"]).await;
+    assert!(!quiet.stderr.contains("status="), "{quiet}");
+}
+
 struct Case {
     name: &'static str,
     breaks: fn(&Site),

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::{HostFacts, HostView},
+    actual::{ContainerState, HostFacts, HostView},
     config::Intent,
     converge::{Consent, Goal, Outcome},
     model::path,
@@ -245,6 +245,30 @@ async fn a_run_that_changed_something_ends_where_only_waits_are_left() {
     assert!(waits.values().all(|times| *times == 1), "{waits:?}");
     let plan = runner.plan(&goal).await.unwrap();
     assert!(!plan.is_empty() && plan.only_waits());
+}
+
+/// What a run sees only once the API answers again is waited for, too: a cluster with a node that
+/// is not Ready is not called up.
+#[tokio::test]
+async fn a_wait_that_shows_in_a_later_survey_is_waited_for() {
+    let intent = Wish::plain().intent();
+    let runner = settled(&intent).await;
+    runner.remote.world(|world| {
+        for node in world.etcd().nodes.values_mut() {
+            node.ready = false;
+        }
+        let containers = &mut node(world).containers;
+        let api = containers.get_mut("kube-apiserver").unwrap();
+        api.state = ContainerState::Exited(1);
+    });
+    let goal = Goal::Up(&intent);
+    let outcome = runner.converge(&goal).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    let plan = runner.plan(&goal).await.unwrap();
+    assert!(plan.is_empty(), "{}", rke_operator::plan::render(&plan));
 }
 
 /// The first plan of a run is waited for, and a run that only waited changed nothing.

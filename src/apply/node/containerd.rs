@@ -20,6 +20,15 @@ use crate::{
 
 const CONTAINERD: &str = include_str!("containerd.sh");
 const START: &str = include_str!("containerd-start.sh");
+/// Waits for the verdict where it is written, for a second: then we look whether to go on.
+const AWAIT: &str = "\
+i=0
+until [ -s \"$1\" ] || [ \"$i\" -ge 20 ]; do
+  i=$((i + 1))
+  sleep 0.05
+done
+cat \"$1\"
+";
 /// Where the containerd transaction leaves its verdict, readable for everyone.
 pub(super) const VERDICT: &str = "/run/rke-operator-containerd.result";
 /// The script of the containerd transaction while it runs.
@@ -81,15 +90,14 @@ async fn switch_containerd(
         path::FORMER_DROP_IN,
     ];
     helper(host, id, START, &arguments, Duration::from_secs(60)).await?;
-    let every = Duration::from_millis(250);
     let verdict = until(
         "containerd's restart",
-        every,
+        Duration::ZERO,
         reporter,
         stop,
         |_| async move {
             let limit = Duration::from_secs(10);
-            let read = host.exec_with("cat \"$1\"", &[VERDICT], limit).await;
+            let read = host.exec_with(AWAIT, &[VERDICT], limit).await;
             let output = read.map_err(failed)?;
             Ok(Verdict::of(&output.stdout).ok_or_else(|| "no verdict yet".to_owned()))
         },
