@@ -1,5 +1,5 @@
-//! One match over [`Action`]: the whole effect surface. What to do was decided in `plan`; an
-//! `if` about the cluster does not belong here.
+//! One match over each kind of [`Action`](crate::plan::Action): the whole effect surface. What to do
+//! was decided in `plan`; an `if` about the cluster does not belong here.
 //!
 //! Guards are evaluated on the live world just before the effect. Waits select on the stop
 //! signal; effects in flight finish.
