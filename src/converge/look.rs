@@ -152,12 +152,7 @@ pub(super) async fn look<'w>(
             (None, plan::remove(id, &actual)?, loaded)
         }
     };
-    if let Some(saved) = &saved {
-        let violations = plan::check(&plan, &actual, &saved.cluster_id);
-        if !violations.is_empty() {
-            return Err(Error::Unsafe(violations));
-        }
-    }
+    let plan = checked(plan, &actual, saved.as_ref())?;
     let engine = if saved.as_ref() == actual.saved.as_deref() {
         reader
     } else {
@@ -176,6 +171,15 @@ pub(super) async fn look<'w>(
         revision,
         engine,
     })
+}
+
+/// A plan that breaks no invariant. The planner makes no other; where it does, nothing is done.
+fn checked(plan: Plan, actual: &Actual, saved: Option<&ClusterState>) -> Result<Plan, Error> {
+    let violations = saved.map(|saved| plan::check(&plan, actual, &saved.cluster_id));
+    match violations {
+        Some(violations) if !violations.is_empty() => Err(Error::Unsafe(violations)),
+        Some(_) | None => Ok(plan),
+    }
 }
 
 /// What a goal is about of all that would be done.
@@ -283,4 +287,43 @@ fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error>
         down.filter(|(name, _)| intent.nodes.contains_key(name))
             .collect(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::Component,
+        plan::{Action, Cause, HostAction, OnFailure, Queue, Stage, Step},
+        state::tests::saved,
+    };
+
+    #[test]
+    fn a_plan_that_breaks_an_invariant_does_not_run() {
+        let node = NodeName::from("nobody-looked-at-it");
+        let component = Component::Kubelet;
+        let step = Step {
+            cause: Cause::New,
+            why: "a test".into(),
+            changes: Vec::new(),
+            guards: Vec::new(),
+            disturbs: None,
+            action: Action::Host(node.clone(), HostAction::AwaitHealthy { component }),
+        };
+        let node = Some(node);
+        let queues = vec![Queue {
+            node,
+            steps: vec![step],
+        }];
+        let stages = vec![Stage {
+            name: "start".into(),
+            width: 1,
+            on_failure: OnFailure::EndRun,
+            queues,
+        }];
+        let notes = Vec::new();
+        let plan = Plan { stages, notes };
+        let result = checked(plan, &Actual::default(), Some(&saved("a")));
+        assert!(matches!(result, Err(Error::Unsafe(_))), "{result:?}");
+    }
 }
