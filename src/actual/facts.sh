@@ -13,8 +13,7 @@ each() {
   done
 }
 
-# Units and their states, all in one question: systemd takes its time for each. (ufw's unit is
-# active even where it is switched off.)
+# Units and their states, all in one question: systemd takes its time for each.
 switches=
 add_switch() { switches="$switches $1"; }
 each switch add_switch "$@"
@@ -202,6 +201,7 @@ each free free "$@"
 echo @@firewalld
 state firewalld.service
 echo @@services
+# ufw's unit is active even where it is switched off.
 grep -qsx 'ENABLED=yes' /etc/ufw/ufw.conf && echo ufw
 for unit in NetworkManager.service nm-cloud-setup.timer nm-cloud-setup.service; do
   is_active "$unit" && echo "${unit%.*}"

@@ -243,38 +243,35 @@ impl Action {
     /// True for the actions that destroy or replace something on a host or in the cluster: each
     /// needs a guard.
     pub const fn is_destructive(&self) -> bool {
-        let action = match self {
-            Self::Host(_, action) => action,
+        match self {
+            Self::Host(_, action) => match action {
+                HostAction::WriteFiles { .. }
+                | HostAction::RemoveFiles { .. }
+                | HostAction::ConfigureContainerd { .. }
+                | HostAction::ReplaceContainer { .. }
+                | HostAction::RemoveContainer { .. }
+                | HostAction::CleanHost { .. }
+                | HostAction::RestoreContainerd
+                | HostAction::RemoveImages { .. }
+                | HostAction::ReleaseClaim => true,
+                HostAction::Claim { .. }
+                | HostAction::PullImage { .. }
+                | HostAction::PrepareKernel { .. }
+                | HostAction::ImportPause { .. }
+                | HostAction::RunContainer { .. }
+                | HostAction::StartContainer { .. }
+                | HostAction::AwaitHealthy { .. } => false,
+            },
             // An apply sets fields of objects whose names are an add-on's, and deletes nothing.
-            Self::Cluster(action) => {
-                return match action {
-                    ClusterAction::PruneObjects { .. } => true,
-                    ClusterAction::ApplyAddon { .. }
-                    | ClusterAction::SetNodeMeta { .. }
-                    | ClusterAction::AwaitNodeReady { .. }
-                    | ClusterAction::AwaitAddon { .. }
-                    | ClusterAction::SaveStateCopy => false,
-                };
-            }
-            Self::Local(_) => return false,
-        };
-        match action {
-            HostAction::WriteFiles { .. }
-            | HostAction::RemoveFiles { .. }
-            | HostAction::ConfigureContainerd { .. }
-            | HostAction::ReplaceContainer { .. }
-            | HostAction::RemoveContainer { .. }
-            | HostAction::CleanHost { .. }
-            | HostAction::RestoreContainerd
-            | HostAction::RemoveImages { .. }
-            | HostAction::ReleaseClaim => true,
-            HostAction::Claim { .. }
-            | HostAction::PullImage { .. }
-            | HostAction::PrepareKernel { .. }
-            | HostAction::ImportPause { .. }
-            | HostAction::RunContainer { .. }
-            | HostAction::StartContainer { .. }
-            | HostAction::AwaitHealthy { .. } => false,
+            Self::Cluster(action) => match action {
+                ClusterAction::PruneObjects { .. } => true,
+                ClusterAction::ApplyAddon { .. }
+                | ClusterAction::SetNodeMeta { .. }
+                | ClusterAction::AwaitNodeReady { .. }
+                | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::SaveStateCopy => false,
+            },
+            Self::Local(_) => false,
         }
     }
 }
