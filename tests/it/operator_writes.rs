@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 
 use crate::{
     fake_api::{FakeApi, HANGS},
-    operator_rig::{NAMESPACE, Rig, cluster, is, reason, settled},
+    operator_rig::{CREDENTIALS, NAMESPACE, Rig, cluster, is, reason, settled},
     sim::remote::{Purpose, Turn},
 };
 
 const OURS: &str = "clusterprovisioner.rke.io/cleanup";
 const THEIRS: &str = "example.com/theirs";
 const RECOVER: &str = "clusterprovisioner.rke.io/recover";
+const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
 
 /// Does something right before the server gets the next such request, once. It has been done when
 /// the flag says so.
@@ -232,6 +233,29 @@ async fn another_request_that_came_meanwhile_is_not_lost() {
     assert_eq!(settled["metadata"]["annotations"][RECOVER], Value::Null);
 }
 
+/// What a run has not read is not done when the run is.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_came_during_a_run_is_there_after_it() {
+    let rig = Rig::start(&["n1"]);
+    let halt = rig.nodes.halt(Purpose::Up, 1);
+    let request = |id: &str| json!({"metadata": {"annotations": {TAKE_OVER: id.repeat(32)}}});
+    let mut asked = cluster("a", "n1");
+    asked["metadata"]["annotations"] = request("2")["metadata"]["annotations"].clone();
+    rig.create(&asked).await;
+    halt.reached().await;
+    rig.api.patch("clusters", "", "a", &request("3"));
+    halt.lift();
+    halt.go_on();
+    rig.ready("a").await;
+    let history = rig.api.history("clusters");
+    let first = history.iter().find(|object| is(object, "Ready", "True"));
+    let annotations = &first.unwrap()["metadata"]["annotations"];
+    assert_eq!(annotations[TAKE_OVER], "3".repeat(32));
+    // The next pass, which reads it, uses it up.
+    let used = |object: &Value| object["metadata"]["annotations"][TAKE_OVER] == Value::Null;
+    rig.until("a", used).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_namesakes_request_is_not_taken_away_by_a_pass_over_its_predecessor() {
     let rig = Rig::start(&["n1"]);
@@ -260,22 +284,22 @@ async fn a_secret_that_took_the_place_of_a_copy_meanwhile_is_left_alone() {
     };
     until("Issued").await;
     let theirs = json!({
-        "metadata": {"name": "mine-kubeconfig", "namespace": NAMESPACE},
+        "metadata": {"name": "mine-kubeconfig", "namespace": CREDENTIALS},
         "data": {"value": "dGhlaXJz"},
     });
     let planted = theirs.clone();
     let put = (Method::PUT, "/secrets/mine-kubeconfig");
     let done = right_before(&rig.api, put, move |api| {
-        api.delete("secrets", NAMESPACE, "mine-kubeconfig");
+        api.delete("secrets", CREDENTIALS, "mine-kubeconfig");
         api.plant("secrets", &planted);
     });
     // The source is renewed, so the copy is written.
     let renewed = json!({"data": {"value": "cmVuZXdlZA=="}});
     rig.api
-        .patch("secrets", NAMESPACE, "a-kubeconfig", &renewed);
+        .patch("secrets", CREDENTIALS, "a-kubeconfig", &renewed);
     until("SecretNotOurs").await;
     assert!(done.load(Ordering::SeqCst));
-    let there = rig.api.object("secrets", NAMESPACE, "mine-kubeconfig");
+    let there = rig.api.object("secrets", CREDENTIALS, "mine-kubeconfig");
     assert_eq!(there.unwrap()["data"], theirs["data"]);
 }
 
@@ -284,7 +308,7 @@ async fn a_secret_that_took_the_place_of_a_copy_meanwhile_is_left_alone() {
 async fn a_secret_that_came_before_the_kubeconfig_is_written_is_left_alone() {
     let rig = Rig::start(&["n1"]);
     let theirs = json!({
-        "metadata": {"name": "a-kubeconfig", "namespace": NAMESPACE},
+        "metadata": {"name": "a-kubeconfig", "namespace": CREDENTIALS},
         "data": {"value": "dGhlaXJz"},
     });
     rig.create(&cluster("a", "n1")).await;
@@ -292,16 +316,17 @@ async fn a_secret_that_came_before_the_kubeconfig_is_written_is_left_alone() {
     let planted = theirs.clone();
     let put = (Method::PUT, "/secrets/a-kubeconfig");
     let done = right_before(&rig.api, put, move |api| {
-        api.delete("secrets", NAMESPACE, "a-kubeconfig");
+        api.delete("secrets", CREDENTIALS, "a-kubeconfig");
         api.plant("secrets", &planted);
     });
     // Another content is put right.
     let edited = json!({"data": {"value": "ZWRpdGVk"}});
-    rig.api.patch("secrets", NAMESPACE, "a-kubeconfig", &edited);
+    rig.api
+        .patch("secrets", CREDENTIALS, "a-kubeconfig", &edited);
     rig.until("a", |cluster| is(cluster, "Stalled", "True"))
         .await;
     assert!(done.load(Ordering::SeqCst));
-    let there = rig.api.object("secrets", NAMESPACE, "a-kubeconfig");
+    let there = rig.api.object("secrets", CREDENTIALS, "a-kubeconfig");
     assert_eq!(there.unwrap()["data"], theirs["data"]);
 }
 

@@ -50,8 +50,10 @@ impl Cuts {
 
     pub(crate) fn are_real(&self) {
         let (wanted, real) = (self.wanted.get(), self.real.get());
+        // Of a few, one is more than a tenth.
+        let idle = wanted - real;
         assert!(
-            real * 10 >= wanted * 9,
+            idle <= 1.max(wanted / 10),
             "only {real} of {wanted} cuts were real"
         );
     }
