@@ -8,13 +8,16 @@ NODE ?= n1
 N ?= 10
 SEED ?= 1
 MUTANTS ?= 40
+IMG ?= rke-operator:dev
+DOCKER ?= docker
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The lab makes networks and mounts disks. Programs are built by you and run by root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down
+.PHONY: help demo test fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
+	docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -37,6 +40,27 @@ lint: ## Format and clippy, warnings are errors
 build: ## The release binary
 	cargo build --release --locked
 	@echo "$(TARGET)/release/rke-operator"
+
+docker-build: ## The operator's image: make docker-build IMG=registry.example.com/rke-operator:dev
+	@deploy/image.sh '$(IMG)'
+
+docker-push: ## Pushes it: make docker-push IMG=registry.example.com/rke-operator:dev
+	$(DOCKER) push '$(IMG)'
+
+install: ## The custom resource definitions, into the cluster that kubectl talks to
+	@deploy/cluster.sh install
+
+uninstall: ## Takes them away again; refuses while there are Clusters
+	@deploy/cluster.sh uninstall
+
+deploy: ## The operator, into the cluster that kubectl talks to: make deploy IMG=…
+	@deploy/cluster.sh deploy '$(IMG)'
+
+undeploy: ## Takes the operator away; definitions, Clusters, credentials and states stay
+	@deploy/cluster.sh undeploy
+
+run: ## The operator as a process of this machine, for the cluster that kubectl talks to
+	cargo run --locked -- run --namespace rke-operator
 
 bench: ## A fresh `up` on a real node beside kubeadm and a floor: make bench ROUNDS=5
 	@bench/run.sh

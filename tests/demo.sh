@@ -6,14 +6,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 name=demo
-namespace='rke-operator'
+namespace='rke-operator' credentials='rke-operator-credentials'
 sample=samples/cluster-minimal.yaml
 target="$(pwd)/target"
 target="${CARGO_TARGET_DIR:-$target}"
 dir="$target/demo"
 lab="$target/debug/lab"
 rke="$target/debug/rke-operator"
-operator='' forward='' doing='nothing yet'
+forward='' doing='nothing yet'
 
 step() {
   doing=$*
@@ -48,10 +48,6 @@ end() {
   local code=$?
   trap - EXIT INT TERM
   if [[ -n $forward ]]; then root kill "$forward" 2>/dev/null || true; fi
-  if [[ -n $operator ]]; then
-    root kill "$operator" 2>/dev/null || true
-    wait "$operator" 2>/dev/null || true
-  fi
   if ((code != 0)); then tell_failure "$code" >&2; fi
   exit "$code"
 }
@@ -60,6 +56,10 @@ end() {
 tell_failure() {
   printf '\nthe demo failed with exit code %d at this step: %s\n' "$1" "$doing"
   local log
+  if [[ -s $dir/kube_config_first.yml ]]; then
+    first --namespace "$namespace" logs --selector app.kubernetes.io/name=rke-operator --prefix --tail=15 \
+      >"$dir/operator.log" 2>/dev/null || true
+  fi
   for log in "$dir/operator.log" "$dir/forward.log"; do
     if [[ -s $log ]]; then printf 'the last lines of %s:\n%s\n' "$log" "$(tail -n 15 "$log")"; fi
   done
@@ -156,18 +156,18 @@ run rke plan --config "$dir/first.yml"
 run rke up --config "$dir/first.yml" --yes
 run first get nodes
 
-step 'our operator in it'
-rke crd >"$dir/crds.yaml"
-run first apply -f "$dir/crds.yaml"
-run first create namespace "$namespace"
+step 'our operator in it, as two pods that the node pulls'
+export DOCKER="${as_root[*]} docker"
+export KUBECTL="${as_root[*]} KUBECONFIG=$dir/kube_config_first.yml $kubectl"
+push=$(of_lab push)
+run make --no-print-directory docker-build "IMG=$push/rke-operator:demo"
+run make --no-print-directory docker-push "IMG=$push/rke-operator:demo"
+# The nodes have another name for the registry.
+run make --no-print-directory deploy IMG=registry.lab:5000/rke-operator:demo
+run first -n "$namespace" get pods,leases
 read -r secret key <<<"$(kubectl patch --local -f "$sample" --type merge -p '{}' \
   -o 'jsonpath={.spec.ssh.keySecretRef.name} {.spec.ssh.keySecretRef.key}')"
-run first -n "$namespace" create secret generic "$secret" "--from-file=$key=$(of_lab key)"
-# Not through a function: the process must be the one that $! names.
-"${as_root[@]}" "HOME=$dir" "$rke" run --namespace "$namespace" --kubeconfig "$dir/kube_config_first.yml" \
-  >"$dir/operator.log" 2>&1 &
-operator=$!
-echo "it runs as process $operator and logs to $dir/operator.log"
+run first -n "$credentials" create secret generic "$secret" "--from-file=$key=$(of_lab key)"
 
 step 'a cluster as an object, on the second node'
 {
@@ -184,7 +184,7 @@ watch_until 'Ready=True' 900
 run first get clusters.clusterprovisioner.rke.io,kubeconfigs.clusterprovisioner.rke.io
 
 step 'a pod in the new cluster'
-first -n "$namespace" get secret second-kubeconfig -o 'jsonpath={.data.value}' | base64 -d >"$dir/second.kubeconfig"
+first -n "$credentials" get secret second-kubeconfig -o 'jsonpath={.data.value}' | base64 -d >"$dir/second.kubeconfig"
 chmod 600 "$dir/second.kubeconfig"
 second apply -f tests/demo-pod.yaml
 run second wait --for=condition=Ready --timeout=120s pod/hello
@@ -218,5 +218,6 @@ cat <<TEXT
   look at it    kubectl --kubeconfig $dir/kube_config_first.yml get pods -A
                 (a kubectl: $kubectl)
   log in        make lab-ssh NAME=$name NODE=n1
+  the operator  kubectl --kubeconfig $dir/kube_config_first.yml -n $namespace logs -l app.kubernetes.io/name=rke-operator
   take it away  make lab-down NAME=$name
 TEXT

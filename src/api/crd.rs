@@ -5,14 +5,21 @@ use kube::CustomResourceExt;
 use serde::ser::Error as _;
 use serde_saphyr::SerializeError;
 
-use super::{Cluster, Kubeconfig};
+use super::{Cluster, Kubeconfig, SCHEMA, SCHEMA_VERSION};
 
 /// Our definitions, each with the name of its file in `crds/`.
 pub fn definitions() -> [(&'static str, CustomResourceDefinition); 2] {
     [
-        ("clusters.yaml", Cluster::crd()),
-        ("kubeconfigs.yaml", Kubeconfig::crd()),
+        ("clusters.yaml", numbered(Cluster::crd())),
+        ("kubeconfigs.yaml", numbered(Kubeconfig::crd())),
     ]
+}
+
+fn numbered(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let number = SCHEMA.to_string();
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(SCHEMA_VERSION.to_owned(), number);
+    crd
 }
 
 /// One definition as a YAML document.
@@ -41,6 +48,8 @@ mod tests {
 
     use std::path::Path;
 
+    use sha2::{Digest, Sha256};
+
     use kube::core::cel::{ScopeContext, WarningKind, analyze_rule, compile_schema};
 
     use super::*;
@@ -61,6 +70,36 @@ mod tests {
                 "crds/{file} is stale: run `UPDATE_CRDS=1 cargo test --lib checked_in_definitions`"
             );
         }
+    }
+
+    /// What an operator of this release writes, one with an older schema would throw away. Columns
+    /// and descriptions throw nothing away.
+    #[test]
+    fn another_schema_has_another_number() {
+        fn bare(schema: &mut serde_json::Value, is_schema: bool) {
+            if let Some(map) = schema.as_object_mut() {
+                if is_schema {
+                    map.remove("description");
+                }
+                for (key, below) in map {
+                    bare(below, !(is_schema && key == "properties"));
+                }
+            }
+        }
+        let mut digest = Sha256::new();
+        for (_, crd) in definitions() {
+            let schema = crd.spec.versions[0].schema.as_ref().unwrap();
+            let schema = schema.open_api_v3_schema.as_ref().unwrap();
+            let mut schema = serde_json::to_value(schema).unwrap();
+            bare(&mut schema, true);
+            digest.update(schema.to_string());
+        }
+        let digest = hex::encode(digest.finalize());
+        assert_eq!(
+            (SCHEMA, &digest[..16]),
+            (1, "bb1a0d8be507e91e"),
+            "the schema changed: raise `api::SCHEMA`, then write number and digest here"
+        );
     }
 
     #[test]

@@ -55,5 +55,12 @@ pub const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 
+/// An annotation of our definitions: the number of their [schema](SCHEMA).
+pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
+
+/// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
+/// number, which would throw away what it writes. A test asks for another with every change.
+pub const SCHEMA: u32 = 1;
+
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -56,6 +56,8 @@ where
         }
         reporter.waiting(format!("another try: {}", with_causes(&*error)), tries);
         tokio::select! {
+            // First: after a process was frozen, both are so.
+            biased;
             _ = stop.stopped() => return Err(StepError::Stopped),
             () = tokio::time::sleep(pause(tries)) => {}
         }

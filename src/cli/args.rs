@@ -1,6 +1,9 @@
 //! The command line: what it takes, with RKE's words where RKE had one. Declares, does nothing.
 
-use std::path::PathBuf;
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
@@ -153,12 +156,48 @@ pub struct Version {
 /// `run`.
 #[derive(Args, Clone, Debug)]
 pub struct Run {
-    /// The operator's own namespace: the only one whose Secrets it reads and writes
+    /// The operator's own namespace: states, records of orphaned clusters, the lease
     #[arg(long, short, env = "RKE_OPERATOR_NAMESPACE", value_name = "NAME")]
     pub namespace: String,
+    /// The namespace of SSH keys, which people put in, and kubeconfigs, which they take out;
+    /// without it the operator's own with `-credentials` at its end
+    #[arg(long, env = "RKE_OPERATOR_CREDENTIALS_NAMESPACE", value_name = "NAME")]
+    pub credentials_namespace: Option<String>,
     /// The management cluster; without it `KUBECONFIG`, `~/.kube/config` or the pod's own account
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Its name in the lease, of which no two processes may have the same: in a pod the pod's
+    /// name; without it a name of its own each time
+    #[arg(long, env = "RKE_OPERATOR_IDENTITY", value_name = "NAME")]
+    pub identity: Option<String>,
+    /// Where `/healthz` and `/readyz` are answered, as in `:8081`; without it nowhere
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_HEALTH_PROBE_BIND_ADDRESS",
+        value_name = "[ADDRESS]:PORT",
+        value_parser = socket
+    )]
+    pub health_probe_bind_address: Option<SocketAddr>,
+    /// How the log is written
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_LOG_FORMAT",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub log_format: Output,
+}
+
+/// Without an address: all of this machine's.
+fn socket(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').map(str::parse);
+    match port {
+        Some(Ok(port)) => Ok((Ipv6Addr::UNSPECIFIED, port).into()),
+        Some(Err(_)) | None => text
+            .parse()
+            .map_err(|_| "expected :PORT or ADDRESS:PORT".to_owned()),
+    }
 }
 
 /// `reference`.

@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 use super::{
-    args::{Cli, Command},
+    args::{Cli, Command, Output},
     output::Screen,
 };
 
@@ -30,13 +30,17 @@ pub fn start(cli: &Cli, screen: &Arc<Screen>) {
         "{others},bollard={capped},russh={capped},rke_operator={ours}"
     ));
     let color = screen.paint() == super::output::Paint::ON;
-    // A second subscriber in one process (tests) keeps the first.
-    let _ = tracing_subscriber::fmt()
+    let json = matches!(&cli.command, Command::Run(run) if run.log_format == Output::Json);
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(color)
         .with_target(cli.global.debug)
-        .with_writer(Writer(Arc::clone(screen)))
-        .try_init();
+        .with_writer(Writer(Arc::clone(screen)));
+    // A second subscriber in one process (tests) keeps the first.
+    let _ = if json {
+        log.json().flatten_event(true).try_init()
+    } else {
+        log.with_ansi(color).try_init()
+    };
 }
 
 struct Writer(Arc<Screen>);

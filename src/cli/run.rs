@@ -22,9 +22,19 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
     let client = client(args.kubeconfig.as_deref())
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;
-    let options = OperatorOptions::new(&args.namespace);
+    let mut options = OperatorOptions::new(&args.namespace);
+    if let Some(namespace) = &args.credentials_namespace {
+        options.credentials_namespace.clone_from(namespace);
+    }
+    options.identity = Some(args.identity.clone().unwrap_or_else(own_name));
+    options.probes = args.health_probe_bind_address;
     operator::run(options, client, session.stop.clone()).await?;
     Ok(0)
+}
+
+/// Another each time: two processes must not take each other for themselves.
+fn own_name() -> String {
+    format!("rke-operator_{:016x}", rand::random::<u64>())
 }
 
 async fn client(kubeconfig: Option<&Path>) -> Result<Client, String> {

@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
+    credentials,
     environment::{self, SpecError, Wanted},
     guarded, kubeconfig, memory,
     probe::{self, Members, Stage},
@@ -44,10 +45,17 @@ pub(super) async fn reconcile(
     object: Arc<DynamicObject>,
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    match guarded::caught(Box::pin(pass(&object, &ctx))).await {
-        Ok(action) => Ok(action),
-        Err(end) => Ok(guarded::told(&ctx, &object, end).await),
+    // What was frozen and woke up begins nothing new.
+    if let Some(cause) = ctx.stop.cause() {
+        return Ok(stopped(cause));
     }
+    ctx.beat();
+    let action = match guarded::caught(Box::pin(pass(&object, &ctx))).await {
+        Ok(action) => action,
+        Err(end) => guarded::told(&ctx, &object, end).await,
+    };
+    ctx.beat();
+    Ok(action)
 }
 
 async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, ReconcileError> {
@@ -121,7 +129,10 @@ impl Reconcile<'_> {
     async fn reconcile_apply(mut self) -> Result<Action, ReconcileError> {
         let last = self.status.last_stage();
         let stage = match memory::recollect(self.ctx, self.view).await? {
-            Ok(Some(saved)) => memory::stage(&saved, self.view, last),
+            Ok(Some(saved)) => {
+                credentials::bring_keys(self.ctx, self.view, &saved).await?;
+                memory::stage(&saved, self.view, last)
+            }
             Ok(None) => Stage::New,
             Err(error) => {
                 // What the status says about the cluster stays as it is.

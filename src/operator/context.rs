@@ -18,6 +18,7 @@ use super::{
     backoff::Backoff,
     cluster_object::{ClusterObject, cluster_resource},
     events::Publisher,
+    health::Health,
     queue::Queue,
 };
 use crate::{
@@ -53,7 +54,7 @@ pub(super) struct Queues {
 pub(super) struct Caches {
     /// The objects.
     pub(super) clusters: Store<DynamicObject>,
-    /// The Secrets of the operator's namespace.
+    /// The Secrets with keys and kubeconfigs.
     pub(super) secrets: Store<PartialObjectMeta<KubeSecret>>,
     /// Moves whenever one of them does.
     pub(super) news: watch::Receiver<u64>,
@@ -73,6 +74,7 @@ pub(super) struct Context {
     pub(super) clusters: Api<DynamicObject>,
     pub(super) dependencies: Dependencies,
     pub(super) caches: Caches,
+    pub(super) health: Arc<Health>,
     pub(super) stop: Stop,
     pub(super) backoff: Backoff,
     pub(super) queues: Queues,
@@ -85,6 +87,7 @@ impl Context {
         client: Client,
         dependencies: Dependencies,
         caches: Caches,
+        health: Arc<Health>,
         stop: Stop,
     ) -> Self {
         let limits = options.limits;
@@ -101,8 +104,14 @@ impl Context {
             client,
             dependencies,
             caches,
+            health,
             stop,
         }
+    }
+
+    /// Tells that a pass goes on.
+    pub(super) fn beat(&self) {
+        self.health.beat(self.caches.clusters.len());
     }
 
     /// Resolves when a run for `view` must end: told to, the object is no longer that one, or the
@@ -136,7 +145,7 @@ impl Context {
     /// True when the watch has a later version of the key than the one that was read. An older
     /// one is a cache that is behind; one that is gone ends no run that has logged in.
     fn is_newer(&self, key: &KeyVersion) -> bool {
-        let about = ObjectRef::new(&key.name).within(&self.options.namespace);
+        let about = ObjectRef::new(&key.name).within(&self.options.credentials_namespace);
         let now = self.caches.secrets.get(&about);
         now.and_then(|secret| version(secret.metadata.resource_version.as_deref()))
             .is_some_and(|now| now > key.version)

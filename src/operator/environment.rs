@@ -1,5 +1,6 @@
-//! The [`Environment`] of one `Cluster`: its state, its kubeconfig, its keys, all in the operator's own
-//! namespace. A reference carries a name only, so there is no way to another (invariant 13).
+//! The [`Environment`] of one `Cluster`: its state, in the operator's own namespace; its kubeconfig
+//! and its keys, in that of the credentials. A reference carries a name only, so there is no way to
+//! another (invariant 13).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -38,7 +39,7 @@ pub(super) async fn environment(
     kubeconfig_owner: Option<OwnerReference>,
 ) -> kube::Result<Environment> {
     let name = view.name();
-    let namespace = &ctx.options.namespace;
+    let credentials = &ctx.options.credentials_namespace;
     let client = ctx.client.clone();
     Ok(Environment {
         remote: Arc::clone(&ctx.dependencies.remote),
@@ -50,12 +51,12 @@ pub(super) async fn environment(
         store: memory::store(ctx, view),
         kubeconfig: Arc::new(SecretKubeconfig::new(
             client.clone(),
-            namespace,
+            credentials,
             &name,
             labels(&name),
             kubeconfig_owner,
         )),
-        key_ring: Arc::new(SecretKeys::new(client, namespace)),
+        key_ring: Arc::new(SecretKeys::new(client, credentials)),
         recover: view.recover(),
         held_elsewhere: held_elsewhere(ctx, &name).await?,
         clock: ctx.dependencies.clock.clone(),
@@ -114,9 +115,9 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
         None | Some(DEFAULT_KEY) => name.clone(),
         Some(key) => format!("{name}/{key}"),
     };
-    let (pem, resource_version) = SecretKeys::new(ctx.client.clone(), &ctx.options.namespace)
-        .read(&source)
-        .await?;
+    let namespace = &ctx.options.credentials_namespace;
+    let keys = SecretKeys::new(ctx.client.clone(), namespace);
+    let (pem, resource_version) = keys.read(&source).await?;
     let document = serde_json::Value::Object(spec.config.clone());
     let config = RkeConfig::from_json(&document)?;
     let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
@@ -213,7 +214,13 @@ impl Explain for SpecError {
     }
 }
 
-/// SSH keys in Secrets of the operator's namespace. A source is `secret` or `secret/key`.
+/// The Secret and the key in it that a source names, `secret` or `secret/key`.
+pub(super) fn key_of(source: &str) -> Option<(&str, &str)> {
+    let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
+    is_name(name).then_some((name, key))
+}
+
+/// SSH keys in Secrets of the credentials' namespace.
 pub(super) struct SecretKeys {
     secrets: Api<KubeSecret>,
     namespace: String,
@@ -229,10 +236,7 @@ impl SecretKeys {
 
     /// The key, and the version of the Secret that has it.
     async fn read(&self, source: &str) -> Result<(Secret<String>, Option<String>), KeyError> {
-        let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
-        if !is_name(name) {
-            return Err(KeyError::NotAName);
-        }
+        let (name, key) = key_of(source).ok_or(KeyError::NotAName)?;
         let place = || format!("{}/{name}", self.namespace);
         let secret = self
             .secrets

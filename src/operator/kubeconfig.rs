@@ -1,5 +1,5 @@
 //! The `Kubeconfig` objects: one is made for every `Cluster` and goes with it; each has a Secret
-//! `<name>-kubeconfig` in the operator's namespace, and says whether it is there.
+//! `<name>-kubeconfig` in the credentials' namespace, and says whether it is there.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{
     cluster_object::{ClusterObject, cluster_resource},
     context::{Context, ReconcileError, labels, owned_by},
-    guarded,
+    credentials, guarded,
     reasons::{self, Reasoned},
 };
 use crate::{
@@ -150,6 +150,9 @@ async fn pass(object: &Kubeconfig, ctx: &Context) -> Result<Action, ReconcileErr
         return Ok(Action::await_change());
     }
     let found = secret(ctx, &live).await?;
+    if found == KubeconfigReason::Issued {
+        credentials::remove_old_kubeconfig(ctx, &live).await?;
+    }
     let next = status(&live, found, ctx);
     if live.status.as_ref() != Some(&next) {
         let body = json!({
@@ -175,7 +178,7 @@ fn content(secret: &KubeSecret) -> Option<&ByteString> {
 }
 
 /// True for a Secret that was made for this object: nobody else's is written or deleted.
-fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
+pub(super) fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
     let mut owners = secret.owner_references().iter();
     owners.any(|owner| Some(&owner.uid) == object.metadata.uid.as_ref())
 }
@@ -183,7 +186,8 @@ fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
 /// Looks for the Secret of a `Kubeconfig`; one that is a copy is brought up to what its cluster
 /// has.
 async fn secret(ctx: &Context, object: &Kubeconfig) -> Result<KubeconfigReason, ReconcileError> {
-    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let secrets: Api<KubeSecret> =
+        Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace);
     let cluster = &object.spec.cluster_name;
     let own = kubeconfig_secret(&object.name_any());
     let source = kubeconfig_secret(cluster);
@@ -262,7 +266,7 @@ fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> Kubeco
         KubeconfigReason::SecretNotOurs => format!(
             "the Secret `{}/{secret}` was not made for this Kubeconfig and is left alone; hint: \
              delete it, or give this Kubeconfig another name",
-            ctx.options.namespace
+            ctx.options.credentials_namespace
         ),
     };
     let generation = object.meta().generation;

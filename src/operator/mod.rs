@@ -4,6 +4,11 @@
 //! | File | What |
 //! |---|---|
 //! | `wiring` | the two controllers, and what wakes them |
+//! | `lead` | from a process to its end: definitions, lease, controllers |
+//! | `lease` | which process acts |
+//! | `health` | what a kubelet asks |
+//! | `installed` | whether the definitions suit |
+//! | `credentials` | where keys and kubeconfigs are, and what moves there |
 //! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
 //! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
@@ -17,18 +22,24 @@
 //! | `probe` | a survey as conditions (pure) |
 //! | `status`, `events` | the two places where something is said |
 //!
-//! May touch: the management cluster's API, within the rights of one namespace and our own
-//! kinds. Must not: nodes (they are [`crate::converge`]'s), files, world.
+//! May touch: the management cluster's API, within the rights of two namespaces (its own with the
+//! states, and that of the credentials) and our own kinds; the port of its probes. Must not: nodes
+//! (they are [`crate::converge`]'s), files, world.
 
 mod backoff;
 mod certificates;
 mod cluster;
 mod cluster_object;
 mod context;
+mod credentials;
 mod environment;
 mod events;
 mod guarded;
+mod health;
+mod installed;
 mod kubeconfig;
+mod lead;
+mod lease;
 mod memory;
 mod orphan;
 mod patience;
@@ -40,18 +51,26 @@ mod run;
 mod status;
 mod wiring;
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
 
 pub use context::Dependencies;
-pub use wiring::{run, run_with};
+pub use installed::Unsuited;
+pub use lead::{run, run_with};
 
 use crate::error::{ErrorClass, Explain};
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
 pub struct OperatorOptions {
-    /// Where every Secret is that it reads or writes.
+    /// Its own: states, records of orphans, the lease.
     pub namespace: String,
+    /// What people put in, SSH keys, and take out, kubeconfigs. Who may write there can neither
+    /// read nor make a state.
+    pub credentials_namespace: String,
+    /// Its name in the lease; `None`: it acts whether or not another does.
+    pub identity: Option<String>,
+    /// Where it answers probes.
+    pub probes: Option<SocketAddr>,
     /// How often a cluster that is well is looked at.
     pub resync: Duration,
     /// How many clusters at once.
@@ -61,12 +80,21 @@ pub struct OperatorOptions {
 impl OperatorOptions {
     /// For that namespace, with the defaults for the rest.
     pub fn new(namespace: impl Into<String>) -> Self {
+        let namespace = namespace.into();
         Self {
-            namespace: namespace.into(),
+            credentials_namespace: credentials_namespace(&namespace),
+            namespace,
+            identity: None,
+            probes: None,
             resync: Duration::from_secs(60),
             limits: Limits::default(),
         }
     }
+}
+
+/// Where credentials are, unless another namespace is named.
+pub fn credentials_namespace(namespace: &str) -> String {
+    format!("{namespace}-credentials")
 }
 
 /// How many clusters at once, each kind by itself.
@@ -102,9 +130,19 @@ pub enum OperatorError {
         #[source]
         source: kube::Error,
     },
+    /// The installed definitions do not suit.
+    #[error("the definition `{what}` {why}")]
+    Definition {
+        /// The definition.
+        what: String,
+        /// What is wrong with it.
+        why: Unsuited,
+    },
     /// The account may not do what the operator must.
-    #[error("the management cluster does not allow to list `{what}`")]
+    #[error("the management cluster does not allow to {verb} `{what}`")]
     Forbidden {
+        /// What was tried.
+        verb: &'static str,
         /// The resource.
         what: String,
         /// What it said.
@@ -114,29 +152,69 @@ pub enum OperatorError {
     /// The API does not answer.
     #[error("cannot reach the management cluster")]
     Unreachable(#[source] kube::Error),
+    /// The port for probes.
+    #[error("cannot answer probes at {address}")]
+    Probes {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process may act now.
+    #[error("the lease was lost: another operator may act now")]
+    LeaseLost,
+}
+
+impl OperatorError {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "kube's errors, of which two tell something here"
+    )]
+    fn reading(verb: &'static str, what: &str, source: kube::Error) -> Self {
+        let what = what.to_owned();
+        match &source {
+            kube::Error::Api(status) if status.is_not_found() => {
+                Self::NoDefinitions { what, source }
+            }
+            kube::Error::Api(status) if status.is_forbidden() => {
+                Self::Forbidden { verb, what, source }
+            }
+            _ => Self::Unreachable(source),
+        }
+    }
 }
 
 impl Explain for OperatorError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::NoDefinitions { .. } | Self::Forbidden { .. } => ErrorClass::User,
-            Self::Unreachable(_) => ErrorClass::Transient,
+            Self::NoDefinitions { .. }
+            | Self::Definition { .. }
+            | Self::Forbidden { .. }
+            | Self::Probes { .. } => ErrorClass::User,
+            Self::Unreachable(_) | Self::LeaseLost => ErrorClass::Transient,
         }
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
-            Self::NoDefinitions { .. } => {
+            Self::NoDefinitions { .. } | Self::Definition { .. } => {
                 vec!["`rke-operator crd | kubectl apply -f -` installs the definitions".into()]
             }
-            Self::Forbidden { .. } => vec![
-                "the operator's account needs the rights on its own kinds, and on Secrets and \
-                 ConfigMaps of its namespace"
-                    .into(),
-            ],
+            Self::Forbidden { .. } => {
+                vec!["`deploy/rbac.yaml` has every right that it needs".into()]
+            }
             Self::Unreachable(_) => {
                 vec!["does `kubectl version` answer with the same kubeconfig?".into()]
             }
+            Self::Probes { .. } => {
+                vec!["`--health-probe-bind-address` names another address or port".into()]
+            }
+            Self::LeaseLost => vec![
+                "it could not renew it within 10 s: is the API server slow, or was the process \
+                 stopped?"
+                    .into(),
+            ],
         }
     }
 }

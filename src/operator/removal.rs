@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
-    environment,
+    credentials, environment,
     events::{Notice, publish},
     memory::{self, Kept},
     orphan,
@@ -171,7 +171,10 @@ impl Removal<'_> {
         let view = self.view;
         let environment = environment::environment(ctx, view, None).await?;
         let saved = match memory::read(ctx, view).await {
-            Ok(Kept::Ours(saved)) => Some(saved),
+            Ok(Kept::Ours(saved)) => {
+                credentials::bring_keys(ctx, view, &saved).await?;
+                Some(saved)
+            }
             Ok(Kept::Absent) => None,
             // An earlier object's nodes are not this one's to clean.
             Ok(Kept::Anothers(_)) if view.known_id().is_none() => {

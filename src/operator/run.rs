@@ -18,7 +18,7 @@ use crate::{
     apply::{
         event::{Event, Events, StepOutcome},
         progress::Progress,
-        stop::{Stop, StopCause, Stopper},
+        stop::{StopCause, Stopper},
     },
     converge::{self, Consent, Error, Goal, Outcome},
     environment::Environment,
@@ -26,8 +26,8 @@ use crate::{
 };
 
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is
-/// then an interruption like any other.
-const GRACE: Duration = Duration::from_secs(120);
+/// then an interruption like any other. Less than the grace period of our pod (`deploy/`).
+const GRACE: Duration = Duration::from_secs(100);
 
 /// Events that wait for the sinks.
 const BUFFER: usize = 256;
@@ -81,7 +81,7 @@ pub(super) async fn run(
     };
     let (ended, (), (), ()) = tokio::join!(
         run,
-        pump(&name, stream, seen, say),
+        pump(ctx, &name, stream, seen, say),
         status.follow(base, task.purpose, &*environment.store, progress),
         tell(ctx, view, notices),
     );
@@ -95,7 +95,7 @@ async fn stoppable(
     environment: &Environment,
     events: &Events,
 ) -> Ended {
-    let (stopper, stop): (Stopper, Stop) = Stopper::new();
+    let (stopper, stop) = Stopper::within(&ctx.stop);
     // The time in which it may finish what it is at is part of the limit, not added to it.
     let grace = task.limit.map_or(GRACE, |limit| GRACE.min(limit / 4));
     let over = async {
@@ -133,6 +133,7 @@ pub(super) fn stopped(cause: StopCause) -> Action {
 /// Logs and reduces the stream, and hands on what is worth an event. Events that find no room
 /// are dropped: the run matters more.
 async fn pump(
+    ctx: &Context,
     cluster: &str,
     mut stream: mpsc::Receiver<Event>,
     seen: watch::Sender<Progress>,
@@ -140,6 +141,7 @@ async fn pump(
 ) {
     let mut notices = Notices::default();
     while let Some(event) = stream.recv().await {
+        ctx.beat();
         log(cluster, &event);
         seen.send_modify(|progress| progress.apply(&event));
         for notice in notices.take(&event) {

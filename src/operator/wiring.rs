@@ -11,7 +11,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DynamicObject, ListParams, PartialObjectMeta},
+    api::{DynamicObject, PartialObjectMeta},
     runtime::{
         Controller, PredicateConfig, WatchStreamExt,
         controller::{self, Action},
@@ -23,53 +23,25 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{
-    OperatorError, OperatorOptions, cluster,
+    OperatorOptions, cluster,
     cluster_object::{cluster_resource, key_secret},
     context::{Caches, Context, Dependencies, ReconcileError},
-    kubeconfig, patience,
+    health::{Health, Phase},
+    kubeconfig,
 };
 use crate::{
     api::{Kubeconfig, RECOVER, TAKE_OVER, kubeconfig_secret},
-    apply::remote::OverSsh,
     apply::stop::Stop,
-    config::supported_today,
-    environment::Clock,
-    host::TcpDial,
 };
 
-/// Runs the operator until it is told to stop; runs under way end at their next step first.
-pub async fn run(
-    options: OperatorOptions,
-    client: Client,
-    stop: Stop,
-) -> Result<(), OperatorError> {
-    run_with(options, client, real_dependencies(), stop).await
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell is where the time comes from"
-)]
-fn real_dependencies() -> Dependencies {
-    Dependencies {
-        remote: Arc::new(OverSsh {
-            dial: Arc::new(TcpDial),
-        }),
-        clock: Clock::new(jiff::Timestamp::now),
-        entropy: rand::random,
-        supported: supported_today,
-    }
-}
-
-/// As [`run`], with other dependencies.
-pub async fn run_with(
+/// Runs the controllers until they are told to stop; runs under way end at their next step first.
+pub(super) async fn controllers(
     options: OperatorOptions,
     client: Client,
     dependencies: Dependencies,
+    health: &Arc<Health>,
     stop: Stop,
-) -> Result<(), OperatorError> {
-    let client = patience::bounded(client);
-    check(&client).await?;
+) {
     let (tick, news) = watch::channel(0_u64);
     let moved = move || tick.send_modify(|count| *count = count.wrapping_add(1));
     let moved = Arc::new(moved);
@@ -85,6 +57,7 @@ pub async fn run_with(
             secrets: secrets_writer.as_reader(),
             news,
         },
+        Arc::clone(health),
         stop.clone(),
     ));
     let told = Arc::clone(&moved);
@@ -95,7 +68,7 @@ pub async fn run_with(
         .inspect(move |_| told())
         .touched_objects()
         .predicate_filter(what_matters, PredicateConfig::default());
-    let secrets = watcher(own_secrets(&ctx), watcher::Config::default())
+    let secrets = watcher(credentials(&ctx), watcher::Config::default())
         .default_backoff()
         .reflect(secrets_writer)
         .inspect(move |_| moved())
@@ -103,7 +76,7 @@ pub async fn run_with(
         .predicate_filter(predicates::resource_version, PredicateConfig::default());
     let ended = stop.clone();
     let clusters = Controller::for_stream_with(objects, seen.clone(), cluster_resource())
-        .watches_stream(secrets, users_of(seen))
+        .watches_stream(secrets, users_of(seen.clone()))
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
@@ -112,11 +85,11 @@ pub async fn run_with(
             log("Cluster", result);
             std::future::ready(())
         });
-    let ended = stop;
+    let ended = stop.clone();
     let kubeconfigs = Controller::new(Api::<Kubeconfig>::all(client), watcher::Config::default());
     let made_for = kubeconfigs_of(kubeconfigs.store());
     let kubeconfigs = kubeconfigs
-        .watches(own_secrets(&ctx), watcher::Config::default(), made_for)
+        .watches(credentials(&ctx), watcher::Config::default(), made_for)
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
@@ -125,40 +98,13 @@ pub async fn run_with(
             log("Kubeconfig", result);
             std::future::ready(())
         });
-    tokio::join!(clusters, kubeconfigs);
-    Ok(())
-}
-
-/// Says at once what would otherwise be a retry for ever.
-async fn check(client: &Client) -> Result<(), OperatorError> {
-    let one = ListParams::default().limit(1);
-    let clusters: Api<DynamicObject> = Api::all_with(client.clone(), &cluster_resource());
-    clusters
-        .list_metadata(&one)
-        .await
-        .map_err(|source| refusal("clusters.clusterprovisioner.rke.io", source))?;
-    Api::<Kubeconfig>::all(client.clone())
-        .list_metadata(&one)
-        .await
-        .map_err(|source| refusal("kubeconfigs.clusterprovisioner.rke.io", source))?;
-    Ok(())
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "kube's errors, of which two tell something here"
-)]
-fn refusal(what: &str, source: kube::Error) -> OperatorError {
-    let what = what.to_owned();
-    match &source {
-        kube::Error::Api(status) if status.is_not_found() => {
-            OperatorError::NoDefinitions { what, source }
+    let filled = async {
+        // Fails only with the watch, at the end of everything.
+        if seen.wait_until_ready().await.is_ok() && stop.cause().is_none() {
+            health.enters(Phase::Leading);
         }
-        kube::Error::Api(status) if status.is_forbidden() => {
-            OperatorError::Forbidden { what, source }
-        }
-        _ => OperatorError::Unreachable(source),
-    }
+    };
+    tokio::join!(clusters, kubeconfigs, filled);
 }
 
 /// What a pass depends on; our own writes to the status are not among it.
@@ -179,9 +125,9 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// The Secrets of the operator's namespace, without their contents.
-fn own_secrets(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
-    Api::namespaced(ctx.client.clone(), &ctx.options.namespace)
+/// The Secrets with keys and kubeconfigs, without their contents.
+fn credentials(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
+    Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace)
 }
 
 /// The Kubeconfigs that a Secret is about: its own, and the copies of it.

@@ -11,7 +11,7 @@ use crate::{
     lab_remove::ALLOWED,
     real::{
         containers,
-        operator::{Management, NAMESPACE, Operator, condition, is, is_settled},
+        operator::{CREDENTIALS, Management, NAMESPACE, Operator, condition, is, is_settled},
         snapshot::{self, Snapshot},
     },
 };
@@ -411,7 +411,7 @@ fn is_given_back(management: &Management, before: &Snapshot) {
     management
         .kubectl(&[
             "-n",
-            NAMESPACE,
+            CREDENTIALS,
             "wait",
             "--for=delete",
             "--timeout=60s",

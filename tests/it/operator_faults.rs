@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use crate::{
     fake_api::{FakeApi, HANGS},
     operator_rig::{
-        NAMESPACE, Rig, SOON, clock, cluster, condition, is, key_secret, message, reason, settled,
+        CREDENTIALS, NAMESPACE, Rig, SOON, clock, cluster, condition, is, key_secret, message,
+        reason, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -259,12 +260,12 @@ async fn a_copy_of_a_kubeconfig_follows() {
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
     let data = |name: &str| {
-        let secret = rig.api.object("secrets", NAMESPACE, name);
+        let secret = rig.api.object("secrets", CREDENTIALS, name);
         secret.map_or(Value::Null, |secret| secret["data"]["value"].clone())
     };
     let is_copied = |value: Value| {
         rig.api
-            .until("secrets", NAMESPACE, "mine-kubeconfig", move |secret| {
+            .until("secrets", CREDENTIALS, "mine-kubeconfig", move |secret| {
                 secret.is_some_and(|secret| secret["data"]["value"] == value)
             })
     };
@@ -273,7 +274,7 @@ async fn a_copy_of_a_kubeconfig_follows() {
     rig.nodes.surveys(Surveys::Hang);
     let renewed = json!({"data": {"value": "cmVuZXdlZA=="}});
     rig.api
-        .patch("secrets", NAMESPACE, "a-kubeconfig", &renewed);
+        .patch("secrets", CREDENTIALS, "a-kubeconfig", &renewed);
     is_copied(json!("cmVuZXdlZA==")).await;
 }
 
@@ -283,7 +284,7 @@ async fn secrets_of_others_are_left_alone() {
     for labelled in [false, true] {
         let rig = Rig::start(&["n1"]);
         let mut theirs = json!({
-            "metadata": {"name": "a-kubeconfig", "namespace": NAMESPACE},
+            "metadata": {"name": "a-kubeconfig", "namespace": CREDENTIALS},
             "data": {"value": "dGhlaXJz"},
         });
         if labelled {
@@ -299,7 +300,7 @@ async fn secrets_of_others_are_left_alone() {
         assert!(text.contains("a-kubeconfig"), "{text}");
         let object = |rig: &Rig| {
             rig.api
-                .object("secrets", NAMESPACE, "a-kubeconfig")
+                .object("secrets", CREDENTIALS, "a-kubeconfig")
                 .unwrap()
         };
         assert_eq!(object(&rig)["data"], theirs["data"]);
@@ -325,7 +326,7 @@ async fn secrets_of_others_are_left_alone() {
 async fn a_copy_does_not_overwrite() {
     let rig = Rig::start(&["n1"]);
     let theirs = json!({
-        "metadata": {"name": "mine-kubeconfig", "namespace": NAMESPACE},
+        "metadata": {"name": "mine-kubeconfig", "namespace": CREDENTIALS},
         "data": {"value": "dGhlaXJz"},
     });
     rig.api.plant("secrets", &theirs);
@@ -339,9 +340,9 @@ async fn a_copy_does_not_overwrite() {
     until("SecretNotOurs").await;
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let there = rig.api.object("secrets", NAMESPACE, "mine-kubeconfig");
+    let there = rig.api.object("secrets", CREDENTIALS, "mine-kubeconfig");
     assert_eq!(there.unwrap()["data"], theirs["data"]);
-    rig.api.delete("secrets", NAMESPACE, "mine-kubeconfig");
+    rig.api.delete("secrets", CREDENTIALS, "mine-kubeconfig");
     until("Issued").await;
 }
 
@@ -552,7 +553,7 @@ async fn a_survey_after_a_run_can_be_stopped() {
     halt.lift();
     halt.go_on();
     rig.api
-        .until("secrets", NAMESPACE, "a-kubeconfig", |secret| {
+        .until("secrets", CREDENTIALS, "a-kubeconfig", |secret| {
             secret.is_some()
         })
         .await;
@@ -585,7 +586,7 @@ async fn a_deletion_ends_by_its_deadline() {
                 });
                 // A pass hangs already when the deletion comes.
                 let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
-                rig.api.patch("secrets", NAMESPACE, "nodes", &touch);
+                rig.api.patch("secrets", CREDENTIALS, "nodes", &touch);
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             rig.api.delete("clusters", "", "a");
@@ -609,7 +610,7 @@ async fn a_changed_key_stops_a_run() {
     assert_eq!(rig.nodes.counts().ups, 1);
     halt.lift();
     let touch = json!({"metadata": {"labels": {"renewed": "yes"}}});
-    rig.api.patch("secrets", NAMESPACE, "nodes", &touch);
+    rig.api.patch("secrets", CREDENTIALS, "nodes", &touch);
     let touched = tokio::time::Instant::now();
     rig.ready("a").await;
     assert!(touched.elapsed() < SOON, "its step has longer");

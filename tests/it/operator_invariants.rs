@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 use crate::{
     fake_api::FakeApi,
     operator_rig::{
-        NAMESPACE, PLANTED_KEY, Rig, SOON, clock, cluster, condition, is, message, planted_line,
-        reason, settled,
+        CREDENTIALS, NAMESPACE, PLANTED_KEY, Rig, SOON, clock, cluster, condition, is, message,
+        planted_line, reason, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -552,7 +552,7 @@ async fn invariant_11_a_deletion_ends_whatever_is_broken() {
         rig.create(&cluster("a", "n1")).await;
         rig.ready("a").await;
         rig.nodes.kill("n1");
-        rig.api.delete("secrets", NAMESPACE, "nodes");
+        rig.api.delete("secrets", CREDENTIALS, "nodes");
         if !with_state {
             let garbage = json!({"data": {"state.json": "Z2FyYmFnZQ=="}});
             rig.api.patch("secrets", NAMESPACE, "a-state", &garbage);
@@ -584,7 +584,7 @@ async fn invariant_11_a_lost_key_is_told_and_the_deadline_ends_it() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.api.delete("secrets", NAMESPACE, "nodes");
+    rig.api.delete("secrets", CREDENTIALS, "nodes");
     rig.api.delete("clusters", "", "a");
     let told = rig
         .until("a", |cluster| {
@@ -694,14 +694,11 @@ async fn invariant_13_secrets_stay_in_one_namespace() {
     let inside = |paths: Vec<String>| {
         assert!(paths.len() > 5);
         for path in paths {
-            assert!(
-                path.starts_with("/api/v1/namespaces/rke-system/secrets"),
-                "{path}"
-            );
-            assert!(
-                !path.contains("kube-system") && !path.contains(".."),
-                "{path}"
-            );
+            let own = [NAMESPACE, CREDENTIALS].iter().any(|namespace| {
+                let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
+                path == secrets || path.starts_with(&format!("{secrets}/"))
+            });
+            assert!(own && !path.contains(".."), "{path}");
         }
     };
     inside(paths.lock().unwrap().clone());

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::{
     operator_rig::{
-        NAMESPACE, PLANTED_KEY, Rig, cluster, condition, is, key_secret, message, planted_line,
-        reason, settled,
+        CREDENTIALS, NAMESPACE, PLANTED_KEY, Rig, cluster, condition, is, key_secret, message,
+        planted_line, reason, settled,
     },
     sim::{
         World,
@@ -223,7 +223,7 @@ async fn another_kubeconfig_is_a_copy() {
             object.is_some_and(|object| is(object, "Ready", "True"))
         })
         .await;
-    let secret = |name: &str| rig.api.object("secrets", NAMESPACE, name).unwrap();
+    let secret = |name: &str| rig.api.object("secrets", CREDENTIALS, name).unwrap();
     assert_eq!(
         secret("mine-kubeconfig")["data"],
         secret("a-kubeconfig")["data"]
@@ -291,14 +291,16 @@ async fn an_invalid_config_is_told_and_mended() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_secret_is_told_and_its_arrival_wakes() {
     let rig = Rig::start(&["n1"]);
-    rig.api.delete("secrets", NAMESPACE, "nodes");
+    rig.api.delete("secrets", CREDENTIALS, "nodes");
     rig.create(&cluster("a", "n1")).await;
     let told = rig
         .until("a", |cluster| is(cluster, "ConfigValid", "False"))
         .await;
     assert_eq!(reason(&told, "ConfigValid"), "SourceMissing");
     assert_eq!(reason(&told, "Stalled"), "SecretMissing");
-    assert!(message(&told, "ConfigValid").contains("kubectl -n rke-system create secret"));
+    assert!(
+        message(&told, "ConfigValid").contains("kubectl -n rke-system-credentials create secret")
+    );
     let before = tokio::time::Instant::now();
     rig.api.plant("secrets", &key_secret());
     rig.ready("a").await;
@@ -363,7 +365,7 @@ async fn the_kubeconfig_has_a_secret_and_says_when() {
     assert_eq!(owner["uid"], built["metadata"]["uid"]);
     let secret = rig
         .api
-        .object("secrets", NAMESPACE, "a-kubeconfig")
+        .object("secrets", CREDENTIALS, "a-kubeconfig")
         .unwrap();
     assert!(secret["data"]["value"].is_string());
     assert_eq!(
@@ -373,9 +375,9 @@ async fn the_kubeconfig_has_a_secret_and_says_when() {
 
     // Taken away by hand, it comes back.
     rig.api.delete("kubeconfigs", "", "a");
-    assert_eq!(rig.api.object("secrets", NAMESPACE, "a-kubeconfig"), None);
+    assert_eq!(rig.api.object("secrets", CREDENTIALS, "a-kubeconfig"), None);
     rig.api
-        .until("secrets", NAMESPACE, "a-kubeconfig", |secret| {
+        .until("secrets", CREDENTIALS, "a-kubeconfig", |secret| {
             secret.is_some()
         })
         .await;
@@ -396,8 +398,8 @@ async fn nothing_secret_is_said() {
     let mut secrets = vec![planted_line().to_owned()];
     secrets.extend(rig.nodes.files("n1").iter().flat_map(|file| keys(file)));
     let on_node = secrets.len() - 1;
-    for name in ["a-state", "a-kubeconfig"] {
-        let secret = rig.api.object("secrets", NAMESPACE, name).unwrap();
+    for (namespace, name) in [(NAMESPACE, "a-state"), (CREDENTIALS, "a-kubeconfig")] {
+        let secret = rig.api.object("secrets", namespace, name).unwrap();
         for (_, value) in secret["data"].as_object().unwrap() {
             secrets.extend(keys(&decoded(value.as_str().unwrap())));
         }

@@ -19,7 +19,7 @@ use rke_operator::{
     apply::stop::{StopCause, Stopper},
     config::supported_today,
     environment::Clock,
-    operator::{Dependencies, OperatorOptions, run_with},
+    operator::{Dependencies, OperatorError, OperatorOptions, run_with},
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle};
@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub(crate) const NAMESPACE: &str = "rke-system";
+pub(crate) const CREDENTIALS: &str = "rke-system-credentials";
 
 /// What happens at once happens within this time; a step that waits has three minutes at least.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -48,7 +49,7 @@ pub(crate) struct Rig {
     pub(crate) api: FakeApi,
     pub(crate) nodes: SimRemote,
     stopper: Stopper,
-    task: JoinHandle<Result<(), rke_operator::operator::OperatorError>>,
+    task: JoinHandle<Result<(), OperatorError>>,
 }
 
 /// A clock that follows tokio's.
@@ -106,7 +107,8 @@ impl Rig {
         options: OperatorOptions,
         dependencies: Dependencies,
     ) -> Self {
-        if api.object("secrets", NAMESPACE, "nodes").is_none() {
+        let there = |namespace: &&str| api.object("secrets", namespace, "nodes").is_some();
+        if ![NAMESPACE, CREDENTIALS].iter().any(there) {
             api.plant("secrets", &key_secret());
         }
         let (stopper, stop) = Stopper::new();
@@ -117,6 +119,16 @@ impl Rig {
             stopper,
             task,
         }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// How the operator ends by itself, within an hour.
+    pub(crate) async fn ended(mut self) -> Result<(), OperatorError> {
+        let ended = tokio::time::timeout(Duration::from_secs(3600), &mut self.task);
+        ended.await.expect("it goes on").unwrap()
     }
 
     /// Stops the operator in an orderly way; what it managed stays.
@@ -344,7 +356,7 @@ pub(crate) fn cluster(name: &str, node: &str) -> Value {
 
 pub(crate) fn key_secret() -> Value {
     json!({
-        "metadata": { "name": "nodes", "namespace": NAMESPACE },
+        "metadata": { "name": "nodes", "namespace": CREDENTIALS },
         "stringData": { "ssh-privatekey": *PLANTED_KEY },
     })
 }

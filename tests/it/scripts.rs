@@ -25,9 +25,14 @@ impl Programs {
     }
 
     fn run(&self, script: &str, environment: &[(&str, &str)]) -> Output {
+        self.run_with(script, &[], environment)
+    }
+
+    fn run_with(&self, script: &str, args: &[&str], environment: &[(&str, &str)]) -> Output {
         let path = std::env::var("PATH").unwrap();
         Command::new("bash")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
+            .args(args)
             .env("PATH", format!("{}:{path}", self.0.path().display()))
             .env("CARGO_TARGET_DIR", self.0.path())
             .env_remove("REQUIRE_LAB")
@@ -184,4 +189,84 @@ fn a_mutant_that_survives_needs_a_reason() {
     let stale = run("src/plan/c.rs: replace g with () => it did nothing\n");
     assert_eq!(stale.status.code(), Some(1));
     assert!(text(&stale.stderr).contains("no such mutant any more"));
+}
+
+/// A kubectl that tells what it is asked to do; `CLUSTERS` are there.
+const KUBECTL: &[(&str, &str)] = &[(
+    "kubectl",
+    r#"case "$*" in
+    'get crd '*) echo crd ;;
+    'get clusters.'*) printf '%s' "$CLUSTERS" ;;
+    'apply --server-side -k ./deploy/.overlay'*) echo "kubectl $1"; cat "$4/kustomization.yaml" ;;
+    *) echo "kubectl $*" ;;
+    esac"#,
+)];
+
+#[test]
+fn definitions_stay_while_there_are_clusters() {
+    let kubectl = Programs::new(KUBECTL);
+    let there = [("CLUSTERS", "clusters.clusterprovisioner.rke.io/a\n")];
+    let output = kubectl.run_with("deploy/cluster.sh", &["uninstall"], &there);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("clusters.clusterprovisioner.rke.io/a"));
+    assert!(!text(&output.stdout).contains("delete"), "{output:?}");
+    let output = kubectl.run_with("deploy/cluster.sh", &["uninstall"], &[("CLUSTERS", "")]);
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("kubectl delete --ignore-not-found -k crds"));
+    // Whoever cannot tell deletes nothing.
+    let blind = Programs::new(&[(
+        "kubectl",
+        "case \"$1\" in get) exit 1 ;; *) echo \"$*\" ;; esac",
+    )]);
+    let output = blind.run_with("deploy/cluster.sh", &["uninstall"], &[]);
+    assert!(
+        !output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn taking_the_operator_away_leaves_what_is_kept() {
+    let kubectl = Programs::new(KUBECTL);
+    let there = [("CLUSTERS", "a\nb\n")];
+    let output = kubectl.run_with("deploy/cluster.sh", &["undeploy"], &there);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let deleted: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("kubectl delete"))
+        .collect();
+    assert_eq!(deleted.len(), 2, "{said}");
+    assert!(deleted[0].ends_with("deploy/deployment.yaml"), "{said}");
+    assert!(deleted[1].ends_with("deploy/rbac.yaml"), "{said}");
+    assert!(said.contains("2 Clusters"), "{said}");
+}
+
+#[test]
+fn an_image_is_named_as_kustomize_wants_it() {
+    let kubectl = Programs::new(KUBECTL);
+    for (image, wanted) in [
+        (
+            "rke-operator",
+            "newName: \"rke-operator\"\n    newTag: latest",
+        ),
+        (
+            "a.example:5000/x",
+            "newName: \"a.example:5000/x\"\n    newTag: latest",
+        ),
+        (
+            "a.example:5000/x:v1",
+            "newName: \"a.example:5000/x\"\n    newTag: \"v1\"",
+        ),
+        ("x@sha256:12", "newName: \"x\"\n    digest: \"sha256:12\""),
+    ] {
+        let output = kubectl.run_with("deploy/cluster.sh", &["deploy", image], &[]);
+        let said = text(&output.stdout);
+        assert!(
+            output.status.success() && said.contains(wanted),
+            "{image}: {output:?}"
+        );
+    }
+    let output = kubectl.run_with("deploy/cluster.sh", &["deploy"], &[]);
+    assert!(!output.status.success() && text(&output.stderr).contains("make deploy IMG="));
 }

@@ -29,7 +29,7 @@ impl Kind {
 }
 
 /// group, version, plural, kind, namespaced, status subresource
-const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 17] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 18] = [
     ("", "v1", "namespaces", "Namespace", false, true),
     ("", "v1", "nodes", "Node", false, true),
     ("", "v1", "pods", "Pod", true, true),
@@ -72,6 +72,14 @@ const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 17] = [
         "ClusterRoleBinding",
         false,
         false,
+    ),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        false,
+        true,
     ),
     (
         "policy",

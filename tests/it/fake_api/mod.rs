@@ -32,6 +32,8 @@ use tokio::sync::watch;
 use self::store::{Key, Part, Refused, State, Write, refused};
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+/// Verb, resource with its group, namespace.
+type Right = [String; 3];
 type Fault = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
 
 /// A fault: the request is never answered.
@@ -47,20 +49,32 @@ struct Inner {
     faults: Mutex<Vec<Fault>>,
     writes: Mutex<Vec<String>>,
     silent: AtomicBool,
+    denied: Mutex<Option<Right>>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl FakeApi {
-    /// An empty one, whose time that function tells.
+    /// One with our definitions and nothing else, whose time that function tells.
     pub(crate) fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner {
+        let server = Self(Arc::new(Inner {
             state: Mutex::new(State::new()),
             version: watch::channel(0).0,
             faults: Mutex::default(),
             writes: Mutex::default(),
             silent: AtomicBool::new(false),
+            denied: Mutex::default(),
             now: Box::new(now),
-        }))
+        }));
+        for (_, definition) in rke_operator::api::definitions() {
+            let mut definition = serde_json::to_value(definition).unwrap();
+            definition["status"] = json!({
+                "conditions": [{"type": "Established", "status": "True"}],
+                "acceptedNames": definition["spec"]["names"],
+                "storedVersions": [rke_operator::api::VERSION],
+            });
+            server.plant("customresourcedefinitions", &definition);
+        }
+        server
     }
 
     /// A client of it.
@@ -81,6 +95,12 @@ impl FakeApi {
     /// From now on, requests may be refused with a code: method and path are told.
     pub(crate) fn fault(&self, fault: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static) {
         self.0.faults.lock().unwrap().push(Box::new(fault));
+    }
+
+    /// Takes a right away: verb, resource with its group, namespace.
+    pub(crate) fn deny(&self, verb: &str, resource: &str, namespace: &str) {
+        let right = [verb, resource, namespace].map(str::to_owned);
+        *self.0.denied.lock().unwrap() = Some(right);
     }
 
     /// Every fault is over.
@@ -227,8 +247,68 @@ impl FakeApi {
             };
             return refusal(&refused(code, told));
         }
+        let denied = self.0.denied.lock().unwrap().clone();
+        if let Some(right) = self
+            .rights(&parts)
+            .into_iter()
+            .find(|right| Some(right) == denied.as_ref())
+        {
+            let [verb, resource, namespace] = right;
+            let place = if namespace.is_empty() {
+                "at the cluster scope".to_owned()
+            } else {
+                format!("in the namespace \"{namespace}\"")
+            };
+            let (resource, group) = resource.split_once('.').unwrap_or((&resource, ""));
+            let told = format!(
+                "User \"operator\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {place}"
+            );
+            return refusal(&refused(403, told));
+        }
         self.route(&parts, &body)
             .unwrap_or_else(|error| refusal(&error))
+    }
+
+    /// The rights that a request needs.
+    fn rights(&self, parts: &http::request::Parts) -> Vec<Right> {
+        let Ok(target) = self.target(parts.uri.path()) else {
+            return Vec::new();
+        };
+        let state = self.0.state.lock().unwrap();
+        let kind = &state.kinds[target.kind];
+        let sub = match target.part {
+            Part::Main => "",
+            Part::Status => "/status",
+        };
+        let resource = if kind.group.is_empty() {
+            format!("{}{sub}", kind.plural)
+        } else {
+            format!("{}{sub}.{}", kind.plural, kind.group)
+        };
+        let watches = parts
+            .uri
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let verb = match (&parts.method, &target.name) {
+            (&Method::GET, None) if watches => "watch",
+            (&Method::GET, None) => "list",
+            (&Method::GET, Some(_)) => "get",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (_, _) => "delete",
+        };
+        let mut verbs = vec![verb];
+        // An apply of what is not there creates it.
+        if let (&Method::PATCH, Some(name), Part::Main) = (&parts.method, &target.name, target.part)
+        {
+            let key = (target.kind, target.namespace.clone(), name.clone());
+            if state.get(&key).is_err() {
+                verbs.push("create");
+            }
+        }
+        let right = |verb: &str| [verb.to_owned(), resource.clone(), target.namespace.clone()];
+        verbs.into_iter().map(right).collect()
     }
 
     fn route(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Answer, Refused> {

@@ -4,6 +4,7 @@
 pub(crate) mod chance;
 mod kill;
 pub(crate) mod operator;
+mod pods;
 pub(crate) mod snapshot;
 
 use std::{

@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 
 use super::{Run, Site, kubectl, tell};
 
-/// Where the operator keeps its Secrets.
+/// The operator's own namespace.
 pub(crate) const NAMESPACE: &str = "rke-operator";
+
+/// Where keys and kubeconfigs are.
+pub(crate) const CREDENTIALS: &str = "rke-operator-credentials";
 
 /// The sample that a user would copy.
 const SAMPLE: &str = include_str!("../../../samples/cluster-minimal.yaml");
@@ -50,9 +53,11 @@ impl Management {
         let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
         wait.extend(all.split(' '));
         management.kubectl(&wait).well();
-        management
-            .kubectl(&["create", "namespace", NAMESPACE])
-            .well();
+        for namespace in [NAMESPACE, CREDENTIALS] {
+            management
+                .kubectl(&["create", "namespace", namespace])
+                .well();
+        }
         management.give_key();
         management
     }
@@ -94,6 +99,11 @@ impl Management {
         self.find(&["-n", NAMESPACE, kind, name])
     }
 
+    /// A Secret with a key or a kubeconfig.
+    pub(crate) fn credential(&self, name: &str) -> Option<Value> {
+        self.find(&["-n", CREDENTIALS, "secret", name])
+    }
+
     /// `kubectl apply`, or another verb that takes an object from a file.
     pub(crate) fn send(&self, verb: &[&str], object: &Value) -> Run {
         let path = self.site.path("object.json");
@@ -108,14 +118,22 @@ impl Management {
     pub(crate) fn give_key(&self) {
         let (name, key) = key_of_sample();
         let file = format!("--from-file={key}={}", self.site.lab.ssh_key().display());
-        self.kubectl(&["-n", NAMESPACE, "create", "secret", "generic", &name, &file])
-            .well();
+        self.kubectl(&[
+            "-n",
+            CREDENTIALS,
+            "create",
+            "secret",
+            "generic",
+            &name,
+            &file,
+        ])
+        .well();
     }
 
     /// Takes that Secret away.
     pub(crate) fn take_key(&self) {
         let (name, _) = key_of_sample();
-        self.kubectl(&["-n", NAMESPACE, "delete", "secret", &name])
+        self.kubectl(&["-n", CREDENTIALS, "delete", "secret", &name])
             .well();
     }
 
@@ -125,7 +143,7 @@ impl Management {
         let label = format!("touched={word}");
         self.kubectl(&[
             "-n",
-            NAMESPACE,
+            CREDENTIALS,
             "label",
             "--overwrite",
             "secret",
@@ -230,7 +248,7 @@ impl Management {
     /// The kubeconfig that its Secret has.
     pub(crate) fn kubeconfig(&self, name: &str) -> String {
         let secret = self
-            .own("secret", &format!("{name}-kubeconfig"))
+            .credential(&format!("{name}-kubeconfig"))
             .expect("its Secret");
         let value = secret["data"]["value"].as_str().expect("the key `value`");
         let kubeconfig = base64::engine::general_purpose::STANDARD
@@ -251,7 +269,15 @@ impl Management {
         let kubeconfig = self.site.path("kube_config_cluster.yml");
         let mut child = self
             .site
-            .command(&["run", "--debug", "--namespace", NAMESPACE, "--kubeconfig"])
+            .command(&[
+                "run",
+                "--debug",
+                "--namespace",
+                NAMESPACE,
+                "--identity",
+                "a",
+            ])
+            .arg("--kubeconfig")
             .arg(kubeconfig)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -55,6 +56,8 @@ pub(crate) enum Turn {
     Panic,
     /// It waits until the run is told to stop.
     AwaitStop,
+    /// It takes that long, whatever the run is told.
+    Work(Duration),
     /// It waits until then or until this is notified; then it is done.
     Hold(Arc<Notify>),
 }
@@ -182,6 +185,11 @@ impl SimRemote {
         self.inner().counts
     }
 
+    /// How many steps were carried out.
+    pub(crate) fn steps(&self) -> usize {
+        self.inner().steps
+    }
+
     /// What the last run was allowed: recovery, and the ids of other clusters.
     pub(crate) fn told(&self) -> (Option<ClusterId>, Vec<String>) {
         self.inner().told.clone()
@@ -252,6 +260,10 @@ impl RemoteSession for SimSession {
                 Turn::AwaitStop => {
                     stop.stopped().await;
                     return Err(StepError::Stopped);
+                }
+                Turn::Work(time) => {
+                    tokio::time::sleep(time).await;
+                    None
                 }
                 Turn::Hold(until) => tokio::select! {
                     () = until.notified() => None,

@@ -405,6 +405,9 @@ impl Lab {
                 &self.registry.address.to_string(),
                 "--restart",
                 "unless-stopped",
+                // Docker trusts what is on the loopback: `docker push` from this machine.
+                "--publish",
+                &format!("127.0.0.1::{}", crate::registry::PORT),
             ]);
         for bind in self.registry.binds() {
             run = run.args(["--volume", &bind]);

@@ -202,6 +202,7 @@ fn show(lab: &Lab) -> Result<(), LabError> {
         lab.name(),
         lab.registry().address()
     ));
+    say(format_args!("  push {}", lab.registry().push_address()?));
     say(format_args!("  key {}", lab.ssh_key().display()));
     say(format_args!(
         "  known hosts {}",

@@ -1,7 +1,8 @@
 //! The lab's registry: Debian's `docker-registry` with TLS and a certificate authority of its own.
 //!
-//! It is not pushed to: the images' layers are linked into its store as they lie in the cache, which
-//! takes no time. Pulls from it are pulls as from any registry, and its access log tells of them.
+//! The lab's images are not pushed to it: their layers are linked into its store as they lie in the
+//! cache, which takes no time. Pulls from it are pulls as from any registry, and its access log
+//! tells of them. Whoever has an image of their own pushes it.
 
 use std::{
     fs,
@@ -41,6 +42,16 @@ impl Registry {
     /// Host and port by the name that is in every node's `/etc/hosts`.
     pub fn name(&self) -> String {
         format!("{NAME}:{PORT}")
+    }
+
+    /// Host and port for `docker push` from this machine, whose Docker trusts its own loopback. What
+    /// is pushed to it as `HOST:PORT/name` is [`name`](Self::name)`/name` for the nodes.
+    pub fn push_address(&self) -> Result<String, LabError> {
+        let port = format!("{PORT}/tcp");
+        let ports = Run::docker("cannot ask for the registry's port")
+            .args(["port", &self.container, &port])
+            .text()?;
+        Ok(ports.lines().next().unwrap_or_default().trim().to_owned())
     }
 
     /// The certificate of the authority that signed the registry's.

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# `make install`, `uninstall`, `deploy`, `undeploy`: what they do to the cluster that kubectl talks to.
+# KUBECTL names another kubectl, KUBECONFIG another cluster.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+read -ra kubectl <<<"${KUBECTL:-kubectl}"
+kind=clusters.clusterprovisioner.rke.io
+own=rke-operator
+credentials=rke-operator-credentials
+
+# The Clusters, one a line; fails where nobody can tell.
+clusters() {
+  local definition
+  definition=$("${kubectl[@]}" get crd "$kind" --ignore-not-found -o name) || return 1
+  if [[ -n $definition ]]; then "${kubectl[@]}" get "$kind" -o name || return 1; fi
+}
+
+# An image's name as kustomize wants it.
+of_image() {
+  case $1 in
+    *@*) printf '    newName: "%s"\n    digest: "%s"\n' "${1%@*}" "${1##*@}" ;;
+    *) of_tag "$1" "${1##*/}" ;;
+  esac
+}
+
+# A colon after the last slash begins a tag; one before it is a registry's port.
+of_tag() {
+  if [[ $2 == *:* ]]; then
+    printf '    newName: "%s"\n    newTag: "%s"\n' "${1%:*}" "${1##*:}"
+  else
+    printf '    newName: "%s"\n    newTag: latest\n' "$1"
+  fi
+}
+
+case ${1:-} in
+  install)
+    "${kubectl[@]}" apply --server-side -k crds
+    "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml
+    ;;
+  uninstall)
+    there=$(clusters)
+    if [[ -n $there ]]; then
+      printf 'there are Clusters, and the definitions would take them along:\n%s\n' "$there" >&2
+      echo 'delete them first; nothing was done' >&2
+      exit 1
+    fi
+    "${kubectl[@]}" delete --ignore-not-found -k crds
+    ;;
+  deploy)
+    img=${2:?'usage: make deploy IMG=registry.example.com/rke-operator:dev'}
+    # In an overlay of its own: kustomize edits files, and these are checked in.
+    overlay=$(mktemp -d ./deploy/.overlay.XXXXXX)
+    trap 'rm -rf "$overlay"' EXIT
+    {
+      printf 'resources: [../]\nimages:\n  - name: rke-operator\n'
+      of_image "$img"
+    } >"$overlay/kustomization.yaml"
+    "${kubectl[@]}" apply --server-side -k "$overlay"
+    "${kubectl[@]}" --namespace "$own" rollout status deployment/rke-operator --timeout=180s
+    ;;
+  undeploy)
+    # The rights go when the last pod is gone: it still gives its lease back.
+    "${kubectl[@]}" delete --ignore-not-found --cascade=foreground --timeout=180s -f deploy/deployment.yaml
+    "${kubectl[@]}" delete --ignore-not-found -f deploy/rbac.yaml
+    echo 'left as they are:'
+    echo '  the definitions (make uninstall takes them)'
+    there=$(clusters)
+    printf '  %d Clusters, which nobody looks after now\n' "$(grep -c . <<<"$there" || true)"
+    echo "  the namespace $credentials: SSH keys and kubeconfigs"
+    echo "  the namespace $own: states, with the keys of every cluster, and records of orphans"
+    ;;
+  *)
+    echo 'usage: deploy/cluster.sh install|uninstall|deploy IMAGE|undeploy' >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# `make docker-build IMG=…`: the operator's image, for this machine's architecture. The program is
+# linked statically against glibc, whose resolver then needs nothing from a file system. DOCKER names
+# another docker, as in `sudo docker`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+img=${1:?'usage: deploy/image.sh IMAGE, for example registry.example.com/rke-operator:dev'}
+read -ra docker <<<"${DOCKER:-docker}"
+target=${CARGO_TARGET_DIR:-target}
+triple="$(uname -m)-unknown-linux-gnu"
+folder="$target/image"
+certificates=${CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}
+
+if [[ ! -s $certificates ]]; then
+  echo "there is no $certificates: install ca-certificates, or name another bundle in CA_BUNDLE" >&2
+  exit 1
+fi
+# With --target, so that the flags are not those of build scripts and procedural macros.
+RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
+  cargo build --release --locked --target "$triple" --bin rke-operator
+program="$target/$triple/release/rke-operator"
+
+mkdir -p "$folder"
+cp --force --dereference "$program" "$folder/rke-operator"
+cp --force --dereference "$certificates" "$folder/ca-certificates.crt"
+version=$("$program" --version)
+"${docker[@]}" build --quiet --file deploy/Dockerfile --tag "$img" \
+  --build-arg "VERSION=${version##* }" \
+  --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || true)" \
+  --build-arg "CREATED=$(git log -1 --format=%cI 2>/dev/null || true)" \
+  "$folder" >/dev/null
+size=$("${docker[@]}" image inspect --format '{{.Size}}' "$img")
+echo "$img: $((size / 1000000)) MB"

@@ -1,0 +1,150 @@
+//! One process from its start to its end: are the definitions there, is it this one's turn, then
+//! the controllers, and the lease given back when the last of them is done.
+
+use std::{convert::Infallible, sync::Arc};
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    OperatorError, OperatorOptions,
+    cluster_object::cluster_resource,
+    context::Dependencies,
+    health::{self, Health, Phase},
+    installed,
+    lease::{Election, Held},
+    patience, wiring,
+};
+use crate::{
+    api::Kubeconfig,
+    apply::{
+        remote::OverSsh,
+        stop::{Stop, StopCause, Stopper},
+    },
+    config::supported_today,
+    environment::Clock,
+    host::TcpDial,
+};
+
+/// Runs the operator until it is told to stop; runs under way end at their next step first.
+pub async fn run(
+    options: OperatorOptions,
+    client: Client,
+    stop: Stop,
+) -> Result<(), OperatorError> {
+    run_with(options, client, real_dependencies(), stop).await
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the shell is where the time comes from"
+)]
+fn real_dependencies() -> Dependencies {
+    Dependencies {
+        remote: Arc::new(OverSsh {
+            dial: Arc::new(TcpDial),
+        }),
+        clock: Clock::new(jiff::Timestamp::now),
+        entropy: rand::random,
+        supported: supported_today,
+    }
+}
+
+/// As [`run`], with other dependencies.
+pub async fn run_with(
+    options: OperatorOptions,
+    client: Client,
+    dependencies: Dependencies,
+    stop: Stop,
+) -> Result<(), OperatorError> {
+    let health = Health::new();
+    let led = lead(options.clone(), client, dependencies, &health, stop);
+    let Some(address) = options.probes else {
+        return led.await;
+    };
+    let listener = health::listen(address)
+        .await
+        .map_err(|source| OperatorError::Probes { address, source })?;
+    tokio::select! {
+        ended = led => ended,
+        never = health::serve(listener, Arc::clone(&health)) => match never {},
+    }
+}
+
+async fn lead(
+    options: OperatorOptions,
+    client: Client,
+    dependencies: Dependencies,
+    health: &Arc<Health>,
+    stop: Stop,
+) -> Result<(), OperatorError> {
+    let client = patience::bounded(client);
+    check(&client).await?;
+    let Some(identity) = options.identity.clone() else {
+        work(options, client, dependencies, health, stop).await;
+        return Ok(());
+    };
+    health.enters(Phase::Waiting);
+    let clock = dependencies.clock.clone();
+    let election = Election::new(client.clone(), &options.namespace, &identity, clock);
+    let Some(held) = election.win(&stop).await else {
+        return Ok(());
+    };
+    let (stopper, stop) = Stopper::within(&stop);
+    stopper.lease_until(held.until());
+    let (done, is_done) = oneshot::channel::<Infallible>();
+    let kept = held.keep(stopper, async {
+        let _ = is_done.await;
+    });
+    let working = async {
+        work(options, client, dependencies, health, stop.clone()).await;
+        drop(done);
+    };
+    match tokio::join!(kept, Box::pin(working)).0 {
+        Some(held) if stop.cause() != Some(StopCause::LeaseLost) => {
+            Held::release(held).await;
+            Ok(())
+        }
+        Some(_) | None => Err(OperatorError::LeaseLost),
+    }
+}
+
+async fn work(
+    options: OperatorOptions,
+    client: Client,
+    dependencies: Dependencies,
+    health: &Arc<Health>,
+    stop: Stop,
+) {
+    health.enters(Phase::Filling);
+    let ending = async {
+        stop.stopped().await;
+        health.enters(Phase::Ending(Instant::now()));
+        std::future::pending::<Infallible>().await
+    };
+    let controllers = wiring::controllers(options, client, dependencies, health, stop.clone());
+    tokio::select! {
+        () = Box::pin(controllers) => {}
+        never = ending => match never {},
+    }
+}
+
+/// Says at once what would otherwise be a retry for ever.
+async fn check(client: &Client) -> Result<(), OperatorError> {
+    installed::check(client).await?;
+    let one = ListParams::default().limit(1);
+    let clusters: Api<DynamicObject> = Api::all_with(client.clone(), &cluster_resource());
+    let reading = |what: &str, source| OperatorError::reading("list", what, source);
+    clusters
+        .list_metadata(&one)
+        .await
+        .map_err(|source| reading("clusters.clusterprovisioner.rke.io", source))?;
+    Api::<Kubeconfig>::all(client.clone())
+        .list_metadata(&one)
+        .await
+        .map_err(|source| reading("kubeconfigs.clusterprovisioner.rke.io", source))?;
+    Ok(())
+}

@@ -1,0 +1,358 @@
+//! Of several operators one acts: the one that holds the Lease, as Kubernetes' own components do it.
+//!
+//! The holder renews its record. Whoever waits takes it when it was given back, or when it has not
+//! moved for as long as it says: by the clock of the one that waits, so that no two clocks are ever
+//! compared. Each write bears the version that was read, so two cannot take it at once.
+//!
+//! The holder may act for [`DEADLINE`] from the moment it asked for its last renewal, and that
+//! bound is part of its [stop signal](Stopper::lease_until): a process that was frozen finds it at
+//! its next step. Others wait for [`DURATION`], so an effect in flight has the difference to end.
+
+use std::time::Duration;
+
+use futures::future::Either;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::time::Instant;
+
+use crate::{
+    apply::stop::{Stop, StopCause, Stopper},
+    environment::Clock,
+    error::with_causes,
+};
+
+/// Its name, in the operator's own namespace.
+pub(super) const NAME: &str = "rke-operator";
+
+/// How long a record that does not move is respected.
+const DURATION: Duration = Duration::from_secs(15);
+
+/// How long the holder acts without a renewal.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often the holder renews, and the others look.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a request may take: one that hangs must leave time for others.
+const ANSWER: Duration = Duration::from_secs(4);
+
+/// A candidate.
+pub(super) struct Election {
+    leases: Api<Lease>,
+    identity: String,
+    clock: Clock,
+}
+
+/// The lease, as it was written last, and until when it lets this process act.
+pub(super) struct Held {
+    election: Election,
+    lease: Lease,
+    until: Instant,
+}
+
+/// A record of somebody else, and since when it is seen to be so.
+struct Seen {
+    spec: LeaseSpec,
+    since: Instant,
+}
+
+impl Seen {
+    /// Since when the record stands: the moment of this look, unless the last one saw the same.
+    fn again(last: Option<Self>, spec: LeaseSpec, now: Instant) -> Self {
+        match last {
+            Some(last) if last.spec == spec => last,
+            Some(_) | None => Self { spec, since: now },
+        }
+    }
+
+    fn holder(&self) -> &str {
+        self.spec.holder_identity.as_deref().unwrap_or_default()
+    }
+
+    /// May `identity` take it? A holder of the same name is this process's own predecessor.
+    fn is_free(&self, identity: &str, now: Instant) -> bool {
+        let seconds = self.spec.lease_duration_seconds.unwrap_or_default();
+        let lasts = u64::try_from(seconds).map_or(DURATION, Duration::from_secs);
+        let holder = self.holder();
+        holder.is_empty() || holder == identity || now.duration_since(self.since) >= lasts
+    }
+}
+
+impl Election {
+    pub(super) fn new(client: Client, namespace: &str, identity: &str, clock: Clock) -> Self {
+        Self {
+            leases: Api::namespaced(client, namespace),
+            identity: identity.to_owned(),
+            clock,
+        }
+    }
+
+    /// Waits until this process holds the lease; `None` when it is told to stop before.
+    pub(super) async fn win(self, stop: &Stop) -> Option<Held> {
+        let mut seen: Option<Seen> = None;
+        let mut said = String::new();
+        loop {
+            if stop.cause().is_some() {
+                return None;
+            }
+            let asked = Instant::now();
+            // Not dropped by a stop: one that is written and forgotten would keep others waiting.
+            match self.attempt(&mut seen).await {
+                Ok(Some(lease)) => {
+                    tracing::info!(identity = self.identity, "holds the lease");
+                    return Some(Held {
+                        election: self,
+                        lease,
+                        until: asked + DEADLINE,
+                    });
+                }
+                Ok(None) => {
+                    let holder = seen.as_ref().map(Seen::holder).unwrap_or_default();
+                    if said != holder {
+                        tracing::info!(holder, "waits for the lease");
+                        holder.clone_into(&mut said);
+                    }
+                }
+                Err(error) => {
+                    let why = why(&error);
+                    if said != why {
+                        tracing::warn!(%why, "cannot take the lease");
+                        why.clone_into(&mut said);
+                    }
+                }
+            }
+            tokio::select! {
+                _ = stop.stopped() => return None,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    /// Takes the lease if it is free.
+    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Lease>> {
+        let Some(there) = in_time(self.leases.get_opt(NAME)).await? else {
+            return self.create().await.map(Some);
+        };
+        let spec = there.spec.clone().unwrap_or_default();
+        let now = Instant::now();
+        let last = seen.take();
+        let record = seen.insert(Seen::again(last, spec, now));
+        if !record.is_free(&self.identity, now) {
+            return Ok(None);
+        }
+        match self.write(&there, self.next(&record.spec)).await {
+            // Another was quicker, or the holder is back.
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+            written => written.map(Some),
+        }
+    }
+
+    async fn create(&self) -> kube::Result<Lease> {
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(NAME.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(self.next(&LeaseSpec::default())),
+        };
+        in_time(self.leases.create(&PostParams::default(), &lease)).await
+    }
+
+    /// The record with this process as its holder.
+    fn next(&self, before: &LeaseSpec) -> LeaseSpec {
+        let now = Some(MicroTime(self.clock.now()));
+        let ours = before.holder_identity.as_ref() == Some(&self.identity);
+        let transitions = before.lease_transitions.unwrap_or_default();
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: if ours {
+                before.acquire_time.clone()
+            } else {
+                now.clone()
+            },
+            renew_time: now,
+            lease_transitions: Some(if before.holder_identity.is_none() || ours {
+                transitions
+            } else {
+                transitions.saturating_add(1)
+            }),
+            preferred_holder: None,
+            strategy: None,
+        }
+    }
+
+    /// Fails with a conflict when somebody else wrote since `there` was read.
+    async fn write(&self, there: &Lease, spec: LeaseSpec) -> kube::Result<Lease> {
+        let lease = Lease {
+            metadata: ObjectMeta {
+                managed_fields: None,
+                ..there.metadata.clone()
+            },
+            spec: Some(spec),
+        };
+        in_time(self.leases.replace(NAME, &PostParams::default(), &lease)).await
+    }
+}
+
+/// What came of a renewal.
+enum Renewal {
+    Renewed,
+    /// Another holds it.
+    Lost(String),
+}
+
+impl Held {
+    /// Until when it lets this process act.
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Renews until `done`; then it is still held. `None` when it was lost, which `stopper` told.
+    pub(super) async fn keep(
+        mut self,
+        stopper: Stopper,
+        done: impl Future<Output = ()>,
+    ) -> Option<Self> {
+        let mut done = std::pin::pin!(done);
+        loop {
+            let pause = std::pin::pin!(tokio::time::sleep(RETRY));
+            if let Either::Left(_) = futures::future::select(&mut done, pause).await {
+                return Some(self);
+            }
+            let asked = Instant::now();
+            let renewal = self.renew().await;
+            let over = Instant::now() >= self.until;
+            let why = match renewal {
+                Ok(Renewal::Renewed) if !over => {
+                    self.until = asked + DEADLINE;
+                    stopper.lease_until(self.until);
+                    continue;
+                }
+                // Whoever asked meanwhile was told that it is over.
+                Ok(Renewal::Renewed) => "it was renewed too late".to_owned(),
+                Ok(Renewal::Lost(holder)) => format!("{holder} holds it"),
+                Err(error) if !over => {
+                    tracing::warn!(why = why(&error), "cannot renew the lease");
+                    continue;
+                }
+                Err(error) => why(&error),
+            };
+            tracing::error!(%why, "the lease is lost");
+            stopper.stop(StopCause::LeaseLost);
+            return None;
+        }
+    }
+
+    async fn renew(&mut self) -> kube::Result<Renewal> {
+        let election = &self.election;
+        let spec = self.lease.spec.clone().unwrap_or_default();
+        let written = election.write(&self.lease, election.next(&spec)).await;
+        let there = match written {
+            Ok(lease) => {
+                self.lease = lease;
+                return Ok(Renewal::Renewed);
+            }
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                in_time(election.leases.get_opt(NAME)).await?
+            }
+            Err(error) => return Err(error),
+        };
+        // Deleted by somebody, or touched; it is lost only when another holds it.
+        let Some(there) = there else {
+            self.lease = election.create().await?;
+            return Ok(Renewal::Renewed);
+        };
+        let spec = there.spec.clone().unwrap_or_default();
+        match spec.holder_identity.as_deref() {
+            Some(holder) if holder == election.identity => {
+                self.lease = election.write(&there, election.next(&spec)).await?;
+                Ok(Renewal::Renewed)
+            }
+            holder => Ok(Renewal::Lost(holder.unwrap_or("nobody").to_owned())),
+        }
+    }
+
+    /// Gives it back: the next one need not wait.
+    pub(super) async fn release(self) {
+        let Self {
+            election, lease, ..
+        } = self;
+        let spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            renew_time: Some(MicroTime(election.clock.now())),
+            ..lease.spec.clone().unwrap_or_default()
+        };
+        match election.write(&lease, spec).await {
+            Ok(_) => tracing::info!(identity = lease_holder(&lease), "gave the lease back"),
+            Err(error) => tracing::warn!(why = why(&error), "cannot give the lease back"),
+        }
+    }
+}
+
+fn lease_holder(lease: &Lease) -> &str {
+    let spec = lease.spec.as_ref();
+    spec.and_then(|spec| spec.holder_identity.as_deref())
+        .unwrap_or_default()
+}
+
+async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    tokio::time::timeout(ANSWER, request)
+        .await
+        .unwrap_or_else(|_| {
+            let why = format!("no answer within {} s", ANSWER.as_secs());
+            Err(kube::Error::Service(why.into()))
+        })
+}
+
+fn why(error: &kube::Error) -> String {
+    with_causes(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(holder: &str, seconds: i32) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(seconds),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// By our own clock, from when we saw it first; a record that moves is respected anew.
+    #[test]
+    fn a_record_that_does_not_move_is_respected_for_as_long_as_it_says() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let seen = Seen::again(None, record("b", 15), at(0));
+        let seen = Seen::again(Some(seen), record("b", 15), at(14));
+        assert!(!seen.is_free("a", at(14)));
+        assert!(seen.is_free("a", at(15)));
+        let moved = LeaseSpec {
+            renew_time: Some(MicroTime(jiff::Timestamp::UNIX_EPOCH)),
+            ..record("b", 15)
+        };
+        let seen = Seen::again(Some(seen), moved, at(14));
+        assert!(!seen.is_free("a", at(28)));
+        assert!(seen.is_free("a", at(29)));
+    }
+
+    #[test]
+    fn what_was_given_back_and_what_is_ones_own_is_free_at_once() {
+        let now = Instant::now();
+        assert!(Seen::again(None, record("", 1), now).is_free("a", now));
+        assert!(Seen::again(None, record("a", 15), now).is_free("a", now));
+        assert!(Seen::again(None, LeaseSpec::default(), now).is_free("a", now));
+        // Nonsense is not a reason to hurry.
+        assert!(!Seen::again(None, record("b", -3), now).is_free("a", now));
+    }
+}

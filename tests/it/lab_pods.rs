@@ -1,0 +1,375 @@
+//! The operator as pods of a real management cluster: another takes over when the one that leads
+//! goes, is killed or is frozen; it has the rights that it uses and no others; a new release
+//! restarts nothing.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::real::{
+    Site, containers,
+    operator::{CREDENTIALS, Management, NAMESPACE, condition, is, is_settled},
+    tell,
+};
+
+const CLUSTER: &str = "minimal";
+const MINUTES: Duration = Duration::from_secs(240);
+const SOON: Duration = Duration::from_secs(60);
+
+/// A run towards the spec is under way on a node.
+fn is_running(cluster: &Value) -> bool {
+    cluster["status"]["progress"]["done"]
+        .as_u64()
+        .is_some_and(|done| done > 0)
+}
+
+/// An edit that replaces most components, and thus takes a while.
+fn edit(management: &Management, verbosity: u8) {
+    let word = json!({"extra_args": {"v": verbosity.to_string()}});
+    let services = json!({
+        "kube-api": word, "kube-controller": word, "scheduler": word, "kubelet": word,
+        "kubeproxy": {"extra_args": {"v": verbosity.to_string(), "conntrack-max-per-core": "0"}},
+    });
+    management.edit(
+        CLUSTER,
+        &json!({"spec": {"config": {"services": services}}}),
+    );
+    management.until(CLUSTER, "a run is under way", SOON, |cluster| {
+        is_running(cluster) && !is_settled(cluster)
+    });
+}
+
+fn create(management: &Management) {
+    let sample = management.sample(CLUSTER, management.second());
+    management.send(&["create"], &sample).well();
+}
+
+/// Names of containers of the second node that something happened to since `time`.
+fn touched_since(management: &Management, time: &str) -> BTreeSet<String> {
+    let events = management.second().sh(&format!(
+        "docker events --since {time} --until \"$(date +%s)\" --filter type=container \
+         --format '{{{{.Action}}}} {{{{.Actor.Attributes.name}}}}'"
+    ));
+    let events = events.expect("docker events");
+    events
+        .lines()
+        .filter(|line| !line.starts_with("exec_") && !line.starts_with("archive-path"))
+        .filter_map(|line| line.split_whitespace().last())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What `make deploy` applies, without the definitions, which have a golden of their own.
+#[test]
+fn the_manifests_are_these() {
+    let output = std::process::Command::new(lab::kubectl().expect("a kubectl"))
+        .args(["kustomize", "deploy"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("kubectl runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let yaml = String::from_utf8(output.stdout).expect("text");
+    let documents: Vec<&str> = yaml.split("---\n").collect();
+    let is_definition = |text: &&&str| text.contains("kind: CustomResourceDefinition");
+    assert_eq!(documents.iter().filter(is_definition).count(), 2);
+    let others: Vec<&str> = documents
+        .iter()
+        .filter(|text| !is_definition(text))
+        .copied()
+        .collect();
+    insta::assert_snapshot!("manifests", others.join("---\n"));
+}
+
+#[test]
+fn another_pod_takes_over() {
+    let management = Management::new("takeover");
+    management.deploy(&management.image("one"));
+
+    // Deleted in the middle of a provision: it gives the lease back.
+    create(&management);
+    management.until(CLUSTER, "a run is under way", SOON, is_running);
+    let leader = management.leader();
+    management
+        .kubectl(&["-n", NAMESPACE, "delete", "pod", &leader, "--wait=false"])
+        .well();
+    let (leader, took) = management.next_leader(&leader, MINUTES);
+    assert!(took < Duration::from_secs(15), "it was not given back");
+    management.settled(CLUSTER, MINUTES);
+
+    // Killed, and nobody starts it again: the other waits until the lease is over.
+    edit(&management, 3);
+    management.without_kubelet();
+    management.signal(&leader, "KILL");
+    let (leader, took) = management.next_leader(&leader, MINUTES);
+    assert!(took < Duration::from_secs(30), "nobody took it");
+    management.with_kubelet();
+    management.settled(CLUSTER, MINUTES);
+
+    // Both at once: whichever comes back goes on.
+    edit(&management, 4);
+    for pod in management.pods() {
+        if management.lives(&pod) {
+            management.signal(&pod, "KILL");
+        }
+    }
+    management.settled(CLUSTER, MINUTES);
+
+    // Frozen for longer than its lease, and woken, with nobody there to take over.
+    management
+        .kubectl(&[
+            "-n",
+            NAMESPACE,
+            "scale",
+            "deployment/rke-operator",
+            "--replicas=1",
+        ])
+        .well();
+    Site::eventually("one pod is left", MINUTES, || management.pods().len() == 1);
+    drop(leader);
+    let only = management.pods().remove(0);
+    Site::eventually("it leads", MINUTES, || management.leader() == only);
+    management.settled(CLUSTER, MINUTES);
+    edit(&management, 5);
+    management.without_kubelet();
+    management.signal(&only, "STOP");
+    std::thread::sleep(Duration::from_secs(20));
+    let woken = management.second().sh("date +%s").expect("the time");
+    management.signal(&only, "CONT");
+    Site::eventually("it ends", SOON, || !management.lives(&only));
+    std::thread::sleep(Duration::from_secs(2));
+    let touched = touched_since(&management, woken.trim());
+    assert!(
+        touched.len() <= 1,
+        "more than what was under way: {touched:?}"
+    );
+    let unfinished = management.cluster(CLUSTER).expect("it is there");
+    assert!(
+        !is_settled(&unfinished),
+        "nothing was left to do: {unfinished:#}"
+    );
+    management.with_kubelet();
+    management.settled(CLUSTER, MINUTES);
+}
+
+/// A right: verb, resource with its group, namespace.
+type Right = (String, String, String);
+
+fn right(verb: &str, group: &str, resource: &str, namespace: &str) -> Right {
+    let resource = if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    };
+    (verb.to_owned(), resource, namespace.to_owned())
+}
+
+/// The rights that the shipped roles give.
+fn given() -> BTreeSet<Right> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(include_str!("../../deploy/rbac.yaml")).expect("YAML");
+    let mut rights = BTreeSet::new();
+    let texts = |value: &Value| -> Vec<String> {
+        let all = value.as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    for role in documents {
+        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+        let is_role = role["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("Role"));
+        for rule in role["rules"]
+            .as_array()
+            .filter(|_| is_role)
+            .into_iter()
+            .flatten()
+        {
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        rights.insert(right(&verb, &group, &resource, namespace));
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// The rights that the operator used, by the audit log of the API server.
+fn used(management: &Management) -> BTreeSet<Right> {
+    let user = format!("system:serviceaccount:{NAMESPACE}:rke-operator");
+    let log = management
+        .first()
+        .sh(&format!("cat /var/log/kube-audit/*.log | grep -F '{user}'"))
+        .expect("the audit log");
+    log.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|event| event["user"]["username"] == *user && event["stage"] == "ResponseComplete")
+        .filter_map(|event| {
+            let about = event.get("objectRef")?;
+            let text = |field: &str| about[field].as_str().unwrap_or_default().to_owned();
+            let resource = match text("subresource") {
+                none if none.is_empty() => text("resource"),
+                sub => format!("{}/{sub}", text("resource")),
+            };
+            let verb = event["verb"].as_str()?;
+            Some(right(
+                verb,
+                &text("apiGroup"),
+                &resource,
+                &text("namespace"),
+            ))
+        })
+        .collect()
+}
+
+/// Its nodes do not answer, and the deadline is short: the second record of one name is written
+/// into the first one's ConfigMap.
+fn orphan(management: &Management) {
+    management.edit(
+        CLUSTER,
+        &json!({"spec": {"deletion": {"timeout": "5s", "onTimeout": "Orphan"}}}),
+    );
+    management.second().cut().expect("the network is cut");
+    management.delete(CLUSTER);
+    management.gone(CLUSTER, MINUTES);
+    management.second().heal().expect("the network is back");
+}
+
+/// The same cluster under an object of the same name.
+fn take_over(management: &Management) {
+    let state = management.own("secret", "minimal-state").expect("a state");
+    let id = state["metadata"]["labels"]["clusterprovisioner.rke.io/cluster-id"].clone();
+    let mut sample = management.sample(CLUSTER, management.second());
+    sample["metadata"]["annotations"] = json!({"clusterprovisioner.rke.io/take-over": id});
+    management.send(&["create"], &sample).well();
+    management.settled(CLUSTER, MINUTES);
+}
+
+#[test]
+fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
+    let management = Management::new("rights");
+    let (one, two) = (management.image("one"), management.image("two"));
+    management.deploy(&one);
+
+    // Create, edit, heal.
+    create(&management);
+    management.settled(CLUSTER, MINUTES);
+    edit(&management, 3);
+    management.settled(CLUSTER, MINUTES);
+    management
+        .second()
+        .sh("docker rm -f kube-scheduler")
+        .expect("it is gone");
+    let edited = json!({"data": {"value": "ZWRpdGVk"}}).to_string();
+    management
+        .kubectl(&[
+            "-n",
+            CREDENTIALS,
+            "patch",
+            "secret",
+            "minimal-kubeconfig",
+            "-p",
+            &edited,
+        ])
+        .well();
+    Site::eventually("it is healed", MINUTES, || {
+        let names = containers(management.second());
+        names.contains_key("kube-scheduler") && management.kubeconfig(CLUSTER).contains("clusters")
+    });
+
+    // A new release, over a living cluster.
+    let before = containers(management.second());
+    management.deploy(&two);
+    management.settled(CLUSTER, MINUTES);
+    assert_eq!(containers(management.second()), before);
+
+    // Orphan, take over, and both again.
+    orphan(&management);
+    take_over(&management);
+    orphan(&management);
+    take_over(&management);
+    management.delete(CLUSTER);
+    management.gone(CLUSTER, MINUTES);
+
+    // An apply that creates is judged as both verbs, and logged as one.
+    let by_apply = right("create", "clusterprovisioner.rke.io", "kubeconfigs", "");
+    let mut used = used(&management);
+    used.insert(by_apply);
+    let given = given();
+    let missing: Vec<_> = used.difference(&given).collect();
+    let needless: Vec<_> = given.difference(&used).collect();
+    tell(&format!("{} rights are used", used.len()));
+    assert!(
+        missing.is_empty() && needless.is_empty(),
+        "missing: {missing:?}; needless: {needless:?}"
+    );
+
+    it_opens_no_port_but_the_named_one(&management);
+    it_reads_no_other_secret(&management);
+    it_says_what_it_lacks(&management);
+}
+
+/// By what listens in the pod's own network.
+fn it_opens_no_port_but_the_named_one(management: &Management) {
+    let leader = management.leader();
+    let pid = management
+        .first()
+        .sh(&format!("pgrep -o -f -- '[-]-identity={leader}'"))
+        .expect("its process");
+    let listening = management
+        .first()
+        .sh(&format!(
+            "cat /proc/{0}/net/tcp /proc/{0}/net/tcp6 | awk '$4 == \"0A\" {{ print $2 }}'",
+            pid.trim()
+        ))
+        .expect("its sockets");
+    let ports: BTreeSet<_> = listening
+        .lines()
+        .filter_map(|line| u16::from_str_radix(line.rsplit(':').next()?, 16).ok())
+        .collect();
+    assert_eq!(ports, BTreeSet::from([8081]));
+    let pod = management.get(&["-n", NAMESPACE, "pod", &leader]);
+    assert_eq!(
+        pod["spec"]["containers"][0]["ports"][0]["containerPort"],
+        8081
+    );
+    assert_eq!(pod["status"]["qosClass"], "Burstable");
+    let namespace = management.get(&["namespace", NAMESPACE]);
+    let enforced = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+    assert_eq!(enforced, "restricted");
+}
+
+fn it_reads_no_other_secret(management: &Management) {
+    let user = format!("--as=system:serviceaccount:{NAMESPACE}:rke-operator");
+    for (namespace, allowed) in [
+        (NAMESPACE, true),
+        (CREDENTIALS, true),
+        ("kube-system", false),
+        ("default", false),
+    ] {
+        let run = management.kubectl(&["-n", namespace, "get", "secrets", &user]);
+        assert_eq!(run.status == 0, allowed, "{namespace}: {run:?}");
+    }
+    let run = management.kubectl(&["get", "secrets", "--all-namespaces", &user]);
+    assert!(run.stderr.contains("forbidden"), "{run:?}");
+}
+
+/// Without its own namespace's rights no state can be read, and the object says so.
+fn it_says_what_it_lacks(management: &Management) {
+    management
+        .kubectl(&["-n", NAMESPACE, "delete", "rolebinding", "rke-operator"])
+        .well();
+    create(management);
+    let told = management.until(CLUSTER, "it says what it lacks", SOON, |cluster| {
+        is(cluster, "Stalled", "True")
+    });
+    let stalled = condition(&told, "Stalled").expect("a condition");
+    assert_eq!(stalled["reason"], "PermissionDenied");
+    let message = stalled["message"].as_str().expect("a message");
+    assert!(
+        message.contains("cannot") && message.contains("\"secrets\""),
+        "{message}"
+    );
+}
