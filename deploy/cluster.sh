@@ -50,10 +50,11 @@ case ${1:-} in
   deploy)
     img=${2:?'usage: make deploy IMG=registry.example.com/rke-operator:dev'}
     # In an overlay of its own: kustomize edits files, and these are checked in.
-    overlay=$(mktemp -d ./deploy/.overlay.XXXXXX)
+    mkdir -p "${CARGO_TARGET_DIR:-target}"
+    overlay=$(mktemp -d "${CARGO_TARGET_DIR:-target}/deploy.XXXXXX")
     trap 'rm -rf "$overlay"' EXIT
     {
-      printf 'resources: [../]\nimages:\n  - name: rke-operator\n'
+      printf 'resources: ["%s"]\nimages:\n  - name: rke-operator\n' "$(realpath --relative-to="$overlay" deploy)"
       of_image "$img"
     } >"$overlay/kustomization.yaml"
     "${kubectl[@]}" apply --server-side -k "$overlay"

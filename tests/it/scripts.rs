@@ -197,7 +197,7 @@ const KUBECTL: &[(&str, &str)] = &[(
     r#"case "$*" in
     'get crd '*) echo crd ;;
     'get clusters.'*) printf '%s' "$CLUSTERS" ;;
-    'apply --server-side -k ./deploy/.overlay'*) echo "kubectl $1"; cat "$4/kustomization.yaml" ;;
+    'apply --server-side -k '*/deploy.*) echo "kubectl $1"; cat "$4/kustomization.yaml" ;;
     *) echo "kubectl $*" ;;
     esac"#,
 )];

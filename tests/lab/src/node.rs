@@ -580,6 +580,12 @@ impl Node {
                 "etc/containerd/certs.d/docker.io/hosts.toml".to_owned(),
                 0o644,
                 0,
+                hosts.clone(),
+            ),
+            (
+                format!("etc/containerd/certs.d/{mirror}/hosts.toml"),
+                0o644,
+                0,
                 hosts,
             ),
             (
