@@ -94,7 +94,6 @@ async fn lead(
         return Ok(());
     };
     let (stopper, stop) = Stopper::within(&stop);
-    stopper.lease_until(held.until());
     let (done, is_done) = oneshot::channel::<Infallible>();
     let kept = held.keep(stopper, async {
         let _ = is_done.await;

@@ -209,11 +209,6 @@ enum Renewal {
 }
 
 impl Held {
-    /// Until when it lets this process act.
-    pub(super) const fn until(&self) -> Instant {
-        self.until
-    }
-
     /// Renews until `done`; then it is still held. `None` when it was lost, which `stopper` told.
     pub(super) async fn keep(
         mut self,
@@ -222,6 +217,7 @@ impl Held {
     ) -> Option<Self> {
         let mut done = std::pin::pin!(done);
         loop {
+            stopper.lease_until(self.until);
             let pause = std::pin::pin!(tokio::time::sleep(RETRY));
             if let Either::Left(_) = futures::future::select(&mut done, pause).await {
                 return Some(self);
@@ -232,7 +228,6 @@ impl Held {
             let why = match renewal {
                 Ok(Renewal::Renewed) if !over => {
                     self.until = asked + DEADLINE;
-                    stopper.lease_until(self.until);
                     continue;
                 }
                 // Whoever asked meanwhile was told that it is over.

@@ -201,7 +201,9 @@ fn used(management: &Management) -> BTreeSet<Right> {
     let user = format!("system:serviceaccount:{NAMESPACE}:rke-operator");
     let log = management
         .first()
-        .sh(&format!("cat /var/log/kube-audit/*.json | grep -F '{user}'"))
+        .sh(&format!(
+            "cat /var/log/kube-audit/*.json | grep -F '{user}'"
+        ))
         .expect("the audit log");
     log.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

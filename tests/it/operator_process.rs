@@ -191,7 +191,9 @@ async fn a_lease_that_a_person_touched_is_still_held() {
     held_by(&api, "first").await;
     let taken = json!({"spec": {"holderIdentity": "another"}});
     api.patch("leases", NAMESPACE, LEASE, &taken);
+    let begun = tokio::time::Instant::now();
     let ended = rig.ended().await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "the other acts");
     assert!(matches!(ended, Err(OperatorError::LeaseLost)), "{ended:?}");
     assert_eq!(holder(&api), "another");
 }
@@ -291,6 +293,26 @@ async fn a_cluster_of_an_earlier_release_is_removed_too() {
     rig.gone("a").await;
     assert_eq!(nodes.claimed_by("n1"), None);
     assert_eq!(nodes.containers("n1"), 0);
+}
+
+/// A Secret of that name that was not made for the `Kubeconfig` is a person's.
+#[tokio::test(start_paused = true)]
+async fn what_only_has_the_name_of_a_kubeconfig_stays() {
+    let (nodes, api) = world();
+    let theirs = json!({
+        "metadata": {"name": "a-kubeconfig", "namespace": NAMESPACE},
+        "data": {"value": "dGhlaXJz"},
+    });
+    api.plant("secrets", &theirs);
+    let rig = Rig::with(nodes, api.clone(), |_| {});
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let there = api.object("secrets", NAMESPACE, "a-kubeconfig").unwrap();
+    assert_eq!(there["data"], theirs["data"]);
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert!(api.object("secrets", NAMESPACE, "a-kubeconfig").is_some());
 }
 
 /// No object can have a Secret of ours, or one that it never used, shown where others read.
@@ -400,10 +422,11 @@ async fn live(rig: &Rig) {
     minutes(10).await;
 }
 
-/// Whatever is missing among the rights, somebody is told which one.
-#[tokio::test(start_paused = true)]
-async fn a_right_that_is_missing_is_named() {
-    for [verb, resource, namespace] in shipped() {
+/// Whatever is missing among the rights that `of` takes, somebody is told which one.
+async fn is_named(of: impl Fn(&str) -> bool) {
+    let rights = shipped();
+    let rights = rights.iter().filter(|[_, _, namespace]| of(namespace));
+    for [verb, resource, namespace] in rights {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -412,7 +435,7 @@ async fn a_right_that_is_missing_is_named() {
             .finish();
         let _guard = tracing::subscriber::set_default(subscriber);
         let (nodes, api) = world();
-        api.deny(&verb, &resource, &namespace);
+        api.deny(verb, resource, namespace);
         let rig = Rig::with(nodes, api.clone(), |options| {
             // Who leads, renews each second: only where it is about that.
             options.identity = resource.starts_with("leases").then(|| "first".to_owned());
@@ -439,4 +462,14 @@ async fn a_right_that_is_missing_is_named() {
             "{verb} {resource} {namespace}: {said}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_on_its_own_kinds_that_is_missing_is_named() {
+    is_named(str::is_empty).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_in_a_namespace_that_is_missing_is_named() {
+    is_named(|namespace| !namespace.is_empty()).await;
 }
