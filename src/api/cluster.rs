@@ -84,12 +84,12 @@ pub struct Ssh {
     pub known_hosts: Option<String>,
 }
 
-/// A key of a Secret in the operator's namespace. There is no field for another namespace: who
+/// A key of a Secret in the namespace of the credentials. There is no field for another namespace: who
 /// may create a Cluster could otherwise read any Secret through the operator.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeySecretRef {
-    /// Name of the Secret, in the namespace in which the operator keeps its Secrets.
+    /// Name of the Secret, in the namespace of the credentials.
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")

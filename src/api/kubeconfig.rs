@@ -23,7 +23,7 @@ use super::NameRef;
     derive = "PartialEq",
     status = "KubeconfigStatus",
     cel,
-    doc = "A way into a Cluster: the Secret <name>-kubeconfig in the operator's namespace has it under the key value. The operator makes one for every Cluster.",
+    doc = "A way into a Cluster: the Secret <name>-kubeconfig in the namespace of the credentials has it under the key value. The operator makes one for every Cluster.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
@@ -53,7 +53,7 @@ pub struct KubeconfigStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
-    /// The Secret with the kubeconfig, in the operator's namespace.
+    /// The Secret with the kubeconfig, in the namespace of the credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<NameRef>,
 }

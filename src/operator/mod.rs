@@ -13,7 +13,7 @@
 //! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects |
-//! | `environment` | what a run needs, out of one namespace |
+//! | `environment` | what a run needs, out of two namespaces |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `queue` | whose turn it is |

@@ -677,7 +677,7 @@ async fn invariant_12_a_cluster_reads_no_files_and_holds_no_keys() {
 /// Every Secret that is read, watched or written is in the operator's own namespace, and a
 /// reference has no way to say otherwise.
 #[tokio::test(start_paused = true)]
-async fn invariant_13_secrets_stay_in_one_namespace() {
+async fn invariant_13_secrets_stay_in_two_namespaces() {
     let rig = Rig::start(&["n1"]);
     let paths = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&paths);
