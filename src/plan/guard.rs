@@ -173,3 +173,105 @@ fn serving(etcd: &EtcdView) -> Result<(), String> {
         Quorum::Unknown => Err("no member of etcd could be asked".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcd::{Alarm, AlarmKind, Member, MemberId, MemberStatus};
+
+    const LEADER: MemberId = MemberId(1);
+
+    /// Three voters that follow the first one.
+    fn etcd() -> EtcdView {
+        let member = |id: u64| {
+            let node = NodeName(format!("n{id}"));
+            let status = MemberStatus {
+                version: "3.6.7".to_owned(),
+                leader: Some(LEADER),
+                term: 2,
+                index: 100_000,
+                is_learner: false,
+                db_size: 1 << 20,
+                db_in_use: 1 << 20,
+                quota: None,
+            };
+            let member = Member {
+                name: node.0.clone(),
+                peer_urls: [format!("https://{node}:2380")].into(),
+                is_learner: false,
+                status: Some((node, status)),
+            };
+            (MemberId(id), member)
+        };
+        EtcdView {
+            quorum: Quorum::Serving { leader: LEADER },
+            members: (1..=3).map(member).collect(),
+            alarms: [].into(),
+            silent: BTreeMap::new(),
+        }
+    }
+
+    fn judged(guard: &Guard, etcd: EtcdView) -> Result<(), String> {
+        let live = Live {
+            etcd,
+            ..Live::default()
+        };
+        holds(guard, &live)
+    }
+
+    fn with(change: impl FnOnce(&mut EtcdView)) -> EtcdView {
+        let mut etcd = etcd();
+        change(&mut etcd);
+        etcd
+    }
+
+    /// Quorum is the other voters', whoever of them is healthy at this moment.
+    #[test]
+    fn no_member_is_stopped_without_whom_etcd_loses_its_quorum() {
+        let guard = Guard::QuorumWithout(MemberId(2));
+        assert_eq!(judged(&guard, etcd()), Ok(()));
+        let third_is_silent = |etcd: &mut EtcdView| {
+            etcd.members.get_mut(&MemberId(3)).unwrap().status = None;
+        };
+        let told = judged(&guard, with(third_is_silent)).unwrap_err();
+        assert_eq!(told, "etcd would lose its quorum without member 2");
+        // Whoever is silent already may be stopped.
+        let guard = Guard::QuorumWithout(MemberId(3));
+        assert_eq!(judged(&guard, with(third_is_silent)), Ok(()));
+        let alone = |etcd: &mut EtcdView| etcd.members.retain(|id, _| *id == LEADER);
+        let guard = Guard::QuorumWithout(LEADER);
+        assert!(judged(&guard, with(alone)).is_err());
+    }
+
+    #[test]
+    fn nothing_is_done_to_etcd_while_a_member_does_not_follow_or_raises_an_alarm() {
+        let guard = Guard::EtcdStable;
+        assert_eq!(judged(&guard, etcd()), Ok(()));
+        let strays = with(|etcd| {
+            let status = &mut etcd.members.get_mut(&MemberId(3)).unwrap().status;
+            status.as_mut().unwrap().1.leader = None;
+        });
+        let told = judged(&guard, strays).unwrap_err();
+        assert_eq!(told, "etcd's member 3 does not follow the leader");
+        let full = with(|etcd| {
+            let alarm = Alarm {
+                member: MemberId(2),
+                kind: AlarmKind::NoSpace,
+            };
+            etcd.alarms.insert(alarm);
+        });
+        let told = judged(&guard, full).unwrap_err();
+        assert!(told.contains("`n2`") && told.contains("NOSPACE"), "{told}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_about_etcd_is_no_proof() {
+        for quorum in [Quorum::Lost, Quorum::Disagree, Quorum::Unknown] {
+            for guard in [Guard::QuorumWithout(MemberId(2)), Guard::EtcdStable] {
+                let told = judged(&guard, with(|etcd| etcd.quorum = quorum));
+                assert!(told.is_err(), "{quorum:?} {guard:?}");
+            }
+        }
+        assert!(judged(&Guard::EtcdStable, EtcdView::default()).is_err());
+    }
+}

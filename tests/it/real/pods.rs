@@ -39,15 +39,20 @@ impl Management {
 
     /// `make deploy`.
     pub(crate) fn deploy(&self, image: &str) {
+        self.make(&format!("deploy {image}")).well();
+        self.leader();
+    }
+
+    /// `make install`, `uninstall`, `deploy …` or `undeploy`.
+    pub(crate) fn make(&self, verb: &str) -> Run {
         let root = env!("CARGO_MANIFEST_DIR");
         let kubectl = format!(
             "{} --kubeconfig {}",
             lab::kubectl().expect("a kubectl").display(),
             self.site().path("kube_config_cluster.yml").display()
         );
-        let script = format!("{root}/deploy/cluster.sh deploy {image}");
-        self.shell(&script, &[("KUBECTL", &kubectl)]).well();
-        self.leader();
+        let script = format!("{root}/deploy/cluster.sh {verb}");
+        self.shell(&script, &[("KUBECTL", &kubectl)])
     }
 
     fn shell(&self, script: &str, environment: &[(&str, &str)]) -> Run {
