@@ -274,4 +274,49 @@ mod tests {
         }
         assert!(judged(&Guard::EtcdStable, EtcdView::default()).is_err());
     }
+
+    #[test]
+    fn no_more_nodes_than_that_are_down_the_one_to_be_stopped_among_them() {
+        let name = |id: u8| NodeName(format!("n{id}"));
+        let nodes = |ready: [bool; 3]| {
+            let facts = ready.into_iter().zip(1..).map(|(ready, id)| {
+                let fact = NodeFact {
+                    ready,
+                    ..NodeFact::default()
+                };
+                (name(id), fact)
+            });
+            Live {
+                nodes: Some(facts.collect()),
+                ..Live::default()
+            }
+        };
+        let guard = |most| Guard::AtMostUnavailable {
+            most,
+            with: name(1),
+        };
+        assert_eq!(holds(&guard(1), &nodes([true, true, true])), Ok(()));
+        let told = holds(&guard(1), &nodes([true, false, true])).unwrap_err();
+        assert_eq!(told, "2 nodes would not be Ready (n1, n2), and 1 may be");
+        assert_eq!(holds(&guard(2), &nodes([true, false, true])), Ok(()));
+        // One that is down already is counted once.
+        assert_eq!(holds(&guard(1), &nodes([false, true, true])), Ok(()));
+        assert!(holds(&guard(3), &Live::default()).is_err(), "nobody said");
+    }
+
+    #[test]
+    fn an_api_server_is_stopped_only_beside_another_that_serves() {
+        let guard = Guard::ApiServesWithout("n1".into());
+        let live = |apis: &[(&str, ApiHealth)]| Live {
+            apis: apis
+                .iter()
+                .map(|(name, health)| ((*name).into(), health.clone()))
+                .collect(),
+            ..Live::default()
+        };
+        let one = ("n1", ApiHealth::Serving);
+        assert!(holds(&guard, &live(&[one.clone()])).is_err());
+        let two = live(&[one, ("n2", ApiHealth::Serving)]);
+        assert_eq!(holds(&guard, &two), Ok(()));
+    }
 }
