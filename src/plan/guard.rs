@@ -315,7 +315,7 @@ mod tests {
             ..Live::default()
         };
         let one = ("n1", ApiHealth::Serving);
-        assert!(holds(&guard, &live(&[one.clone()])).is_err());
+        assert!(holds(&guard, &live(std::slice::from_ref(&one))).is_err());
         let two = live(&[one, ("n2", ApiHealth::Serving)]);
         assert_eq!(holds(&guard, &two), Ok(()));
     }
