@@ -10,7 +10,7 @@ use crate::{
     },
     sim::{
         World,
-        remote::{SimRemote, Turn},
+        remote::{Purpose, SimRemote, Turn},
     },
 };
 
@@ -228,6 +228,33 @@ async fn another_kubeconfig_is_a_copy() {
         secret("mine-kubeconfig")["data"],
         secret("a-kubeconfig")["data"]
     );
+}
+
+/// What a run is for shows while it runs: an edit is rolled out, a difference is healed.
+#[tokio::test(start_paused = true)]
+async fn up_to_date_says_what_a_run_under_way_is_for() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let halt = rig.nodes.halt(Purpose::Up, 0);
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    halt.reached().await;
+    let object = rig.cluster("a");
+    assert_eq!(reason(&object, "UpToDate"), "RollingOut");
+    let told = message(&object, "UpToDate");
+    assert!(told.contains("kubelet"), "{told}");
+    halt.go_on();
+    rig.until("a", settled).await;
+    rig.nodes.take("n1", "kube-scheduler");
+    halt.reached().await;
+    let object = rig.cluster("a");
+    assert_eq!(reason(&object, "UpToDate"), "Drifted");
+    let told = message(&object, "UpToDate");
+    assert!(told.contains("kube-scheduler"), "{told}");
+    halt.lift();
+    halt.go_on();
+    rig.ready("a").await;
 }
 
 #[tokio::test(start_paused = true)]

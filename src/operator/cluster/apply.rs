@@ -159,9 +159,10 @@ impl Reconcile<'_> {
         if run == Run::Provision {
             let message = "the first run for this spec is in progress";
             base.set(ConditionType::Provisioned, Reason::Provisioning, message);
+            // Before any other run it was said what differs.
+            let message = "a run is in progress";
+            base.set(ConditionType::UpToDate, Reason::RollingOut, message);
         }
-        let kind = ConditionType::UpToDate;
-        base.set(kind, Reason::RollingOut, "a run is in progress");
         let mut conditions = base.clone();
         conditions.set(run.condition(), run.reason(), run.starting());
         let kubeconfig = self.view.name();
