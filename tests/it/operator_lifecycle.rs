@@ -230,6 +230,33 @@ async fn another_kubeconfig_is_a_copy() {
     );
 }
 
+/// The id is in two places, and the next run writes each again that somebody took away.
+#[tokio::test(start_paused = true)]
+async fn the_id_of_a_cluster_is_noted_again() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let id = rig.ready("a").await["status"]["clusterID"].clone();
+    assert!(id.is_string());
+    let annotation = "clusterprovisioner.rke.io/cluster-id";
+    let noted = |object: &serde_json::Value| {
+        settled(object)
+            && object["metadata"]["annotations"][annotation] == id
+            && object["status"]["clusterID"] == id
+    };
+    // No pass is under way that has read what is about to be taken away.
+    let quiet = || tokio::time::sleep(std::time::Duration::from_secs(30));
+    quiet().await;
+    let bare = json!({"metadata": {"annotations": {annotation: null}}});
+    rig.api.patch("clusters", "", "a", &bare);
+    rig.nodes.take("n1", "kube-scheduler");
+    rig.until("a", noted).await;
+    quiet().await;
+    let lost = json!({"status": {"clusterID": null}});
+    rig.api.patch_status("clusters", "", "a", &lost);
+    rig.nodes.take("n1", "kube-scheduler");
+    rig.until("a", noted).await;
+}
+
 /// What a run is for shows while it runs: an edit is rolled out, a difference is healed.
 #[tokio::test(start_paused = true)]
 async fn up_to_date_says_what_a_run_under_way_is_for() {
