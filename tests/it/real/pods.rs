@@ -94,10 +94,11 @@ impl Management {
     /// The names of the operator's pods.
     pub(crate) fn pods(&self) -> Vec<String> {
         let label = "app.kubernetes.io/name=rke-operator";
-        let pods = self.get(&["-n", NAMESPACE, "pods", "--selector", label]);
-        let items = pods["items"].as_array().expect("a list");
+        let pods = self.find(&["-n", NAMESPACE, "pods", "--selector", label]);
+        let items = pods.as_ref().and_then(|pods| pods["items"].as_array());
         items
-            .iter()
+            .into_iter()
+            .flatten()
             .map(|pod| pod["metadata"]["name"].as_str().expect("a name").to_owned())
             .collect()
     }
