@@ -120,7 +120,7 @@ impl Election {
                     }
                 }
                 Err(error) => {
-                    let why = why(&error);
+                    let why = with_causes(&error);
                     if said != why {
                         tracing::warn!(%why, "cannot take the lease");
                         why.clone_into(&mut said);
@@ -234,10 +234,10 @@ impl Held {
                 Ok(Renewal::Renewed) => "it was renewed too late".to_owned(),
                 Ok(Renewal::Lost(holder)) => format!("{holder} holds it"),
                 Err(error) if !over => {
-                    tracing::warn!(why = why(&error), "cannot renew the lease");
+                    tracing::warn!(why = with_causes(&error), "cannot renew the lease");
                     continue;
                 }
-                Err(error) => why(&error),
+                Err(error) => with_causes(&error),
             };
             tracing::error!(%why, "the lease is lost");
             stopper.stop(StopCause::LeaseLost);
@@ -286,16 +286,10 @@ impl Held {
             ..lease.spec.clone().unwrap_or_default()
         };
         match election.write(&lease, spec).await {
-            Ok(_) => tracing::info!(identity = lease_holder(&lease), "gave the lease back"),
-            Err(error) => tracing::warn!(why = why(&error), "cannot give the lease back"),
+            Ok(_) => tracing::info!(identity = election.identity, "gave the lease back"),
+            Err(error) => tracing::warn!(why = with_causes(&error), "cannot give the lease back"),
         }
     }
-}
-
-fn lease_holder(lease: &Lease) -> &str {
-    let spec = lease.spec.as_ref();
-    spec.and_then(|spec| spec.holder_identity.as_deref())
-        .unwrap_or_default()
 }
 
 async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
@@ -305,10 +299,6 @@ async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Res
             let why = format!("no answer within {} s", ANSWER.as_secs());
             Err(kube::Error::Service(why.into()))
         })
-}
-
-fn why(error: &kube::Error) -> String {
-    with_causes(error)
 }
 
 #[cfg(test)]
