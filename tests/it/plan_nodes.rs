@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::Unreachable,
+    actual::{ContainerState, HostFacts, HostView, Unreachable},
     desired::Desired,
     error::ErrorClass,
-    model::NodeName,
-    plan::{HostAction, enough_answer},
+    model::{Component, NodeName},
+    plan::{self, HostAction, Plan, enough_answer},
 };
 
 use crate::{
@@ -148,5 +148,62 @@ proptest! {
         let ended = world.run_interleaved(&plan, Some(&want), &mut shell, &mut order, |_, _| ());
         prop_assert_eq!(ended, Ended::Completed);
         prop_assert!(plan_up(&want, &world.observe(&shell)).unwrap().is_empty());
+    }
+}
+
+fn node<'a>(world: &'a mut World, name: &NodeName) -> &'a mut HostFacts {
+    match world.truth.hosts.get_mut(name) {
+        Some(HostView::Reachable(facts)) => facts,
+        Some(HostView::Unreachable(_)) | None => panic!("`{name}` is there"),
+    }
+}
+
+/// A word that nobody asked for: it is to be replaced.
+fn change_etcd(world: &mut World, name: &NodeName) {
+    let etcd = node(world, name).containers.get_mut("etcd").unwrap();
+    let runs = etcd.runs.as_mut().unwrap();
+    runs.command.push("--by-hand".to_owned());
+}
+
+/// The nodes on which the plan has such a step, in its order.
+fn nodes_with(plan: &Plan, wanted: impl Fn(&HostAction) -> bool) -> Vec<&str> {
+    let steps = plan.steps().filter_map(|step| step.action.on_host());
+    let steps = steps.filter(|(_, action)| wanted(action));
+    steps.map(|(name, _)| name.0.as_str()).collect()
+}
+
+/// Of three members the others serve meanwhile; the API server beside it loses its own.
+#[test]
+fn the_api_server_beside_a_member_that_restarts_is_awaited_and_no_other() {
+    let want = wish(&[3, 3], &Knobs::default());
+    let (mut world, mut shell) = (fresh(3), Shell::default());
+    converge_up(&mut world, &want, &mut shell);
+    change_etcd(&mut world, &NodeName::from("n2"));
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let awaits =
+        |component| move |action: &HostAction| *action == HostAction::AwaitHealthy { component };
+    assert_eq!(nodes_with(&plan, awaits(Component::Etcd)), ["n2"]);
+    let apis = nodes_with(&plan, awaits(Component::ApiServer));
+    assert_eq!(apis, ["n2"], "{}", plan::render(&plan));
+}
+
+/// Of two members the one that runs serves only with the other: whoever begins with it waits for
+/// a majority that does not come.
+#[test]
+fn the_member_that_does_not_run_is_replaced_before_the_one_that_does() {
+    let want = wish(&[3], &Knobs::default());
+    for stopped in ["n1", "n2"].map(NodeName::from) {
+        let (mut world, mut shell) = (fresh(2), Shell::default());
+        converge_up(&mut world, &want, &mut shell);
+        for name in &names(2) {
+            change_etcd(&mut world, name);
+        }
+        let etcd = node(&mut world, &stopped).containers.get_mut("etcd");
+        etcd.unwrap().state = ContainerState::Exited(1);
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        let replaces = |action: &HostAction| matches!(action, HostAction::ReplaceContainer { name, .. } if name == "etcd");
+        let first = nodes_with(&plan, replaces).first().copied();
+        assert_eq!(first, Some(stopped.0.as_str()), "{}", plan::render(&plan));
+        converge_up(&mut world, &want, &mut shell);
     }
 }

@@ -213,8 +213,11 @@ fn invariant_15_a_node_whose_docker_lost_everything_is_not_clean() {
     use crate::sim::mishap::{Mishap, happen};
     let (mut world, mut shell) = settled();
     happen(Mishap::DockerIsPruned, &mut world, &mut shell);
-    let plan = plan_remove(&world.observe(&shell)).unwrap();
-    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    for mark in [Some(ClusterId("a".to_owned())), None] {
+        host(&mut world).system.cluster_id = mark;
+        let plan = plan_remove(&world.observe(&shell)).unwrap();
+        assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    }
     converge_remove(&mut world, &mut shell);
     assert!(!host(&mut world).system.paths.contains("/var/lib/cni"));
     assert_eq!(shell, Shell::default());

@@ -1,16 +1,16 @@
 //! What outlives a run is kept as soon as it changes: in the store first, then beside it.
 
 use rke_operator::{
-    actual::Baseline,
-    model::{CLAIM, FILES_IMAGE, NodeName, Secret},
+    actual::{Baseline, HostView},
+    model::{CLAIM, FILES_IMAGE, NodeName, Secret, path},
     plan::{Action, ClusterAction, HostAction, LocalAction, Plan},
-    state::{Applied, OperatorMemory},
+    state::{Applied, OperatorMemory, codec},
 };
 
 use crate::sim::{
-    Knobs, Shell, World, bare_host, desired,
+    Knobs, Shell, World, bare_host, desired, effect,
     generate::names,
-    world::{converge_up, plan_up},
+    world::{converge_up, plan_remove, plan_up},
 };
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
@@ -102,9 +102,7 @@ fn a_lost_claim_is_taken_again_before_anything_else_is_planned() {
     );
     let have = world.observe(&shell);
     assert!(stages(&plan_up(&want, &have).unwrap()).contains(&"control plane"));
-    let rke_operator::actual::HostView::Reachable(facts) =
-        world.truth.hosts.get_mut(&name).unwrap()
-    else {
+    let HostView::Reachable(facts) = world.truth.hosts.get_mut(&name).unwrap() else {
         panic!("it answers");
     };
     facts.containers.remove(CLAIM);
@@ -199,4 +197,31 @@ fn a_machine_is_the_node_that_it_was_claimed_as() {
         let line = format!("the machine of node `{name}` is node `{machine}` of this cluster");
         assert!(said.contains(&line), "{said}");
     }
+}
+
+/// Claimed by us, and the copy of the state on it is another cluster's: the address leads to a
+/// machine that was theirs before, and its data are theirs.
+#[test]
+fn a_node_with_the_state_of_another_cluster_is_neither_built_on_nor_emptied() {
+    let (mut world, shell, want) = settled();
+    let other = "b".repeat(32);
+    let theirs = desired(&other, &names(1), &Knobs::default()).saved;
+    let copy = codec::encode(&theirs);
+    let name = NodeName::from("n1");
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&name) else {
+        panic!("it answers");
+    };
+    let file = effect::file(copy.expose().as_bytes(), 0o600);
+    facts
+        .files
+        .get_or_insert_default()
+        .insert(path::STATE.to_owned(), file);
+    let error = plan_up(&want, &world.observe(&shell)).unwrap_err();
+    let said = error.to_string();
+    let expected = format!("carries the state of another cluster (id `{other}`)");
+    assert!(said.contains(&expected), "{said}");
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    assert!(plan.is_empty(), "{plan:?}");
+    let note = &plan.notes[0].text;
+    assert!(note.contains(&expected), "{note}");
 }

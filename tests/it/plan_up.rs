@@ -4,9 +4,9 @@ use rke_operator::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
     desired::Desired,
     error::{ErrorClass, Explain},
-    model::{ClusterId, Component, NodeName, label, path},
+    model::{ClusterId, Component, NodeName, ObjectRef, label, path},
     plan,
-    plan::{Action, HostAction, Plan, PreflightErrors, Step},
+    plan::{Action, ClusterAction, HostAction, Plan, PreflightErrors, Step},
 };
 
 use crate::sim::{
@@ -166,6 +166,32 @@ fn an_addon_that_is_not_available_is_waited_for_and_nothing_else() {
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     assert_eq!(titles(&plan), ["wait for flannel", "wait for coredns"]);
     assert!(plan.only_waits());
+}
+
+/// An add-on that this program does not know is another's, whatever label it bears: of a later
+/// version of this program, or of a person.
+#[test]
+fn objects_of_an_addon_that_we_do_not_know_stay() {
+    let (mut world, shell) = settled();
+    let addons = ["coredns", "of-a-later-version"];
+    let objects = addons.map(|addon| ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: "kube-system".to_owned(),
+        name: format!("unwanted-of-{addon}"),
+    });
+    for (object, addon) in objects.iter().zip(addons) {
+        let value =
+            serde_json::json!({"metadata": {"uid": addon, "labels": {label::ADDON: addon}}});
+        world.etcd().objects.insert(object.clone(), value);
+    }
+    let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
+    let [ours, _] = objects;
+    let steps: Vec<&Action> = plan.steps().map(|step| &step.action).collect();
+    let prune = ClusterAction::PruneObjects {
+        objects: [ours].into(),
+    };
+    assert_eq!(steps, [&Action::Cluster(prune)]);
 }
 
 #[test]
@@ -591,6 +617,10 @@ fn a_node_whose_docker_lost_everything_is_claimed_again_and_brought_back() {
     use crate::sim::mishap::{Mishap, happen};
     let (mut world, mut shell) = settled();
     happen(Mishap::DockerIsPruned, &mut world, &mut shell);
+    let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
+    assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
+    // Nor does it need the claim's own file.
+    host(&mut world).system.cluster_id = None;
     let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
     assert_eq!(titles(&plan), ["claim for cluster cluster-a"]);
     converge_up(&mut world, &want(), &mut shell);
