@@ -119,6 +119,9 @@ impl Executor<'_> {
                 node::remove_container(host, self.seen(host, name)?).await?;
                 node::run_container(host, name, spec, self.context.saved()?).await
             }
+            HostAction::ReloadProxy { read } => {
+                node::reload_proxy(host, self.context.desired()?, read).await
+            }
             HostAction::RemoveContainer { name } => {
                 node::remove_container(host, self.seen(host, name)?).await
             }

@@ -8,7 +8,7 @@ use super::{
     session::Session,
     sources::{FileSources, read_at_most},
 };
-use crate::config::{Intent, MAX_BYTES, Problems, RkeConfig, supported_today};
+use crate::config::{Intent, MAX_BYTES, Problems, RkeConfig};
 
 /// Reads, validates and resolves the config. Warnings are shown.
 pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
@@ -25,8 +25,6 @@ pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
         let shown = warning.render_warning(&name, &text, paint == Paint::ON);
         session.screen.print(&shown);
     }
-    supported_today(&resolved.intent)
-        .map_err(|problems| not_valid(&name, &text, problems, paint))?;
     Ok(resolved.intent)
 }
 

@@ -34,7 +34,6 @@ mod snippet;
 #[cfg(test)]
 mod snippet_tests;
 mod sources;
-mod supported;
 mod tree;
 mod validate;
 
@@ -44,4 +43,3 @@ pub use problem::{Place, Problem, Problems};
 pub use resolve::Resolved;
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{Refusal, SecretSources, Sources, SshKey};
-pub use supported::supported_today;

@@ -10,13 +10,13 @@ use super::{
     containerd::{self, CgroupDriver},
     controller_manager, etcd,
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
-    kube_proxy, kubelet, node,
+    kube_proxy, kubelet, nginx_proxy, node,
     pki::Keys,
     scheduler,
 };
 use crate::{
     actual::{Actual, HostFacts},
-    config::Intent,
+    config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
     model::{ContainerSpec, ContainerdWants, NodeName, Role, path},
     state::codec,
@@ -56,33 +56,49 @@ impl Desired {
 
 type Component = fn(&HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError>;
 
-/// Who runs where. `None`: on every node.
-const COMPONENTS: [(&str, Option<Role>, Component); 6] = [
-    ("etcd", Some(Role::Etcd), etcd::container),
-    (
-        "kube-apiserver",
-        Some(Role::ControlPlane),
-        apiserver::container,
-    ),
+/// On which nodes a component runs.
+enum On {
+    Every,
+    With(Role),
+    Without(Role),
+}
+
+impl On {
+    fn contains(&self, node: &NodeIntent) -> bool {
+        match self {
+            Self::Every => true,
+            Self::With(role) => node.roles.contains(role),
+            Self::Without(role) => !node.roles.contains(role),
+        }
+    }
+}
+
+const CONTROL_PLANES: On = On::With(Role::ControlPlane);
+
+/// Who runs where.
+const COMPONENTS: [(&str, On, Component); 7] = [
+    ("etcd", On::With(Role::Etcd), etcd::container),
+    ("kube-apiserver", CONTROL_PLANES, apiserver::container),
     (
         "kube-controller-manager",
-        Some(Role::ControlPlane),
+        CONTROL_PLANES,
         controller_manager::container,
     ),
+    ("kube-scheduler", CONTROL_PLANES, scheduler::container),
     (
-        "kube-scheduler",
-        Some(Role::ControlPlane),
-        scheduler::container,
+        "nginx-proxy",
+        On::Without(Role::ControlPlane),
+        nginx_proxy::container,
     ),
-    ("kubelet", None, kubelet::container),
-    ("kube-proxy", None, kube_proxy::container),
+    ("kubelet", On::Every, kubelet::container),
+    ("kube-proxy", On::Every, kube_proxy::container),
 ];
 
 fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     let mut files = Files::new();
     let mut containers = BTreeMap::new();
-    for (name, role, component) in COMPONENTS {
-        if role.is_none_or(|role| context.node.roles.contains(&role)) {
+    for (name, on, component) in COMPONENTS {
+        if on.contains(context.node) {
             let (spec, reads) = component(context)?;
             files.extend(reads);
             containers.insert(name.to_owned(), spec);
@@ -102,6 +118,10 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
             path::STATE.to_owned(),
             context.file(state.expose().as_bytes(), PRIVATE),
         );
+    }
+    if !CONTROL_PLANES.contains(context.node) {
+        dirs.insert(path::PROXY.to_owned(), 0o755);
+        files.extend(nginx_proxy::files(context));
     }
     let id = format!("{}\n", context.keys.saved.cluster_id);
     files.insert(path::CLUSTER_ID.to_owned(), context.file(id, PUBLIC));

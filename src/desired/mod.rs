@@ -47,6 +47,7 @@ mod from_intent;
 mod host_context;
 mod kube_proxy;
 mod kubelet;
+mod nginx_proxy;
 mod node;
 pub mod pki;
 mod scheduler;

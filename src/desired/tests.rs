@@ -61,7 +61,9 @@ fn desired_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DesiredErro
 
 #[test]
 fn the_components_of_a_node_with_all_roles() {
-    let names: Vec<&str> = crate::model::START_ORDER.to_vec();
+    let names = crate::model::START_ORDER.into_iter();
+    // That is for nodes without a control plane.
+    let names: Vec<&str> = names.filter(|name| *name != "nginx-proxy").collect();
     let desired = desired(&intent());
     assert_eq!(host(&desired).containers.keys().collect::<Vec<_>>(), {
         let mut sorted = names.clone();
@@ -282,8 +284,11 @@ fn each_role_has_its_own_containers_and_keys() {
     ]));
     let of = |name: &str| &desired.hosts[&NodeName::from(name)];
     let names = |name: &str| of(name).containers.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names("e1"), ["etcd", "kube-proxy", "kubelet"]);
-    assert_eq!(names("w1"), ["kube-proxy", "kubelet"]);
+    assert_eq!(
+        names("e1"),
+        ["etcd", "kube-proxy", "kubelet", "nginx-proxy"]
+    );
+    assert_eq!(names("w1"), ["kube-proxy", "kubelet", "nginx-proxy"]);
     assert_eq!(
         names("cp"),
         [
@@ -312,6 +317,36 @@ fn each_role_has_its_own_containers_and_keys() {
     assert!(kubelet.contains("key: \"node-role.kubernetes.io/controlplane\""));
     assert_eq!(of("e1").node.taints[0].effect, "NoExecute");
     assert!(of("w1").node.taints.is_empty());
+}
+
+/// Rule 26 of many nodes: a change of its servers is no change of its container.
+#[test]
+fn the_proxy_of_a_node_leads_to_every_control_plane() {
+    let all = [
+        ("cp1", "10.0.0.1", &[Role::ControlPlane, Role::Etcd][..]),
+        ("cp2", "fd00::2", &[Role::ControlPlane]),
+        ("w1", "10.0.0.3", &[Role::Worker]),
+    ];
+    let of = |nodes: &[(&str, &str, &[Role])]| {
+        let desired = desired(&intent_of(nodes));
+        desired.hosts[&NodeName::from("w1")].clone()
+    };
+    let host = of(&all);
+    let text = |host: &DesiredHost, path: &str| {
+        String::from_utf8(host.files[path].content.expose().clone()).unwrap()
+    };
+    insta::assert_snapshot!(text(&host, path::PROXY_CONFIG));
+    insta::assert_yaml_snapshot!(host.containers["nginx-proxy"]);
+    let digest = &host.files[path::PROXY_CONFIG].digest.0;
+    assert_eq!(text(&host, path::PROXY_READ).trim(), digest);
+
+    let [one, _, worker] = all;
+    let without = of(&[one, worker]);
+    assert_eq!(
+        without.containers["nginx-proxy"],
+        host.containers["nginx-proxy"]
+    );
+    assert!(without.files[path::PROXY_CONFIG] != host.files[path::PROXY_CONFIG]);
 }
 
 fn bind(text: &str) -> Bind {

@@ -11,9 +11,9 @@ use bollard::{
         ContainerSummaryStateEnum, HostConfig,
     },
     query_parameters::{
-        CreateContainerOptionsBuilder, InspectContainerOptions, ListContainersOptionsBuilder,
-        LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
-        StopContainerOptionsBuilder,
+        CreateContainerOptionsBuilder, InspectContainerOptions, KillContainerOptionsBuilder,
+        ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+        StartContainerOptions, StopContainerOptionsBuilder,
     },
 };
 use futures::StreamExt;
@@ -175,6 +175,14 @@ impl Host {
             .start_container(name, None::<StartContainerOptions>)
             .await;
         self.done(format!("start container `{name}`"), started)
+            .await
+    }
+
+    /// Sends a signal to a container that runs.
+    pub async fn signal(&self, name: &str, signal: &str) -> Result<(), HostError> {
+        let options = KillContainerOptionsBuilder::new().signal(signal).build();
+        let sent = self.docker().kill_container(name, Some(options)).await;
+        self.done(format!("send {signal} to container `{name}`"), sent)
             .await
     }
 

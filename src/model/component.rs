@@ -15,6 +15,8 @@ pub enum Component {
     ControllerManager,
     /// `https://127.0.0.1:10259/healthz`.
     Scheduler,
+    /// On nodes without a control plane, in the place of the API server: `/readyz` of one of them.
+    NginxProxy,
     /// `http://127.0.0.1:10248/healthz`.
     Kubelet,
     /// `http://127.0.0.1:10256/healthz`.
@@ -23,11 +25,12 @@ pub enum Component {
 
 impl Component {
     /// Every component, in the order of [`crate::model::START_ORDER`].
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
         Self::Scheduler,
+        Self::NginxProxy,
         Self::Kubelet,
         Self::KubeProxy,
     ];
@@ -39,6 +42,7 @@ impl Component {
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
             Self::Scheduler => "kube-scheduler",
+            Self::NginxProxy => "nginx-proxy",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
         }
@@ -48,7 +52,7 @@ impl Component {
     pub const fn ports(self) -> &'static [u16] {
         match self {
             Self::Etcd => &[2379, 2380, 2381],
-            Self::ApiServer => &[6443],
+            Self::ApiServer | Self::NginxProxy => &[6443],
             Self::ControllerManager => &[10257],
             Self::Scheduler => &[10259],
             Self::Kubelet => &[10248, 10250],
@@ -58,17 +62,18 @@ impl Component {
 }
 
 /// The names of component containers in the order in which they start.
-pub const START_ORDER: [&str; 6] = [
+pub const START_ORDER: [&str; 7] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
+    "nginx-proxy",
     "kubelet",
     "kube-proxy",
 ];
 
-/// Container names that RKE v1 uses and we do not: seen without our label, the node is RKE's.
-pub const RKE_ONLY: [&str; 3] = ["service-sidekick", "nginx-proxy", "etcd-rolling-snapshots"];
+/// Container names of RKE v1 alone: seen without our label, the node is RKE's.
+pub const RKE_ONLY: [&str; 2] = ["service-sidekick", "etcd-rolling-snapshots"];
 
 /// The name of the container whose creation claims a node (never started; files are written
 /// and read through it).

@@ -13,6 +13,12 @@ pub const CLUSTER_ID: &str = "/etc/kubernetes/rke-operator-cluster-id";
 pub const NODE_RECORD: &str = "/etc/kubernetes/rke-operator-node.json";
 /// The images that lay in containerd's namespace `k8s.io` before us (0600).
 pub const K8S_IMAGES: &str = "/etc/containerd/rke-operator-k8s-images";
+/// nginx-proxy's folder, which its container binds.
+pub const PROXY: &str = "/etc/kubernetes/nginx-proxy";
+/// What nginx-proxy reads.
+pub const PROXY_CONFIG: &str = "/etc/kubernetes/nginx-proxy/nginx.conf";
+/// The digest of the [`PROXY_CONFIG`] that it was told to read.
+pub const PROXY_READ: &str = "/etc/kubernetes/nginx-proxy/read";
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.

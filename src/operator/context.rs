@@ -25,7 +25,6 @@ use crate::{
     api,
     apply::remote::Remote,
     apply::stop::{Stop, StopCause},
-    config::{Intent, Problems},
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
 };
@@ -39,8 +38,6 @@ pub struct Dependencies {
     pub clock: Clock,
     /// Fresh randomness, for keys.
     pub entropy: fn() -> [u8; 32],
-    /// Refuses what this release cannot build yet.
-    pub supported: fn(&Intent) -> Result<(), Problems>,
 }
 
 /// How many clusters at once, each kind by itself: provisions cannot starve a delete.

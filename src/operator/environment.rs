@@ -121,7 +121,6 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
     let document = serde_json::Value::Object(spec.config.clone());
     let config = RkeConfig::from_json(&document)?;
     let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
-    (ctx.dependencies.supported)(&resolved.intent)?;
     let warning = |problem: &crate::config::Problem| {
         let mut text = problem.to_string();
         if let Some(hint) = &problem.hint {

@@ -24,7 +24,6 @@ use crate::{
         remote::OverSsh,
         stop::{Stop, StopCause, Stopper},
     },
-    config::supported_today,
     environment::Clock,
     host::TcpDial,
 };
@@ -49,7 +48,6 @@ fn real_dependencies() -> Dependencies {
         }),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
-        supported: supported_today,
     }
 }
 

@@ -98,6 +98,12 @@ pub enum HostAction {
         /// The new definition.
         spec: Box<ContainerSpec>,
     },
+    /// Tells nginx-proxy to read its configuration again, and writes down which one that was. No
+    /// connection is refused. Visible in that file; repeating is harmless.
+    ReloadProxy {
+        /// The file that says what was read.
+        read: FileRef,
+    },
     /// Stops and removes, with anonymous volumes. Gone is success.
     RemoveContainer {
         /// Name.
@@ -223,6 +229,7 @@ impl Action {
                 | HostAction::RunContainer { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
+                | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
                 | HostAction::CleanHost { .. }
                 | HostAction::RestoreContainerd
@@ -249,6 +256,7 @@ impl Action {
                 | HostAction::RemoveFiles { .. }
                 | HostAction::ConfigureContainerd { .. }
                 | HostAction::ReplaceContainer { .. }
+                | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
                 | HostAction::CleanHost { .. }
                 | HostAction::RestoreContainerd

@@ -284,6 +284,7 @@ fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> O
         }
         Component::ControllerManager
         | Component::Scheduler
+        | Component::NginxProxy
         | Component::Kubelet
         | Component::KubeProxy => None,
     }

@@ -69,7 +69,6 @@ pub(super) fn rke_containers(facts: &HostFacts) -> impl Iterator<Item = &str> {
 /// True for a container of RKE's own.
 pub(super) fn is_rke(container: &str, fact: &ContainerFact) -> bool {
     // `nginx-proxy` is a name that others like too.
-    let named = RKE_ONLY.contains(&container)
-        && (container != "nginx-proxy" || fact.image.contains("rke-tools"));
-    fact.labels.contains_key(RKE_LABEL) || named
+    let proxy = container == "nginx-proxy" && fact.image.contains("rke-tools");
+    fact.labels.contains_key(RKE_LABEL) || RKE_ONLY.contains(&container) || proxy
 }

@@ -36,6 +36,7 @@ fn on_host(action: &HostAction) -> String {
         HostAction::RunContainer { name, .. } => format!("run {name}"),
         HostAction::StartContainer { name } => format!("start {name}"),
         HostAction::ReplaceContainer { name, .. } => format!("replace {name}"),
+        HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
         HostAction::RemoveContainer { name } => format!("remove {name}"),
         HostAction::AwaitHealthy { component } => {
             format!("wait for {} to be healthy", component.container())

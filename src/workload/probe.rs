@@ -35,7 +35,7 @@ impl Component {
     pub const fn health_port(self) -> u16 {
         match self {
             Self::Etcd => 2381,
-            Self::ApiServer => 6443,
+            Self::ApiServer | Self::NginxProxy => 6443,
             Self::ControllerManager => 10257,
             Self::Scheduler => 10259,
             Self::Kubelet => 10248,
@@ -46,7 +46,7 @@ impl Component {
     const fn health_path(self) -> &'static str {
         match self {
             Self::Etcd => "/health",
-            Self::ApiServer => "/readyz",
+            Self::ApiServer | Self::NginxProxy => "/readyz",
             Self::ControllerManager | Self::Scheduler | Self::Kubelet | Self::KubeProxy => {
                 "/healthz"
             }
@@ -78,7 +78,7 @@ async fn answer(
 ) -> Result<(), String> {
     let tls = match component {
         Component::Etcd | Component::Kubelet | Component::KubeProxy => None,
-        Component::ApiServer => Some(https::tls(engine)),
+        Component::ApiServer | Component::NginxProxy => Some(https::tls(engine)),
         Component::ControllerManager | Component::Scheduler => Some(unverified()),
     };
     let stream: Box<dyn Stream> = match tls {

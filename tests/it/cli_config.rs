@@ -166,18 +166,6 @@ fn secrets_and_control_characters_of_a_config_stay_off_the_terminal() {
 }
 
 #[test]
-fn more_than_one_node_is_refused_before_any_is_dialled() {
-    let more = "  - {address: 127.0.0.2, port: 1, user: ubuntu, role: [worker]}\nnetwork:";
-    let ran = Context::with(&GOOD.replace("network:", more)).run(&["up", "--yes"]);
-    assert_eq!(ran.code, Some(1), "{ran}");
-    assert!(
-        ran.stderr
-            .contains("2 nodes: more than one is not supported yet"),
-        "{ran}"
-    );
-}
-
-#[test]
 fn all_problems_are_told_at_once_and_counted() {
     let bad = GOOD
         .replace("port: 1", "port: abc")

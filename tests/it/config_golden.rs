@@ -9,9 +9,7 @@ use std::{
 
 use rke_operator::{
     actual::{Actual, HostView},
-    config::{
-        Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey, supported_today,
-    },
+    config::{Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
     desired::{
         Desired, DesiredFile,
         pki::{self, PkiContext, Seed},
@@ -128,11 +126,9 @@ fn every_document_gives_its_containers_and_its_plan() {
             .collect();
         insta::with_settings!({filters => filters}, {
             insta::assert_yaml_snapshot!("containers", containers);
-            if supported_today(&intent).is_ok() {
-                let plan = plan::up(&want, &have).expect("a plan");
-                assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
-                insta::assert_snapshot!("plan", plan::render(&plan));
-            }
+            let plan = plan::up(&want, &have).expect("a plan");
+            assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
+            insta::assert_snapshot!("plan", plan::render(&plan));
         });
     });
 }

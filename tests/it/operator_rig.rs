@@ -17,7 +17,6 @@ use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
     api::{self, conditions::ConditionType},
     apply::stop::{StopCause, Stopper},
-    config::supported_today,
     environment::Clock,
     operator::{Dependencies, OperatorError, OperatorOptions, run_with},
 };
@@ -88,17 +87,6 @@ impl Rig {
         options(&mut how);
         let dependencies = dependencies(&nodes, &api);
         Self::run(nodes, api, how, dependencies)
-    }
-
-    /// An operator that builds clusters of several nodes, which this release refuses: everything
-    /// behind that refusal is ready for them.
-    pub(crate) fn of_several(nodes: &[&str]) -> Self {
-        let (nodes, api) = (SimRemote::bare(nodes), FakeApi::new(clock()));
-        let dependencies = Dependencies {
-            supported: |_| Ok(()),
-            ..dependencies(&nodes, &api)
-        };
-        Self::run(nodes, api, OperatorOptions::new(NAMESPACE), dependencies)
     }
 
     fn run(
@@ -275,7 +263,6 @@ fn dependencies(nodes: &SimRemote, api: &FakeApi) -> Dependencies {
         remote: Arc::new(nodes.clone()),
         clock: Clock::new(move || api.now()),
         entropy,
-        supported: supported_today,
     }
 }
 

@@ -8,17 +8,17 @@ use rke_operator::{
     actual::{ContainerState, HostFacts, HostView, Unreachable},
     desired::Desired,
     error::ErrorClass,
-    model::{Component, NodeName},
+    model::{Component, NodeName, path},
     plan::{self, HostAction, Plan, enough_answer},
 };
 
 use crate::{
     plan_properties::fresh,
     sim::{
-        Ended, Knobs, Shell, World, desired,
+        Ended, Knobs, Shell, World, desired, effect,
         generate::{names, with_roles},
         knobs,
-        world::{converge_up, plan_up},
+        world::{Cut, converge_up, plan_up},
     },
 };
 
@@ -206,4 +206,57 @@ fn the_member_that_does_not_run_is_replaced_before_the_one_that_does() {
         assert_eq!(first, Some(stopped.0.as_str()), "{}", plan::render(&plan));
         converge_up(&mut world, &want, &mut shell);
     }
+}
+
+/// Rule 26: nginx is told, and nothing is replaced. Whoever is cut off between the file and the word
+/// says the word again.
+#[test]
+fn a_new_control_plane_is_told_to_the_proxies_and_disturbs_nobody() {
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    let knobs = Knobs::default();
+    let (one, two) = (wish(&[0], &knobs), wish(&[0, 2], &knobs));
+    converge_up(&mut world, &one, &mut shell);
+    let plan = plan_up(&two, &world.observe(&shell)).unwrap();
+    let on_proxy = |plan: &Plan| {
+        let steps = plan
+            .steps()
+            .filter(|step| step.node().is_some_and(|it| it.0 == "n2"));
+        steps.map(plan::title).collect::<Vec<_>>()
+    };
+    let write = "write 1 file and 2 directories";
+    let reload = "tell nginx-proxy to read its servers again";
+    assert_eq!(on_proxy(&plan), [write, reload]);
+    let mut disturbs = plan.disruptions();
+    let new = disturbs.all(|(step, _)| step.node().is_some_and(|node| node.0 == "n3"));
+    assert!(new, "{}", plan::render(&plan));
+
+    let before_the_word = Cut {
+        after: plan
+            .steps()
+            .position(|step| plan::title(step) == reload)
+            .unwrap(),
+        torn: 0,
+    };
+    world.run(&plan, Some(&two), &mut shell, Some(before_the_word));
+    let again = plan_up(&two, &world.observe(&shell)).unwrap();
+    assert_eq!(on_proxy(&again), [reload]);
+    converge_up(&mut world, &two, &mut shell);
+
+    // What a person wrote is put right, and nobody has to ask for it.
+    let files = node(&mut world, &NodeName::from("n2"))
+        .files
+        .as_mut()
+        .unwrap();
+    let config = files.get_mut(path::PROXY_CONFIG).unwrap();
+    *config = effect::file(b"leads elsewhere", 0o644);
+    let plan = plan_up(&two, &world.observe(&shell)).unwrap();
+    assert_eq!(on_proxy(&plan.unasked()), [write, reload]);
+    // Nobody removes a node or changes its roles by an edit yet.
+    let error = plan_up(&wish(&[2, 2], &knobs), &world.observe(&shell)).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("roles of a node cannot be changed yet"),
+        "{error}"
+    );
 }

@@ -13,7 +13,7 @@ use crate::{
     },
     desired::Desired,
     host::{Host, NewFile},
-    model::{ClusterId, Secret},
+    model::{ClusterId, Component, Secret, path},
     plan::FileRef,
 };
 
@@ -45,6 +45,18 @@ pub(in crate::apply) async fn write_files(
     }
     host.write_files(dirs, &files).await.map_err(failed)?;
     Ok(Done::default())
+}
+
+/// Told first, written down then: whoever is cut off between the two tells it once more.
+pub(in crate::apply) async fn reload_proxy(
+    host: &Host,
+    desired: &Desired,
+    read: &FileRef,
+) -> Result<Done, StepError> {
+    let proxy = Component::NginxProxy.container();
+    host.signal(proxy, "SIGHUP").await.map_err(failed)?;
+    let files = BTreeMap::from([(path::PROXY_READ.to_owned(), read.clone())]);
+    write_files(host, desired, &BTreeMap::new(), &files).await
 }
 
 pub(in crate::apply) async fn remove_files(

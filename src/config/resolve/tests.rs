@@ -847,10 +847,6 @@ fn many_nodes_with_any_roles_are_an_intent() {
     ]));
     assert_eq!(warnings, []);
     assert_eq!(intent.nodes.len(), 5);
-    let refused = crate::config::supported_today(&intent).expect_err("more than one node");
-    assert_snapshot!(refused, @"the config is not valid: `nodes`: 5 nodes: more than one is not supported yet");
-    let one = good(GOOD).intent;
-    assert_eq!(crate::config::supported_today(&one), Ok(()));
 }
 
 #[test]

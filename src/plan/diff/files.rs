@@ -6,7 +6,7 @@ use super::components::{self, Need};
 use crate::{
     actual::{FileFact, HostFacts},
     desired::{DesiredFile, DesiredHost},
-    model::path,
+    model::{Component, path},
     plan::{Cause, FieldChange, FileRef},
 };
 
@@ -54,6 +54,10 @@ impl WhyNow<'_> {
         if renewed(path) {
             return Cause::Expiry;
         }
+        // nginx-proxy has read what is wanted, and somebody wrote something else since.
+        if path == path::PROXY_CONFIG && proxy_has_read(self.host, self.facts) {
+            return Cause::Drift;
+        }
         let readers = self.host.containers.iter();
         let mut readers = readers.filter(|(_, spec)| spec.files.contains_key(path));
         let recorded = |name: &String| {
@@ -96,6 +100,9 @@ fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<FilesDiff> {
     }
     let mut files = BTreeMap::new();
     for (path, file) in &host.files {
+        if path == path::PROXY_READ && proxy_stays(why_now.components) {
+            continue;
+        }
         if let Some(change) = content(path, file, seen) {
             let cause = why_now.cause(path, file, change.from.as_deref());
             if (cause == Cause::Change) != asked {
@@ -133,6 +140,42 @@ fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<FilesDiff> {
         changes,
         cause,
     })
+}
+
+/// nginx-proxy must be told to read its servers again; why.
+pub(super) fn reload(
+    host: &DesiredHost,
+    facts: &HostFacts,
+    components: &BTreeMap<&str, Need>,
+    files: &[FilesDiff],
+) -> Option<(Cause, FileRef)> {
+    let read = host.files.get(path::PROXY_READ)?;
+    let mut writes = files.iter();
+    let writes = writes.find(|files| files.files.contains_key(path::PROXY_CONFIG));
+    let cause = match writes {
+        _ if !proxy_stays(components) => return None,
+        Some(files) => files.cause,
+        None if proxy_has_read(host, facts) => return None,
+        // Whoever wrote it did not come to this.
+        None => Cause::Drift,
+    };
+    let read = FileRef {
+        digest: read.digest.clone(),
+        mode: read.mode,
+    };
+    Some((cause, read))
+}
+
+/// It runs and is not replaced: it reads nothing anew by itself.
+fn proxy_stays(components: &BTreeMap<&str, Need>) -> bool {
+    components.get(Component::NginxProxy.container()) == Some(&Need::Nothing)
+}
+
+fn proxy_has_read(host: &DesiredHost, facts: &HostFacts) -> bool {
+    let seen = facts.files.as_ref();
+    let seen = seen.and_then(|files| files.get(path::PROXY_READ));
+    let wanted = host.files.get(path::PROXY_READ);
+    seen.is_some_and(|seen| wanted.is_some_and(|wanted| seen.content == wanted.content))
 }
 
 fn directory(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FieldChange, PreflightError};
+use super::{Cause, FieldChange, FileRef, PreflightError};
 use crate::{
     actual::{Actual, HostFacts},
     desired::{Desired, DesiredHost},
@@ -48,6 +48,8 @@ pub(super) struct HostDiff<'a> {
     pub(super) kernel: Vec<FieldChange>,
     /// An archive for each part that is written for itself.
     pub(super) files: Vec<FilesDiff>,
+    /// nginx-proxy must be told to read its servers again.
+    pub(super) reload: Option<(Cause, FileRef)>,
     /// `Ok(None)`: as it must be. The error says why its file cannot be worked out.
     pub(super) containerd: Result<Option<ContainerdDiff>, Box<PreflightError>>,
     /// What has to be done about each wanted container.
@@ -84,12 +86,14 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
                 (component.as_str(), need)
             })
             .collect();
+        let files = files::differences(host, facts, &components, renewed);
         let diff = HostDiff {
             want: host,
             facts,
             images: images::missing(host, facts, &components),
             kernel: kernel::differences(&host.kernel, &facts.system),
-            files: files::differences(host, facts, &components, renewed),
+            reload: files::reload(host, facts, &components, &files),
+            files,
             containerd: containerd::difference(name, host, facts),
             components,
         };

@@ -151,9 +151,14 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
     let foreign = facts.containers.iter().filter(|(_, fact)| !ours(fact));
     let (rke, others): (Vec<_>, Vec<_>) = foreign
         .filter(|(container, fact)| {
-            let needed = host.containers.contains_key(*container)
-                || START_ORDER.contains(&container.as_str());
-            needed || ownership::is_rke(container, fact) || has_an_owner(container, fact)
+            // A name that nobody gives to anything else, or one that this node needs.
+            let kubernetes = START_ORDER.contains(&container.as_str())
+                && *container != Component::NginxProxy.container();
+            let needed = host.containers.contains_key(*container);
+            kubernetes
+                || needed
+                || ownership::is_rke(container, fact)
+                || has_an_owner(container, fact)
         })
         .partition(|(container, fact)| ownership::is_rke(container, fact));
     let mut errors = Vec::new();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 mod error;
 mod host;
 mod machine;
+mod roles;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};
@@ -26,6 +27,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
                 errors.extend(host::errors(want, have, name, host, facts));
+                errors.extend(roles::errors(want, name, host, facts));
                 errors.extend(version::errors(&want.cluster_id, name, host, facts));
                 let diff = diff.hosts.get(name);
                 if let Some(Err(error)) = diff.map(|diff| &diff.containerd) {

@@ -15,7 +15,8 @@ use crate::{
 const API: [Component; 2] = [Component::Etcd, Component::ApiServer];
 
 /// What the node waits for, while the manifests are applied.
-const OTHERS: [Component; 4] = [
+const OTHERS: [Component; 5] = [
+    Component::NginxProxy,
     Component::ControllerManager,
     Component::Scheduler,
     Component::Kubelet,

@@ -41,7 +41,11 @@ const CONTROL_PLANES: Roll = Roll {
 
 const NODES: Roll = Roll {
     stage: "kubelets",
-    components: &[Component::Kubelet, Component::KubeProxy],
+    components: &[
+        Component::NginxProxy,
+        Component::Kubelet,
+        Component::KubeProxy,
+    ],
 };
 
 /// Members one at a time, the leader last.
@@ -208,7 +212,10 @@ pub(super) fn guards(component: Component, name: &NodeName, diff: &Diff<'_>) -> 
             }
             ApiView::Up(_) | ApiView::Unknown | ApiView::Unreachable(_) => Vec::new(),
         },
-        Component::ControllerManager | Component::Scheduler | Component::KubeProxy => Vec::new(),
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::NginxProxy
+        | Component::KubeProxy => Vec::new(),
     }
 }
 
@@ -225,7 +232,7 @@ pub(super) fn held_back(
         | Component::ApiServer
         | Component::ControllerManager
         | Component::Scheduler => true,
-        Component::Kubelet | Component::KubeProxy => false,
+        Component::NginxProxy | Component::Kubelet | Component::KubeProxy => false,
     };
     if central && cause == Cause::Change {
         let mut all = want
@@ -266,6 +273,7 @@ fn disturbs(component: Component, want: &Desired) -> Option<&'static str> {
         Component::ApiServer
         | Component::ControllerManager
         | Component::Scheduler
+        | Component::NginxProxy
         | Component::Kubelet
         | Component::KubeProxy => 1,
     };
@@ -283,6 +291,12 @@ fn disturbs(component: Component, want: &Desired) -> Option<&'static str> {
             "kubelet restarts: pods keep running; none starts or ends on this node for some \
              seconds",
         ),
-        (Component::ControllerManager | Component::Scheduler | Component::KubeProxy, _) => None,
+        (
+            Component::ControllerManager
+            | Component::Scheduler
+            | Component::NginxProxy
+            | Component::KubeProxy,
+            _,
+        ) => None,
     }
 }

@@ -43,6 +43,19 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
     })
 }
 
+/// When the API servers answer: new ones are asked as soon as they serve, and those that leave are
+/// asked no more before they go.
+pub(super) fn proxies(diff: &Diff<'_>) -> Stage {
+    hosts::preparing("proxies", diff, |name, host| {
+        let reload = host.reload.iter().map(|(cause, read)| {
+            let action = HostAction::ReloadProxy { read: read.clone() };
+            let why = "it sends to the API servers of the file that it has read";
+            Step::on(name, *cause, why, action).guarded(&diff.want.cluster_id)
+        });
+        reload.collect()
+    })
+}
+
 fn step(
     name: &NodeName,
     component: &str,

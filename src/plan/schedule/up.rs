@@ -24,6 +24,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         start::start(diff), // what is missing: together, and only then awaited
         roll::etcd(diff),   // what differs: one host after the other
         health::api(diff),  // etcd and the API servers answer
+        start::proxies(diff),
     ];
     let control_planes = roll::control_planes(diff);
     // An API server that is paused or differs answers when it is replaced, and not before.

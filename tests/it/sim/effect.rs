@@ -88,6 +88,14 @@ fn on_host(
             facts.containers.remove(name);
             run(node, name, spec, want()?, facts)
         }
+        HostAction::ReloadProxy { read } => {
+            let runs = facts.containers.get("nginx-proxy");
+            if runs.is_none_or(|proxy| proxy.state != ContainerState::Running) {
+                return Err("nginx-proxy does not run".to_owned());
+            }
+            let read = BTreeMap::from([(path::PROXY_READ.to_owned(), read.clone())]);
+            write(node, &BTreeMap::new(), &read, want()?, facts)
+        }
         HostAction::RemoveContainer { name } => {
             facts.containers.remove(name);
             Ok(())

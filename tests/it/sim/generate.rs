@@ -7,8 +7,8 @@ use rke_operator::{
     actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
     desired::{Addon, Desired, DesiredFile, DesiredHost, pki::Certificates},
     model::{
-        ClusterId, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants, NodeMeta,
-        NodeName, ObjectRef, Role, START_ORDER, Taint, label, path, secret::Secret,
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
+        NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
@@ -129,9 +129,41 @@ pub(crate) fn with_roles(mut want: Desired, masks: &[u8]) -> Desired {
             ] {
                 host.containers.remove(component);
             }
+            let proxy = container("nginx-proxy");
+            host.images.insert(proxy.image.clone());
+            host.containers.insert("nginx-proxy".to_owned(), proxy);
+        }
+    }
+    let servers: Vec<&NodeName> = want.with(Component::ApiServer).collect();
+    let config = file(format!("leads to {servers:?}"), 0o644);
+    let read = file(format!("has read {}", config.digest.0), 0o644);
+    for host in want.hosts.values_mut() {
+        if host.containers.contains_key("nginx-proxy") {
+            let files = [(path::PROXY_CONFIG, &config), (path::PROXY_READ, &read)];
+            let files = files.map(|(path, file)| (path.to_owned(), file.clone()));
+            host.files.extend(files);
         }
     }
     want
+}
+
+/// An image that every release has.
+fn container(name: &str) -> ContainerSpec {
+    ContainerSpec {
+        image: "nginx:1.26.3".to_owned(),
+        entrypoint: vec![name.to_owned()],
+        command: Vec::new(),
+        bootstrap_args: Vec::new(),
+        env: Vec::new(),
+        binds: Vec::new(),
+        mounts: Vec::new(),
+        privileged: false,
+        host_pid: false,
+        host_cgroupns: false,
+        security_opts: Vec::new(),
+        log_limit: None,
+        files: BTreeMap::new(),
+    }
 }
 
 fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
@@ -215,6 +247,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
     let containers: BTreeMap<String, ContainerSpec> = START_ORDER
         .into_iter()
         .filter(|component| knobs.scheduler || *component != "kube-scheduler")
+        .filter(|component| *component != "nginx-proxy")
         .map(|component| {
             let reads = match component {
                 "kube-apiserver" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-apiserver.pem")],

@@ -50,6 +50,7 @@ fn on_host(
         HostAction::PullImage { .. }
         | HostAction::ImportPause { .. }
         | HostAction::StartContainer { .. }
+        | HostAction::ReloadProxy { .. }
         | HostAction::AwaitHealthy { .. } => {}
         HostAction::Claim { .. } => on(node, world, |facts| {
             facts.images.insert(FILES_IMAGE.to_owned());
