@@ -311,6 +311,30 @@ fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
     it_opens_no_port_but_the_named_one(&management);
     it_reads_no_other_secret(&management);
     it_says_what_it_lacks(&management);
+    it_goes_and_leaves_what_is_kept(&management);
+}
+
+/// There is a Cluster: its definition stays, whatever is asked for, and so does all that is kept.
+fn it_goes_and_leaves_what_is_kept(management: &Management) {
+    let refused = management.make("uninstall");
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("clusterprovisioner.rke.io/minimal"),
+        "{refused:?}"
+    );
+    let gone = management.make("undeploy").well();
+    assert!(gone.stdout.contains("1 Clusters"), "{gone:?}");
+    assert_eq!(management.pods(), [""; 0]);
+    assert!(management.own("lease", "rke-operator").is_some());
+    assert!(management.cluster(CLUSTER).is_some());
+    assert!(management.credential("minimal-ssh").is_some());
+    let free = json!({"metadata": {"finalizers": null}});
+    management.edit(CLUSTER, &free);
+    management.delete(CLUSTER);
+    management.gone(CLUSTER, SOON);
+    management.make("uninstall").well();
+    let definition = ["crd", "clusters.clusterprovisioner.rke.io"];
+    assert_eq!(management.find(&definition), None);
 }
 
 /// By what listens in the pod's own network.
