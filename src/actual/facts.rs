@@ -501,6 +501,8 @@ pub enum DryRun {
 /// A Node object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFact {
+    /// Its uid.
+    pub uid: String,
     /// Condition Ready is True.
     pub ready: bool,
     /// Why not.

@@ -114,6 +114,9 @@ impl Executor<'_> {
             HostAction::RunContainer { name, spec } => {
                 node::run_container(host, name, spec, self.context.saved()?).await
             }
+            HostAction::JoinEtcd { spec } => {
+                Box::pin(node::join_etcd(self, host, spec, reporter, stop)).await
+            }
             HostAction::StartContainer { name } => node::start_container(host, name).await,
             HostAction::ReplaceContainer { name, spec } => {
                 node::remove_container(host, self.seen(host, name)?).await?;
@@ -160,6 +163,11 @@ impl Executor<'_> {
             ClusterAction::AwaitAddon { addon } => {
                 cluster::await_addon(self, addon, reporter, stop).await
             }
+            ClusterAction::Drain { node } => cluster::drain(self, node, reporter, stop).await,
+            ClusterAction::RemoveMember { node, member } => {
+                node::remove_member(self, node, *member).await
+            }
+            ClusterAction::DeleteNode { node, uid } => cluster::delete_node(self, node, uid).await,
             ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }
     }

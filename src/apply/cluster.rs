@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use super::{
     executor::{Executor, bug, failed},
-    limit::{ADDON_PATIENCE, NODE_PATIENCE},
+    limit::{ADDON_PATIENCE, DRAIN_PATIENCE, NODE_PATIENCE},
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
-    actual::{NodeFact, control_planes},
+    actual::{ApiHealth, NodeFact, control_planes},
     desired::Addon,
     model::{NodeMeta, NodeName, ObjectRef, WantedObjects},
+    state::Membership,
     workload,
     workload::{Waited, WorkloadError},
 };
@@ -66,7 +67,16 @@ async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
     let saved = run.context.saved()?;
     let engine = run.context.engine()?;
     let mut last = None;
-    for (name, _) in control_planes(saved, &run.context.actual.hosts) {
+    let mut planes: Vec<&NodeName> = control_planes(saved, &run.context.actual.hosts)
+        .map(|(name, _)| name)
+        .collect();
+    // Those that stay and serve are asked first.
+    planes.sort_by_key(|name| {
+        let stays = saved.inventory[*name].membership == Membership::Active;
+        let serves = run.context.actual.apis.get(*name) == Some(&ApiHealth::Serving);
+        (!stays, !serves)
+    });
+    for name in planes {
         match run.host(name).await {
             Ok(host) => return workload::through(host, engine).map_err(failed),
             Err(error) => last = Some(error),
@@ -194,6 +204,33 @@ async fn unless_stopped<T>(stop: &Stop, wait: impl Future<Output = T>) -> Result
         waited = wait => Ok(waited),
         _cause = stop.stopped() => Err(StepError::Stopped),
     }
+}
+
+pub(super) async fn drain(
+    run: &Executor<'_>,
+    node: &NodeName,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let drained = workload::drain(&client, node, DRAIN_PATIENCE, &waiting);
+    unless_stopped(stop, Box::pin(drained))
+        .await?
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn delete_node(
+    run: &Executor<'_>,
+    node: &NodeName,
+    uid: &str,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::delete_node(&client, node, uid)
+        .await
+        .map_err(failed)?;
+    Ok(Done::default())
 }
 
 pub(super) async fn save_state_copy(run: &Executor<'_>) -> Result<Done, StepError> {

@@ -15,6 +15,12 @@ use crate::{
 /// How long an add-on's workloads are waited for before that is a warning.
 pub const ADDON_PATIENCE: Duration = Duration::from_secs(300);
 
+/// How long the pods of a node that leaves may take to go.
+pub const DRAIN_PATIENCE: Duration = Duration::from_secs(600);
+
+/// A member of etcd that has not caught up by then is taken away again.
+pub const CATCHES_UP: Duration = Duration::from_secs(15 * 60);
+
 /// How long a node may do nothing and not register itself, or not become Ready.
 pub const NODE_PATIENCE: Duration = Duration::from_secs(240);
 
@@ -54,6 +60,8 @@ fn on_host(action: &HostAction) -> Duration {
         | HostAction::RestoreContainerd
         | HostAction::AwaitHealthy { .. }
         | HostAction::RemoveImages { .. } => 5 * MINUTE,
+        // A learner's own bound, and what comes before and after it.
+        HostAction::JoinEtcd { .. } => CATCHES_UP + 5 * MINUTE,
         // Ends every pod, each with its grace period.
         HostAction::CleanHost { .. } => 10 * MINUTE,
         // Hundreds of megabytes over somebody's slow line.
@@ -65,6 +73,8 @@ fn in_cluster(action: &ClusterAction) -> Duration {
     match action {
         ClusterAction::SaveStateCopy => MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
+        ClusterAction::RemoveMember { .. } | ClusterAction::DeleteNode { .. } => 2 * MINUTE,
+        ClusterAction::Drain { .. } => DRAIN_PATIENCE + MINUTE,
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.

@@ -6,7 +6,7 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View, read_write},
 };
-use crate::model::{ContainerSpec, Role, path};
+use crate::model::{ContainerSpec, path};
 
 /// Where RKE's container has the data: people's `extra_args` and scripts say so.
 const DATA: &str = "/var/lib/rancher/etcd";
@@ -17,14 +17,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     let ca = context.etcd_ca(&mut files);
     let (cert, key) = context.pair(CertKind::Etcd, &mut files)?;
     let own = &context.node.internal_address;
-    let members: Vec<String> = context
-        .intent
-        .with_role(Role::Etcd)
-        .map(|(name, node)| {
-            let url = node.internal_address.with_port(2380);
-            format!("etcd-{name}=https://{url}")
-        })
-        .collect();
+    let saved = &context.keys.saved;
     let flags = Flags::from([
         ("name", format!("etcd-{}", context.name)),
         ("data-dir", format!("{DATA}/")),
@@ -54,15 +47,17 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ("heartbeat-interval", "100".to_owned()),
         ("election-timeout", "1000".to_owned()),
     ]);
-    // Read only by a member without data.
-    let bootstrap = Flags::from([
-        ("initial-cluster", members.join(",")),
-        ("initial-cluster-state", "new".to_owned()),
-        (
-            "initial-cluster-token",
-            context.keys.saved.cluster_id.0.clone(),
-        ),
-    ]);
+    // Read only by a member without data: one of those that etcd is made with, or one that joins,
+    // which is told the list of that moment.
+    let mut bootstrap = Flags::from([("initial-cluster-token", saved.cluster_id.0.clone())]);
+    if saved.etcd_bootstrap.contains_key(context.name) {
+        let members = saved.etcd_bootstrap.iter();
+        let members = members.map(|(name, url)| format!("etcd-{name}={url}"));
+        bootstrap.set("initial-cluster", members.collect::<Vec<_>>().join(","));
+        bootstrap.set("initial-cluster-state", "new");
+    } else {
+        bootstrap.set("initial-cluster-state", "existing");
+    }
     Service {
         key: "etcd",
         image: &context.intent.images.etcd,

@@ -9,7 +9,7 @@ use super::{
 
 /// Adds a member that only follows, and gives its id; one that has this peer URL already is it.
 pub async fn add_learner(any: &Client, peer_url: &str) -> Result<MemberId, EtcdError> {
-    if let Some(there) = by_peer_url(&confirmed(any).await?, peer_url) {
+    if let Some(there) = roster(any).await?.with_peer_url(peer_url).map(|(id, _)| id) {
         return Ok(there);
     }
     let request = AddMember {
@@ -20,19 +20,23 @@ pub async fn add_learner(any: &Client, peer_url: &str) -> Result<MemberId, EtcdE
     let added: Result<Added, _> = any.ask(doing, "/v3/cluster/member/add", &request).await;
     match added {
         Ok(added) => Ok(added.member.id()),
-        Err(error) => by_peer_url(&confirmed(any).await?, peer_url).ok_or(error),
+        Err(error) => roster(any)
+            .await?
+            .with_peer_url(peer_url)
+            .map(|(id, _)| id)
+            .ok_or(error),
     }
 }
 
 /// Makes a learner a voter. Refused by etcd while it has not caught up.
 pub async fn promote(any: &Client, member: MemberId) -> Result<(), EtcdError> {
-    if votes(&confirmed(any).await?, member)? {
+    if votes(&roster(any).await?, member)? {
         return Ok(());
     }
     let (doing, path) = ("promote a member", "/v3/cluster/member/promote");
     let promoted: Result<Accepted, _> = any.ask(doing, path, &ById::of(member)).await;
     let Err(error) = promoted else { return Ok(()) };
-    if votes(&confirmed(any).await?, member)? {
+    if votes(&roster(any).await?, member)? {
         Ok(())
     } else {
         Err(error)
@@ -42,13 +46,13 @@ pub async fn promote(any: &Client, member: MemberId) -> Result<(), EtcdError> {
 /// Removes a member; one that is gone is success.
 pub async fn remove(any: &Client, member: MemberId) -> Result<(), EtcdError> {
     let is_there = |roster: Roster| roster.members.contains_key(&member);
-    if !is_there(confirmed(any).await?) {
+    if !is_there(roster(any).await?) {
         return Ok(());
     }
     let (doing, path) = ("remove a member", "/v3/cluster/member/remove");
     let removed: Result<Accepted, _> = any.ask(doing, path, &ById::of(member)).await;
     let Err(error) = removed else { return Ok(()) };
-    if is_there(confirmed(any).await?) {
+    if is_there(roster(any).await?) {
         Err(error)
     } else {
         Ok(())
@@ -76,14 +80,9 @@ pub async fn move_leader(leader: &Client, to: MemberId) -> Result<(), EtcdError>
     if now == Some(to) { Ok(()) } else { Err(error) }
 }
 
-async fn confirmed(any: &Client) -> Result<Roster, EtcdError> {
+/// The members, as a majority confirms them.
+pub async fn roster(any: &Client) -> Result<Roster, EtcdError> {
     Ok(any.members(true).await?.roster(true))
-}
-
-fn by_peer_url(roster: &Roster, peer_url: &str) -> Option<MemberId> {
-    let mut members = roster.members.iter();
-    let found = members.find(|(_, member)| member.peer_urls.contains(peer_url));
-    found.map(|(id, _)| *id)
 }
 
 fn votes(roster: &Roster, member: MemberId) -> Result<bool, EtcdError> {

@@ -127,6 +127,15 @@ pub struct Roster {
     pub members: BTreeMap<MemberId, Member>,
 }
 
+impl Roster {
+    /// The member that its peers reach there.
+    pub fn with_peer_url(&self, peer_url: &str) -> Option<(MemberId, &Member)> {
+        let mut members = self.members.iter();
+        let found = members.find(|(_, member)| member.peer_urls.contains(peer_url));
+        found.map(|(id, member)| (*id, member))
+    }
+}
+
 /// etcd's own default when `quota-backend-bytes` is not set.
 pub const DEFAULT_QUOTA: u64 = 2 << 30;
 
@@ -240,6 +249,15 @@ impl EtcdView {
         let mut healthy = self.healthy();
         healthy.remove(&member);
         healthy.len() > self.voters().count() / 2
+    }
+
+    /// True when a majority of the voters that are left is healthy once this one is no member any
+    /// more, and there is one.
+    pub fn serves_after_removal(&self, member: MemberId) -> bool {
+        let mut healthy = self.healthy();
+        healthy.remove(&member);
+        let left = self.voters().filter(|(id, _)| *id != member).count();
+        healthy.len() > left / 2
     }
 
     /// What forbids to stop any member: alarms and databases that are nearly full, each as a

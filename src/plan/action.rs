@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::FileRef;
 use crate::{
     actual::Baseline,
+    etcd::MemberId,
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
         NodeName, ObjectRef,
@@ -84,6 +85,13 @@ pub enum HostAction {
         /// Name.
         name: String,
         /// Definition, goes into the label.
+        spec: Box<ContainerSpec>,
+    },
+    /// Makes this node's etcd a member of the etcd that serves: added as one that follows, run, and
+    /// given its vote when it has caught up. Data of a member that etcd does not know are moved
+    /// aside. Visible in the container and in etcd's list; repeating is harmless.
+    JoinEtcd {
+        /// Definition, without the list of members: that is the one of the moment.
         spec: Box<ContainerSpec>,
     },
     /// Starts a container of ours that should run and does not. Repeating is harmless.
@@ -170,6 +178,26 @@ pub enum ClusterAction {
         /// Which.
         addon: String,
     },
+    /// Cordons a node and evicts its pods, bounded; those of `DaemonSet`s stay. Visible in the Node
+    /// and its pods; repeating is harmless.
+    Drain {
+        /// Which.
+        node: NodeName,
+    },
+    /// Takes a node's member out of etcd. Gone is success.
+    RemoveMember {
+        /// Whose.
+        node: NodeName,
+        /// Its id.
+        member: MemberId,
+    },
+    /// Deletes a Node object, while it is the one of that uid. Gone is success.
+    DeleteNode {
+        /// Whose.
+        node: NodeName,
+        /// Its uid.
+        uid: String,
+    },
     /// Writes the copy of the state into `kube-system`. Visible in `ClusterFacts::state_copy`.
     SaveStateCopy,
 }
@@ -194,7 +222,11 @@ impl Action {
         match self {
             Self::Host(node, _)
             | Self::Cluster(
-                ClusterAction::SetNodeMeta { node, .. } | ClusterAction::AwaitNodeReady { node },
+                ClusterAction::SetNodeMeta { node, .. }
+                | ClusterAction::AwaitNodeReady { node }
+                | ClusterAction::Drain { node }
+                | ClusterAction::RemoveMember { node, .. }
+                | ClusterAction::DeleteNode { node, .. },
             ) => Some(node),
             Self::Cluster(
                 ClusterAction::ApplyAddon { .. }
@@ -227,6 +259,7 @@ impl Action {
                 | HostAction::ConfigureContainerd { .. }
                 | HostAction::ImportPause { .. }
                 | HostAction::RunContainer { .. }
+                | HostAction::JoinEtcd { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
@@ -241,6 +274,9 @@ impl Action {
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::PruneObjects { .. }
                 | ClusterAction::SetNodeMeta { .. }
+                | ClusterAction::Drain { .. }
+                | ClusterAction::RemoveMember { .. }
+                | ClusterAction::DeleteNode { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,
@@ -255,6 +291,7 @@ impl Action {
                 HostAction::WriteFiles { .. }
                 | HostAction::RemoveFiles { .. }
                 | HostAction::ConfigureContainerd { .. }
+                | HostAction::JoinEtcd { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
@@ -272,7 +309,10 @@ impl Action {
             },
             // An apply sets fields of objects whose names are an add-on's, and deletes nothing.
             Self::Cluster(action) => match action {
-                ClusterAction::PruneObjects { .. } => true,
+                ClusterAction::PruneObjects { .. }
+                | ClusterAction::Drain { .. }
+                | ClusterAction::RemoveMember { .. }
+                | ClusterAction::DeleteNode { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }
                 | ClusterAction::AwaitNodeReady { .. }

@@ -132,18 +132,28 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
     if !step.action.is_destructive() || empty_image {
         return None;
     }
-    let guarded = if let Action::Cluster(ClusterAction::PruneObjects { objects }) = &step.action {
-        let mut objects = objects.iter();
-        objects.all(|object| {
-            step.guards
-                .iter()
-                .any(|guard| guard.object() == Some(object))
-        })
-    } else {
+    let claimed = || {
         step.guards.iter().any(|guard| {
             matches!(guard, Guard::ClaimIs { id: claimed, node }
                 if claimed == id && Some(node) == step.node())
         })
+    };
+    let guarded = match &step.action {
+        Action::Cluster(ClusterAction::PruneObjects { objects }) => {
+            let mut objects = objects.iter();
+            objects.all(|object| {
+                step.guards
+                    .iter()
+                    .any(|guard| guard.object() == Some(object))
+            })
+        }
+        Action::Cluster(ClusterAction::RemoveMember { member, .. }) => {
+            let serves = Guard::ServesAfterRemoval(*member);
+            step.guards.contains(&serves)
+        }
+        // Only the one of that uid goes.
+        Action::Cluster(ClusterAction::DeleteNode { uid, .. }) => !uid.is_empty(),
+        Action::Host(..) | Action::Cluster(_) | Action::Local(_) => claimed(),
     };
     (!guarded).then(|| Violation::Unguarded {
         title: super::title(step),
@@ -303,6 +313,7 @@ fn one_direction(steps: &[&Step]) -> Vec<Violation> {
         matches!(
             action,
             HostAction::RunContainer { .. }
+                | HostAction::JoinEtcd { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::WriteFiles { .. }

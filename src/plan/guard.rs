@@ -34,7 +34,7 @@ impl Guard {
         match self {
             Self::ClaimIs { node, .. } => Look::Container(node, CLAIM),
             Self::ContainerIs { node, name, .. } => Look::Container(node, name),
-            Self::QuorumWithout(_) | Self::EtcdStable => Look::Etcd,
+            Self::QuorumWithout(_) | Self::ServesAfterRemoval(_) | Self::EtcdStable => Look::Etcd,
             Self::ApiServesWithout(_) => Look::Apis,
             Self::AtMostUnavailable { .. } => Look::Nodes,
             Self::ObjectIs { object, .. } => Look::Object(object),
@@ -86,6 +86,16 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
             } else {
                 Err(format!(
                     "etcd would lose its quorum without member {member}"
+                ))
+            }
+        }
+        Guard::ServesAfterRemoval(member) => {
+            serving(&live.etcd)?;
+            if live.etcd.serves_after_removal(*member) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "etcd would not serve when member {member} is removed"
                 ))
             }
         }

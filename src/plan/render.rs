@@ -34,6 +34,7 @@ fn on_host(action: &HostAction) -> String {
         HostAction::ConfigureContainerd { .. } => "configure containerd".to_owned(),
         HostAction::ImportPause { image } => format!("import {image} into containerd"),
         HostAction::RunContainer { name, .. } => format!("run {name}"),
+        HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
         HostAction::StartContainer { name } => format!("start {name}"),
         HostAction::ReplaceContainer { name, .. } => format!("replace {name}"),
         HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
@@ -60,6 +61,9 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
         ClusterAction::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
         ClusterAction::AwaitAddon { addon } => format!("wait for {addon}"),
+        ClusterAction::Drain { .. } => "drain".to_owned(),
+        ClusterAction::RemoveMember { member, .. } => format!("remove member {member} of etcd"),
+        ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
         ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }
 }

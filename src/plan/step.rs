@@ -176,6 +176,8 @@ pub enum Guard {
     },
     /// etcd keeps its quorum without this member.
     QuorumWithout(MemberId),
+    /// etcd serves when this member is one no more.
+    ServesAfterRemoval(MemberId),
     /// Every voter names one leader, and no alarm is set.
     EtcdStable,
     /// Another API server than this node's answers.

@@ -9,6 +9,7 @@
 mod available;
 mod connect;
 mod copy;
+mod drain;
 mod error;
 mod kinds;
 mod node_meta;
@@ -26,6 +27,7 @@ mod tests;
 pub use available::waiting_for;
 pub use connect::{connect, through};
 pub use copy::save_state_copy;
+pub use drain::{delete_node, drain};
 pub use error::WorkloadError;
 pub use kinds::Kinds;
 pub use node_meta::set_node_meta;

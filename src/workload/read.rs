@@ -158,6 +158,7 @@ pub(super) fn fact(node: &Node) -> NodeFact {
     let is_ready = ready.is_some_and(|condition| condition.status == "True");
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     NodeFact {
+        uid: node.metadata.uid.clone().unwrap_or_default(),
         ready: is_ready,
         message: match ready {
             Some(_) if is_ready => String::new(),

@@ -53,15 +53,15 @@ fn wishes(masks: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = (Wish,
     masks.prop_flat_map(|masks| (wish(masks.clone()), wish(masks)))
 }
 
-fn order() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn order() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 1..64)
 }
 
-fn cut() -> impl Strategy<Value = Cut> {
+pub(crate) fn cut() -> impl Strategy<Value = Cut> {
     (any::<usize>(), any::<u8>()).prop_map(|(after, torn)| Cut { after, torn })
 }
 
-fn block_on<T>(run: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(run: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -69,12 +69,12 @@ fn block_on<T>(run: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(run)
 }
 
-fn runner(nodes: usize) -> Runner {
+pub(crate) fn runner(nodes: usize) -> Runner {
     Runner::new(&SimRemote::new(fresh(nodes)), || [1; 32])
 }
 
 /// Converges, and there is nothing left to do.
-async fn settle(runner: &Runner, intent: &Intent) {
+pub(crate) async fn settle(runner: &Runner, intent: &Intent) {
     let goal = Goal::Up(intent);
     let outcome = runner.converge(&goal).await.unwrap();
     assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
@@ -83,7 +83,7 @@ async fn settle(runner: &Runner, intent: &Intent) {
 }
 
 /// From now on no step may take what the cluster has a spare of.
-fn serves_all_the_while(runner: &Runner) {
+pub(crate) fn serves_all_the_while(runner: &Runner) {
     let Some(saved) = runner.memory.shell().saved else {
         return;
     };
@@ -104,7 +104,7 @@ fn serves_all_the_while(runner: &Runner) {
     });
 }
 
-fn no_longer_watched(runner: &Runner) {
+pub(crate) fn no_longer_watched(runner: &Runner) {
     runner.remote.watch(|_, _| ());
 }
 
@@ -133,7 +133,7 @@ fn switch_on(runner: &Runner) {
 }
 
 /// Dies in one of the steps that it would do, if there are any. True if it did.
-async fn dies(runner: &Runner, goal: &Goal<'_>, cut: Cut) -> bool {
+pub(crate) async fn dies(runner: &Runner, goal: &Goal<'_>, cut: Cut) -> bool {
     let Ok(plan) = runner.plan(goal).await else {
         return false;
     };
@@ -427,14 +427,8 @@ fn one_node_comes_up_by_the_products_own_joint() {
         let count = Arc::clone(&seen);
         runner.remote.watch(move |_, _| *count.lock().unwrap() += 1);
         let config = Wish {
-            cluster: "a",
-            masks: vec![],
-            build: 0,
-            verbosity: 2,
-            pause: 0,
             labelled: true,
-            tainted: false,
-            coredns: true,
+            ..Wish::plain()
         };
         settle(&runner, &config.intent()).await;
         let have = runner

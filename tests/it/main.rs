@@ -34,6 +34,7 @@ mod fake_api_contract;
 mod host_docker;
 mod host_errors;
 mod host_guards;
+mod joint_nodes;
 mod joint_properties;
 mod lab_cri;
 mod lab_disk;

@@ -9,6 +9,7 @@ mod containers;
 mod files;
 mod helper;
 mod images;
+mod member;
 mod system;
 
 pub(super) use claim::{claim, release_claim};
@@ -17,4 +18,5 @@ pub(super) use containerd::{configure_containerd, restore_containerd};
 pub(super) use containers::{await_healthy, remove_container, run_container, start_container};
 pub(super) use files::{reload_proxy, remove_files, write_files};
 pub(super) use images::{import_pause, pull, remove_images};
+pub(super) use member::{join_etcd, remove_member};
 pub(super) use system::prepare_kernel;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{PkiContext, PkiError, cert::new_authority, key::Key};
 use crate::{
-    actual::Actual,
+    actual::{Actual, ApiView},
     config::Intent,
-    model::{ClusterId, NodeName, Role},
+    etcd::Quorum,
+    model::{ClusterId, NodeName, Role, label, path},
     state::{ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts},
 };
 
@@ -16,10 +17,6 @@ const SERVICE_ACCOUNTS: &str = "the service-account key";
 pub(super) fn generate(intent: &Intent, ctx: &PkiContext<'_>) -> Result<ClusterState, PkiError> {
     let authority = |cn: &str| new_authority(cn, cn, &ctx.seed, ctx.now);
     let slot = "kube-service-account-token";
-    let peers = intent.with_role(Role::Etcd).map(|(name, node)| {
-        let address = node.internal_address.with_port(2380);
-        (name.clone(), format!("https://{address}"))
-    });
     Ok(ClusterState {
         serial: 0,
         cluster_id: ClusterId(
@@ -41,7 +38,7 @@ pub(super) fn generate(intent: &Intent, ctx: &PkiContext<'_>) -> Result<ClusterS
             issuers: Vec::new(),
         },
         encryption: Vec::new(),
-        etcd_bootstrap: peers.collect(),
+        etcd_bootstrap: peers(intent, |_| true),
         inventory: BTreeMap::new(),
         memory: OperatorMemory::default(),
     })
@@ -55,10 +52,25 @@ pub(super) fn completed(
     have: &Actual,
     ctx: &PkiContext<'_>,
 ) -> Result<ClusterState, PkiError> {
+    // The first format did not have them: they are the members of its inventory.
+    let was_member = |name: &NodeName| {
+        let entry = known.inventory.get(name);
+        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
+    };
+    let etcd_bootstrap = if known.etcd_bootstrap.is_empty() {
+        peers(intent, was_member)
+    } else {
+        known.etcd_bootstrap.clone()
+    };
+    let mut etcd_bootstrap = etcd_bootstrap;
+    let inventory = inventory(known, intent, have);
+    // Whoever comes again under such a name joins as everybody else does.
+    etcd_bootstrap.retain(|name, _| inventory.contains_key(name));
     let mut next = ClusterState {
+        etcd_bootstrap,
         cluster_name: intent.cluster_name.clone(),
         kubernetes_version: Some(intent.version),
-        inventory: inventory(&known.inventory, intent, have),
+        inventory,
         ..known.clone()
     };
     if next.signer_ca.is_none() {
@@ -87,14 +99,50 @@ pub(super) fn completed(
     Ok(next)
 }
 
+/// The members of the intent and their peer addresses.
+fn peers(intent: &Intent, of: impl Fn(&NodeName) -> bool) -> BTreeMap<NodeName, String> {
+    let members = intent.with_role(Role::Etcd).filter(|(name, _)| of(name));
+    let peers = members.map(|(name, node)| {
+        let address = node.internal_address.with_port(2380);
+        (name.clone(), format!("https://{address}"))
+    });
+    peers.collect()
+}
+
+/// True when nothing of the cluster is on a node that leaves, and nothing of the node is in the
+/// cluster: each was looked at.
+fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
+    let id = &known.cluster_id;
+    let clean = have.up(name).is_some_and(|facts| {
+        let mut containers = facts.containers.values();
+        let ours = containers.any(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&id.0));
+        let folders = [path::KUBERNETES, path::ETCD, path::KUBELET];
+        let (there, empty) = (&facts.system.paths, &facts.system.empty);
+        let filled = folders
+            .iter()
+            .any(|it| there.contains(*it) && !empty.contains(*it));
+        !ours && !filled && facts.system.cluster_id.as_ref() != Some(id)
+    });
+    let mut members = have.etcd.members.values();
+    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+    let is_no_member = serves && !members.any(|member| member.name == format!("etcd-{name}"));
+    let is_no_node = match have.api() {
+        ApiView::Up(api) => !api.nodes.contains_key(name),
+        ApiView::Unknown | ApiView::Unreachable(_) => false,
+    };
+    clean && is_no_member && is_no_node
+}
+
 /// The inventory with every node of the intent as the intent has it. Nodes that the intent no
 /// longer names stay, as leaving, until they were removed.
 fn inventory(
-    saved: &BTreeMap<NodeName, InventoryEntry>,
+    known: &ClusterState,
     intent: &Intent,
     have: &Actual,
 ) -> BTreeMap<NodeName, InventoryEntry> {
+    let saved = &known.inventory;
     let mut inventory = saved.clone();
+    inventory.retain(|name, _| intent.nodes.contains_key(name) || !is_gone(known, name, have));
     for entry in inventory.values_mut() {
         if entry.membership == Membership::Active {
             entry.membership = Membership::Leaving;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 mod error;
 mod host;
+mod leavers;
 mod machine;
 mod roles;
 mod version;
@@ -11,7 +12,7 @@ mod version;
 pub use error::{PreflightError, PreflightErrors};
 pub(super) use host::{filled, rke_cluster, state_of_another};
 
-use super::{diff::Diff, ownership::owned_by};
+use super::diff::Diff;
 use crate::{
     actual::{Actual, ApiView, HostView},
     desired::Desired,
@@ -46,7 +47,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     }
     errors.extend(too_few(want, have));
     errors.extend(etcd_lost_its_data(have));
-    errors.extend(no_longer_named(want, have));
+    errors.extend(leavers::errors(want, have));
     errors.extend(one_machine_twice(diff));
     PreflightErrors::unless_empty(errors)
 }
@@ -127,36 +128,6 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
                 .to_owned(),
         ],
         class: ErrorClass::Host,
-    })
-}
-
-/// A node that left the config is not forgotten while it belongs to something of this cluster, and
-/// not while it does not answer.
-fn no_longer_named<'a>(
-    want: &'a Desired,
-    have: &'a Actual,
-) -> impl Iterator<Item = PreflightError> + 'a {
-    let gone = have
-        .hosts
-        .iter()
-        .filter(|(name, _)| !want.hosts.contains_key(*name));
-    gone.filter_map(|(name, view)| {
-        let state = match view {
-            HostView::Reachable(facts) if owned_by(facts, &want.cluster_id.0) => {
-                "is still a part of this cluster"
-            }
-            HostView::Reachable(_) => return None,
-            HostView::Unreachable(_) => "does not answer",
-        };
-        Some(PreflightError {
-            node: Some(name.clone()),
-            message: format!("node `{name}` is no longer in the config and {state}"),
-            hints: vec![
-                format!("write `{name}` into the config again: renaming a node, or taking one away, is not supported yet"),
-                "or remove the whole cluster with `rke-operator remove`".to_owned(),
-            ],
-            class: ErrorClass::User,
-        })
     })
 }
 

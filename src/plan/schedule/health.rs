@@ -1,7 +1,7 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{hosts, roll};
+use super::{hosts, join, roll};
 use crate::{
     actual::{Actual, ApiView, ContainerState},
     model::{Component, NodeName},
@@ -45,6 +45,7 @@ fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stag
             .iter()
             .copied()
             .filter(|component| host.has(*component))
+            .filter(|component| !(API.contains(component) && join::joins(name, host, diff)))
             .filter_map(|component| {
                 let (cause, why) = if replaced(component, name, host, diff).is_some() {
                     before_its_turn(component, name, diff)?
@@ -85,6 +86,9 @@ fn without_quorum(component: Component, diff: &Diff<'_>) -> Option<(Cause, &'sta
 
 /// Why etcd of this host goes away for a moment in this plan, if it does.
 fn etcd_restarts(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Cause> {
+    if join::joins(name, host, diff) {
+        return None;
+    }
     match host.need("etcd") {
         Need::Replace(..) => replaced(Component::Etcd, name, host, diff),
         need @ (Need::Run | Need::Start(_) | Need::Nothing) => need.cause(),

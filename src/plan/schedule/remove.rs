@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a host is to the cluster that is removed.
-enum Standing<'a> {
+pub(super) enum Standing<'a> {
     /// Nothing of this cluster is there.
     Clean,
     /// Claimed by someone else.
@@ -111,7 +111,7 @@ fn note(host: &NodeName, text: String) -> Note {
     }
 }
 
-fn standing<'a>(
+pub(super) fn standing<'a>(
     id: &ClusterId,
     host: &NodeName,
     facts: &'a HostFacts,
@@ -134,7 +134,7 @@ fn standing<'a>(
 
 /// A node without its claim is claimed again before anything is taken from it: so that nobody
 /// else takes it meanwhile, and so that every step after can be guarded.
-fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> Step {
+pub(super) fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> Step {
     let action = HostAction::Claim {
         cluster_id: id.clone(),
         cluster_name: name.to_owned(),

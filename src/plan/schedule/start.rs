@@ -1,7 +1,7 @@
 //! What is missing or stands still: run, started, and awaited elsewhere. What differs is replaced
 //! in a roll. Pure.
 
-use super::hosts;
+use super::{hosts, join};
 use crate::{
     actual::ContainerState,
     model::{ContainerSpec, NodeName},
@@ -21,7 +21,8 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         for (component, spec) in in_order(host.want) {
-            if CLIENTS.contains(&component) {
+            let joins = component == "etcd" || component == "kube-apiserver";
+            if CLIENTS.contains(&component) || joins && join::joins(name, host, diff) {
                 continue;
             }
             if component == "kubelet" && pause_comes_with_kubelet(host) {

@@ -1,7 +1,8 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    addons, claim, health, hosts, nodes, plan, prepare, prune, roll, start, state, warnings,
+    addons, claim, health, hosts, join, leavers, nodes, plan, prepare, prune, roll, start, state,
+    warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -34,23 +35,28 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         return until_the_api_answers(first, diff);
     }
     let then = [
+        join::members(diff), // one at a time, caught up before it votes
+        join::api_servers(diff),
         start::clients(diff),
         control_planes,
         roll::nodes(diff),
         addons::apply(diff), // the network first; no node is Ready without
         state::kubeconfig(want, have),
         state::copy(want, have),
-        nodes::ready(diff),     // the other components, labels and taints, Ready
-        addons::wait(diff),     // bounded, then a warning
-        prune::leftovers(diff), // ours, there, and no longer wanted
+        nodes::ready(diff), // the other components, labels and taints, Ready
+        addons::wait(diff), // bounded, then a warning
     ];
+    let last = leavers::stages(diff).into_iter(); // what takes their place is there
+    let last = last.chain([prune::leftovers(diff)]); // ours, there, and no longer wanted
     let mut notes = state::notes(want);
     notes.extend(warnings::notes(diff));
     notes.extend(start::notes(diff));
+    notes.extend(join::notes(diff));
     notes.extend(nodes::notes(diff));
     notes.extend(roll::notes(diff));
     notes.extend(hosts::notes(diff));
-    plan(first.into_iter().chain(then), notes)
+    notes.extend(leavers::notes(diff));
+    plan(first.into_iter().chain(then).chain(last), notes)
 }
 
 /// True while it is not known whether etcd has its data, of a cluster that had some: nothing is

@@ -79,6 +79,10 @@ fn on_host(
         }
         HostAction::ImportPause { image } => has_image(facts, image),
         HostAction::RunContainer { name, spec } => run(node, name, spec, want()?, facts),
+        HostAction::JoinEtcd { spec } => {
+            facts.containers.remove("etcd");
+            run(node, "etcd", spec, want()?, facts)
+        }
         HostAction::StartContainer { name } => {
             let container = facts.containers.get_mut(name).ok_or("no such container")?;
             container.state = ContainerState::Running;
@@ -154,6 +158,15 @@ fn in_cluster(
         ClusterAction::AwaitAddon { addon } => {
             let addon = find(want()?, addon)?;
             become_available(addon, api(world)?)
+        }
+        // Pods are not simulated; who is a member of etcd is the world's.
+        ClusterAction::Drain { .. } | ClusterAction::RemoveMember { .. } => api(world).map(drop),
+        ClusterAction::DeleteNode { node, uid } => {
+            let nodes = &mut api(world)?.nodes;
+            if nodes.get(node).is_some_and(|there| there.uid == *uid) {
+                nodes.remove(node);
+            }
+            Ok(())
         }
         ClusterAction::SaveStateCopy => {
             let api = api(world)?;
@@ -482,7 +495,11 @@ fn joined<'a>(node: &NodeName, world: &'a mut Actual) -> Result<&'a mut NodeFact
     if !kubelet {
         return Err("no kubelet runs there".to_owned());
     }
-    Ok(api(world)?.nodes.entry(node.clone()).or_default())
+    let new = || NodeFact {
+        uid: format!("uid of {node}"),
+        ..NodeFact::default()
+    };
+    Ok(api(world)?.nodes.entry(node.clone()).or_insert_with(new))
 }
 
 /// What was ours goes, what is ours comes, and which that is stands in an annotation.

@@ -201,7 +201,10 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
             issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
         },
         encryption: Vec::new(),
-        etcd_bootstrap: BTreeMap::new(),
+        etcd_bootstrap: hosts
+            .iter()
+            .map(|name| (name.clone(), format!("https://{name}:2380")))
+            .collect(),
         memory: OperatorMemory::default(),
         inventory: hosts
             .iter()

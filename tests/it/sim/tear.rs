@@ -90,6 +90,12 @@ fn on_host(
                 files.insert(path::CONTAINERD_CONFIG.to_owned(), file);
             }
         }),
+        // Added and never run, or run and without a vote: nothing of it counts before the last.
+        HostAction::JoinEtcd { .. } => {
+            if !how.is_multiple_of(2) && effect::apply(step, want, world).is_ok() {
+                stopped(node, "etcd", world);
+            }
+        }
         HostAction::RunContainer { name, .. } => {
             if effect::apply(step, want, world).is_ok() {
                 stopped(node, name, world);
@@ -146,6 +152,9 @@ fn in_cluster(
         // Atomic, or without effect: nothing or all.
         ClusterAction::AwaitNodeReady { .. }
         | ClusterAction::AwaitAddon { .. }
+        | ClusterAction::Drain { .. }
+        | ClusterAction::RemoveMember { .. }
+        | ClusterAction::DeleteNode { .. }
         | ClusterAction::SaveStateCopy => return,
         ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {
             addon: addon.clone(),

@@ -16,6 +16,8 @@ pub(crate) struct Wish {
     /// Roles of every node but the first, which has all: bit 0 is etcd, bit 1 the control plane;
     /// every node is a worker.
     pub(crate) masks: Vec<u8>,
+    /// Nodes that the config does not name, by their places from 0.
+    pub(crate) without: Vec<usize>,
     pub(crate) build: u8,
     pub(crate) verbosity: u8,
     pub(crate) pause: u8,
@@ -30,6 +32,7 @@ pub(crate) fn wish(masks: Vec<u8>) -> impl Strategy<Value = Wish> {
         move |(build, verbosity, pause, [labelled, tainted, no_coredns])| Wish {
             cluster: "a",
             masks: masks.clone(),
+            without: Vec::new(),
             build,
             verbosity,
             pause,
@@ -47,9 +50,13 @@ fn key() -> Secret<String> {
 }
 
 fn resolved(config: &Value) -> Intent {
+    checked(config).unwrap()
+}
+
+fn checked(config: &Value) -> Option<Intent> {
     let config = RkeConfig::from_json(config).unwrap();
     let sources = SecretSources::new("the key", key());
-    Intent::from_config(&config, &sources).unwrap().intent
+    Some(Intent::from_config(&config, &sources).ok()?.intent)
 }
 
 impl Wish {
@@ -58,6 +65,7 @@ impl Wish {
         Self {
             cluster: "a",
             masks: vec![],
+            without: vec![],
             build: 0,
             verbosity: 2,
             pause: 0,
@@ -76,6 +84,11 @@ impl Wish {
         resolved(&self.config())
     }
 
+    /// The same, where it is a config: some node has each role.
+    pub(crate) fn checked(&self) -> Option<Intent> {
+        checked(&self.config())
+    }
+
     /// The same with another release, or with none, and with the images that go with it.
     pub(crate) fn intent_of(&self, release: Option<&str>) -> Intent {
         let mut config = self.config();
@@ -86,7 +99,10 @@ impl Wish {
 
     fn config(&self) -> Value {
         let masks = [3].iter().chain(&self.masks);
-        let nodes = masks.enumerate().map(|(at, mask)| {
+        let named = masks
+            .enumerate()
+            .filter(|(at, _)| !self.without.contains(at));
+        let nodes = named.map(|(at, mask)| {
             let mut roles = vec!["worker"];
             roles.extend((mask & 1 == 1).then_some("etcd"));
             roles.extend((mask & 2 == 2).then_some("controlplane"));

@@ -12,7 +12,7 @@ use rke_operator::{
     etcd::{EtcdView, Member, MemberId, MemberStatus, Quorum},
     model::{ClusterId, Component, NodeName, ObjectRef, label, secret::Secret},
     plan,
-    plan::{HostAction, Live, Look, Plan, PreflightErrors, Step},
+    plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
     state::ClusterState,
 };
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub(crate) struct World {
     /// The API servers that have come up since they were last started.
     pub(crate) answering: BTreeSet<NodeName>,
     /// The nodes whose disks hold a member of etcd, by cluster.
-    members: BTreeMap<String, BTreeSet<NodeName>>,
+    pub(crate) members: BTreeMap<String, BTreeSet<NodeName>>,
     /// Nodes that do not answer.
     pub(crate) down: BTreeMap<NodeName, Unreachable>,
 }
@@ -115,7 +115,8 @@ impl World {
 
     /// The members of one cluster, with their ids.
     fn members(&self, id: &ClusterId) -> impl Iterator<Item = (u64, &NodeName)> {
-        (1..).zip(self.members.get(&id.0).into_iter().flatten())
+        let members = self.members.get(&id.0).into_iter().flatten();
+        members.map(|name| (number(name), name))
     }
 
     pub(crate) fn member_count(&self, id: &ClusterId) -> usize {
@@ -279,6 +280,11 @@ impl World {
                 facts.files.get_or_insert_default();
             }
         }
+        if let Action::Cluster(ClusterAction::RemoveMember { node, .. }) = &step.action {
+            for members in self.members.values_mut() {
+                members.remove(node);
+            }
+        }
         let Some((node, action)) = step.action.on_host() else {
             return;
         };
@@ -308,6 +314,11 @@ impl World {
                         let members = members.map(|(name, _)| name.clone()).collect();
                         self.members.insert(want.cluster_id.0.clone(), members);
                     }
+                    // One that is no member any more is missed by nobody.
+                    let is_member = self.members(&want.cluster_id).any(|(_, name)| name == node);
+                    if !is_member {
+                        return;
+                    }
                     // API servers go on with the other members, if there are enough.
                     if self.member_count(&want.cluster_id) < 3 || !self.has_quorum(&want.cluster_id)
                     {
@@ -317,6 +328,11 @@ impl World {
                 }
                 _ => {}
             },
+            HostAction::JoinEtcd { .. } => {
+                for members in self.members.values_mut() {
+                    members.insert(node.clone());
+                }
+            }
             HostAction::CleanHost { .. } => {
                 for members in self.members.values_mut() {
                     members.remove(node);
@@ -504,4 +520,10 @@ pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
     }
     let plan = plan_remove(&world.observe(shell)).unwrap();
     panic!("something keeps changing:\n{}", plan::render(&plan));
+}
+
+/// The id of a node's member: that of `n7` is 7.
+fn number(name: &NodeName) -> u64 {
+    let digits = name.0.chars().filter(char::is_ascii_digit);
+    digits.collect::<String>().parse().unwrap_or(u64::MAX)
 }

@@ -1,0 +1,110 @@
+//! Members that join a living etcd: one after the other, before any API server is told of them.
+//! Pure.
+//!
+//! The members that etcd was made with start together and are in `initial-cluster`; every other one
+//! is added to the etcd that serves. An API server beside a member that joins starts after it.
+
+use super::hosts;
+use crate::{
+    model::{Component, NodeName},
+    plan::{
+        Cause, Guard, HostAction, Live, Note, Queue, Stage, Step, Target,
+        diff::{Diff, HostDiff, Need},
+        guard,
+    },
+};
+
+/// True when this host's member has yet to join, or has not come to its vote. Where etcd tells
+/// nothing, a container that is there is taken for a member.
+pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
+    let etcd = &diff.have.etcd;
+    let mut voters = etcd.voters();
+    let votes = voters
+        .any(|(id, member)| etcd.on(name) == Some(id) || member.name == format!("etcd-{name}"));
+    let new = *host.need(Component::Etcd.container()) == Need::Run;
+    let was_there = diff.want.saved.etcd_bootstrap.contains_key(name);
+    let known = etcd.voters().next().is_some();
+    host.has(Component::Etcd) && !was_there && !votes && (new || known)
+}
+
+/// One member at a time; a failure ends the run, before API servers are told of it.
+pub(super) fn members(diff: &Diff<'_>) -> Stage {
+    let queues = joining(diff).filter(|_| held_back(diff).is_none());
+    let queues = queues.filter_map(|(name, host)| {
+        let spec = host.want.containers.get(Component::Etcd.container())?;
+        let action = HostAction::JoinEtcd {
+            spec: Box::new(spec.clone()),
+        };
+        let why = "its member has no vote yet";
+        let step = Step::on(name, Cause::New, why, action)
+            .guarded(&diff.want.cluster_id)
+            .only_if(Guard::EtcdStable);
+        Some(Queue {
+            node: Some(name.clone()),
+            steps: vec![step],
+        })
+    });
+    Stage {
+        queues: queues.collect(),
+        ..Stage::of("members", 1, [])
+    }
+}
+
+/// What starts only beside a member that has joined.
+pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
+    hosts::preparing("members", diff, |name, host| {
+        let component = Component::ApiServer;
+        let wanted = host.want.containers.get(component.container());
+        let (Some(spec), Need::Run) = (wanted, host.need(component.container())) else {
+            return Vec::new();
+        };
+        if !joins(name, host, diff) || held_back(diff).is_some() {
+            return Vec::new();
+        }
+        let run = HostAction::RunContainer {
+            name: component.container().to_owned(),
+            spec: Box::new(spec.clone()),
+        };
+        let wait = HostAction::AwaitHealthy { component };
+        vec![
+            Step::on(name, Cause::New, "its member has joined", run),
+            Step::on(name, Cause::New, "it was just started", wait),
+        ]
+    })
+}
+
+/// Said of members that cannot join yet, and of an etcd that is no better for them.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let why = held_back(diff);
+    let late = joining(diff).filter_map(|(name, _)| {
+        Some(Note {
+            target: Some(Target::Host(name.clone())),
+            text: format!("its member of etcd does not join yet: {}", why.as_ref()?),
+        })
+    });
+    let members = diff.want.with(Component::Etcd).count();
+    let even = (members.is_multiple_of(2)).then(|| Note {
+        target: None,
+        text: format!(
+            "{members} members of etcd survive the loss of {}, as {} would: an odd number is better",
+            (members - 1) / 2,
+            members - 1
+        ),
+    });
+    late.chain(even).collect()
+}
+
+fn joining<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>)> {
+    let hosts = diff.hosts.iter();
+    let hosts = hosts.filter(|(name, host)| joins(name, host, diff));
+    hosts.map(|(name, host)| (*name, host))
+}
+
+/// Why etcd takes no member now, if it does not: it would refuse, or be worse off.
+fn held_back(diff: &Diff<'_>) -> Option<String> {
+    let live = Live {
+        etcd: diff.have.etcd.clone(),
+        ..Live::default()
+    };
+    guard::holds(&Guard::EtcdStable, &live).err()
+}

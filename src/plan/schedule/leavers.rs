@@ -1,0 +1,154 @@
+//! Nodes that the config no longer names and that answer: emptied, taken out of etcd, given back and
+//! forgotten by the cluster. Pure.
+//!
+//! They go last: what takes their place is Ready by then, no proxy and no API server relies on them
+//! any more. Each part is seen by the next survey, so a run that was cut off goes on.
+
+use super::{
+    leave,
+    remove::{self, Standing},
+};
+use crate::{
+    actual::{ApiView, ClusterFacts, HostFacts, HostView},
+    etcd::MemberId,
+    model::NodeName,
+    plan::{Cause, ClusterAction, Guard, Live, Note, Stage, Step, Target, diff::Diff, guard},
+};
+
+/// A node that leaves.
+struct Leaver<'a> {
+    name: &'a NodeName,
+    facts: &'a HostFacts,
+    /// Its member of etcd, if it still has one.
+    member: Option<MemberId>,
+}
+
+/// In order; nothing while the API does not answer.
+pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
+    let ApiView::Up(api) = diff.have.api() else {
+        return Vec::new();
+    };
+    let going: Vec<Leaver<'_>> = leavers(diff)
+        .filter(|leaver| held_back(leaver, diff).is_none())
+        .collect();
+    let id = &diff.want.cluster_id;
+    let claims = going.iter().filter_map(|leaver| {
+        let standing = remove::standing(id, leaver.name, leaver.facts, diff.have);
+        let torn = matches!(standing, Standing::Torn(_));
+        let name = &diff.want.saved.cluster_name;
+        torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts))
+    });
+    let claims: Vec<Step> = claims.collect();
+    if !claims.is_empty() {
+        return vec![Stage::of("leavers", 1, claims)];
+    }
+    let ours: Vec<&Leaver<'_>> = going
+        .iter()
+        .filter(|leaver| {
+            let standing = remove::standing(id, leaver.name, leaver.facts, diff.have);
+            matches!(standing, Standing::Ours(_))
+        })
+        .collect();
+    let drains = ours.iter().filter_map(|leaver| drain(leaver, diff, api));
+    let members = going.iter().filter_map(|leaver| leaves_etcd(leaver));
+    let mut stages = vec![
+        Stage::of("drain", 1, drains),
+        Stage::of("members", 1, members),
+    ];
+    let parts = leave::PARTS.map(|(name, steps)| {
+        let steps = ours
+            .iter()
+            .flat_map(|leaver| steps(id, leaver.name, leaver.facts));
+        Stage::of(name, ours.len(), steps)
+    });
+    for (number, part) in parts.into_iter().enumerate() {
+        stages.push(part);
+        if number == 0 {
+            // Without its kubelet it does not register itself again.
+            let objects = going.iter().filter_map(|leaver| delete(leaver, api));
+            stages.push(Stage::of("nodes", 1, objects));
+        }
+    }
+    stages
+}
+
+/// Why a node that left the config is still here.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let late = leavers(diff).filter_map(|leaver| {
+        let why = match diff.have.api() {
+            ApiView::Up(_) => held_back(&leaver, diff)?,
+            ApiView::Unknown | ApiView::Unreachable(_) => {
+                "the cluster's API does not answer".to_owned()
+            }
+        };
+        Some(Note {
+            target: Some(Target::Host(leaver.name.clone())),
+            text: format!("is no longer in the config, and stays for now: {why}"),
+        })
+    });
+    late.collect()
+}
+
+fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
+    let hosts = diff.have.hosts.iter();
+    let gone = hosts.filter(|(name, _)| !diff.want.hosts.contains_key(*name));
+    gone.filter_map(|(name, view)| match view {
+        HostView::Reachable(facts) => Some(Leaver {
+            name,
+            facts,
+            member: member(name, diff),
+        }),
+        HostView::Unreachable(_) => None,
+    })
+}
+
+fn member(name: &NodeName, diff: &Diff<'_>) -> Option<MemberId> {
+    let etcd = &diff.have.etcd;
+    let mut members = etcd.members.iter();
+    let named = members.find(|(_, member)| member.name == format!("etcd-{name}"));
+    etcd.on(name).or_else(|| named.map(|(id, _)| *id))
+}
+
+/// Why it cannot go now, if it cannot.
+fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+    let member = leaver.member?;
+    let live = Live {
+        etcd: diff.have.etcd.clone(),
+        ..Live::default()
+    };
+    guard::holds(&Guard::ServesAfterRemoval(member), &live).err()
+}
+
+fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Step> {
+    api.nodes.get(leaver.name)?;
+    let action = ClusterAction::Drain {
+        node: leaver.name.clone(),
+    };
+    let why = "the config no longer names it: its pods go elsewhere first";
+    let step = Step::cluster(Cause::Leave, why, action)
+        .guarded(&diff.want.cluster_id)
+        .disturbing(
+            "the node leaves: its pods are evicted, and what they keep in an emptyDir is gone",
+        );
+    Some(step)
+}
+
+fn leaves_etcd(leaver: &Leaver<'_>) -> Option<Step> {
+    let member = leaver.member?;
+    let action = ClusterAction::RemoveMember {
+        node: leaver.name.clone(),
+        member,
+    };
+    let why = "the others serve without it";
+    let step = Step::cluster(Cause::Leave, why, action);
+    Some(step.only_if(Guard::ServesAfterRemoval(member)))
+}
+
+fn delete(leaver: &Leaver<'_>, api: &ClusterFacts) -> Option<Step> {
+    let node = api.nodes.get(leaver.name)?;
+    let action = ClusterAction::DeleteNode {
+        node: leaver.name.clone(),
+        uid: node.uid.clone(),
+    };
+    Some(Step::cluster(Cause::Leave, "its kubelet is gone", action))
+}

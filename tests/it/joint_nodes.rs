@@ -1,0 +1,259 @@
+//! Nodes that come and go by an edit of the config alone: the product's own runs, on simulated worlds.
+
+use std::collections::BTreeSet;
+
+use proptest::{
+    prelude::*,
+    test_runner::{FileFailurePersistence, TestRunner},
+};
+use rke_operator::{
+    actual::Unreachable,
+    converge::{Error, Goal},
+    error::{ErrorClass, Explain},
+    model::{NodeName, Role},
+    plan::{self, Plan},
+};
+
+use crate::{
+    joint_properties::{
+        block_on, cut, dies, no_longer_watched, order, runner, serves_all_the_while, settle,
+    },
+    plan_properties::{Cuts, given_back},
+    sim::{Cut, World, runner::Runner, wish::Wish},
+};
+
+fn of(masks: &[u8]) -> Wish {
+    Wish {
+        masks: masks.to_vec(),
+        ..Wish::plain()
+    }
+}
+
+/// Who is a node, a member of etcd, a part of the inventory, is what the config says; and what it does
+/// not name is as it was before anybody built on it.
+fn is_as_the_config_says(runner: &Runner, wish: &Wish, bare: &World) {
+    let intent = wish.intent();
+    let saved = runner.memory.shell().saved.unwrap();
+    let named: BTreeSet<&NodeName> = intent.nodes.keys().collect();
+    assert_eq!(saved.inventory.keys().collect::<BTreeSet<_>>(), named);
+    runner.remote.world(|world| {
+        let nodes = &world.truth.cluster.as_ref().unwrap().nodes;
+        assert_eq!(nodes.keys().collect::<BTreeSet<_>>(), named);
+        let members: BTreeSet<&NodeName> =
+            intent.with_role(Role::Etcd).map(|(name, _)| name).collect();
+        let there = &world.members[&saved.cluster_id.0];
+        assert_eq!(there.iter().collect::<BTreeSet<_>>(), members);
+        for name in bare.truth.hosts.keys().filter(|name| !named.contains(name)) {
+            let only = |world: &World| {
+                let mut world = world.clone();
+                world.truth.hosts.retain(|other, _| other == name);
+                world
+            };
+            given_back(&only(bare), &only(world), false);
+        }
+    });
+}
+
+async fn titles(runner: &Runner, wish: &Wish) -> Vec<String> {
+    let plan = runner.plan(&Goal::Up(&wish.intent())).await.unwrap();
+    all(&plan)
+}
+
+fn all(plan: &Plan) -> Vec<String> {
+    let steps = plan.steps();
+    steps
+        .map(|step| format!("{}: {}", step.target(), plan::title(step)))
+        .collect()
+}
+
+/// The places of these steps in the plan, which must be in this order.
+fn in_this_order(plan: &[String], wanted: &[&str]) {
+    let mut from = 0;
+    for step in wanted {
+        let at = plan[from..].iter().position(|there| there == step);
+        let at = at.unwrap_or_else(|| panic!("`{step}` is not in its place: {plan:#?}"));
+        from += at + 1;
+    }
+}
+
+/// Rules 1, 4 and 21 of many nodes: a member votes before any API server is told of it, and those
+/// are told one after the other.
+#[test]
+fn members_join_one_after_the_other_and_then_the_api_servers_learn_of_them() {
+    block_on(async {
+        let runner = runner(4);
+        let (small, large) = (of(&[2]), of(&[2, 3, 1]));
+        settle(&runner, &small.intent()).await;
+        let plan = titles(&runner, &large).await;
+        in_this_order(
+            &plan,
+            &[
+                "n3: join etcd",
+                "n4: join etcd",
+                "n1: replace kube-apiserver",
+                "n2: replace kube-apiserver",
+            ],
+        );
+        in_this_order(&plan, &["n3: join etcd", "n3: run kube-apiserver"]);
+        let etcd = |step: &&String| step.contains("replace etcd") || step.contains("run etcd");
+        assert_eq!(plan.iter().find(etcd), None, "{plan:#?}");
+        settle(&runner, &large.intent()).await;
+    });
+}
+
+/// Rules 5 and 19: nobody relies on it any more when it goes, and its pods went first.
+#[test]
+fn a_node_that_left_the_config_is_emptied_taken_out_and_given_back() {
+    block_on(async {
+        let runner = runner(5);
+        let bare = runner.remote.world(|world| world.clone());
+        settle(&runner, &of(&[3, 3, 3, 0]).intent()).await;
+        let mut less = of(&[3, 3, 3, 0]);
+        less.without = vec![2];
+        let plan = titles(&runner, &less).await;
+        let member = plan
+            .iter()
+            .find(|step| step.starts_with("n3: remove member"));
+        in_this_order(
+            &plan,
+            &[
+                "n5: tell nginx-proxy to read its servers again",
+                "n1: replace kube-apiserver",
+                "n3: drain",
+                member.unwrap(),
+                "n3: remove kubelet",
+                "n3: delete the Node object",
+                "n3: clean up what Kubernetes made",
+                "n3: release the node",
+            ],
+        );
+        settle(&runner, &less.intent()).await;
+        is_as_the_config_says(&runner, &less, &bare);
+        // It may come again, as a new one.
+        let again = of(&[3, 3, 3, 0]);
+        let plan = titles(&runner, &again).await;
+        assert!(plan.contains(&"n3: join etcd".to_owned()), "{plan:#?}");
+        settle(&runner, &again.intent()).await;
+        is_as_the_config_says(&runner, &again, &bare);
+    });
+}
+
+/// The wrong file, and an edit that takes too much: nothing is done.
+#[test]
+fn too_much_does_not_leave_at_once() {
+    block_on(async {
+        let runner = runner(5);
+        settle(&runner, &of(&[3, 3, 0, 0]).intent()).await;
+        let before = runner.remote.world(|world| world.clone());
+        for (without, why) in [
+            (vec![1, 2], "2 of 3 members of etcd would leave"),
+            (vec![1, 3], "more than a third of the 5 nodes"),
+        ] {
+            let mut less = of(&[3, 3, 0, 0]);
+            less.without = without;
+            let error = runner
+                .converge(&Goal::Up(&less.intent()))
+                .await
+                .unwrap_err();
+            assert_eq!(error.class(), ErrorClass::User);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        assert!(runner.remote.world(|world| *world == before));
+    });
+}
+
+/// Rule 10: whoever does not answer is not taken away.
+#[test]
+fn a_node_that_left_the_config_and_does_not_answer_stays() {
+    block_on(async {
+        let runner = runner(2);
+        settle(&runner, &of(&[0]).intent()).await;
+        runner.remote.world(|world| {
+            let why = Unreachable {
+                class: ErrorClass::Host,
+                why: "it is off".to_owned(),
+                hints: Vec::new(),
+            };
+            world.down.insert("n2".into(), why);
+        });
+        let error = runner.converge(&Goal::Up(&of(&[]).intent())).await;
+        let Err(error @ Error::Plan(_)) = error else {
+            panic!("{error:?}");
+        };
+        let said = error.to_string();
+        assert!(
+            said.contains("`n2` is no longer in the config and does not answer"),
+            "{said}"
+        );
+        assert!(
+            runner
+                .memory
+                .shell()
+                .saved
+                .unwrap()
+                .inventory
+                .contains_key(&NodeName::from("n2"))
+        );
+    });
+}
+
+/// A cluster, what it grows by, who of it goes again, in what order queues go on, and two cuts.
+type Life = (Vec<u8>, Vec<u8>, Vec<usize>, Vec<u8>, (Cut, Cut));
+
+/// From any cluster to a larger one, and then one node after the other away, cut off in any step:
+/// what has a spare serves all the while, and in the end everything is as the config says.
+#[test]
+fn nodes_come_and_go_wherever_it_is_cut() {
+    let cuts = Cuts::default();
+    let masks = |most| prop::collection::vec(0..4u8, 0..most);
+    let strategy = (
+        masks(4),
+        masks(4),
+        prop::collection::vec(any::<usize>(), 0..3),
+        order(),
+        (cut(), cut()),
+    );
+    let run = |(first, more, leavers, order, (growing, shrinking)): Life| {
+        block_on(async {
+            let small = of(&first);
+            let mut now = of(&[first, more].concat());
+            let runner = runner(now.nodes());
+            let bare = runner.remote.world(|world| world.clone());
+            runner.remote.order(&order);
+            settle(&runner, &small.intent()).await;
+            serves_all_the_while(&runner);
+            let grown = now.intent();
+            if small != now {
+                cuts.count(dies(&runner, &Goal::Up(&grown), growing).await);
+            }
+            settle(&runner, &now.intent()).await;
+            no_longer_watched(&runner);
+            is_as_the_config_says(&runner, &now, &bare);
+            for leaver in leavers {
+                let mut less = now.clone();
+                less.without.push(leaver % now.nodes());
+                let Some(goal) = less.checked() else {
+                    continue;
+                };
+                if runner.plan(&Goal::Up(&goal)).await.is_err() {
+                    continue;
+                }
+                serves_all_the_while(&runner);
+                cuts.count(dies(&runner, &Goal::Up(&goal), shrinking).await);
+                settle(&runner, &goal).await;
+                no_longer_watched(&runner);
+                is_as_the_config_says(&runner, &less, &bare);
+                now = less;
+            }
+            Ok(())
+        })
+    };
+    let regressions = FileFailurePersistence::Direct("tests/it/joint_nodes.regressions");
+    let config = ProptestConfig {
+        cases: (ProptestConfig::default().cases / 16).max(1),
+        failure_persistence: Some(Box::new(regressions)),
+        ..ProptestConfig::default()
+    };
+    TestRunner::new(config).run(&strategy, run).unwrap();
+    cuts.are_real();
+}
