@@ -502,6 +502,7 @@ pub enum DryRun {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFact {
     /// Its uid.
+    #[serde(default)]
     pub uid: String,
     /// Condition Ready is True.
     pub ready: bool,

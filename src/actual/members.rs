@@ -1,7 +1,7 @@
 //! How etcd is read: through every member that runs on a host that answered. What does not answer
 //! is a fact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{HostFacts, HostView};
 use crate::{
@@ -12,19 +12,22 @@ use crate::{
     state::ClusterState,
 };
 
-/// Asks the members of etcd, of those hosts that answered and have one of this cluster.
+/// Asks the members of etcd, of those hosts that answered and have one of this cluster; `or_new`,
+/// too, which had none when they were looked at.
 pub(crate) async fn etcd(
     hosts: &Hosts,
     saved: &ClusterState,
     engine: &ClientIdentity,
     views: &BTreeMap<NodeName, HostView>,
+    or_new: &BTreeSet<NodeName>,
 ) -> EtcdView {
     let mut asked = Vec::new();
     for (name, entry) in &saved.inventory {
         let Some(HostView::Reachable(facts)) = views.get(name) else {
             continue;
         };
-        if !entry.roles.contains(&Role::Etcd) || !has_member(facts, saved) {
+        let has_one = has_member(facts, saved) || or_new.contains(name);
+        if !entry.roles.contains(&Role::Etcd) || !has_one {
             continue;
         }
         let client = match hosts.get(name).await {

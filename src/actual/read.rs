@@ -1,7 +1,10 @@
 //! How facts are read: hosts in parallel, and the API through a control plane. Reads only;
 //! creates nothing on a node, not even for a moment.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout};
@@ -64,10 +67,11 @@ pub async fn read(
         .buffer_unordered(WIDTH)
         .collect()
         .await;
+    let new = BTreeSet::new();
     let ((apis, cluster), etcd) = match (&saved, engine) {
         (Some(saved), Some(engine)) => tokio::join!(
             Box::pin(read_apis(hosts, saved, &engine.api, wanted, &views)),
-            Box::pin(members::etcd(hosts, saved, &engine.etcd, &views)),
+            Box::pin(members::etcd(hosts, saved, &engine.etcd, &views, &new)),
         ),
         (_, _) => ((BTreeMap::new(), None), EtcdView::default()),
     };

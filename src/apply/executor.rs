@@ -16,7 +16,7 @@ use crate::{
         Host,
         pool::{Hosts, NotOpen},
     },
-    model::NodeName,
+    model::{Component, NodeName},
     plan,
     plan::{Guard, Live, Look},
     state::StateError,
@@ -62,7 +62,11 @@ impl Executor<'_> {
             Look::Etcd => {
                 let (saved, views) = (self.context.saved()?, &self.context.actual.hosts);
                 let engine = &self.context.engines()?.etcd;
-                live.etcd = Box::pin(members::etcd(self.hosts, saved, engine, views)).await;
+                // One may have joined in this run.
+                let desired = self.context.desired;
+                let new = desired.map(|desired| desired.with(Component::Etcd).cloned().collect());
+                let new = new.unwrap_or_default();
+                live.etcd = Box::pin(members::etcd(self.hosts, saved, engine, views, &new)).await;
             }
             Look::Apis => {
                 let views = &self.context.actual.hosts;

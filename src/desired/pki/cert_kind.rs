@@ -131,7 +131,7 @@ impl CertKind {
             Self::ApiServer => LeafSpec {
                 cn: "kube-apiserver".to_owned(),
                 orgs: BTreeSet::new(),
-                sans: api_names(intent),
+                sans: api_names(intent).chain(own_names(name, node)).collect(),
                 usage: Usage::Server,
             },
             Self::ApiServerEtcdClient => client("kube-apiserver-etcd-client", None),
@@ -187,7 +187,9 @@ fn own_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> {
     .into_iter()
 }
 
-fn api_names(intent: &Intent) -> BTreeSet<San> {
+/// What every API server is called. Besides it has its own names alone: one more control plane is no
+/// new certificate for the others.
+fn api_names(intent: &Intent) -> impl Iterator<Item = San> {
     let domain = &intent.services.cluster_domain;
     let fixed = [
         "127.0.0.1",
@@ -203,12 +205,6 @@ fn api_names(intent: &Intent) -> BTreeSet<San> {
         .chain([San::Ip(first_address(
             intent.services.service_cluster_ip_range,
         ))])
-        .chain(
-            intent
-                .with_role(Role::ControlPlane)
-                .flat_map(|(name, node)| own_names(name, node)),
-        )
-        .collect()
 }
 
 /// The address of the Service `kubernetes`: the range's first but one.

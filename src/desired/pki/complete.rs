@@ -57,12 +57,11 @@ pub(super) fn completed(
         let entry = known.inventory.get(name);
         entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
     };
-    let etcd_bootstrap = if known.etcd_bootstrap.is_empty() {
+    let mut etcd_bootstrap = if known.format() == 1 && known.etcd_bootstrap.is_empty() {
         peers(intent, was_member)
     } else {
         known.etcd_bootstrap.clone()
     };
-    let mut etcd_bootstrap = etcd_bootstrap;
     let inventory = inventory(known, intent, have);
     // Whoever comes again under such a name joins as everybody else does.
     etcd_bootstrap.retain(|name, _| inventory.contains_key(name));

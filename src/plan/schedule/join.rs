@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// What starts after its member has joined: the member itself, and what needs it or the API server.
+pub(super) const STARTS: [&str; 3] = ["etcd", "kube-apiserver", "kubelet"];
+
 /// True when this host's member has yet to join, or has not come to its vote. Where etcd tells
 /// nothing, a container that is there is taken for a member.
 pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
@@ -73,7 +76,7 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
     })
 }
 
-/// Said of members that cannot join yet, and of an etcd that is no better for them.
+/// Said of members that cannot join yet.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let why = held_back(diff);
     let late = joining(diff).filter_map(|(name, _)| {
@@ -82,16 +85,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
             text: format!("its member of etcd does not join yet: {}", why.as_ref()?),
         })
     });
-    let members = diff.want.with(Component::Etcd).count();
-    let even = (members.is_multiple_of(2)).then(|| Note {
-        target: None,
-        text: format!(
-            "{members} members of etcd survive the loss of {}, as {} would: an odd number is better",
-            (members - 1) / 2,
-            members - 1
-        ),
-    });
-    late.chain(even).collect()
+    late.collect()
 }
 
 fn joining<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>)> {

@@ -8,8 +8,12 @@ use crate::{
     plan::{Cause, HostAction, Step},
 };
 
+/// Why a node is given back.
+#[derive(Clone, Copy)]
+pub(super) struct Why(pub(super) &'static str);
+
 /// The steps of one part.
-type Steps = fn(&ClusterId, &NodeName, &HostFacts) -> Vec<Step>;
+type Steps = fn(&ClusterId, &NodeName, &HostFacts, Why) -> Vec<Step>;
 
 /// In order, each with the name of its stage.
 pub(super) const PARTS: [(&str, Steps); 4] = [
@@ -20,7 +24,7 @@ pub(super) const PARTS: [(&str, Steps); 4] = [
 ];
 
 /// kubelet first, so that nothing is restarted; etcd last.
-fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts, Why(why): Why) -> Vec<Step> {
     let ours = |name: &&String| {
         let label = facts.containers.get(*name).map(|fact| &fact.labels);
         let found = label.and_then(|labels| labels.get(label::CLUSTER_ID));
@@ -38,18 +42,18 @@ fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
         .into_iter()
         .map(|name| {
             let action = HostAction::RemoveContainer { name: name.clone() };
-            Step::on(host, Cause::Leave, "the cluster is removed", action).guarded(id)
+            Step::on(host, Cause::Leave, why, action).guarded(id)
         })
         .collect()
 }
 
-fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts, _: Why) -> Vec<Step> {
     let before: Baseline = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
     let why = "pods, mounts, links, rules and folders of the cluster go";
     vec![Step::on(host, Cause::Leave, why, HostAction::CleanHost { before }).guarded(id)]
 }
 
-fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec<Step> {
+fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts, _: Why) -> Vec<Step> {
     let ours = [
         path::CONTAINERD_CONFIG,
         path::CONTAINERD_DROP_IN,
@@ -65,7 +69,7 @@ fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts) -> Vec
     vec![step.disturbing(hosts::containerd_restarts(facts))]
 }
 
-fn release(id: &ClusterId, host: &NodeName, _: &HostFacts) -> Vec<Step> {
+fn release(id: &ClusterId, host: &NodeName, _: &HostFacts, _: Why) -> Vec<Step> {
     let why = "the node is free for another cluster";
     vec![Step::on(host, Cause::Leave, why, HostAction::ReleaseClaim).guarded(id)]
 }

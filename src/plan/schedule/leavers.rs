@@ -55,10 +55,11 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
         Stage::of("drain", 1, drains),
         Stage::of("members", 1, members),
     ];
+    let why = leave::Why("the config no longer names this node");
     let parts = leave::PARTS.map(|(name, steps)| {
         let steps = ours
             .iter()
-            .flat_map(|leaver| steps(id, leaver.name, leaver.facts));
+            .flat_map(|leaver| steps(id, leaver.name, leaver.facts, why));
         Stage::of(name, ours.len(), steps)
     });
     for (number, part) in parts.into_iter().enumerate() {

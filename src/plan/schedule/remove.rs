@@ -86,8 +86,11 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
         ours.iter()
             .filter_map(|(host, facts)| images_stay(host, facts)),
     );
+    let why = leave::Why("the cluster is removed");
     let every = leave::PARTS.map(|(stage, steps)| {
-        let steps = ours.iter().flat_map(|(host, facts)| steps(id, host, facts));
+        let steps = ours
+            .iter()
+            .flat_map(|(host, facts)| steps(id, host, facts, why));
         Stage::of(stage, ours.len(), steps)
     });
     let clean = ours.is_empty() && !again && !kept;

@@ -21,14 +21,11 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         for (component, spec) in in_order(host.want) {
-            let joins = component == "etcd" || component == "kube-apiserver";
-            if CLIENTS.contains(&component) || joins && join::joins(name, host, diff) {
+            let waits = join::STARTS.contains(&component) && join::joins(name, host, diff);
+            if CLIENTS.contains(&component) || waits {
                 continue;
             }
-            if component == "kubelet" && pause_comes_with_kubelet(host) {
-                steps.push(import_pause(name, host, Cause::New));
-            }
-            steps.extend(step(name, component, spec, host));
+            steps.extend(with_pause(name, component, spec, host));
         }
         steps
     })
@@ -37,11 +34,27 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
 /// Started when the API answers.
 pub(super) fn clients(diff: &Diff<'_>) -> Stage {
     hosts::preparing("clients", diff, |name, host| {
-        let clients = in_order(host.want).filter(|(name, _)| CLIENTS.contains(name));
+        // Beside a member that joins the API server was started just now, and kubelet needs it.
+        let joins = join::joins(name, host, diff);
+        let clients = in_order(host.want).filter(|(component, _)| {
+            CLIENTS.contains(component) || joins && *component == "kubelet"
+        });
         clients
-            .filter_map(|(component, spec)| step(name, component, spec, host))
+            .flat_map(|(component, spec)| with_pause(name, component, spec, host))
             .collect()
     })
+}
+
+/// What it takes to start a component; for kubelet also the image of every pod.
+fn with_pause(
+    name: &NodeName,
+    component: &str,
+    spec: &ContainerSpec,
+    host: &HostDiff<'_>,
+) -> impl Iterator<Item = Step> {
+    let pause = component == "kubelet" && pause_comes_with_kubelet(host);
+    let pause = pause.then(|| import_pause(name, host, Cause::New));
+    pause.into_iter().chain(step(name, component, spec, host))
 }
 
 /// When the API servers answer: new ones are asked as soon as they serve, and those that leave are
