@@ -192,3 +192,28 @@ impl Explain for ExecutorError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the user is told to do is what the node, or whoever could not be reached, was said to need.
+    #[test]
+    fn an_error_brings_its_cures() {
+        let cures = || vec!["load the module".to_owned()];
+        let node = ExecutorError::Node {
+            message: "node `n1`: the kernel cannot be prepared".to_owned(),
+            hints: cures(),
+            class: ErrorClass::Host,
+        };
+        let away = ExecutorError::Unreachable(Unreachable {
+            class: ErrorClass::Host,
+            why: "it is off".to_owned(),
+            hints: cures(),
+        });
+        for error in [node, away] {
+            assert_eq!(error.hints(), cures());
+        }
+        assert_eq!(ExecutorError::Bug("ours").hints(), [""; 0]);
+    }
+}

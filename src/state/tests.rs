@@ -332,6 +332,8 @@ async fn the_kubeconfig_is_named_as_rke_names_it_and_for_its_owner_only() {
     let folder = TempDir::new().unwrap();
     let store = FileKubeconfig::beside(&folder.path().join("prod.yaml"));
     assert_eq!(store.path(), folder.path().join("kube_config_prod.yaml"));
+    let named = format!("`{}`", store.path().display());
+    assert_eq!(KubeconfigStore::place(&store), named, "for messages");
     assert_eq!(KubeconfigStore::load(&store).await.unwrap(), None);
     fs::write(store.path(), "old").unwrap();
     fs::set_permissions(store.path(), fs::Permissions::from_mode(0o644)).unwrap();

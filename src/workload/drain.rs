@@ -1,5 +1,5 @@
 //! Empties a node: no new pod comes, and those that are there are evicted, so that every
-//! PodDisruptionBudget is kept. What stays: pods of DaemonSets, pods that kubelet has from a file,
+//! `PodDisruptionBudget` is kept. What stays: pods of `DaemonSet`s, pods that kubelet has from a file,
 //! and those that have ended.
 
 use std::{fmt::Write as _, time::Duration};
@@ -118,7 +118,7 @@ async fn evict(client: &Client, pod: &Pod) -> Result<String, WorkloadError> {
     match within(pods.evict(&name, &EvictParams::default())).await {
         Ok(_) => Ok(ends),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(ends),
-        // 429: a PodDisruptionBudget does not allow it now. 500: two budgets select it.
+        // 429: a budget does not allow it now. 500: two budgets select it.
         Err(kube::Error::Api(status)) if matches!(status.code, 429 | 500) => Ok(format!(
             "pod `{namespace}/{name}` may not be evicted yet: {}",
             status.message

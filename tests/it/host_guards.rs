@@ -273,6 +273,28 @@ async fn a_step_is_not_carried_out_where_a_guard_does_not_hold_any_more() {
     }
 }
 
+/// The claim itself has no guard but its name: whoever holds that keeps the node.
+#[tokio::test]
+async fn a_claim_that_another_cluster_has_made_meanwhile_is_not_taken() {
+    let mut site = Surveyed::new().await;
+    (MEANWHILE[0].1)(&site);
+    site.remember();
+    let claim = Step {
+        guards: Vec::new(),
+        ..site.step(HostAction::Claim {
+            cluster_id: site.saved.cluster_id.clone(),
+            cluster_name: site.saved.cluster_name.clone(),
+            before: Baseline::default(),
+        })
+    };
+    let ended = site.act(&claim).await;
+    let Err(StepError::Guard(why)) = &ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(why, "node `n1` was claimed by another cluster");
+    assert_eq!(site.node(), site.before);
+}
+
 #[tokio::test]
 async fn a_step_is_carried_out_where_its_guards_hold() {
     let site = Surveyed::new().await;

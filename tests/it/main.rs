@@ -44,6 +44,7 @@ mod lab_hiccup;
 mod lab_kill;
 mod lab_kill_operator;
 mod lab_lost;
+mod lab_many;
 mod lab_mounts;
 mod lab_network;
 mod lab_operator;

@@ -438,6 +438,27 @@ async fn invariant_10_a_removal_that_lost_only_its_last_word_ends() {
     assert_eq!(rig.api.objects("configmaps").len(), 0, "not an orphan");
 }
 
+/// Somebody else was faster: an object that is gone has no finalizer to be taken away, and nobody asks
+/// for it again.
+#[tokio::test(start_paused = true)]
+async fn invariant_10_an_object_that_is_gone_is_released() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let api = rig.api.clone();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    rig.api.fault(move |method, path| {
+        let release = method == http::Method::PATCH
+            && path.ends_with("/clusters/a")
+            && api.object("secrets", NAMESPACE, "a-state").is_none();
+        (release && count.fetch_add(1, Ordering::SeqCst) == 0).then_some(404)
+    });
+    rig.api.delete("clusters", "", "a");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
 /// A state that was lost is not a cluster that is gone.
 #[tokio::test(start_paused = true)]
 async fn invariant_10_a_lost_state_is_not_a_removal() {

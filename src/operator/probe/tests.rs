@@ -492,3 +492,26 @@ fn ready_is_the_first_thing_that_is_missing() {
         assert_eq!(message.contains("the reason why"), named, "{message}");
     }
 }
+
+/// A message has an end, whatever has happened to how many nodes.
+#[test]
+fn the_first_nodes_are_named_and_the_rest_is_counted() {
+    let silent = |number: usize| -> BTreeMap<NodeName, Unreachable> {
+        let down = Unreachable {
+            class: ErrorClass::Host,
+            why: "it is off".to_owned(),
+            hints: vec!["turn it on".to_owned()],
+        };
+        let names = (1..=number).map(|at| NodeName(format!("n{at:03}")));
+        names.map(|name| (name, down.clone())).collect()
+    };
+    let all = cases(&silent(NAMED));
+    assert_eq!(all.lines().count(), NAMED);
+    assert_eq!(
+        all.lines().next(),
+        Some("`n001`: it is off; hint: turn it on")
+    );
+    let some = cases(&silent(NAMED + 2));
+    assert_eq!(some.lines().count(), NAMED + 1);
+    assert_eq!(some.lines().last(), Some("and 2 more"));
+}

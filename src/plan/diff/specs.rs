@@ -218,6 +218,23 @@ mod tests {
         assert!(differences(&to, &to).is_empty());
     }
 
+    #[test]
+    fn the_bound_of_a_log_is_told() {
+        let to = ContainerSpec {
+            log_limit: Some(LogLimit {
+                max_size: "20m".to_owned(),
+                max_file: 3,
+            }),
+            ..spec()
+        };
+        let changes = differences(&spec(), &to);
+        let [change] = changes.as_slice() else {
+            panic!("{changes:?}");
+        };
+        assert_eq!(change.from.as_deref(), Some("the daemon's own"));
+        assert_eq!(change.to.as_deref(), Some("3 × 20m"));
+    }
+
     /// A release that did not tell them apart had them among the others, and so has what runs.
     #[test]
     fn flags_of_the_first_start_are_not_compared() {

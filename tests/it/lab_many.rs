@@ -1,0 +1,248 @@
+//! Several real nodes: a cluster that grows, loses a node for a while, and gives one back, while it is
+//! written to through a worker's own proxy.
+
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab::{LabSpec, Node, Profile};
+use serde_json::{Value, json};
+
+use crate::{
+    lab_remove::ALLOWED,
+    real::{Site, snapshot, tell},
+};
+
+const ALL: &[&str] = &["controlplane", "etcd", "worker"];
+const CENTRAL: &[&str] = &["controlplane", "etcd"];
+const WORKER: &[&str] = &["worker"];
+
+impl Site {
+    /// A `cluster.yml` with these nodes.
+    fn names(&self, nodes: &[(&str, &[&str])]) {
+        let yaml = self.node().cluster_yml("many").expect("a config");
+        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
+        let first = config["nodes"][0].take();
+        let nodes = nodes.iter().map(|(name, roles)| {
+            let mut node = first.clone();
+            node["address"] = json!(self.lab.node(name).address().to_string());
+            node["hostname_override"] = json!(name);
+            node["role"] = json!(roles);
+            node
+        });
+        config["nodes"] = nodes.collect();
+        self.write_config("cluster.yml", &config.to_string());
+    }
+
+    /// The members of etcd, as one of them tells.
+    fn members(&self, node: &str) -> BTreeSet<String> {
+        let list = "docker exec etcd etcdctl member list | cut -d, -f3";
+        let said = self.lab.node(node).sh(list).expect("etcd answers");
+        said.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// The names of the Nodes that are Ready.
+    fn ready(&self) -> BTreeSet<String> {
+        let path = "jsonpath={range .items[*]}{.metadata.name} \
+                    {.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
+        let said = self.kubectl(&["get", "nodes", "-o", path]).well().stdout;
+        let ready = said.lines().filter_map(|line| line.strip_suffix(" True"));
+        ready.map(|name| name.trim().to_owned()).collect()
+    }
+}
+
+/// Writes through `127.0.0.1:6443` of a node, as whatever runs there does.
+struct Writer {
+    tunnel: Child,
+    enough: Arc<AtomicBool>,
+    writes: JoinHandle<Written>,
+    client: Client,
+}
+
+/// What the API has acknowledged, and the longest time in which it acknowledged nothing.
+struct Written {
+    names: BTreeSet<String>,
+    gap: Duration,
+}
+
+impl Writer {
+    fn start(site: &Site, node: &Node, runtime: &tokio::runtime::Runtime) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
+        let tunnel = Command::new("ssh")
+            .arg("-i")
+            .arg(site.lab.ssh_key())
+            .arg("-o")
+            .arg(format!(
+                "UserKnownHostsFile={}",
+                site.lab.known_hosts().display()
+            ))
+            .args(["-N", "-L", &format!("127.0.0.1:{port}:127.0.0.1:6443")])
+            .arg(format!("{}@{}", node.user(), node.address()))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("ssh starts");
+        let file = site.path("kube_config_cluster.yml");
+        let client = runtime.block_on(async {
+            let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            let mut config = config.expect("a config");
+            config.cluster_url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
+            Client::try_from(config).expect("a client")
+        });
+        let enough = Arc::new(AtomicBool::new(false));
+        let writes = {
+            let (client, enough, handle) = (
+                client.clone(),
+                Arc::clone(&enough),
+                runtime.handle().clone(),
+            );
+            std::thread::spawn(move || handle.block_on(write(&client, &enough)))
+        };
+        Self {
+            tunnel,
+            enough,
+            writes,
+            client,
+        }
+    }
+
+    /// Ends it; whatever was acknowledged must be there.
+    fn nothing_is_lost(mut self, runtime: &tokio::runtime::Runtime) {
+        self.enough.store(true, Ordering::SeqCst);
+        let written = self.writes.join().expect("it wrote");
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.client);
+        let there = runtime.block_on(maps.list(&ListParams::default()));
+        let there = there.expect("a list").items.into_iter();
+        let there: BTreeSet<String> = there.filter_map(|map| map.metadata.name).collect();
+        let _ = self.tunnel.kill();
+        let _ = self.tunnel.wait();
+        tell(&format!(
+            "{} writes, longest gap {:.1} s",
+            written.names.len(),
+            written.gap.as_secs_f64()
+        ));
+        assert!(written.names.len() > 100, "it wrote all the while");
+        let lost: Vec<&String> = written.names.difference(&there).collect();
+        assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    }
+}
+
+async fn write(client: &Client, enough: &AtomicBool) -> Written {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let mut written = Written {
+        names: BTreeSet::new(),
+        gap: Duration::ZERO,
+    };
+    let mut last = Instant::now();
+    while !enough.load(Ordering::SeqCst) {
+        let name = format!("write-{}", written.names.len());
+        let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an object");
+        let params = PostParams::default();
+        let create = tokio::time::timeout(Duration::from_secs(5), maps.create(&params, &map));
+        let acknowledged = match create.await {
+            Ok(Ok(_)) => true,
+            // The answer to the try before was lost.
+            Ok(Err(kube::Error::Api(status))) => status.is_conflict(),
+            Ok(Err(_)) | Err(_) => false,
+        };
+        if acknowledged {
+            written.names.insert(name);
+            written.gap = written.gap.max(last.elapsed());
+            last = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    written.gap = written.gap.max(last.elapsed());
+    written
+}
+
+fn names(nodes: &[&str]) -> BTreeSet<String> {
+    nodes.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn a_cluster_grows_and_shrinks_while_it_is_written_to() {
+    let nodes = ["n1", "n2", "n3", "n4", "n5"];
+    let spec = nodes.iter().fold(LabSpec::own("many"), |spec, name| {
+        spec.node(name, Profile::Plain)
+    });
+    let site = Site::of(&spec);
+    let before = nodes.map(|name| snapshot::take(site.lab.node(name)));
+    let up = &["up", "--yes"];
+
+    site.names(&[("n1", ALL), ("n4", WORKER)]);
+    site.run(up).well();
+    assert_eq!(site.ready(), names(&["n1", "n4"]));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let writer = Writer::start(&site, site.lab.node("n4"), &runtime);
+
+    // One becomes three, and a worker comes.
+    let grown = [
+        ("n1", ALL),
+        ("n2", CENTRAL),
+        ("n3", CENTRAL),
+        ("n4", WORKER),
+        ("n5", WORKER),
+    ];
+    site.names(&grown);
+    site.run(up).well();
+    assert_eq!(site.ready(), names(&nodes));
+    assert_eq!(
+        site.members("n1"),
+        names(&["etcd-n1", "etcd-n2", "etcd-n3"])
+    );
+    let again = site.run(&["plan"]).well();
+    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+
+    // One of three is off: the others serve, and what was left of it is done when it is back.
+    site.lab.node("n3").stop().expect("it stops");
+    let degraded = site.run(up);
+    assert_eq!(degraded.status, 3, "{degraded:?}");
+    assert!(degraded.stderr.contains("n3"), "{degraded:?}");
+    site.lab.node("n3").start().expect("it starts");
+    Site::eventually("`n3` is back", Duration::from_secs(180), || {
+        site.run(up).status == 0
+    });
+
+    // The one that it began with goes, and it may be the one that leads.
+    site.names(&grown[1..]);
+    site.run(up).well();
+    assert_eq!(site.ready(), names(&["n2", "n3", "n4", "n5"]));
+    assert_eq!(site.members("n2"), names(&["etcd-n2", "etcd-n3"]));
+    let [n1, ..] = &before;
+    snapshot::unchanged(site.node(), n1, ALLOWED);
+    let again = site.run(&["plan"]).well();
+    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+
+    writer.nothing_is_lost(&runtime);
+    site.run(&["remove", "--force"]).well();
+    for (name, before) in nodes.iter().zip(&before) {
+        // What Docker of a node that was off has made anew since is not as it was.
+        if *name != "n3" {
+            snapshot::unchanged(site.lab.node(name), before, ALLOWED);
+        }
+    }
+    let left = "docker ps -aq --filter label=clusterprovisioner.rke.io/cluster-id; ls /etc/kubernetes /var/lib/etcd";
+    let left = site
+        .lab
+        .node("n3")
+        .sh(&format!("{left} 2>/dev/null || true"));
+    assert_eq!(left.expect("it answers").trim(), "");
+}
