@@ -16,6 +16,12 @@ pub(crate) const ALLOWED: &[snapshot::Allowed] = &[
         "system images stay unless asked: the next `up` needs no pull",
     ),
     (
+        "images",
+        CAME,
+        "nginx:",
+        "the same, on nodes without a control plane",
+    ),
+    (
         "files",
         CAME,
         "/run/xtables.lock",

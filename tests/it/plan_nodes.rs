@@ -260,3 +260,28 @@ fn a_new_control_plane_is_told_to_the_proxies_and_disturbs_nobody() {
         "{error}"
     );
 }
+
+/// A member that answers and follows nobody serves nobody: it is put right while the others stay as
+/// they are.
+#[test]
+fn a_member_that_does_not_follow_is_replaced_and_the_others_wait_for_it() {
+    let want = wish(&[3, 3], &Knobs::default());
+    let (mut world, mut shell) = (fresh(3), Shell::default());
+    converge_up(&mut world, &want, &mut shell);
+    for name in &names(3) {
+        change_etcd(&mut world, name);
+    }
+    let mut have = world.observe(&shell);
+    let strays = NodeName::from("n3");
+    let id = have.etcd.on(&strays).unwrap();
+    let member = have.etcd.members.get_mut(&id).unwrap();
+    member.status.as_mut().unwrap().1.leader = None;
+    let plan = plan_up(&want, &have).unwrap();
+    let replaces = |action: &HostAction| matches!(action, HostAction::ReplaceContainer { name, .. } if name == "etcd");
+    assert_eq!(
+        nodes_with(&plan, replaces),
+        ["n3"],
+        "{}",
+        plan::render(&plan)
+    );
+}
