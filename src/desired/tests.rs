@@ -349,6 +349,42 @@ fn the_proxy_of_a_node_leads_to_every_control_plane() {
     assert!(without.files[path::PROXY_CONFIG] != host.files[path::PROXY_CONFIG]);
 }
 
+/// Rule 32 of many nodes: one drain does not take both, and where one node alone can have them they
+/// are not kept from it.
+#[test]
+fn replicas_of_coredns_are_spread_as_soon_as_two_nodes_take_them() {
+    let (plane, all) = (
+        &[Role::ControlPlane, Role::Etcd][..],
+        &[Role::ControlPlane, Role::Etcd, Role::Worker][..],
+    );
+    let worker = &[Role::Worker][..];
+    for (nodes, spread) in [
+        (vec![("a", "10.0.0.1", all)], false),
+        (
+            vec![("a", "10.0.0.1", plane), ("b", "10.0.0.2", worker)],
+            false,
+        ),
+        (
+            vec![("a", "10.0.0.1", all), ("b", "10.0.0.2", worker)],
+            true,
+        ),
+    ] {
+        let desired = desired(&intent_of(&nodes));
+        let mut addons = desired.addons.iter();
+        let coredns = addons.find(|addon| addon.name == "coredns").unwrap();
+        let kind = |kind: &str| {
+            let mut objects = coredns.objects.iter();
+            objects
+                .find(|(object, _)| object.kind == kind)
+                .map(|(_, value)| value)
+        };
+        let pod = &kind("Deployment").unwrap()["spec"]["template"]["spec"];
+        let required = &pod["topologySpreadConstraints"][0]["whenUnsatisfiable"];
+        assert_eq!(required == "DoNotSchedule", spread, "{nodes:?}");
+        assert_eq!(kind("PodDisruptionBudget").is_some(), spread, "{nodes:?}");
+    }
+}
+
 fn bind(text: &str) -> Bind {
     Bind::try_from(text.to_owned()).unwrap()
 }

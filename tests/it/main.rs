@@ -60,6 +60,7 @@ mod lab_up;
 mod operator_faults;
 mod operator_invariants;
 mod operator_lifecycle;
+mod operator_nodes;
 mod operator_process;
 mod operator_writes;
 mod plan_foreign;

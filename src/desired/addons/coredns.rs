@@ -1,5 +1,5 @@
 //! `CoreDNS` behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: one replica on one
-//! node, two on more.
+//! node, two on more. As soon as two nodes can take it, no two are on one, and no drain takes both.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,9 @@ use crate::{
     desired::{
         Addon,
         addons::{account, labelled},
+        node,
     },
+    model::ObjectKind,
 };
 
 /// The add-on's name.
@@ -28,22 +30,52 @@ pub(super) fn addon(intent: &Intent) -> Addon {
         },
     ]);
     let [account, role, binding] = account("coredns", "system:coredns", &rules);
-    labelled(
-        NAME,
-        vec![
-            account,
-            role,
-            binding,
-            json!({
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "coredns", "namespace": "kube-system"},
-                "data": {"Corefile": corefile(&intent.services.cluster_domain)},
-            }),
-            deployment(intent),
-            service(intent),
-        ],
-    )
+    let budget = is_spread(intent).then(budget);
+    let objects = [
+        account,
+        role,
+        binding,
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "coredns", "namespace": "kube-system"},
+            "data": {"Corefile": corefile(&intent.services.cluster_domain)},
+        }),
+        deployment(intent),
+        service(intent),
+    ];
+    labelled(NAME, objects.into_iter().chain(budget).collect())
+}
+
+/// True when two nodes or more take pods that tolerate nothing.
+fn is_spread(intent: &Intent) -> bool {
+    let mut open = intent.nodes.values().filter(|node| {
+        let mut taints = node::taints(node).into_iter();
+        taints.all(|taint| taint.effect == "PreferNoSchedule")
+    });
+    open.nth(1).is_some()
+}
+
+/// The kind of what some clusters have, and may have no longer.
+pub(super) fn sometimes() -> ObjectKind {
+    ObjectKind {
+        api_version: BUDGET.0.to_owned(),
+        kind: BUDGET.1.to_owned(),
+    }
+}
+
+const BUDGET: (&str, &str) = ("policy/v1", "PodDisruptionBudget");
+
+fn budget() -> Value {
+    json!({
+        "apiVersion": BUDGET.0,
+        "kind": BUDGET.1,
+        "metadata": {"name": "coredns", "namespace": "kube-system"},
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        },
+    })
 }
 
 fn corefile(domain: &str) -> String {
@@ -119,6 +151,22 @@ fn deployment(intent: &Intent) -> Value {
 }
 
 fn pod(intent: &Intent) -> Value {
+    let mut pod = unspread(intent);
+    if is_spread(intent) {
+        pod["topologySpreadConstraints"] = json!([{
+            "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            // Those of the rollout before do not count.
+            "matchLabelKeys": ["pod-template-hash"],
+            "maxSkew": 1,
+            "nodeTaintsPolicy": "Honor",
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+        }]);
+    }
+    pod
+}
+
+fn unspread(intent: &Intent) -> Value {
     json!({
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
             "podAffinityTerm": {

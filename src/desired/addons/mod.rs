@@ -55,7 +55,8 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
     let kinds = every(intent)
         .into_iter()
         .flat_map(|addon| addon.objects.into_keys())
-        .map(|object| object.kind());
+        .map(|object| object.kind())
+        .chain([coredns::sometimes()]);
     WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),
