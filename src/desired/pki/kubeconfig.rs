@@ -1,6 +1,8 @@
 //! Kubeconfigs: the components' (they name files) and the administrator's (it holds everything).
 //! Pure.
 
+use std::fmt::Write as _;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
@@ -34,38 +36,82 @@ users:
     )
 }
 
+/// Where the administrator's kubeconfig leads.
+pub(super) struct Servers {
+    /// The one that is asked, unless another context is chosen.
+    pub(super) first: String,
+    /// Each control plane by the name of its context; empty where there is one alone.
+    pub(super) each: Vec<(String, String)>,
+}
+
+impl Servers {
+    /// Names of clusters and contexts, and where they lead.
+    fn entries<'a>(&'a self, cluster: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let each = self.each.iter();
+        let each = each.map(|(name, server)| (name.as_str(), server.as_str()));
+        std::iter::once((cluster, self.first.as_str())).chain(each)
+    }
+}
+
 /// The administrator's kubeconfig, named as RKE names it.
-pub(super) fn administrator(cluster: &str, server: &str, ca: &str, pair: &Pair) -> Secret<String> {
+pub(super) fn administrator(
+    cluster: &str,
+    servers: &Servers,
+    ca: &str,
+    pair: &Pair,
+) -> Secret<String> {
     // A JSON string is a YAML string, whatever is in the name.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let name = quoted(cluster);
     let user = quoted(&user(cluster));
+    let ca = STANDARD.encode(ca);
+    let (mut clusters, mut contexts) = (String::new(), String::new());
+    for (name, server) in servers.entries(cluster) {
+        let (name, server) = (quoted(name), quoted(server));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            clusters,
+            "\
+- cluster:
+    certificate-authority-data: {ca}
+    server: {server}
+  name: {name}
+"
+        );
+        let _ = write!(
+            contexts,
+            "\
+- context:
+    cluster: {name}
+    user: {user}
+  name: {name}
+"
+        );
+    }
     Secret::new(format!(
         "\
 apiVersion: v1
 kind: Config
 clusters:
-- cluster:
-    certificate-authority-data: {}
-    server: {}
-  name: {name}
-contexts:
-- context:
-    cluster: {name}
-    user: {user}
-  name: {name}
-current-context: {name}
+{clusters}contexts:
+{contexts}current-context: {}
 users:
 - name: {user}
   user:
     client-certificate-data: {}
     client-key-data: {}
 ",
-        STANDARD.encode(ca),
-        quoted(server),
+        quoted(cluster),
         STANDARD.encode(&pair.cert),
         STANDARD.encode(pair.key.expose()),
     ))
+}
+
+/// Where a kubeconfig leads for this cluster.
+pub(super) fn server(text: &str, cluster: &str) -> Option<String> {
+    let file = serde_saphyr::from_str::<File>(text).ok()?;
+    let mut entries = file.clusters.into_iter();
+    let found = entries.find(|entry| entry.name == cluster);
+    found.map(|entry| entry.cluster.server)
 }
 
 /// RKE's name of the administrator's entry.
@@ -73,12 +119,12 @@ fn user(cluster: &str) -> String {
     format!("kube-admin-{cluster}")
 }
 
-/// True when a kubeconfig still leads to this cluster, by this address, with a certificate that
+/// True when a kubeconfig still leads to this cluster, by these addresses, with a certificate that
 /// says what it must and does not end soon. What else is in the file does not matter.
 pub(super) fn satisfies(
     text: &str,
     cluster: &str,
-    server: &str,
+    servers: &Servers,
     authority: &Authority,
     spec: &LeafSpec,
     now: jiff::Timestamp,
@@ -86,16 +132,22 @@ pub(super) fn satisfies(
     let Ok(file) = serde_saphyr::from_str::<File>(text) else {
         return false;
     };
-    let leads_there = file.clusters.iter().any(|entry| {
-        entry.name == cluster
-            && entry.cluster.server == server
-            && plain(&entry.cluster.ca).as_deref() == Some(authority.bundle())
-    });
-    let named = file.contexts.iter().any(|entry| {
-        entry.name == cluster
-            && entry.context.cluster == cluster
-            && entry.context.user == user(cluster)
-    });
+    let leads_there = |name: &str, server: &str| {
+        file.clusters.iter().any(|entry| {
+            entry.name == name
+                && entry.cluster.server == server
+                && plain(&entry.cluster.ca).as_deref() == Some(authority.bundle())
+        })
+    };
+    let is_named = |name: &str| {
+        file.contexts.iter().any(|entry| {
+            entry.name == name
+                && entry.context.cluster == name
+                && entry.context.user == user(cluster)
+        })
+    };
+    let mut entries = servers.entries(cluster);
+    let leads = entries.all(|(name, server)| leads_there(name, server) && is_named(name));
     let lets_in = file.users.iter().any(|entry| {
         entry.name == user(cluster)
             && plain(&entry.user.cert)
@@ -105,7 +157,7 @@ pub(super) fn satisfies(
                 })
                 .is_some_and(|validity| !validity.ends_soon(now))
     });
-    leads_there && named && lets_in
+    leads && lets_in
 }
 
 fn plain(data: &str) -> Option<String> {

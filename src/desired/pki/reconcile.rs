@@ -16,10 +16,12 @@ use super::{
     cert_kind::{Signer, client},
     clock,
     complete::{completed, generate},
-    digest_key, kubeconfig, recover,
+    digest_key,
+    kubeconfig::{self, Servers},
+    recover,
 };
 use crate::{
-    actual::{Actual, HostView},
+    actual::{Actual, ApiHealth, HostView},
     config::{Intent, NodeIntent},
     model::{ClientIdentity, ClusterId, NodeName, Role, Secret, label, path},
     state::ClusterState,
@@ -290,23 +292,47 @@ fn administrator(
     authority: &Authority,
 ) -> Result<Secret<String>, PkiError> {
     let spec = client("kube-admin", Some("system:masters"));
-    let server = intent
-        .with_role(Role::ControlPlane)
-        .next()
-        .map_or_else(String::new, |(_, node)| api_url(&node.endpoint.address));
     let cluster = &intent.cluster_name;
+    let servers = servers(intent, have);
     if let Some(text) = &have.kubeconfig
-        && kubeconfig::satisfies(text.expose(), cluster, &server, authority, &spec, ctx.now)
+        && kubeconfig::satisfies(text.expose(), cluster, &servers, authority, &spec, ctx.now)
     {
         return Ok(text.clone());
     }
     let pair = authority.issue(&spec, "kube-admin", &ctx.seed, ctx.now)?;
     Ok(kubeconfig::administrator(
         cluster,
-        &server,
+        &servers,
         authority.bundle(),
         &pair,
     ))
+}
+
+/// Where the administrator's kubeconfig leads: where it led before, as long as that is a control
+/// plane and no other serves in its place.
+fn servers(intent: &Intent, have: &Actual) -> Servers {
+    let cluster = &intent.cluster_name;
+    let planes = intent.with_role(Role::ControlPlane);
+    let planes: Vec<(&NodeName, String)> = planes
+        .map(|(name, node)| (name, api_url(&node.endpoint.address)))
+        .collect();
+    let before = have.kubeconfig.as_ref();
+    let before = before.and_then(|text| kubeconfig::server(text.expose(), cluster));
+    let serves = |name: &NodeName| have.apis.get(name) == Some(&ApiHealth::Serving);
+    let some_serve = planes.iter().any(|(name, _)| serves(name));
+    let mut kept = planes
+        .iter()
+        .filter(|(_, url)| Some(url) == before.as_ref());
+    let kept = kept.find(|(name, _)| serves(name) || !some_serve);
+    let mut serving = planes.iter().filter(|(name, _)| serves(name));
+    let first = kept.or_else(|| serving.next()).or_else(|| planes.first());
+    let each = planes.iter().filter(|_| planes.len() > 1);
+    Servers {
+        first: first.map(|(_, url)| url.clone()).unwrap_or_default(),
+        each: each
+            .map(|(name, url)| (format!("{cluster}-{name}"), url.clone()))
+            .collect(),
+    }
 }
 
 /// The API server at an address, an IPv6 one in brackets.

@@ -17,7 +17,7 @@ use super::{
     CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, reconcile,
 };
 use crate::{
-    actual::{Actual, ClockFact, FileFact, HostFacts, HostView},
+    actual::{Actual, ApiHealth, ClockFact, FileFact, HostFacts, HostView},
     config::Intent,
     desired::{
         Desired,
@@ -452,6 +452,53 @@ fn changed(before: &Keys, after: &Keys, leaves: &[CertKind]) {
         .filter(|kind| before.leaves[&(n1(), *kind)] != after.leaves[&(n1(), *kind)])
         .collect();
     assert_eq!(differ, leaves);
+}
+
+/// Rule 29 of many nodes: a context for each control plane, and the first server stays as long as it is
+/// one and serves.
+#[test]
+fn the_kubeconfig_has_a_context_for_each_control_plane_and_stays_where_it_leads() {
+    let all = [Role::ControlPlane, Role::Etcd];
+    let three = intent_of(&[
+        ("a", "10.0.0.1", &all),
+        ("b", "10.0.0.2", &all),
+        ("c", "10.0.0.3", &all),
+    ]);
+    let mut have = applied(&desired(&three));
+    let name = &three.cluster_name;
+    let now = |intent: &Intent, have: &Actual| reuse_or_issue(intent, have, 9).unwrap().kubeconfig;
+    let first = have.kubeconfig.clone().unwrap();
+    let server = |text: &Secret<String>| super::kubeconfig::server(text.expose(), name);
+    assert_eq!(server(&first).as_deref(), Some("https://10.0.0.1:6443"));
+    for (node, address) in [("a", 1), ("b", 2), ("c", 3)] {
+        let context = super::kubeconfig::server(first.expose(), &format!("{name}-{node}"));
+        assert_eq!(context, Some(format!("https://10.0.0.{address}:6443")));
+    }
+    assert_eq!(now(&three, &have), first);
+
+    // It does not serve, and another does.
+    let node = NodeName::from;
+    let down = ApiHealth::Unreachable("refused".to_owned());
+    have.apis = [(node("a"), down.clone()), (node("b"), ApiHealth::Serving)].into();
+    let second = now(&three, &have);
+    assert_eq!(server(&second).as_deref(), Some("https://10.0.0.2:6443"));
+    have.kubeconfig = Some(second.clone());
+    have.apis = ["a", "b", "c"]
+        .map(|name| (node(name), ApiHealth::Serving))
+        .into();
+    assert_eq!(now(&three, &have), second, "it stays");
+    have.apis = ["a", "b", "c"]
+        .map(|name| (node(name), down.clone()))
+        .into();
+    assert_eq!(now(&three, &have), second, "none is better");
+
+    // It is no control plane any more.
+    let others = intent_of(&[("a", "10.0.0.1", &all), ("c", "10.0.0.3", &all)]);
+    have.apis.clear();
+    assert_eq!(
+        server(&now(&others, &have)).as_deref(),
+        Some("https://10.0.0.1:6443")
+    );
 }
 
 #[test]
