@@ -86,11 +86,17 @@ impl std::error::Error for StepFailure {
     }
 }
 
+/// One as it is; several each on a line.
 fn hosts_down(down: &[(NodeName, Unreachable)]) -> String {
-    down.iter()
-        .map(|(_, down)| down.why.as_str())
-        .collect::<Vec<_>>()
-        .join("; ")
+    let lines = down.iter().map(|(_, down)| format!("\n  {}", down.why));
+    match down {
+        [(_, only)] => only.why.clone(),
+        several => format!(
+            "{} nodes cannot be reached:{}",
+            several.len(),
+            lines.collect::<String>()
+        ),
+    }
 }
 
 fn violations(violations: &[Violation]) -> String {
@@ -142,5 +148,30 @@ impl Explain for Error {
             ],
             Self::Kubeconfig { .. } | Self::Unsafe(_) | Self::Unsettled { .. } => vec![],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_nodes_are_told_each_on_its_line() {
+        let down = |name: &str| {
+            let why = Unreachable {
+                class: ErrorClass::Host,
+                why: format!("node `{name}` is off"),
+                hints: vec!["turn it on".to_owned()],
+            };
+            (NodeName::from(name), why)
+        };
+        let one = Error::HostsUnreachable(vec![down("n1")]);
+        assert_eq!(one.to_string(), "node `n1` is off");
+        let two = Error::HostsUnreachable(vec![down("n1"), down("n2")]);
+        assert_eq!(
+            two.to_string(),
+            "2 nodes cannot be reached:\n  node `n1` is off\n  node `n2` is off"
+        );
+        assert_eq!(two.hints(), ["turn it on"], "once");
     }
 }
