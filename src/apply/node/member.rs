@@ -10,6 +10,7 @@ use super::{
     helper::{node_error, run_helper, succeeded},
 };
 use crate::{
+    actual::{ContainerFact, ContainerState},
     apply::{
         executor::{Executor, failed, until},
         limit::CATCHES_UP,
@@ -18,7 +19,7 @@ use crate::{
     },
     etcd::{self, Client, Member, MemberId, Roster, change},
     host::Host,
-    model::{Component, ContainerSpec, NodeName, path},
+    model::{Component, ContainerSpec, NodeName, label, path},
 };
 
 const MEMBER: &str = include_str!("member.sh");
@@ -39,17 +40,29 @@ pub(in crate::apply) async fn join_etcd(
     let voter = voter(run, &host.name).await?;
     let roster = change::roster(&voter).await.map_err(failed)?;
     let known = roster.with_peer_url(peer_url);
-    let has_data = data(run, host, "look").await?;
-    let started = known.is_some_and(|(_, member)| !member.name.is_empty());
-    if started && !has_data {
-        return Err(lost(host, known));
-    }
-    if has_data && !started {
-        data(run, host, "aside").await?;
+    let container = Component::Etcd.container();
+    // What a container has is its member's: etcd writes before the others know its name.
+    let runs = host.container(container).await.map_err(failed)?;
+    if runs.is_none() {
+        let has_data = data(run, host, "look").await?;
+        let started = known.is_some_and(|(_, member)| !member.name.is_empty());
+        if started && !has_data {
+            return Err(lost(host, known));
+        }
+        if has_data && !started {
+            data(run, host, "aside").await?;
+        }
     }
     let member = added(&voter, peer_url, reporter, stop).await?;
-    let roster = change::roster(&voter).await.map_err(failed)?;
-    run_member(run, host, spec, &initial_cluster(&roster, member, name)).await?;
+    let running = runs.as_ref().map(|there| there.state) == Some(ContainerState::Running);
+    if !running {
+        // The list that it was told may be an old one, and without data it would not start.
+        if let Some(left) = runs.filter(|there| is_ours(there, run)) {
+            remove_container(host, &left.id).await?;
+        }
+        let roster = change::roster(&voter).await.map_err(failed)?;
+        run_member(run, host, spec, &initial_cluster(&roster, member, name)).await?;
+    }
     match timeout(CATCHES_UP, promoted(&voter, member, reporter, stop)).await {
         Ok(promoted) => promoted?,
         Err(_elapsed) => return Err(given_up(host, &voter, member).await),
@@ -92,6 +105,11 @@ impl<'a> Told<'a> {
             peer_url: flag("--initial-advertise-peer-urls=")?,
         })
     }
+}
+
+fn is_ours(container: &ContainerFact, run: &Executor<'_>) -> bool {
+    let id = container.labels.get(label::CLUSTER_ID);
+    run.context.id().is_ok_and(|ours| id == Some(&ours.0))
 }
 
 /// A member that votes, on another node.
