@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rke_operator::{
     actual::{ApiView, Baseline, ContainerState, Unreachable},
     error::ErrorClass,
+    etcd::MemberId,
     model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, label},
     plan,
     plan::{
@@ -253,6 +254,36 @@ fn invariant_04_a_guard_that_fails_stops_the_step() {
     let ended = world.run(&plan, None, &mut shell, None);
     assert!(matches!(ended, Ended::PlanAgain(_)), "{ended:?}");
     assert_eq!(world, before);
+}
+
+/// A claim says whose the node is, and nothing of etcd; a Node object is told by its uid.
+#[test]
+fn invariant_04_what_leaves_has_a_guard_of_its_own() {
+    let (world, shell) = settled();
+    let have = world.observe(&shell);
+    let member = MemberId(7);
+    let leaves = step(Action::Cluster(ClusterAction::RemoveMember {
+        node: one(),
+        member,
+    }));
+    let unguarded = |step: Step| {
+        let violations = check(&plan_of([step]), &have, &id());
+        matches!(violations.as_slice(), [Violation::Unguarded { .. }])
+    };
+    assert!(unguarded(leaves.clone()));
+    let mut another = leaves.clone();
+    another.guards = vec![Guard::ServesAfterRemoval(MemberId(8))];
+    assert!(unguarded(another));
+    let mut guarded = leaves;
+    guarded.guards = vec![Guard::ServesAfterRemoval(member)];
+    assert!(!unguarded(guarded));
+    for (uid, known) in [("", false), ("0a1b", true)] {
+        let node = step(Action::Cluster(ClusterAction::DeleteNode {
+            node: one(),
+            uid: uid.to_owned(),
+        }));
+        assert_eq!(unguarded(node), !known, "{uid}");
+    }
 }
 
 #[test]
