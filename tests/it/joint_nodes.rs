@@ -7,7 +7,7 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::Unreachable,
+    actual::{ContainerState, HostView, Unreachable},
     converge::{Error, Goal},
     error::{ErrorClass, Explain},
     model::{NodeName, Role},
@@ -260,4 +260,37 @@ fn nodes_come_and_go_wherever_it_is_cut() {
     };
     TestRunner::new(config).run(&strategy, run).unwrap();
     cuts.are_real();
+}
+
+/// Rule 6: who may go is a matter of etcd's voters. While another one is away nobody leaves; what is away
+/// is put right first.
+#[test]
+fn nobody_leaves_while_etcd_would_not_serve_without_them() {
+    block_on(async {
+        let runner = runner(3);
+        settle(&runner, &of(&[3, 3]).intent()).await;
+        runner.remote.world(|world| {
+            let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n2".into()) else {
+                panic!("it is there");
+            };
+            facts.containers.get_mut("etcd").unwrap().state = ContainerState::Exited(1);
+        });
+        let mut less = of(&[3, 3]);
+        less.without = vec![2];
+        let plan = runner.plan(&Goal::Up(&less.intent())).await.unwrap();
+        let on_leaver = all(&plan)
+            .into_iter()
+            .filter(|step| step.starts_with("n3: "));
+        assert_eq!(on_leaver.collect::<Vec<_>>(), [""; 0]);
+        let stays = "stays for now: etcd would not serve when member";
+        let mut notes = plan.notes.iter();
+        assert!(
+            notes.any(|note| note.text.contains(stays)),
+            "{:?}",
+            plan.notes
+        );
+        settle(&runner, &less.intent()).await;
+        let inventory = runner.memory.shell().saved.unwrap().inventory;
+        assert_eq!(inventory.len(), 2);
+    });
 }

@@ -9,7 +9,7 @@ use rke_operator::{
     desired::Desired,
     error::ErrorClass,
     model::{Component, NodeName, path},
-    plan::{self, HostAction, Plan, enough_answer},
+    plan::{self, HostAction, Plan, Step, enough_answer},
 };
 
 use crate::{
@@ -284,4 +284,58 @@ fn a_member_that_does_not_follow_is_replaced_and_the_others_wait_for_it() {
         "{}",
         plan::render(&plan)
     );
+}
+
+/// etcd takes no member while one of its own does not follow: not in a plan, and not when that happens
+/// just before the step.
+#[test]
+fn nobody_joins_an_etcd_of_which_a_member_does_not_follow() {
+    let (small, mut large) = (
+        wish(&[3, 3], &Knobs::default()),
+        wish(&[3, 3, 1], &Knobs::default()),
+    );
+    large.saved.etcd_bootstrap = small.saved.etcd_bootstrap.clone();
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    converge_up(&mut world, &small, &mut shell);
+    let plan = plan_up(&large, &world.observe(&shell)).unwrap();
+    let joins = |step: &&Step| {
+        let action = step.action.on_host();
+        matches!(action, Some((_, HostAction::JoinEtcd { .. })))
+    };
+    let after = plan.steps().position(|step| joins(&step)).unwrap();
+    let cut = Cut { after, torn: 0 };
+    world.run(&plan, Some(&large), &mut shell, Some(cut));
+    let join = plan.steps().find(joins).unwrap();
+    let stays = world.clone();
+    let etcd = node(&mut world, &NodeName::from("n2"))
+        .containers
+        .get_mut("etcd");
+    etcd.unwrap().state = ContainerState::Exited(1);
+    let ended = world.step(join, Some(&large), &mut shell);
+    assert!(matches!(ended, Err(Ended::PlanAgain(_))), "{ended:?}");
+
+    let mut have = world.observe(&shell);
+    let id = have.etcd.on(&NodeName::from("n3")).unwrap();
+    have.etcd
+        .members
+        .get_mut(&id)
+        .unwrap()
+        .status
+        .as_mut()
+        .unwrap()
+        .1
+        .leader = None;
+    let waits = plan_up(&large, &have).unwrap();
+    assert_eq!(waits.steps().find(joins), None, "{}", plan::render(&waits));
+    let mut notes = waits.notes.iter();
+    assert!(
+        notes.any(|note| note.text.contains("does not join yet")),
+        "{:?}",
+        waits.notes
+    );
+
+    // Nothing keeps it from joining where all follow.
+    world = stays;
+    world.step(join, Some(&large), &mut shell).unwrap();
+    converge_up(&mut world, &large, &mut shell);
 }

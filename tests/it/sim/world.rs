@@ -366,7 +366,10 @@ impl World {
     pub(super) fn torn(&mut self, step: &Step, how: u8, want: Option<&Desired>, shell: &mut Shell) {
         if self.guard(step, shell).is_ok() {
             self.as_shell(shell, |truth| tear::tear(step, how, want, truth));
-            if !step.action.is_wait() {
+            // Whoever has not come to a vote is no voter.
+            let action = step.action.on_host();
+            let joins = matches!(action, Some((_, HostAction::JoinEtcd { .. })));
+            if !step.action.is_wait() && !joins {
                 self.after(step, want);
             }
         }
