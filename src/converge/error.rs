@@ -91,11 +91,7 @@ fn hosts_down(down: &[(NodeName, Unreachable)]) -> String {
     let lines = down.iter().map(|(_, down)| format!("\n  {}", down.why));
     match down {
         [(_, only)] => only.why.clone(),
-        several => format!(
-            "{} nodes cannot be reached:{}",
-            several.len(),
-            lines.collect::<String>()
-        ),
+        several => format!("{} nodes:{}", several.len(), lines.collect::<String>()),
     }
 }
 
@@ -170,7 +166,7 @@ mod tests {
         let two = Error::HostsUnreachable(vec![down("n1"), down("n2")]);
         assert_eq!(
             two.to_string(),
-            "2 nodes cannot be reached:\n  node `n1` is off\n  node `n2` is off"
+            "2 nodes:\n  node `n1` is off\n  node `n2` is off"
         );
         assert_eq!(two.hints(), ["turn it on"], "once");
     }

@@ -480,6 +480,7 @@ mod tests {
             .map(|node| (node.name.as_str(), node.reason.as_str()))
             .collect();
         assert_eq!(told, [("n1", "Unreachable"), ("n2", "ClaimedByOther")]);
-        assert_eq!(error.text, "n1 does not answer; n2 belongs to another");
+        let text = "2 nodes:\n  n1 does not answer\n  n2 belongs to another";
+        assert_eq!(error.text, text);
     }
 }
