@@ -6,7 +6,10 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View, read_write},
 };
-use crate::model::{ContainerSpec, path};
+use crate::{
+    etcd::member_name,
+    model::{ContainerSpec, path},
+};
 
 /// Where RKE's container has the data: people's `extra_args` and scripts say so.
 const DATA: &str = "/var/lib/rancher/etcd";
@@ -19,7 +22,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     let own = &context.node.internal_address;
     let saved = &context.keys.saved;
     let flags = Flags::from([
-        ("name", format!("etcd-{}", context.name)),
+        ("name", member_name(context.name)),
         ("data-dir", format!("{DATA}/")),
         ("listen-client-urls", listen(context, 2379, true)),
         ("listen-peer-urls", listen(context, 2380, false)),
@@ -52,7 +55,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     let mut bootstrap = Flags::from([("initial-cluster-token", saved.cluster_id.0.clone())]);
     if saved.etcd_bootstrap.contains_key(context.name) {
         let members = saved.etcd_bootstrap.iter();
-        let members = members.map(|(name, url)| format!("etcd-{name}={url}"));
+        let members = members.map(|(name, url)| format!("{}={url}", member_name(name)));
         bootstrap.set("initial-cluster", members.collect::<Vec<_>>().join(","));
         bootstrap.set("initial-cluster-state", "new");
     } else {

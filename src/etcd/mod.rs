@@ -21,4 +21,5 @@ pub use error::EtcdError;
 pub use read::{Asked, read};
 pub use view::{
     Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,
+    member_name,
 };

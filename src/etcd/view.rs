@@ -53,6 +53,11 @@ pub enum Quorum {
     Unknown,
 }
 
+/// The name that a node's member is started with.
+pub fn member_name(node: &NodeName) -> String {
+    format!("etcd-{node}")
+}
+
 /// A member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -223,6 +228,13 @@ impl EtcdView {
             status.is_some_and(|(at, _)| at == node)
         });
         found.map(|(id, _)| *id)
+    }
+
+    /// The members that answered on a host or bear its member's name.
+    pub fn of_node(&self, node: &NodeName) -> impl Iterator<Item = (MemberId, &Member)> {
+        let (on, name) = (self.on(node), member_name(node));
+        let members = self.members.iter().map(|(id, member)| (*id, member));
+        members.filter(move |(id, member)| Some(*id) == on || member.name == name)
     }
 
     /// The voters that answered, follow the leader, and are near it.

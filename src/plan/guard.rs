@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Guard;
 use crate::{
-    actual::{ApiHealth, ContainerFact, NodeFact},
+    actual::{Actual, ApiHealth, ContainerFact, NodeFact},
     etcd::{EtcdView, Quorum},
     model::{CLAIM, ClusterId, NodeName, ObjectRef, label},
 };
@@ -113,6 +113,25 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
         Guard::AtMostUnavailable { most, with } => at_most_unavailable(*most, with, live),
         Guard::ObjectIs { object, uid } => object_is(object, uid, live),
     }
+}
+
+/// The same by what the survey saw: a step whose guards do not hold there is left out of the plan.
+pub(super) fn held(guard: &Guard, have: &Actual) -> Result<(), String> {
+    let container = match guard.look() {
+        Look::Container(node, name) => {
+            let facts = have.up(node);
+            facts.and_then(|facts| facts.containers.get(name).cloned())
+        }
+        Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => None,
+    };
+    let live = Live {
+        container,
+        etcd: have.etcd.clone(),
+        apis: have.apis.clone(),
+        nodes: have.cluster.as_ref().map(|api| api.nodes.clone()),
+        object: None,
+    };
+    holds(guard, &live)
 }
 
 fn claim_is(id: &ClusterId, node: &NodeName, live: &Live) -> Result<(), String> {

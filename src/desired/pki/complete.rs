@@ -122,9 +122,8 @@ fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
             .any(|it| there.contains(*it) && !empty.contains(*it));
         !ours && !filled && facts.system.cluster_id.as_ref() != Some(id)
     });
-    let mut members = have.etcd.members.values();
     let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
-    let is_no_member = serves && !members.any(|member| member.name == format!("etcd-{name}"));
+    let is_no_member = serves && have.etcd.of_node(name).next().is_none();
     let is_no_node = match have.api() {
         ApiView::Up(api) => !api.nodes.contains_key(name),
         ApiView::Unknown | ApiView::Unreachable(_) => false,

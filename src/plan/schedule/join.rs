@@ -8,7 +8,7 @@ use super::hosts;
 use crate::{
     model::{Component, NodeName},
     plan::{
-        Cause, Guard, HostAction, Live, Note, Queue, Stage, Step, Target,
+        Cause, Guard, HostAction, Note, Queue, Stage, Step, Target,
         diff::{Diff, HostDiff, Need},
         guard,
     },
@@ -21,9 +21,7 @@ pub(super) const STARTS: [&str; 3] = ["etcd", "kube-apiserver", "kubelet"];
 /// nothing, a container that is there is taken for a member.
 pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
     let etcd = &diff.have.etcd;
-    let mut voters = etcd.voters();
-    let votes = voters
-        .any(|(id, member)| etcd.on(name) == Some(id) || member.name == format!("etcd-{name}"));
+    let votes = etcd.of_node(name).any(|(_, member)| !member.is_learner);
     let new = *host.need(Component::Etcd.container()) == Need::Run;
     let was_there = diff.want.saved.etcd_bootstrap.contains_key(name);
     let known = etcd.voters().next().is_some();
@@ -96,9 +94,5 @@ fn joining<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d NodeName, &'d Ho
 
 /// Why etcd takes no member now, if it does not: it would refuse, or be worse off.
 fn held_back(diff: &Diff<'_>) -> Option<String> {
-    let live = Live {
-        etcd: diff.have.etcd.clone(),
-        ..Live::default()
-    };
-    guard::holds(&Guard::EtcdStable, &live).err()
+    guard::held(&Guard::EtcdStable, diff.have).err()
 }

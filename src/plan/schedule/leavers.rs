@@ -12,13 +12,14 @@ use crate::{
     actual::{ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
     model::NodeName,
-    plan::{Cause, ClusterAction, Guard, Live, Note, Stage, Step, Target, diff::Diff, guard},
+    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard},
 };
 
 /// A node that leaves.
 struct Leaver<'a> {
     name: &'a NodeName,
     facts: &'a HostFacts,
+    standing: Standing<'a>,
     /// Its member of etcd, if it still has one.
     member: Option<MemberId>,
 }
@@ -33,8 +34,7 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
         .collect();
     let id = &diff.want.cluster_id;
     let claims = going.iter().filter_map(|leaver| {
-        let standing = remove::standing(id, leaver.name, leaver.facts, diff.have);
-        let torn = matches!(standing, Standing::Torn(_));
+        let torn = matches!(leaver.standing, Standing::Torn(_));
         let name = &diff.want.saved.cluster_name;
         torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts))
     });
@@ -44,10 +44,7 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
     }
     let ours: Vec<&Leaver<'_>> = going
         .iter()
-        .filter(|leaver| {
-            let standing = remove::standing(id, leaver.name, leaver.facts, diff.have);
-            matches!(standing, Standing::Ours(_))
-        })
+        .filter(|leaver| matches!(leaver.standing, Standing::Ours(_)))
         .collect();
     let drains = ours.iter().filter_map(|leaver| drain(leaver, diff, api));
     let members = going.iter().filter_map(|leaver| leaves_etcd(leaver));
@@ -97,6 +94,7 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
         HostView::Reachable(facts) => Some(Leaver {
             name,
             facts,
+            standing: remove::standing(&diff.want.cluster_id, name, facts, diff.have),
             member: member(name, diff),
         }),
         HostView::Unreachable(_) => None,
@@ -105,19 +103,14 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
 
 fn member(name: &NodeName, diff: &Diff<'_>) -> Option<MemberId> {
     let etcd = &diff.have.etcd;
-    let mut members = etcd.members.iter();
-    let named = members.find(|(_, member)| member.name == format!("etcd-{name}"));
-    etcd.on(name).or_else(|| named.map(|(id, _)| *id))
+    let named = etcd.of_node(name).next();
+    etcd.on(name).or_else(|| named.map(|(id, _)| id))
 }
 
 /// Why it cannot go now, if it cannot.
 fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
-    let member = leaver.member?;
-    let live = Live {
-        etcd: diff.have.etcd.clone(),
-        ..Live::default()
-    };
-    guard::holds(&Guard::ServesAfterRemoval(member), &live).err()
+    let guard = Guard::ServesAfterRemoval(leaver.member?);
+    guard::held(&guard, diff.have).err()
 }
 
 fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Step> {

@@ -12,7 +12,7 @@ use crate::{
     etcd::Quorum,
     model::{Component, NodeName},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Live, Look, Note, Queue, Stage, Step, Target,
+        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Target,
         diff::{Diff, HostDiff, Need},
         guard,
     },
@@ -247,23 +247,10 @@ pub(super) fn held_back(
             ));
         }
     }
-    let live = |guard: &Guard| Live {
-        container: match guard.look() {
-            Look::Container(node, name) => {
-                let facts = have.up(node);
-                facts.and_then(|facts| facts.containers.get(name).cloned())
-            }
-            Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => None,
-        },
-        etcd: have.etcd.clone(),
-        apis: have.apis.clone(),
-        nodes: have.cluster.as_ref().map(|api| api.nodes.clone()),
-        object: None,
-    };
     let guards = guards(component, name, diff);
     guards
         .iter()
-        .find_map(|guard| guard::holds(guard, &live(guard)).err())
+        .find_map(|guard| guard::held(guard, have).err())
 }
 
 /// What a replacement disturbs, and for how long. `None`: nothing that anybody sees.

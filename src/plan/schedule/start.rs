@@ -20,8 +20,9 @@ const CLIENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kube-p
 pub(super) fn start(diff: &Diff<'_>) -> Stage {
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
+        let joins = join::joins(name, host, diff);
         for (component, spec) in in_order(host.want) {
-            let waits = join::STARTS.contains(&component) && join::joins(name, host, diff);
+            let waits = joins && join::STARTS.contains(&component);
             if CLIENTS.contains(&component) || waits {
                 continue;
             }

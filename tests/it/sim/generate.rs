@@ -269,18 +269,12 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             }
             let spec = ContainerSpec {
                 image: images(component),
-                entrypoint: vec![component.to_owned()],
                 command,
-                bootstrap_args: Vec::new(),
-                env: Vec::new(),
-                binds: Vec::new(),
-                mounts: Vec::new(),
                 privileged: component == "kubelet",
                 host_pid: component == "kubelet",
                 host_cgroupns: component == "kubelet",
-                security_opts: Vec::new(),
-                log_limit: None,
                 files: digests.collect(),
+                ..container(component)
             };
             (component.to_owned(), spec)
         })
