@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -516,6 +517,9 @@ pub struct NodeFact {
     pub taints: Vec<Taint>,
     /// `v1.34.4`.
     pub kubelet_version: String,
+    /// When it was made.
+    #[serde(default)]
+    pub created: Option<Timestamp>,
 }
 
 impl Actual {

@@ -1,4 +1,4 @@
-//! How facts are read: hosts in parallel, and the API through a control plane. Reads only;
+//! How facts are read: hosts in parallel, then the API servers and etcd's members. Reads only;
 //! creates nothing on a node, not even for a moment.
 
 use std::{
@@ -7,7 +7,11 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use tokio::time::{Instant, sleep, timeout};
+use kube::Client;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     facts::{
@@ -24,7 +28,7 @@ use crate::{
         Host, HostError, Passing,
         pool::{Hosts, NotOpen},
     },
-    model::{ClientIdentity, NodeName, Secret, WantedObjects, label, path},
+    model::{ClientIdentity, Component, NodeName, Secret, WantedObjects, label, path},
     state::ClusterState,
     workload,
 };
@@ -194,8 +198,8 @@ pub async fn apis(
         .0
 }
 
-/// Asks each control plane that answered and runs an API server of this cluster: the first that
-/// serves says what the cluster holds, the others only whether they serve.
+/// Asks each control plane that answered and runs an API server of this cluster, all at once,
+/// whether it serves; the first that does says what the cluster holds.
 async fn read_apis(
     hosts: &Hosts,
     saved: &ClusterState,
@@ -203,33 +207,54 @@ async fn read_apis(
     wanted: &WantedObjects,
     views: &BTreeMap<NodeName, HostView>,
 ) -> (BTreeMap<NodeName, ApiHealth>, Option<Box<ClusterFacts>>) {
-    let mut apis = BTreeMap::new();
-    let mut cluster = None;
-    for (name, facts) in control_planes(saved, views) {
-        let ours = facts
-            .containers
-            .get("kube-apiserver")
-            .is_some_and(|container| {
-                container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
-            });
-        if !ours {
-            continue;
-        }
-        let Ok(host) = hosts.get(name).await else {
-            continue;
-        };
-        let health = match workload::through(host, engine) {
-            Err(error) => ApiHealth::Unreachable(error.to_string()),
-            Ok(client) if cluster.is_some() => workload::serves(&client).await,
-            Ok(client) => match workload::read(&client, Some(saved), wanted).await {
-                Ok(facts) => {
-                    cluster = Some(Box::new(facts));
-                    ApiHealth::Serving
-                }
-                Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
-            },
-        };
-        apis.insert(name.clone(), health);
+    let cluster = Mutex::new(None);
+    let asked = control_planes(saved, views)
+        .filter(|(_, facts)| runs_ours(facts, saved))
+        .map(|(name, _)| {
+            let cluster = &cluster;
+            async move {
+                // A connection that was lost meanwhile: the server was not asked.
+                let host = hosts.get(name).await.ok()?;
+                let health = match workload::through(host, engine) {
+                    Ok(client) => read_api(&client, saved, wanted, cluster).await,
+                    Err(error) => Err(error.to_string()),
+                };
+                let health = match health {
+                    Ok(()) => ApiHealth::Serving,
+                    Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
+                };
+                Some((name.clone(), health))
+            }
+        });
+    let asked: Vec<_> = asked.collect();
+    let apis = stream::iter(asked)
+        .buffer_unordered(WIDTH)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    (apis, cluster.into_inner())
+}
+
+/// What the cluster holds is told by one server for all. One that cannot does not serve, and then
+/// the next one tells.
+async fn read_api(
+    client: &Client,
+    saved: &ClusterState,
+    wanted: &WantedObjects,
+    cluster: &Mutex<Option<Box<ClusterFacts>>>,
+) -> Result<(), String> {
+    workload::serves(client).await?;
+    let mut cluster = cluster.lock().await;
+    if cluster.is_none() {
+        let facts = workload::held(client, Some(saved), wanted).await?;
+        *cluster = Some(Box::new(facts));
     }
-    (apis, cluster)
+    Ok(())
+}
+
+fn runs_ours(facts: &HostFacts, saved: &ClusterState) -> bool {
+    let container = facts.containers.get(Component::ApiServer.container());
+    container.is_some_and(|container| {
+        container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
+    })
 }

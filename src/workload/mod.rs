@@ -33,7 +33,7 @@ pub use kinds::Kinds;
 pub use node_meta::set_node_meta;
 pub use objects::{apply_objects, prune, read_object};
 pub use probe::probe;
-pub use read::{read, serves};
+pub use read::{held, read, serves};
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 
 /// Who we are in `managedFields`.

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{copy, kinds::Kinds};
 use crate::{
-    actual::{ApiHealth, ClusterFacts, DryRun, NodeFact},
+    actual::{ClusterFacts, DryRun, NodeFact},
     error::with_causes,
     model::{NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label},
     state::ClusterState,
@@ -39,14 +39,23 @@ pub async fn read(
     saved: Option<&ClusterState>,
     wanted: &WantedObjects,
 ) -> Result<ClusterFacts, String> {
-    within(facts(client, saved, wanted)).await
+    // Its connection is there for all that come: begun together, each would open one.
+    serves(client).await?;
+    held(client, saved, wanted).await
 }
 
-/// Whether an API server answers `/readyz`.
-pub async fn serves(client: &Client) -> ApiHealth {
-    within(ready(client))
-        .await
-        .map_or_else(ApiHealth::Unreachable, |()| ApiHealth::Serving)
+/// Whether an API server answers `/readyz`. The error says why it does not.
+pub async fn serves(client: &Client) -> Result<(), String> {
+    within(ready(client)).await
+}
+
+/// What the cluster holds, of a server that was found to serve: the second half of [`read`].
+pub async fn held(
+    client: &Client,
+    saved: Option<&ClusterState>,
+    wanted: &WantedObjects,
+) -> Result<ClusterFacts, String> {
+    within(facts(client, saved, wanted)).await
 }
 
 async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
@@ -64,8 +73,6 @@ async fn facts(
     saved: Option<&ClusterState>,
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
-    // Its connection is there for all that come: begun together, each would open one.
-    ready(client).await?;
     let kinds = Kinds::default();
     let (version, nodes, copy, ()) = try_join4(
         client.apiserver_version(),
@@ -180,6 +187,7 @@ pub(super) fn fact(node: &Node) -> NodeFact {
             .and_then(|status| status.node_info.as_ref())
             .map(|info| info.kubelet_version.clone())
             .unwrap_or_default(),
+        created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
     }
 }
 
