@@ -70,6 +70,15 @@ impl San {
     }
 }
 
+impl std::fmt::Display for San {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dns(name) => f.write_str(name),
+            Self::Ip(ip) => write!(f, "{ip}"),
+        }
+    }
+}
+
 impl From<&HostAddress> for San {
     fn from(address: &HostAddress) -> Self {
         match address {
@@ -216,19 +225,12 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    fn of(cert: &X509Certificate<'_>) -> Option<Self> {
+    pub(super) fn of(cert: &X509Certificate<'_>) -> Option<Self> {
         let at = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
         Some(Self {
             from: at(cert.validity().not_before)?,
             until: at(cert.validity().not_after)?,
         })
-    }
-
-    /// That of a certificate in PEM.
-    pub(super) fn of_pem(cert: &str) -> Option<Self> {
-        let der = der(cert)?;
-        let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
-        Self::of(&cert)
     }
 
     /// True when less than a third of its time is left: time enough for many attempts, and far
@@ -311,7 +313,7 @@ fn serial(slot: &str, seed: &Seed) -> SerialNumber {
     bytes.into()
 }
 
-fn der(pem: &str) -> Option<Vec<u8>> {
+pub(super) fn der(pem: &str) -> Option<Vec<u8>> {
     let mut blocks = Pem::iter_from_buffer(pem.as_bytes());
     let block = blocks.next()?.ok()?;
     (block.label == "CERTIFICATE").then_some(block.contents)
@@ -341,7 +343,7 @@ fn says(leaf: &X509Certificate<'_>, spec: &LeafSpec) -> bool {
 }
 
 /// The names; `None` when there is one of a kind that we never write.
-fn sans(leaf: &X509Certificate<'_>) -> Option<BTreeSet<San>> {
+pub(super) fn sans(leaf: &X509Certificate<'_>) -> Option<BTreeSet<San>> {
     leaf.subject_alternative_name()
         .ok()?
         .map_or(Some(BTreeSet::new()), |extension| {

@@ -114,6 +114,14 @@ pub(super) fn server(text: &str, cluster: &str) -> Option<String> {
     found.map(|entry| entry.cluster.server)
 }
 
+/// The certificate by which a kubeconfig is let into this cluster, PEM.
+pub(super) fn certificate(text: &str, cluster: &str) -> Option<String> {
+    let file = serde_saphyr::from_str::<File>(text).ok()?;
+    let mut entries = file.users.into_iter();
+    let found = entries.find(|entry| entry.name == user(cluster));
+    plain(&found?.user.cert)
+}
+
 /// RKE's name of the administrator's entry.
 fn user(cluster: &str) -> String {
     format!("kube-admin-{cluster}")

@@ -8,6 +8,7 @@
 
 mod cert;
 mod cert_kind;
+mod certificate;
 mod clock;
 mod complete;
 mod error;
@@ -26,9 +27,10 @@ pub(super) use self::kubeconfig::component as component_kubeconfig;
 pub use self::{
     cert::Pair,
     cert_kind::{CertKind, KUBELET_CLIENT},
+    certificate::{Certificate, administrator, authorities, on_node},
     error::PkiError,
     key::Seed,
-    reconcile::{engine_clients, reconcile},
+    reconcile::{admin_kubeconfig, engine_clients, reconcile},
 };
 use crate::{
     model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},

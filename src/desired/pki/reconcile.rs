@@ -12,9 +12,9 @@ use jiff::Timestamp;
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, Seed,
-    cert::{Authority, Pair, Validity},
+    cert::{Authority, LeafSpec, Pair},
     cert_kind::{Signer, client},
-    clock,
+    certificate, clock,
     complete::{completed, generate},
     digest_key,
     kubeconfig::{self, Servers},
@@ -23,8 +23,8 @@ use super::{
 use crate::{
     actual::{Actual, ApiHealth, HostView},
     config::{Intent, NodeIntent},
-    model::{ClientIdentity, ClusterId, NodeName, Role, Secret, label, path},
-    state::ClusterState,
+    model::{ClientIdentity, ClusterId, Endpoint, NodeName, Role, Secret, label, path},
+    state::{ClusterState, Membership},
 };
 
 /// Settles every key of the cluster, or says why there are none. Makes nothing that was there.
@@ -95,18 +95,13 @@ fn sentences(certificates: &Certificates, now: Timestamp) -> Vec<String> {
 
 /// The authority of a living cluster that ends first.
 fn authorities_end(saved: &ClusterState) -> Option<Expiry> {
-    [
-        (CLUSTER_CA, &saved.cluster_ca),
-        (ETCD_CA, &saved.etcd_ca),
-        (FRONT_PROXY_CA, &saved.front_proxy_ca),
-    ]
-    .into_iter()
-    .filter_map(|(what, authority)| {
-        let at = Validity::of_pem(&authority.signing.cert)?.until;
-        let what = what.to_owned();
-        Some(Expiry { at, what })
-    })
-    .min()
+    certificate::authorities(saved)
+        .into_iter()
+        .map(|authority| Expiry {
+            at: authority.not_after,
+            what: authority.name,
+        })
+        .min()
 }
 
 /// How this program reaches the servers of a cluster, out of its saved state alone.
@@ -131,10 +126,10 @@ pub fn engine_clients(
 /// Who this program is in its own certificates.
 const ENGINE: &str = "rke-operator";
 
-const CLUSTER_CA: &str = "the cluster's CA";
-const ETCD_CA: &str = "etcd's CA";
-const FRONT_PROXY_CA: &str = "the front proxy's CA";
-const SIGNER_CA: &str = "the CA of certificate requests";
+pub(super) const CLUSTER_CA: &str = "the cluster's CA";
+pub(super) const ETCD_CA: &str = "etcd's CA";
+pub(super) const FRONT_PROXY_CA: &str = "the front proxy's CA";
+pub(super) const SIGNER_CA: &str = "the CA of certificate requests";
 
 struct Authorities {
     cluster: Authority,
@@ -291,15 +286,24 @@ fn administrator(
     ctx: &PkiContext<'_>,
     authority: &Authority,
 ) -> Result<Secret<String>, PkiError> {
-    let spec = client("kube-admin", Some("system:masters"));
     let cluster = &intent.cluster_name;
-    let servers = servers(intent, have);
-    if let Some(text) = &have.kubeconfig
-        && kubeconfig::satisfies(text.expose(), cluster, &servers, authority, &spec, ctx.now)
+    let planes = intent.with_role(Role::ControlPlane);
+    let planes = planes.map(|(name, node)| (name, &node.endpoint));
+    let before = have.kubeconfig.as_ref();
+    let servers = servers(cluster, planes, before, &have.apis);
+    if let Some(text) = before
+        && kubeconfig::satisfies(
+            text.expose(),
+            cluster,
+            &servers,
+            authority,
+            &admin(),
+            ctx.now,
+        )
     {
         return Ok(text.clone());
     }
-    let pair = authority.issue(&spec, "kube-admin", &ctx.seed, ctx.now)?;
+    let pair = authority.issue(&admin(), ADMIN, &ctx.seed, ctx.now)?;
     Ok(kubeconfig::administrator(
         cluster,
         &servers,
@@ -308,17 +312,51 @@ fn administrator(
     ))
 }
 
+/// The administrator's kubeconfig, made anew out of the saved state alone. It leads where the one
+/// `before` it led, as long as that is a control plane.
+pub fn admin_kubeconfig(
+    saved: &ClusterState,
+    before: Option<&Secret<String>>,
+    now: Timestamp,
+    seed: &Seed,
+) -> Result<Secret<String>, PkiError> {
+    let authority = Authority::read(&saved.cluster_ca, CLUSTER_CA)?;
+    let planes = saved
+        .inventory
+        .iter()
+        .filter(|(_, entry)| {
+            entry.membership == Membership::Active && entry.roles.contains(&Role::ControlPlane)
+        })
+        .map(|(name, entry)| (name, &entry.endpoint));
+    let servers = servers(&saved.cluster_name, planes, before, &BTreeMap::new());
+    let pair = authority.issue(&admin(), ADMIN, seed, now)?;
+    Ok(kubeconfig::administrator(
+        &saved.cluster_name,
+        &servers,
+        authority.bundle(),
+        &pair,
+    ))
+}
+
+const ADMIN: &str = "kube-admin";
+
+fn admin() -> LeafSpec {
+    client(ADMIN, Some("system:masters"))
+}
+
 /// Where the administrator's kubeconfig leads: where it led before, as long as that is a control
 /// plane and no other serves in its place.
-fn servers(intent: &Intent, have: &Actual) -> Servers {
-    let cluster = &intent.cluster_name;
-    let planes = intent.with_role(Role::ControlPlane);
+fn servers<'a>(
+    cluster: &str,
+    planes: impl Iterator<Item = (&'a NodeName, &'a Endpoint)>,
+    before: Option<&Secret<String>>,
+    apis: &BTreeMap<NodeName, ApiHealth>,
+) -> Servers {
     let planes: Vec<(&NodeName, String)> = planes
-        .map(|(name, node)| (name, api_url(&node.endpoint.address)))
+        .map(|(name, endpoint)| (name, api_url(&endpoint.address)))
         .collect();
-    let before = have.kubeconfig.as_ref();
     let before = before.and_then(|text| kubeconfig::server(text.expose(), cluster));
-    let serves = |name: &NodeName| have.apis.get(name) == Some(&ApiHealth::Serving);
+    let serves = |name: &NodeName| apis.get(name) == Some(&ApiHealth::Serving);
     let some_serve = planes.iter().any(|(name, _)| serves(name));
     let mut kept = planes
         .iter()
