@@ -30,4 +30,5 @@ pub mod model;
 pub mod operator;
 pub mod plan;
 pub mod state;
+pub mod status;
 pub mod workload;

@@ -18,7 +18,7 @@ use crate::model::ClusterId;
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done or nothing to do · 1 the config, a flag or a key path is wrong, or \
                   consent was not given · 2 a node or the network, worth another try · 3 done, except on \
-                  nodes that did not answer or failed · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
+                  nodes that did not answer or failed; of `status`: something is not well · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
 )]
 pub struct Cli {
     /// What to do.
@@ -53,6 +53,13 @@ pub enum Command {
     Up(Up),
     /// Shows what `up` would do, and why; writes nothing anywhere
     Plan(Plan),
+    /// Shows how the cluster is and what differs from the config; writes nothing anywhere
+    Status(Status),
+    /// Prints the administrator's kubeconfig, made anew from the state; contacts no node
+    Kubeconfig(Kubeconfig),
+    /// What concerns the cluster's certificates
+    #[command(subcommand)]
+    Cert(Cert),
     /// Removes the cluster and restores every node to what it was before
     Remove(Remove),
     /// Prints our version, and the cluster's if its kubeconfig is beside the config
@@ -121,6 +128,57 @@ pub struct Plan {
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
     /// The plan as text, or as one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
+    /// A tree for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `kubeconfig`.
+#[derive(Args, Debug)]
+pub struct Kubeconfig {
+    /// The config, beside which the state is.
+    #[command(flatten)]
+    pub config: Config,
+    /// Writes it where `up` does, `kube_config_<config>` beside the config (0600), and prints
+    /// nothing of it
+    #[arg(long)]
+    pub write: bool,
+}
+
+/// `cert`.
+#[derive(Debug, Subcommand)]
+pub enum Cert {
+    /// Lists the certificates and when they end: of the state and the kubeconfig, and with
+    /// `--nodes` those on the nodes
+    Info(CertInfo),
+}
+
+/// `cert info`.
+#[derive(Args, Debug)]
+pub struct CertInfo {
+    /// The config, beside which the state is.
+    #[command(flatten)]
+    pub config: Config,
+    /// Reads the certificates on the nodes, too; without it no node is contacted
+    #[arg(long)]
+    pub nodes: bool,
+    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    #[arg(long, requires = "nodes")]
+    pub accept_new_host_keys: bool,
+    /// A list for people, or one JSON array
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }

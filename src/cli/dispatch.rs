@@ -4,8 +4,8 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cli, Command, Output},
-    crd,
+    args::{Cert, Cli, Command, Output},
+    cert, crd, kubeconfig,
     output::{
         Screen,
         json::{self, Ended},
@@ -14,11 +14,12 @@ use super::{
     report::CliError,
     run,
     session::{STOPPED, Session},
-    signals, up, version,
+    signals, status, up, version,
 };
 use crate::apply::stop::Stopper;
 
-/// The rest converged; some nodes of the config did not answer or failed.
+/// The rest converged; some nodes of the config did not answer or failed. Of `status`: not all is
+/// well.
 pub(super) const DEGRADED: u8 = 3;
 
 /// Runs a command to its end, or to the second Ctrl-C.
@@ -43,6 +44,9 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
         Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
         Command::Plan(args) => Box::pin(plan::plan(args, session)).await,
+        Command::Status(args) => Box::pin(status::status(args, session)).await,
+        Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
+        Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Run(args) => Box::pin(run::run(args, session)).await,

@@ -6,10 +6,12 @@
 //! [`args`] declares, [`dispatch`](mod@dispatch) picks the command, one file a command does it.
 
 pub mod args;
+mod cert;
 mod crd;
 pub mod dispatch;
 mod environment;
 mod intent;
+mod kubeconfig;
 pub mod log;
 pub mod output;
 mod plan;
@@ -22,6 +24,7 @@ mod run;
 pub mod session;
 mod signals;
 pub mod sources;
+mod status;
 mod stream;
 mod up;
 mod version;

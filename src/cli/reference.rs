@@ -49,25 +49,30 @@ fn command_line() -> String {
         &mut page,
         root.get_arguments().filter(|arg| arg.get_id() != "help"),
     );
-    for command in root
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set())
-    {
-        if command.get_name() == "help" {
+    commands(&mut page, &root, "rke-operator");
+    page
+}
+
+/// A section for each command; one that has commands of its own is its commands.
+fn commands(page: &mut String, parent: &clap::Command, path: &str) {
+    let shown = parent.get_subcommands();
+    let shown = shown.filter(|command| !command.is_hide_set() && command.get_name() != "help");
+    for command in shown {
+        let path = format!("{path} {}", command.get_name());
+        if command.has_subcommands() {
+            commands(page, command, &path);
             continue;
         }
-        let name = command.get_name();
-        let _ = write!(page, "\n## `rke-operator {name}`\n\n{}.\n", about(command));
+        let _ = write!(page, "\n## `{path}`\n\n{}.\n", about(command));
         let own: Vec<&Arg> = command
             .get_arguments()
             .filter(|arg| !arg.is_global_set() && arg.get_id() != "help")
             .collect();
         if !own.is_empty() {
             page.push('\n');
-            table(&mut page, own.into_iter());
+            table(page, own.into_iter());
         }
     }
-    page
 }
 
 fn about(command: &clap::Command) -> String {
@@ -257,7 +262,7 @@ fn exit_codes() -> String {
     let _ = writeln!(
         page,
         "| {} | `UpToDate` | everything was done on the nodes that answer; the others are named, and \
-         the next run continues with them |",
+         the next run continues with them; of `status`: something is not well |",
         super::dispatch::DEGRADED
     );
     let _ = writeln!(

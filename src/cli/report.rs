@@ -147,6 +147,21 @@ pub enum Failure {
         /// Their cures.
         hints: Vec<String>,
     },
+    /// There is no state of a cluster.
+    #[error("there is no state of a cluster in {place}")]
+    NoState {
+        /// Where.
+        place: String,
+    },
+    /// A file could not be read.
+    #[error("cannot read {what}")]
+    Read {
+        /// What.
+        what: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// Output could not be written.
     #[error("cannot write {what}")]
     Write {
@@ -195,6 +210,8 @@ impl Explain for Failure {
             | Self::NobodyToAsk
             | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
+            | Self::NoState { .. }
+            | Self::Read { .. }
             | Self::Write { .. } => ErrorClass::User,
             Self::RemovalIncomplete { .. } => ErrorClass::Host,
         }
@@ -208,6 +225,13 @@ impl Explain for Failure {
             Self::NoManagementCluster { .. } => {
                 vec!["name its kubeconfig with `--kubeconfig FILE` or `KUBECONFIG`".into()]
             }
+            Self::NoState { .. } => vec![
+                "`rke-operator up` makes the cluster and its state".into(),
+                "name the config of a cluster that is there with `--config FILE`: its state lies \
+                 beside it"
+                    .into(),
+                "a lost state is read back by `rke-operator up --recover ID`".into(),
+            ],
             Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
             Self::ConsentNeeded { changed, .. } => vec![
                 "`rke-operator plan` shows every step".into(),
@@ -222,6 +246,7 @@ impl Explain for Failure {
             Self::Config { .. }
             | Self::KnownHosts { .. }
             | Self::Declined { .. }
+            | Self::Read { .. }
             | Self::Write { .. } => Vec::new(),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use super::{Error, Goal, Survey, silent};
+use jiff::Timestamp;
+
+use super::{Error, Goal, Inspection, Survey, silent};
 use crate::{
     actual::{Actual, ApiView, HostView, Unreachable},
     apply::{
@@ -99,14 +101,92 @@ pub(super) async fn look<'w>(
     mut session: Box<dyn RemoteSession>,
     failed: &BTreeMap<NodeName, Unreachable>,
 ) -> Result<Iteration<'w>, Error> {
+    let mut reading = read(goal, environment, &mut *session).await?;
+    for (name, why) in failed {
+        let view = HostView::Unreachable(why.clone());
+        reading.actual.hosts.insert(name.clone(), view);
+    }
+    let Decision {
+        desired,
+        plan,
+        saved,
+    } = decide(goal, environment, &reading)?;
+    let Reading {
+        now,
+        seed,
+        intent: _,
+        revision,
+        reader,
+        actual,
+    } = reading;
+    let engine = if saved.as_ref() == actual.saved.as_deref() {
+        reader
+    } else {
+        let saved = saved.as_ref();
+        saved
+            .map(|saved| pki::engine_clients(saved, now, &seed))
+            .transpose()?
+    };
+    let survey = Survey {
+        actual,
+        desired,
+        plan,
+    };
+    Ok(Iteration {
+        survey,
+        environment,
+        session,
+        saved,
+        revision,
+        engine,
+    })
+}
+
+/// What is, and what an `up` would do about it, or why it would do nothing. Writes nothing,
+/// anywhere.
+pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspection, Error> {
+    let goal = Goal::Up(intent);
+    let mut session = open(environment);
+    let reading = Box::pin(read(&goal, environment, &mut *session)).await?;
+    let (desired, plan) = match decide(&goal, environment, &reading) {
+        Ok(decision) => (decision.desired, Ok(decision.plan)),
+        Err(error) => (None, Err(error)),
+    };
+    let intent = reading
+        .intent
+        .map_or_else(|| intent.clone(), Cow::into_owned);
+    Ok(Inspection {
+        now: reading.now,
+        intent,
+        actual: reading.actual,
+        desired,
+        plan,
+    })
+}
+
+/// What was read, before anything is made of it.
+struct Reading<'i> {
+    now: Timestamp,
+    seed: Seed,
+    /// The goal's, with the release that the cluster keeps.
+    intent: Option<Cow<'i, Intent>>,
+    revision: Option<String>,
+    reader: Option<EngineClients>,
+    actual: Actual,
+}
+
+async fn read<'i>(
+    goal: &Goal<'i>,
+    environment: &Environment,
+    session: &mut dyn RemoteSession,
+) -> Result<Reading<'i>, Error> {
     let now = environment.clock.now();
     let seed = Seed::new((environment.entropy)());
     let (loaded, revision) = match environment.store.load().await? {
         Loaded::Absent => (None, None),
         Loaded::Present { saved, revision } => (Some(*saved), Some(revision)),
     };
-    let targets = targets(goal, loaded.as_ref(), environment).await;
-    session.aim(targets);
+    session.aim(targets(goal, loaded.as_ref(), environment).await);
     let kubeconfig = environment
         .kubeconfig
         .load()
@@ -123,53 +203,61 @@ pub(super) async fn look<'w>(
     let wanted = wanted.unwrap_or_default();
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
-    let reading = session.read(loaded.clone(), reader.as_ref(), kubeconfig, &wanted);
-    let mut actual = reading.await;
-    for (name, why) in failed {
-        let view = HostView::Unreachable(why.clone());
-        actual.hosts.insert(name.clone(), view);
-    }
+    let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted);
+    let actual = reading.await;
+    Ok(Reading {
+        now,
+        seed,
+        intent,
+        revision,
+        reader,
+        actual,
+    })
+}
+
+/// What must be, and what is done about it.
+struct Decision {
+    desired: Option<Desired>,
+    plan: Plan,
+    /// The state of the run.
+    saved: Option<ClusterState>,
+}
+
+fn decide(
+    goal: &Goal<'_>,
+    environment: &Environment,
+    reading: &Reading<'_>,
+) -> Result<Decision, Error> {
+    let actual = &reading.actual;
+    let loaded = actual.saved.as_deref();
     let (desired, plan, saved) = match goal {
         Goal::Up(written) | Goal::Heal(written) => {
-            let intent = intent.unwrap_or(Cow::Borrowed(*written));
+            let intent = reading.intent.as_deref().unwrap_or(*written);
             let new = loaded.is_none() && environment.recover.is_none();
-            before_keys(&intent, &actual, new)?;
+            before_keys(intent, actual, new)?;
             let context = PkiContext {
-                now,
-                seed: seed.clone(),
+                now: reading.now,
+                seed: reading.seed.clone(),
                 recover: environment.recover.as_ref(),
                 held_elsewhere: &environment.held_elsewhere,
             };
-            let keys = pki::reconcile(&intent, &actual, &context)?;
-            let mut desired = Desired::from_intent(&intent, &keys, &actual)?;
-            desired.notes.extend(kept_back(&intent, written));
-            let plan = part(goal, plan::up(&desired, &actual)?);
+            let keys = pki::reconcile(intent, actual, &context)?;
+            let mut desired = Desired::from_intent(intent, &keys, actual)?;
+            desired.notes.extend(kept_back(intent, written));
+            let plan = part(goal, plan::up(&desired, actual)?);
             let saved = desired.saved.clone();
             (Some(desired), plan, Some(saved))
         }
         Goal::Remove(_) => {
-            let id = loaded.as_ref().map(|saved| &saved.cluster_id);
-            (None, plan::remove(id, &actual)?, loaded)
+            let id = loaded.map(|saved| &saved.cluster_id);
+            (None, plan::remove(id, actual)?, loaded.cloned())
         }
     };
-    let plan = checked(plan, &actual, saved.as_ref())?;
-    let engine = if saved.as_ref() == actual.saved.as_deref() {
-        reader
-    } else {
-        saved.as_ref().map(engine).transpose()?
-    };
-    let survey = Survey {
-        actual,
+    let plan = checked(plan, actual, saved.as_ref())?;
+    Ok(Decision {
         desired,
         plan,
-    };
-    Ok(Iteration {
-        survey,
-        environment,
-        session,
         saved,
-        revision,
-        engine,
     })
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 
 use crate::{
     actual::{Actual, HostView, Unreachable},
@@ -16,18 +17,19 @@ use crate::{
     config::Intent,
     desired::Desired,
     environment::Environment,
-    error::{ErrorClass, distinct},
+    error::{ErrorClass, Explain, distinct},
     model::NodeName,
     plan,
     plan::{Action, Plan, Step, Target},
+    status::Seen,
 };
 
 mod error;
 mod look;
 
 pub use error::{Error, StepFailure};
-pub use look::Iteration;
 use look::look;
+pub use look::{Iteration, inspect};
 
 /// A fresh cluster takes one iteration and a look; more than this keeps changing by itself.
 const ITERATIONS: u32 = 5;
@@ -57,6 +59,35 @@ pub struct Survey {
     pub desired: Option<Desired>,
     /// The difference.
     pub plan: Plan,
+}
+
+/// What a survey found, whether or not anything can be done about it.
+#[derive(Debug)]
+pub struct Inspection {
+    /// When.
+    pub now: Timestamp,
+    /// What the user wants, with the release that the cluster keeps.
+    pub intent: Intent,
+    /// What is.
+    pub actual: Actual,
+    /// What must be; `None` where there is no plan.
+    pub desired: Option<Desired>,
+    /// The difference, or why nothing would be done about it.
+    pub plan: Result<Plan, Error>,
+}
+
+impl Inspection {
+    /// What a [`Status`](crate::status::Status) is made of.
+    pub fn seen(&self) -> Seen<'_> {
+        let refusal = |error| error as &(dyn Explain + 'static);
+        Seen {
+            now: self.now,
+            intent: &self.intent,
+            actual: &self.actual,
+            desired: self.desired.as_ref(),
+            plan: self.plan.as_ref().map_err(refusal),
+        }
+    }
 }
 
 /// How a convergence ended well, or ended for now.

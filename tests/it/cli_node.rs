@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A healthy node's answer to the script that reads its system.
-const SYSTEM: &str = "\
+pub(crate) const SYSTEM: &str = "\
 @@hostname
 n1
 @@kernel
@@ -68,13 +68,14 @@ net.ipv4.ip_forward 1
 ";
 
 /// A fake node, and a folder with a config for it.
-struct Site {
-    node: FakeHost,
-    context: Context,
+pub(crate) struct Site {
+    pub(crate) node: FakeHost,
+    pub(crate) context: Context,
+    port: u16,
 }
 
 impl Site {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let node = FakeHost::new();
         node.on_exec("@@hostname", |_| Said::out(SYSTEM));
         let port = node.listen().await.port();
@@ -89,22 +90,33 @@ impl Site {
                  ingress: {{provider: none}}\nmonitoring: {{provider: none}}\n"
             ),
         );
-        let address = "127.0.0.1".to_owned();
-        context.write(
-            "home/.ssh/known_hosts",
-            &node.known_hosts(&Endpoint { address, port }),
-        );
-        Self { node, context }
+        let site = Self {
+            node,
+            context,
+            port,
+        };
+        site.trust();
+        site
     }
 
-    async fn run(&self, args: &[&str]) -> Ran {
+    /// Its host key is known.
+    pub(crate) fn trust(&self) {
+        let endpoint = Endpoint {
+            address: "127.0.0.1".to_owned(),
+            port: self.port,
+        };
+        let known = self.node.known_hosts(&endpoint);
+        self.context.write("home/.ssh/known_hosts", &known);
+    }
+
+    pub(crate) async fn run(&self, args: &[&str]) -> Ran {
         let mut command = tokio::process::Command::from(self.context.command(args));
         let output = command.output().await.unwrap();
         Ran::from(&self.context, output)
     }
 
     /// What must not change: here, and on the node.
-    fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         let docker = self.node.docker();
         let mut state = format!("{:?}\n{:?}\n", self.context.files(), docker.paths());
         for (name, container) in &docker.containers {
@@ -392,7 +404,7 @@ async fn a_changed_host_key_is_refused_whatever_was_asked_for() {
 }
 
 /// Starts a command, sends SIGINT when the node was asked something, and gives its exit code.
-async fn interrupted(site: &Site, args: &[&str]) -> (Option<i32>, String) {
+pub(crate) async fn interrupted(site: &Site, args: &[&str]) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::from(site.context.command(args));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();

@@ -25,6 +25,7 @@ mod sim;
 
 mod cli_config;
 mod cli_node;
+mod cli_status;
 mod cli_usage;
 mod config_golden;
 mod contract;
@@ -72,5 +73,6 @@ mod plan_state;
 mod plan_up;
 mod purity;
 mod scripts;
+mod status;
 mod unasked;
 mod upgrade;

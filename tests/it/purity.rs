@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 22] = [
+const PURE: [&str; 23] = [
     "actual::facts",
     "actual::node_meta",
     "actual::objects",
@@ -27,6 +27,7 @@ const PURE: [&str; 22] = [
     "plan",
     "state::cluster",
     "state::codec",
+    "status",
     "operator::certificates",
     "operator::probe",
     "workload::available",

@@ -4,5 +4,7 @@
 pub mod json;
 pub mod lines;
 mod screen;
+pub mod status;
+mod table;
 
-pub use screen::{Paint, Screen};
+pub use screen::{Page, Paint, Screen};

@@ -1,5 +1,5 @@
 //! stderr as we use it: whole lines, and at a terminal one status line below them that is
-//! redrawn in place. The only module that writes to stderr.
+//! redrawn in place. The only module that writes to stderr; and how wide and colourful stdout may be.
 
 use std::{
     io::{IsTerminal, Write},
@@ -15,6 +15,16 @@ impl Paint {
     pub const OFF: Self = Self(false);
     /// Colour.
     pub const ON: Self = Self(true);
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the terminal's own variables are read where the terminal is"
+    )]
+    fn at(terminal: bool) -> Self {
+        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let plain = std::env::var("NO_COLOR").is_ok_and(|value| !value.is_empty());
+        Self(terminal && !dumb && !plain)
+    }
 
     /// Something that failed.
     pub fn bad(self, text: &str) -> String {
@@ -40,6 +50,28 @@ impl Paint {
     }
 }
 
+/// How data for people is laid out on stdout.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// The colours.
+    pub paint: Paint,
+    /// How wide a line may be; `None`: as wide as it is, for pipes and files.
+    pub columns: Option<usize>,
+}
+
+impl Page {
+    /// As the process finds its stdout.
+    pub fn stdout() -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        let columns = size.map_or(80, |(width, _)| usize::from(width.0));
+        Self {
+            paint: Paint::at(terminal),
+            columns: terminal.then_some(columns),
+        }
+    }
+}
+
 /// stderr, shared by the sinks, the questions and the log.
 #[derive(Debug)]
 pub struct Screen {
@@ -59,11 +91,10 @@ impl Screen {
     pub fn stderr(no_progress: bool, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let plain = std::env::var("NO_COLOR").is_ok_and(|value| !value.is_empty());
         let columns = terminal_size::terminal_size_of(std::io::stderr())
             .map_or(80, |(width, _)| usize::from(width.0));
         Self {
-            paint: Paint(terminal && !dumb && !plain),
+            paint: Paint::at(terminal),
             live: (terminal && !dumb && !no_progress && !quiet).then_some(columns),
             quiet,
             status: Mutex::new(String::new()),

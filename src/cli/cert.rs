@@ -1,0 +1,76 @@
+//! `cert info`: the certificates of a cluster and their ends. Reads certificates, shows no key.
+
+use super::{
+    args::{CertInfo, Output},
+    environment, intent,
+    kubeconfig::state,
+    output::{Page, status::render_certificates},
+    print,
+    report::{CliError, Failure},
+    session::{STOPPED, Session},
+    status::opening,
+};
+use crate::{
+    actual::{Actual, HostView},
+    converge::inspect,
+    environment::Environment,
+    status::{CertificateStatus, certificates},
+};
+
+/// Runs it.
+pub(super) async fn info(args: &CertInfo, session: &Session) -> Result<u8, CliError> {
+    let file = &args.config.config;
+    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
+    let all = if args.nodes {
+        tokio::select! {
+            biased;
+            _ = session.stop.stopped() => return Ok(STOPPED),
+            all = of_nodes(args, &environment, session) => all?,
+        }
+    } else {
+        of_state(&environment).await?
+    };
+    match args.output {
+        Output::Json => print::json(&all)?,
+        Output::Text => {
+            let mut text = render_certificates(&all, Page::stdout());
+            if !args.nodes {
+                text.push_str("\nThe others lie on the nodes: `--nodes` reads those, too.\n");
+            }
+            print::data(&text)?;
+        }
+    }
+    Ok(0)
+}
+
+async fn of_state(environment: &Environment) -> Result<Vec<CertificateStatus>, CliError> {
+    let saved = state(environment).await?;
+    let kubeconfig = environment.kubeconfig.load().await;
+    let known = Actual {
+        saved: Some(Box::new(saved)),
+        kubeconfig: kubeconfig.map_err(|source| Failure::Read {
+            what: format!("the kubeconfig {}", environment.kubeconfig.place()),
+            source,
+        })?,
+        ..Actual::default()
+    };
+    Ok(certificates(&known, None, environment.clock.now()))
+}
+
+async fn of_nodes(
+    args: &CertInfo,
+    environment: &Environment,
+    session: &Session,
+) -> Result<Vec<CertificateStatus>, CliError> {
+    // Without a state there are no certificates to tell of, whatever lies on nodes.
+    state(environment).await?;
+    let intent = intent::load(&args.config.config, session)?;
+    let seen = inspect(&intent, environment).await?;
+    for view in seen.actual.hosts.values() {
+        if let HostView::Unreachable(down) = view {
+            let warning = session.screen.paint().warn("warning:");
+            session.screen.print(&format!("{warning} {}", down.why));
+        }
+    }
+    Ok(certificates(&seen.actual, seen.desired.as_ref(), seen.now))
+}

@@ -1,0 +1,51 @@
+//! `kubeconfig`: the administrator's kubeconfig, made anew from the state. No node is contacted.
+
+use super::{
+    args::Kubeconfig,
+    environment, print,
+    report::{CliError, Failure},
+    session::Session,
+    status::opening,
+};
+use crate::{
+    desired::pki::{self, Seed},
+    environment::Environment,
+    state::{ClusterState, Loaded},
+};
+
+/// Runs it. Private keys go to stdout because the command is asked for nothing else.
+pub(super) async fn kubeconfig(args: &Kubeconfig, session: &Session) -> Result<u8, CliError> {
+    let environment = environment::open(&args.config.config, opening(false), session)?;
+    let saved = state(&environment).await?;
+    let store = &environment.kubeconfig;
+    // Where it led is kept; one that cannot be read is made anew all the same.
+    let before = store.load().await.ok().flatten();
+    let now = environment.clock.now();
+    let seed = Seed::new((environment.entropy)());
+    let kubeconfig = pki::admin_kubeconfig(&saved, before.as_ref(), now, &seed)?;
+    if !args.write {
+        print::data(kubeconfig.expose())?;
+        return Ok(0);
+    }
+    let place = store.place();
+    let failed = |source| Failure::Write {
+        what: format!("the kubeconfig {place}"),
+        source,
+    };
+    store.save(&kubeconfig).await.map_err(failed)?;
+    session
+        .screen
+        .print_unless_quiet(&format!("wrote the kubeconfig {place}"));
+    Ok(0)
+}
+
+/// The state, without which there is nothing to show.
+pub(super) async fn state(environment: &Environment) -> Result<ClusterState, CliError> {
+    match environment.store.load().await? {
+        Loaded::Present { saved, revision: _ } => Ok(*saved),
+        Loaded::Absent => Err(Failure::NoState {
+            place: environment.store.place(),
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,51 @@
+//! `status`: shows how the cluster is. Writes nothing anywhere.
+
+use super::{
+    args::{Output, Status as Args},
+    dispatch::DEGRADED,
+    environment::{self, Opening},
+    intent,
+    output::{Page, status::render},
+    print,
+    report::CliError,
+    session::{STOPPED, Session},
+};
+use crate::{
+    converge::inspect,
+    status::{Health, Status},
+};
+
+/// Runs it. What differs from the config is no reason for another exit code than 0.
+pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliError> {
+    let file = &args.config.config;
+    let intent = intent::load(file, session)?;
+    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
+    let seen = tokio::select! {
+        biased;
+        // Nothing is written, so there is nothing to finish.
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        seen = inspect(&intent, &environment) => seen?,
+    };
+    let status = Status::of(&seen.seen());
+    match args.output {
+        Output::Text => print::data(&render(
+            &status,
+            &file.display().to_string(),
+            Page::stdout(),
+        ))?,
+        Output::Json => print::json(&status)?,
+    }
+    Ok(match status.cluster.health {
+        Health::Healthy => 0,
+        Health::Degraded | Health::Unavailable | Health::Absent => DEGRADED,
+    })
+}
+
+/// For what only reads.
+pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
+    Opening {
+        accept_new_host_keys,
+        record_host_keys: false,
+        recover: None,
+    }
+}

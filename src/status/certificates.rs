@@ -1,0 +1,122 @@
+//! When the certificates of a cluster end, and which `up` makes anew. Pure.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    actual::{Actual, HostFacts, HostView},
+    desired::{Desired, pki, pki::Certificate},
+    model::NodeName,
+    state::ClusterState,
+};
+
+/// The end of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateEnd {
+    /// Which: the name of its file without the ending.
+    pub name: String,
+    /// When.
+    pub not_after: Timestamp,
+    /// Whole days until then; below zero when it is over.
+    pub days_left: i64,
+}
+
+/// An authority that signs, and its end. `up` does not make it anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Authority {
+    /// Whose.
+    #[serde(flatten)]
+    pub end: CertificateEnd,
+}
+
+/// A certificate of the cluster, as `cert info` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// Where it lies; null for those that are no node's own.
+    pub node: Option<NodeName>,
+    /// Whom it is about.
+    pub subject: String,
+    /// The names and addresses that it is good for.
+    pub subject_alternative_names: Vec<String>,
+    /// Which, and its end.
+    #[serde(flatten)]
+    pub end: CertificateEnd,
+    /// The next `up` makes it anew.
+    pub renewed_by_next_up: bool,
+}
+
+fn end(certificate: &Certificate, now: Timestamp) -> CertificateEnd {
+    CertificateEnd {
+        name: certificate.name.clone(),
+        not_after: certificate.not_after,
+        days_left: certificate.days_left(now),
+    }
+}
+
+/// The authorities.
+pub(super) fn authorities(saved: &ClusterState, now: Timestamp) -> Vec<Authority> {
+    let all = pki::authorities(saved);
+    let all = all.iter().map(|one| Authority { end: end(one, now) });
+    all.collect()
+}
+
+/// The certificate on a node that ends first.
+pub(super) fn first_on(facts: &HostFacts, now: Timestamp) -> Option<CertificateEnd> {
+    let all = pki::on_node(facts);
+    let first = all.values().min_by_key(|one| one.not_after);
+    first.map(|one| end(one, now))
+}
+
+/// Every certificate of a cluster that is known: the authorities' of the state, the
+/// administrator's of the kubeconfig, and those of the nodes that were read.
+pub fn certificates(
+    actual: &Actual,
+    desired: Option<&Desired>,
+    now: Timestamp,
+) -> Vec<CertificateStatus> {
+    let Some(saved) = &actual.saved else {
+        return Vec::new();
+    };
+    let status = |one: &Certificate, node: Option<&NodeName>, renewed| CertificateStatus {
+        node: node.cloned(),
+        subject: one.subject.clone(),
+        subject_alternative_names: one.sans.clone(),
+        end: end(one, now),
+        renewed_by_next_up: renewed,
+    };
+    let authorities = pki::authorities(saved);
+    let authorities = authorities.iter().map(|one| status(one, None, false));
+    let kubeconfig = actual.kubeconfig.as_ref();
+    let administrator = kubeconfig.and_then(|text| pki::administrator(text, &saved.cluster_name));
+    let administrator = administrator.iter().map(|one| {
+        let differs = desired.is_some_and(|want| Some(&want.kubeconfig) != kubeconfig);
+        status(one, None, differs || one.ends_soon(now))
+    });
+    let on_nodes = actual.hosts.iter().flat_map(|(name, view)| {
+        let facts = match view {
+            HostView::Reachable(facts) => Some(facts),
+            HostView::Unreachable(_) => None,
+        };
+        let all = facts.map(|facts| pki::on_node(facts)).unwrap_or_default();
+        let all = all.into_iter().map(|(path, one)| {
+            let differs = desired.is_some_and(|want| is_replaced(want, actual, name, path));
+            status(&one, Some(name), differs || one.ends_soon(now))
+        });
+        all.collect::<Vec<_>>()
+    });
+    authorities.chain(administrator).chain(on_nodes).collect()
+}
+
+/// Another content is wanted in a file of a node.
+fn is_replaced(want: &Desired, actual: &Actual, node: &NodeName, path: &str) -> bool {
+    let wanted = want.hosts.get(node).and_then(|host| host.files.get(path));
+    let files = actual.up(node).and_then(|facts| facts.files.as_ref());
+    let there = files.and_then(|files| files.get(path));
+    match (wanted, there) {
+        (Some(wanted), Some(there)) => wanted.content != there.content,
+        (_, _) => false,
+    }
+}

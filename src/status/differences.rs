@@ -1,0 +1,174 @@
+//! What `up` would do, summed up by what it is done to: the plan's own steps and notes. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Seen;
+use crate::{
+    error::{Explain, with_causes},
+    model::NodeName,
+    plan::{Cause, Plan, Step, Target, title},
+};
+
+/// What `up` would do, or why it would do nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Differences {
+    /// By what they are done to, steps in the order of the plan. Waiting alone is no difference.
+    pub targets: Vec<Difference>,
+    /// What the plan waits for or leaves alone, and why.
+    pub notes: Vec<Remark>,
+    /// Nodes of the cluster that the config no longer names.
+    pub no_longer_in_config: Vec<NodeName>,
+    /// Why there is no plan; null where there is one.
+    pub refusal: Option<Refusal>,
+}
+
+/// What would be done to one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// What kind of thing.
+    pub place: Place,
+    /// Which node, if one.
+    pub node: Option<NodeName>,
+    /// In order.
+    pub steps: Vec<PlannedStep>,
+}
+
+/// Where something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Place {
+    /// On a node, or to its Node object.
+    Node,
+    /// In the cluster's API.
+    Cluster,
+    /// Where `up` runs.
+    Local,
+}
+
+/// A step of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedStep {
+    /// What is done.
+    pub action: String,
+    /// Why, in words.
+    pub why: String,
+    /// Why, as data.
+    pub cause: Cause,
+    /// What running work it disturbs; null for a step that needs no consent.
+    pub disturbs: Option<String>,
+}
+
+/// A note of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Remark {
+    /// About which node, if about one.
+    pub node: Option<NodeName>,
+    /// What, and why.
+    pub text: String,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The error that `up` would end with.
+    pub message: String,
+    /// The cures.
+    pub hints: Vec<String>,
+}
+
+impl Differences {
+    /// True: `up` would change nothing. `None`: it would not know.
+    pub(super) fn agrees(&self) -> Option<bool> {
+        let known = self.refusal.is_none();
+        known.then_some(self.targets.is_empty())
+    }
+}
+
+pub(super) fn differences(seen: &Seen<'_>) -> Differences {
+    let no_longer_in_config = no_longer_in_config(seen);
+    match seen.plan {
+        Ok(plan) => Differences {
+            targets: targets(plan),
+            notes: notes(plan, seen),
+            no_longer_in_config,
+            refusal: None,
+        },
+        Err(error) => Differences {
+            targets: Vec::new(),
+            notes: Vec::new(),
+            no_longer_in_config,
+            refusal: Some(Refusal::of(error)),
+        },
+    }
+}
+
+impl Refusal {
+    fn of(error: &(dyn Explain + 'static)) -> Self {
+        Self {
+            message: with_causes(error),
+            hints: error.hints().into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+fn no_longer_in_config(seen: &Seen<'_>) -> Vec<NodeName> {
+    let saved = seen.actual.saved.as_ref();
+    let names = saved.into_iter().flat_map(|saved| saved.inventory.keys());
+    let named = &seen.intent.nodes;
+    names
+        .filter(|name| !named.contains_key(*name))
+        .cloned()
+        .collect()
+}
+
+fn targets(plan: &Plan) -> Vec<Difference> {
+    let mut targets: BTreeMap<(Place, Option<NodeName>), Vec<PlannedStep>> = BTreeMap::new();
+    for step in plan.steps().filter(|step| !step.action.is_wait()) {
+        let steps = targets.entry(place(step.target())).or_default();
+        steps.push(planned(step));
+    }
+    let targets = targets.into_iter();
+    targets
+        .map(|((place, node), steps)| Difference { place, node, steps })
+        .collect()
+}
+
+fn place(target: Target) -> (Place, Option<NodeName>) {
+    match target {
+        Target::Host(name) => (Place::Node, Some(name)),
+        Target::Cluster => (Place::Cluster, None),
+        Target::Local => (Place::Local, None),
+    }
+}
+
+fn planned(step: &Step) -> PlannedStep {
+    PlannedStep {
+        action: title(step),
+        why: step.why.clone().into_owned(),
+        cause: step.cause,
+        disturbs: step.disturbs.clone(),
+    }
+}
+
+/// All but which certificate ends first: that has a place of its own.
+fn notes(plan: &Plan, seen: &Seen<'_>) -> Vec<Remark> {
+    let earliest = seen
+        .desired
+        .and_then(|want| want.certificates.earliest.as_ref());
+    let said = earliest.map(|end| end.sentence(seen.now));
+    let notes = plan.notes.iter().cloned();
+    notes
+        .filter(|note| Some(&note.text) != said.as_ref())
+        .map(|note| Remark {
+            node: note.target.and_then(|target| place(target).1),
+            text: note.text,
+        })
+        .collect()
+}

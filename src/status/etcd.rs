@@ -1,0 +1,191 @@
+//! etcd, as its members tell. Pure.
+
+use serde::Serialize;
+
+use crate::{
+    actual::Actual,
+    etcd::{AlarmKind, EtcdView, Member, MemberId, Quorum, member_name, view::DEFAULT_QUOTA},
+    model::{NodeName, Role},
+};
+
+/// etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdStatus {
+    /// Whether it serves.
+    pub quorum: QuorumState,
+    /// The member that leads: its node, else its id.
+    pub leader: Option<String>,
+    /// How many members vote.
+    pub voters: usize,
+    /// How many of those follow the leader and are near it.
+    pub healthy_voters: usize,
+    /// The members, by id. Where there is no quorum, as one of them remembers the list.
+    pub members: Vec<MemberState>,
+    /// Nodes that should have a member, and have none.
+    pub nodes_without_member: Vec<NodeName>,
+    /// The alarms that are raised.
+    pub alarms: Vec<RaisedAlarm>,
+}
+
+/// Whether etcd serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum QuorumState {
+    /// A majority of the voters follows one leader.
+    Serving,
+    /// Voters answered, and none of them reaches a majority.
+    Lost,
+    /// The members contradict one another, or elect a leader at this moment.
+    Disagree,
+    /// No voter answered.
+    Unknown,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberState {
+    /// Its id, in hexadecimal as `etcdctl` shows it.
+    pub id: String,
+    /// Its name; empty while it was added and never started.
+    pub name: String,
+    /// The node that it is on; null: none of the cluster's.
+    pub node: Option<NodeName>,
+    /// Whether it votes.
+    pub kind: MemberKind,
+    /// It leads.
+    pub is_leader: bool,
+    /// It answered, follows the leader, and is near it; a learner: it answered.
+    pub healthy: bool,
+    /// Of its program; null when it did not answer, and so are the sizes.
+    pub version: Option<String>,
+    /// Size of its database file.
+    pub database_bytes: Option<u64>,
+    /// What of it is in use.
+    pub database_in_use_bytes: Option<u64>,
+    /// The size at which it stops writes.
+    pub quota_bytes: Option<u64>,
+    /// `databaseBytes` as a share of `quotaBytes`.
+    pub quota_used_percent: Option<u64>,
+}
+
+/// Whether a member votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MemberKind {
+    /// It votes.
+    Voter,
+    /// It follows only.
+    Learner,
+}
+
+/// An alarm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RaisedAlarm {
+    /// The id of the member that raised it, in hexadecimal.
+    pub member_id: String,
+    /// As etcd calls it.
+    pub alarm: String,
+}
+
+pub(super) fn status(actual: &Actual) -> EtcdStatus {
+    let etcd = &actual.etcd;
+    let (quorum, leader) = match etcd.quorum {
+        Quorum::Serving { leader } => (QuorumState::Serving, Some(leader)),
+        Quorum::Lost => (QuorumState::Lost, None),
+        Quorum::Disagree => (QuorumState::Disagree, None),
+        Quorum::Unknown => (QuorumState::Unknown, None),
+    };
+    let healthy = etcd.healthy();
+    let members = etcd.members.iter();
+    let members: Vec<MemberState> = members
+        .map(|(id, member)| {
+            let answered = member.status.is_some();
+            let healthy = healthy.contains(id) || (member.is_learner && answered);
+            state(*id, member, leader, healthy, actual)
+        })
+        .collect();
+    EtcdStatus {
+        quorum,
+        leader: leader.map(|id| {
+            let led = members.iter().find(|member| member.is_leader);
+            let node = led.and_then(|member| member.node.as_ref());
+            node.map_or_else(|| id.to_string(), NodeName::to_string)
+        }),
+        voters: etcd.voters().count(),
+        healthy_voters: healthy.len(),
+        nodes_without_member: without_member(actual, &members),
+        members,
+        alarms: alarms(etcd),
+    }
+}
+
+fn state(
+    id: MemberId,
+    member: &Member,
+    leader: Option<MemberId>,
+    healthy: bool,
+    actual: &Actual,
+) -> MemberState {
+    let status = member.status.as_ref().map(|(_, status)| status);
+    let quota = status.map(|status| status.quota.unwrap_or(DEFAULT_QUOTA));
+    let size = status.map(|status| status.db_size);
+    let used = size
+        .zip(quota)
+        .and_then(|(size, quota)| size.saturating_mul(100).checked_div(quota));
+    MemberState {
+        id: id.to_string(),
+        name: member.name.clone(),
+        node: node_of(member, actual),
+        kind: if member.is_learner {
+            MemberKind::Learner
+        } else {
+            MemberKind::Voter
+        },
+        is_leader: leader == Some(id),
+        healthy,
+        version: status.map(|status| status.version.clone()),
+        database_bytes: size,
+        database_in_use_bytes: status.map(|status| status.db_in_use),
+        quota_bytes: quota,
+        quota_used_percent: used,
+    }
+}
+
+/// Where it answered, or whose name it has, of the hosts that this cluster knows.
+fn node_of(member: &Member, actual: &Actual) -> Option<NodeName> {
+    if let Some((node, _)) = &member.status {
+        return Some(node.clone());
+    }
+    let mut nodes = actual.hosts.keys();
+    nodes.find(|node| member_name(node) == member.name).cloned()
+}
+
+/// Nodes of the state that have the role, and no member; unknown while nobody confirms the list.
+fn without_member(actual: &Actual, members: &[MemberState]) -> Vec<NodeName> {
+    let (Some(saved), Quorum::Serving { .. }) = (&actual.saved, actual.etcd.quorum) else {
+        return Vec::new();
+    };
+    let has = |name: &NodeName| members.iter().any(|one| one.node.as_ref() == Some(name));
+    let etcd = saved.inventory.iter();
+    let etcd = etcd.filter(|(_, entry)| entry.roles.contains(&Role::Etcd));
+    etcd.filter(|(name, _)| !has(name))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+fn alarms(etcd: &EtcdView) -> Vec<RaisedAlarm> {
+    let alarms = etcd.alarms.iter();
+    alarms
+        .map(|alarm| RaisedAlarm {
+            member_id: alarm.member.to_string(),
+            alarm: match &alarm.kind {
+                AlarmKind::NoSpace => "NOSPACE".to_owned(),
+                AlarmKind::Corrupt => "CORRUPT".to_owned(),
+                AlarmKind::Other(kind) => kind.clone(),
+            },
+        })
+        .collect()
+}

@@ -1,0 +1,158 @@
+//! How a cluster is, as one value: what `status` shows and what programs read. Pure.
+//!
+//! [`Status::of`] makes it of what a survey saw ([`Seen`]); nothing is read here and nothing is
+//! decided: what differs from the config, and why, is the plan's own word. Units are in the names
+//! of the fields. Fields may be added; those that are there keep their meaning.
+
+mod certificates;
+mod differences;
+mod etcd;
+mod nodes;
+mod problems;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::{
+    certificates::{Authority, CertificateEnd, CertificateStatus, certificates},
+    differences::{Difference, Differences, Place, PlannedStep, Refusal, Remark},
+    etcd::{EtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
+    nodes::{ApiState, ControlPlane, NodeStatus},
+    problems::Problem,
+};
+use crate::{
+    actual::{Actual, ApiHealth, ApiView},
+    config::Intent,
+    desired::Desired,
+    error::Explain,
+    model::{ClusterId, NodeName, Role},
+    plan::Plan,
+};
+
+/// What a status is made of.
+pub struct Seen<'a> {
+    /// When it was seen.
+    pub now: Timestamp,
+    /// What the user wants, with the release that the cluster keeps.
+    pub intent: &'a Intent,
+    /// What is.
+    pub actual: &'a Actual,
+    /// What must be, where that could be worked out.
+    pub desired: Option<&'a Desired>,
+    /// What `up` would do, or why it would do nothing.
+    pub plan: Result<&'a Plan, &'a (dyn Explain + 'static)>,
+}
+
+/// A cluster, at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The cluster as a whole.
+    pub cluster: Cluster,
+    /// The nodes that are control planes, by name.
+    pub control_planes: Vec<ControlPlane>,
+    /// etcd.
+    pub etcd: EtcdStatus,
+    /// The names of the workers.
+    pub workers: Vec<NodeName>,
+    /// Every node of the config, of the state and of the API, by name.
+    pub nodes: Vec<NodeStatus>,
+    /// The authorities that sign the cluster's certificates.
+    pub authorities: Vec<Authority>,
+    /// What `up` would do.
+    pub differences: Differences,
+    /// What is not well; empty for a cluster that is healthy.
+    pub problems: Vec<Problem>,
+}
+
+/// The cluster as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// As the state has it; as the config has it where there is no state.
+    pub name: String,
+    /// Its identity; null before it is made.
+    pub id: Option<ClusterId>,
+    /// In one word.
+    pub health: Health,
+    /// What its API says; null when no API server answers.
+    pub kubernetes_version: Option<String>,
+    /// What the config wants.
+    pub wanted_kubernetes_version: String,
+    /// False: `up` would change something. Null: it would not know what.
+    pub agrees_with_config: Option<bool>,
+}
+
+/// How a cluster is, in one word. What its config says is another matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Health {
+    /// Nothing is wrong.
+    Healthy,
+    /// It serves, and something is wrong.
+    Degraded,
+    /// No API server answers.
+    Unavailable,
+    /// There is no state: it was not made yet, or its state is lost.
+    Absent,
+}
+
+impl Status {
+    /// How the cluster is.
+    pub fn of(seen: &Seen<'_>) -> Self {
+        let actual = seen.actual;
+        let saved = actual.saved.as_deref();
+        let nodes = nodes::nodes(seen);
+        let etcd = etcd::status(actual);
+        let problems = problems::problems(seen, &nodes, &etcd);
+        let differences = differences::differences(seen);
+        let having = |role| nodes.iter().filter(move |node| node.roles.contains(&role));
+        Self {
+            cluster: Cluster {
+                name: saved
+                    .map_or(&seen.intent.cluster_name, |saved| &saved.cluster_name)
+                    .clone(),
+                id: saved.map(|saved| saved.cluster_id.clone()),
+                health: health(actual, &problems),
+                kubernetes_version: version(actual),
+                wanted_kubernetes_version: seen.intent.version.to_string(),
+                agrees_with_config: differences.agrees(),
+            },
+            control_planes: having(Role::ControlPlane)
+                .map(|node| nodes::control_plane(seen, node))
+                .collect(),
+            workers: having(Role::Worker).map(|node| node.name.clone()).collect(),
+            authorities: saved
+                .map_or_else(Vec::new, |saved| certificates::authorities(saved, seen.now)),
+            etcd,
+            nodes,
+            differences,
+            problems,
+        }
+    }
+
+    /// A node by its name.
+    pub fn node(&self, name: &NodeName) -> Option<&NodeStatus> {
+        self.nodes.iter().find(|node| node.name == *name)
+    }
+}
+
+fn version(actual: &Actual) -> Option<String> {
+    match actual.api() {
+        ApiView::Up(facts) => Some(facts.version.clone()).filter(|version| !version.is_empty()),
+        ApiView::Unknown | ApiView::Unreachable(_) => None,
+    }
+}
+
+fn health(actual: &Actual, problems: &[Problem]) -> Health {
+    let serves = |api: &ApiHealth| *api == ApiHealth::Serving;
+    if actual.saved.is_none() {
+        Health::Absent
+    } else if !actual.apis.values().any(serves) {
+        Health::Unavailable
+    } else if problems.is_empty() {
+        Health::Healthy
+    } else {
+        Health::Degraded
+    }
+}
