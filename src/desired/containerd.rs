@@ -2,7 +2,8 @@
 //!
 //! What someone set (a runtime, a mirror, a proxy plugin) stays: the file is the whole effective
 //! configuration with our few settings, in the format of the dump. That is 2 for containerd 1.x,
-//! and 2.x takes it too; 3 comes only from a 2.x. Its own output as input gives the same file.
+//! and 2.x takes it too; 3 comes only from a 2.x, and 4 from 2.3 on, where what serves has moved and
+//! CRI has not. Its own output as input gives the same file.
 
 use std::{
     borrow::Cow,
@@ -56,7 +57,7 @@ pub enum ContainerdConfigError {
         why: String,
     },
     /// A format that we do not know.
-    #[error("containerd's configuration has format {version}, and this program knows 1 to 3")]
+    #[error("containerd's configuration has format {version}, and this program knows 1 to 4")]
     Version {
         /// The format.
         version: i64,
@@ -116,7 +117,7 @@ pub fn cgroup_driver(dump: &str) -> Result<CgroupDriver, ContainerdConfigError> 
     let config = read(dump)?;
     let plugin = match Format::of(&config)? {
         Format::Two => CRI,
-        Format::Three => CRI_RUNTIME,
+        Format::Three | Format::Four => CRI_RUNTIME,
     };
     let containerd = config
         .get("plugins")
@@ -346,7 +347,7 @@ pub fn containerd_config(
             network(section(cri, "cni")?, wants);
             registry(section(cri, "registry")?, wants);
         }
-        Format::Three => {
+        Format::Three | Format::Four => {
             let images = section(plugins, CRI_IMAGES)?;
             let pinned = section(images, "pinned_images")?;
             set(pinned, "sandbox", &wants.sandbox_image);
@@ -369,6 +370,7 @@ pub fn containerd_config(
 enum Format {
     Two,
     Three,
+    Four,
 }
 
 impl Format {
@@ -377,6 +379,7 @@ impl Format {
         match config.get("version").and_then(Value::as_integer) {
             None | Some(0..=2) => Ok(Self::Two),
             Some(3) => Ok(Self::Three),
+            Some(4) => Ok(Self::Four),
             Some(version) => Err(ContainerdConfigError::Version { version }),
         }
     }
@@ -385,6 +388,7 @@ impl Format {
         match self {
             Self::Two => 2,
             Self::Three => 3,
+            Self::Four => 4,
         }
     }
 }
@@ -586,35 +590,35 @@ endpoint = ["https://mirror.example"]
 
     #[test]
     fn containerd_2_keeps_its_format() {
-        let file = written(
-            r#"
-version = 3
+        for format in [3, 4] {
+            let dump = r#"
 disabled_plugins = ["io.containerd.cri.v1.images"]
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dir = ""
 bin_dirs = ["/usr/lib/cni"]
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 SystemdCgroup = true
-"#,
-        );
-        let config: Table = file.parse().unwrap();
-        assert_eq!(config["version"].as_integer(), Some(3));
-        assert_eq!(config["disabled_plugins"].as_array().map(Vec::len), Some(0));
-        let plugins = &config["plugins"];
-        let images = &plugins[CRI_IMAGES];
-        assert_eq!(
-            images["pinned_images"]["sandbox"].as_str(),
-            Some("rancher/mirrored-pause:3.6")
-        );
-        assert_eq!(
-            images["registry"]["config_path"].as_str(),
-            Some("/etc/containerd/certs.d")
-        );
-        let folders = plugins[CRI_RUNTIME]["cni"]["bin_dirs"].as_array().unwrap();
-        let folders: Vec<&str> = folders.iter().filter_map(Value::as_str).collect();
-        assert_eq!(folders, ["/opt/cni/bin", "/usr/lib/cni"]);
-        assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
-        assert_eq!(cgroup_driver(""), Ok(CgroupDriver::Cgroupfs));
+"#;
+            let file = written(&format!("version = {format}{dump}"));
+            let config: Table = file.parse().unwrap();
+            assert_eq!(config["version"].as_integer(), Some(format));
+            assert_eq!(config["disabled_plugins"].as_array().map(Vec::len), Some(0));
+            let plugins = &config["plugins"];
+            let images = &plugins[CRI_IMAGES];
+            assert_eq!(
+                images["pinned_images"]["sandbox"].as_str(),
+                Some("rancher/mirrored-pause:3.6")
+            );
+            assert_eq!(
+                images["registry"]["config_path"].as_str(),
+                Some("/etc/containerd/certs.d")
+            );
+            let folders = plugins[CRI_RUNTIME]["cni"]["bin_dirs"].as_array().unwrap();
+            let folders: Vec<&str> = folders.iter().filter_map(Value::as_str).collect();
+            assert_eq!(folders, ["/opt/cni/bin", "/usr/lib/cni"]);
+            assert_eq!(cgroup_driver(&file), Ok(CgroupDriver::Systemd));
+            assert_eq!(cgroup_driver(""), Ok(CgroupDriver::Cgroupfs));
+        }
     }
 
     /// R16, R17: systemd's driver from the first day on, and never another one later.
@@ -752,8 +756,8 @@ SystemdCgroup = true
     fn what_is_not_understood_is_said() {
         let error = |dump: &str| containerd_config(dump, &wants()).unwrap_err();
         insta::assert_snapshot!(
-            error("version = 4"),
-            @"containerd's configuration has format 4, and this program knows 1 to 3"
+            error("version = 5"),
+            @"containerd's configuration has format 5, and this program knows 1 to 4"
         );
         insta::assert_snapshot!(
             error("plugins = 1"),
