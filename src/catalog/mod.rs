@@ -4,7 +4,7 @@
 //! use rke_operator::catalog::Catalogue;
 //!
 //! let catalogue = Catalogue::builtin()?;
-//! let version = catalogue.default_version().ok_or("no release is proven")?;
+//! let version = catalogue.default_version();
 //! let images = catalogue.images(version).ok_or("not in the catalogue")?;
 //! assert!(images.kubernetes.starts_with("rancher/hardened-kubernetes:v1.34.4"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -26,6 +26,7 @@ const BUILTIN: &str = include_str!("catalog.yaml");
 pub struct Catalogue {
     releases: BTreeMap<KubernetesVersion, Row>,
     proven: BTreeSet<KubernetesVersion>,
+    default: KubernetesVersion,
     nginx: String,
 }
 
@@ -84,6 +85,7 @@ pub enum CatalogueError {
 #[serde(deny_unknown_fields)]
 struct Document {
     proven: Vec<String>,
+    default: String,
     nginx: String,
     releases: BTreeMap<String, Row>,
 }
@@ -127,6 +129,7 @@ impl Catalogue {
         let options = serde_saphyr::options! { with_snippet: false };
         let Document {
             proven,
+            default,
             nginx,
             releases,
         } = serde_saphyr::from_str_with_options(yaml, options)
@@ -140,6 +143,7 @@ impl Catalogue {
                 .iter()
                 .map(|name| version(name))
                 .collect::<Result<_, _>>()?,
+            default: version(&default)?,
             nginx,
         })
     }
@@ -176,14 +180,21 @@ impl Catalogue {
         self.releases.keys().copied()
     }
 
+    /// Which etcd belongs to which release.
+    pub fn etcd_images(&self) -> impl Iterator<Item = (KubernetesVersion, &str)> {
+        self.releases
+            .iter()
+            .map(|(version, row)| (*version, row.etcd.as_str()))
+    }
+
     /// Whether our lab brings this release up.
     pub fn is_proven(&self, version: KubernetesVersion) -> bool {
         self.proven.contains(&version)
     }
 
-    /// The newest that is proven: what a config without a version gets.
-    pub fn default_version(&self) -> Option<KubernetesVersion> {
-        self.proven.iter().next_back().copied()
+    /// The proven one that a config without a version gets.
+    pub const fn default_version(&self) -> KubernetesVersion {
+        self.default
     }
 }
 
@@ -213,7 +224,8 @@ mod tests {
     fn the_builtin_catalogue_is_whole() {
         let catalogue = Catalogue::builtin().expect("the catalogue");
         assert_eq!(catalogue.versions().count(), 111);
-        let default = catalogue.default_version().expect("a proven release");
+        let default = catalogue.default_version();
+        assert!(catalogue.is_proven(default));
         assert_eq!(default.to_string(), "v1.34.4");
         for version in catalogue.versions().chain(catalogue.proven.iter().copied()) {
             let images = catalogue.images(version).expect("a row");
@@ -233,16 +245,20 @@ mod tests {
     fn a_bad_catalogue_is_an_error() {
         for (yaml, want) in [
             (
-                "proven: []\nnginx: n\nreleases: {1.2: {}}",
+                "proven: []\ndefault: v1.2.3\nnginx: n\nreleases: {1.2: {}}",
                 "the catalogue cannot be read",
             ),
             (
-                "proven: [one]\nnginx: n\nreleases: {}",
+                "proven: [one]\ndefault: v1.2.3\nnginx: n\nreleases: {}",
                 "`one` in the catalogue is not a release",
             ),
             (
-                "proven: [v1.2]\nnginx: n\nreleases: {}",
+                "proven: [v1.2]\ndefault: v1.2.3\nnginx: n\nreleases: {}",
                 "`v1.2` in the catalogue is not a release",
+            ),
+            (
+                "proven: []\ndefault: v1\nnginx: n\nreleases: {}",
+                "`v1` in the catalogue is not a release",
             ),
             ("nginx: n", "the catalogue cannot be read"),
         ] {

@@ -3,14 +3,14 @@
 use super::{Found, values};
 use crate::{catalog::Catalogue, config::cursor::Cursor, model::KubernetesVersion};
 
-/// The release that the config wants; the newest that is proven when it says nothing.
+/// The release that the config wants; the catalogue's default when it says nothing.
 pub(super) fn read(
     at: &Cursor<'_>,
     catalogue: &Catalogue,
     found: &mut Found,
 ) -> Option<KubernetesVersion> {
     let Some(text) = values::text(at, found) else {
-        return catalogue.default_version();
+        return Some(catalogue.default_version());
     };
     let Some((version, suffix)) = parse(text) else {
         found.problem(
@@ -18,9 +18,7 @@ pub(super) fn read(
                 .detail(text)
                 .hint(format!(
                     "write one like `{}`{}",
-                    catalogue
-                        .default_version()
-                        .map_or_else(String::new, |version| version.to_string()),
+                    catalogue.default_version(),
                     completion(text, catalogue)
                         .map_or_else(String::new, |version| format!(", or `{version}`")),
                 )),
@@ -44,9 +42,7 @@ pub(super) fn read(
         }
     }
     if !catalogue.is_proven(version) {
-        let proven = catalogue
-            .default_version()
-            .map_or_else(String::new, |v| v.to_string());
+        let proven = catalogue.default_version();
         found.warning(
             at.problem(format!(
                 "{version} is in the catalogue but not proven by our tests"

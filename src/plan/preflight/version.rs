@@ -1,8 +1,12 @@
 //! From one release to another: never back, and one minor at a time. Pure.
+//!
+//! Patches of one minor of etcd may be exchanged in either direction: neighbouring releases of
+//! Kubernetes come with them in any order (1.33.13 has 3.6.14, 1.34.4 has 3.6.7).
 
 use super::PreflightError;
 use crate::{
     actual::HostFacts,
+    catalog::Catalogue,
     desired::DesiredHost,
     error::ErrorClass,
     model::{ClusterId, NodeName, label},
@@ -16,6 +20,8 @@ const KUBERNETES: [&str; 5] = [
     "kubelet",
     "kube-proxy",
 ];
+
+const ETCD: &str = "etcd";
 
 /// `major.minor.patch` of a tag; builds of one release are equal.
 type Version = (u32, u32, u32);
@@ -39,7 +45,9 @@ pub(super) fn errors(
         if !ours || runs == wanted {
             continue;
         }
-        if wanted < runs {
+        if component.as_str() == ETCD {
+            errors.extend(etcd(name, runs, wanted));
+        } else if wanted < runs {
             errors.push(back(name, component, runs, wanted));
         } else if KUBERNETES.contains(&component.as_str()) && !one_minor(runs, wanted) {
             errors.push(too_far(name, component, runs, wanted));
@@ -48,6 +56,41 @@ pub(super) fn errors(
     // One cause: every component says the same.
     errors.dedup_by(|a, b| a.hints == b.hints);
     errors
+}
+
+/// etcd's data goes to the next minor from the newest patch of its own, and to no older minor.
+fn etcd(name: &NodeName, runs: Version, wanted: Version) -> Option<PreflightError> {
+    let minor = |(major, minor, _): Version| (major, minor);
+    if minor(runs) == minor(wanted) {
+        return None;
+    }
+    if wanted < runs {
+        return Some(back(name, ETCD, runs, wanted));
+    }
+    let known = Catalogue::builtin().map(|catalogue| {
+        let images = catalogue.etcd_images();
+        let versions = images.filter_map(|(release, image)| Some((version(image)?, release)));
+        versions
+            .filter(|(etcd, _)| minor(*etcd) == minor(runs))
+            .max()
+    });
+    let (newest, release) = known.ok().flatten()?;
+    if runs >= newest && one_minor(runs, wanted) {
+        return None;
+    }
+    let (runs, wanted, newest) = (text(runs), text(wanted), text(newest));
+    Some(PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "node `{name}` runs etcd {runs}, and the config wants {wanted}: every member has to run \
+             {newest} before the first one of the next minor release"
+        ),
+        hints: vec![format!(
+            "write a `kubernetes_version` that comes with etcd {newest} first, as {release} does; \
+             when that is up, go on from there"
+        )],
+        class: ErrorClass::User,
+    })
 }
 
 const fn one_minor(runs: Version, wanted: Version) -> bool {
@@ -110,7 +153,7 @@ fn version(image: &str) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
-    use super::{one_minor, version};
+    use super::{etcd, one_minor, version};
 
     #[test]
     fn a_version_is_the_tags_numbers() {
@@ -123,6 +166,25 @@ mod tests {
         assert_eq!(version("reg:5000/a/b"), None);
         assert_eq!(version("a/b:latest"), None);
         assert_eq!(version("a/b:v1.34"), None);
+    }
+
+    #[test]
+    fn etcd_goes_to_the_next_minor_from_the_newest_of_its_own() {
+        let said = |runs, wanted| etcd(&"n1".into(), runs, wanted).map(|error| error.message);
+        assert_eq!(
+            said((3, 6, 14), (3, 6, 7)),
+            None,
+            "patches in either direction"
+        );
+        assert_eq!(said((3, 5, 21), (3, 5, 26)), None);
+        assert_eq!(said((3, 5, 26), (3, 6, 14)), None);
+        let first = said((3, 5, 21), (3, 6, 14)).unwrap();
+        assert!(first.contains("v3.5.26 before the first"), "{first}");
+        let back = said((3, 6, 7), (3, 5, 26)).unwrap();
+        assert!(back.contains("going back"), "{back}");
+        assert!(said((3, 5, 26), (3, 7, 0)).is_some(), "one is left out");
+        let error = etcd(&"n1".into(), (3, 5, 21), (3, 6, 14)).unwrap();
+        assert!(error.hints[0].contains("as v1."), "{:?}", error.hints);
     }
 
     #[test]
