@@ -24,8 +24,8 @@ use crate::etcd_support::{MemberFiles, members};
 
 const ADDRESSES: [&str; 3] = ["127.77.0.1", "127.77.0.2", "127.77.0.3"];
 
-/// Programs of the lab, and the version that each is.
-const PROGRAMS: [(&str, &str); 2] = [("etcd-3.5", "3.5."), ("etcd", "3.6.")];
+/// Releases of Kubernetes, and the version of etcd that each has.
+const RELEASES: [(&str, &str); 2] = [("v1.32.13", "3.5."), (lab::KUBERNETES_VERSION, "3.6.")];
 
 struct Site {
     folder: tempfile::TempDir,
@@ -65,11 +65,11 @@ where
 }
 
 impl Site {
-    fn new(program: &str) -> Self {
+    fn new(release: &str) -> Self {
         let (files, engine) = members(&ADDRESSES);
         Self {
             folder: tempfile::tempdir().expect("a folder"),
-            program: lab::etcd(program, &mut std::io::stderr()).expect("etcd"),
+            program: lab::etcd(release, &mut std::io::stderr()).expect("etcd"),
             files,
             engine,
             running: BTreeMap::new(),
@@ -209,9 +209,9 @@ impl Site {
     }
 }
 
-async fn grows_serves_and_shrinks(program: &str, version: &str) {
+async fn grows_serves_and_shrinks(release: &str, version: &str) {
     let [one, two, three] = ADDRESSES;
-    let mut site = Site::new(program);
+    let mut site = Site::new(release);
     assert_eq!(site.view().await.quorum, Quorum::Unknown, "nothing runs");
 
     site.start(one, &[one]);
@@ -303,7 +303,7 @@ async fn grows_serves_and_shrinks(program: &str, version: &str) {
 
 #[tokio::test]
 async fn etcd_3_5_and_3_6_tell_who_is_a_member_and_whether_they_serve() {
-    for (program, version) in PROGRAMS {
-        grows_serves_and_shrinks(program, version).await;
+    for (release, version) in RELEASES {
+        grows_serves_and_shrinks(release, version).await;
     }
 }

@@ -6,10 +6,10 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     process::{Command, Output},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use lab::{Lab, LabSpec, Node, NodeSpec, NodeState, Profile, Store};
+use lab::{Fault, Lab, LabSpec, Node, NodeSpec, NodeState, Profile, Store};
 
 /// How long a node may take until its user can log in.
 const SOON: Duration = Duration::from_secs(60);
@@ -444,6 +444,90 @@ fn what_happens_to_servers_happens_to_nodes() {
     let journal = fs::read_to_string(logs.path().join("n1/journal.log")).unwrap();
     assert!(journal.contains("containerd"), "the journal is empty");
     assert!(logs.path().join("n1/container-keeper.log").exists());
+}
+
+/// Whether a node reaches an address.
+fn reaches(node: &Node, other: &Node) -> bool {
+    let ping = format!("ping -c 1 -W 1 {}", other.address());
+    node.exec(&ping).unwrap().ok()
+}
+
+/// Bytes a second that come from one node to another.
+fn speed(from: &Node, to: &Node) -> u64 {
+    let bytes = 3_000_000;
+    from.sh(&format!(
+        "head -c {bytes} /dev/zero | setsid socat -u - TCP-LISTEN:7777,reuseaddr > /dev/null 2>&1 &"
+    ))
+    .unwrap();
+    let begun = Instant::now();
+    let got = to
+        .sh(&format!(
+            "socat -u TCP:{}:7777,retry=50,interval=0.1 - | wc -c",
+            from.address()
+        ))
+        .unwrap();
+    assert_eq!(got, bytes.to_string());
+    bytes * 1000 / u64::try_from(begun.elapsed().as_millis()).unwrap().max(1)
+}
+
+#[test]
+fn faults_do_what_they_say_once_or_twice_and_are_healed() {
+    let spec = ["n1", "n2", "n3"]
+        .iter()
+        .fold(LabSpec::new("self-faults"), |spec, name| {
+            spec.node(name, Profile::Plain)
+        });
+    let lab = up(&spec);
+    let [n1, n2, n3] = ["n1", "n2", "n3"].map(|name| lab.node(name));
+    let rules = n1.sh("iptables-save").unwrap();
+
+    for _ in 0..2 {
+        n1.cut_from(n2).unwrap();
+    }
+    assert!(!reaches(n1, n2) && !reaches(n2, n1), "they hear each other");
+    assert!(reaches(n1, n3) && reaches(n3, n2), "the others are cut too");
+    assert!(n1.ssh("true").unwrap().ok(), "the tool is cut too");
+    lab.heal().unwrap();
+    assert!(reaches(n1, n2) && reaches(n2, n1), "they are still cut");
+    assert_eq!(n1.sh("iptables-save").unwrap(), rules, "something is left");
+
+    for _ in 0..2 {
+        n1.suffer(Fault::NoTool).unwrap();
+    }
+    assert!(!n1.ssh("true").unwrap().ok(), "the tool still reaches it");
+    assert!(reaches(n2, n1) && reaches(n1, n2));
+    n1.heal().unwrap();
+    assert!(n1.ssh("true").unwrap().ok());
+
+    for _ in 0..2 {
+        n1.suffer(Fault::Slow).unwrap();
+    }
+    for (from, to) in [(n1, n2), (n2, n1)] {
+        let slow = speed(from, to);
+        assert!(
+            (500_000..1_300_000).contains(&slow),
+            "{slow} bytes a second"
+        );
+    }
+    n1.heal().unwrap();
+    assert!(speed(n1, n2) > 2_000_000 && speed(n2, n1) > 2_000_000);
+
+    for (fault, state) in [
+        (Fault::Off, NodeState::Stopped),
+        (Fault::Hang, NodeState::Paused),
+    ] {
+        for _ in 0..2 {
+            n1.suffer(fault).unwrap();
+        }
+        assert_eq!(n1.state().unwrap(), state);
+        lab.heal().unwrap();
+        assert_eq!(n1.state().unwrap(), NodeState::Running);
+    }
+    for fault in [Fault::Unplugged, Fault::Hang, Fault::Off] {
+        n1.suffer(fault).unwrap();
+    }
+    lab.heal().unwrap();
+    assert!(reaches(n2, n1));
 }
 
 #[test]

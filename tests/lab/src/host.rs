@@ -17,7 +17,7 @@ use crate::{LabError, cache, command::Run};
 /// A program that the lab or a script of this repository runs, and the Debian packages that bring
 /// it. Where a release of Debian or Ubuntu lacks the first package of an [`Either`](Package::Either),
 /// the second one brings the program there.
-const NEEDED: [(&str, &[Package]); 20] = [
+const NEEDED: [(&str, &[Package]); 21] = [
     ("apt-get", &[]),
     ("awk", &[Package::One("mawk")]),
     ("cc", &[Package::One("gcc"), Package::One("libc6-dev")]),
@@ -44,6 +44,7 @@ const NEEDED: [(&str, &[Package]); 20] = [
     ("ssh", &[Package::One("openssh-client")]),
     ("ssh-keygen", &[Package::One("openssh-client")]),
     ("tar", &[Package::One("tar")]),
+    ("tc", &[Package::One("iproute2")]),
 ];
 
 /// Where programs of the system are. `sudo` and a user's shell leave the folders for the
@@ -321,7 +322,7 @@ mod tests {
     /// no Debian.
     #[test]
     fn every_program_that_the_lab_runs_is_looked_for() {
-        let always = ["bash", "sh", "id", "systemctl", "apt-cache"];
+        let always = ["bash", "sh", "cat", "cp", "id", "systemctl", "apt-cache"];
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut seen = 0;
         for entry in source.read_dir().unwrap() {

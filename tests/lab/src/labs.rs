@@ -5,6 +5,7 @@
 //! made takes it down.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -15,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Host, LABEL, LabError, Node, Profile, Registry,
+    Host, Image, Images, KUBERNETES_VERSION, LABEL, LabError, Node, Profile, Registry, Store,
     cache::{self, make_dir},
     command::Run,
     image, overlay,
@@ -35,6 +36,9 @@ pub struct LabSpec {
     pub name: String,
     /// Its nodes.
     pub nodes: Vec<NodeSpec>,
+    /// Releases of Kubernetes whose images its registry has beside those of the default one.
+    #[serde(default)]
+    pub releases: Vec<String>,
 }
 
 /// What a node shall be.
@@ -54,6 +58,7 @@ impl LabSpec {
         Self {
             name: name.to_owned(),
             nodes: Vec::new(),
+            releases: Vec::new(),
         }
     }
 
@@ -61,6 +66,15 @@ impl LabSpec {
     /// two runs of one test on a machine do not take each other's lab down.
     pub fn own(name: &str) -> Self {
         Self::new(&format!("{name}-{}", std::process::id()))
+    }
+
+    /// Adds the images of another release of Kubernetes, as in `v1.33.13`.
+    #[must_use]
+    pub fn release(mut self, release: &str) -> Self {
+        if release != KUBERNETES_VERSION {
+            self.releases.push(release.to_owned());
+        }
+        self
     }
 
     /// Adds a node with a disk of the usual size.
@@ -73,6 +87,36 @@ impl LabSpec {
         });
         self
     }
+}
+
+impl LabSpec {
+    /// The images of other releases, and those whose programs some node has in the place of its own;
+    /// built if the cache lacks them.
+    fn rare_images(&self, log: &mut dyn Write) -> Result<Rare, LabError> {
+        let store = Store::from_environment();
+        let programs: BTreeSet<&str> = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.profile.programs())
+            .collect();
+        Ok(Rare {
+            releases: self
+                .releases
+                .iter()
+                .map(|release| store.release(release, log))
+                .collect::<Result<_, _>>()?,
+            programs: programs
+                .into_iter()
+                .map(|program| store.image(program, log))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Images that only some labs need.
+struct Rare {
+    releases: Vec<Images>,
+    programs: Vec<Image>,
 }
 
 /// What the lab's folder keeps about it.
@@ -143,6 +187,7 @@ impl Lab {
         check_names(spec)?;
         let host = Host::prepare(log)?;
         let images = image::images(log)?;
+        let rare = spec.rare_images(log)?;
         Self::sweep(Sweep::Abandoned)?;
         take_down(&spec.name)?;
 
@@ -167,9 +212,19 @@ impl Lab {
         lab.make_keys()?;
         lab.registry.make_certificates()?;
         lab.registry.stock(images.published())?;
+        for release in &rare.releases {
+            lab.registry.stock(release.published())?;
+        }
         lab.start_registry(images.program("registry")?)?;
         for node in &lab.nodes {
-            node.make(&lab.name, host, images.program("node")?, &lab.registry)?;
+            let programs = rare.programs.iter();
+            let programs =
+                programs.filter(|image| node.profile().programs() == Some(&image.program));
+            let parts: Vec<&Image> = [images.program("node")?]
+                .into_iter()
+                .chain(programs)
+                .collect();
+            node.make(&lab.name, host, &parts, &lab.registry)?;
         }
         for node in &lab.nodes {
             let failed = node.wait_started(START)?;
@@ -395,7 +450,7 @@ impl Lab {
         cache::write(&self.known_hosts, lines?)
     }
 
-    fn start_registry(&self, image: &crate::Image) -> Result<(), LabError> {
+    fn start_registry(&self, image: &Image) -> Result<(), LabError> {
         let mut run = Run::docker("cannot start the registry")
             .args(["run", "--detach", "--name", &self.registry.container])
             .args(["--label", &format!("{LABEL}={}", self.name)])

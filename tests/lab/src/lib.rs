@@ -5,6 +5,10 @@
 //! the product runs are built from source under their published names, kept in a cache outside the
 //! repository, and served by a registry that the nodes use as their mirror, so pulls are pulls.
 //!
+//! A lab's registry has the images of one release of Kubernetes; others are built when a lab asks for
+//! them ([`LabSpec::release`]). What goes wrong with servers and networks can be done to nodes, and
+//! undone ([`Fault`], [`Node::cut_from`], [`Lab::heal`]).
+//!
 //! It may use the machine's Docker, its loop devices and its cache folder, and nothing else. The
 //! product knows nothing of it: what Kubernetes needs only on such machines is in [`Lab::overlay`],
 //! which [`merge`] puts into a `cluster.yml`.
@@ -23,17 +27,21 @@
 mod cache;
 mod command;
 mod error;
+mod fault;
 mod host;
 mod image;
 mod labs;
 mod node;
 mod overlay;
 mod profile;
+mod recipe;
 mod registry;
+mod release;
 mod subnet;
 
 pub use command::Output;
 pub use error::LabError;
+pub use fault::Fault;
 pub use host::Host;
 pub use image::{Image, Images, Store, etcd, images, kubeadm, kubectl};
 pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
@@ -45,5 +53,5 @@ pub use registry::Registry;
 /// The label that everything a lab makes in the machine's Docker bears; its value is the lab's name.
 pub const LABEL: &str = "io.rke.lab";
 
-/// The Kubernetes that the lab has images of.
+/// The Kubernetes that nodes run if nothing is said: the one whose images are always there.
 pub const KUBERNETES_VERSION: &str = "v1.34.4";

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use lab::{Host, Lab, LabError, LabSpec, Profile, Sweep};
+use lab::{Fault, Host, Lab, LabError, LabSpec, Profile, Store, Sweep};
 
 /// Real nodes, a real Kubernetes and a registry on this machine.
 #[derive(Parser)]
@@ -31,6 +31,9 @@ enum Command {
         /// Set one node up in another way, as in n2=cri-off.
         #[arg(long = "node", value_name = "NODE=PROFILE", value_parser = assignment)]
         exceptions: Vec<(String, Profile)>,
+        /// Have the images of another release of Kubernetes too, as in v1.33.13.
+        #[arg(long = "release", value_name = "VERSION")]
+        releases: Vec<String>,
     },
     /// Show the labs with their nodes and images.
     Status,
@@ -53,6 +56,34 @@ enum Command {
         /// The node.
         node: String,
     },
+    /// Let something go wrong with a node; `lab heal` ends it.
+    Fault {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The node.
+        node: String,
+        /// What goes wrong.
+        fault: Fault,
+    },
+    /// Cut two nodes from each other; `lab heal` ends it.
+    Cut {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// One node.
+        node: String,
+        /// The other.
+        other: String,
+    },
+    /// End everything that goes wrong with a node, or with all of them.
+    Heal {
+        /// The lab's name.
+        #[arg(long, default_value = "lab")]
+        name: String,
+        /// The node; all if none is named.
+        node: Option<String>,
+    },
     /// Take a lab down.
     Down {
         /// The lab's name.
@@ -70,6 +101,9 @@ enum Command {
         /// Remove from the cache what earlier recipes made.
         #[arg(long)]
         prune: bool,
+        /// Build those of another release of Kubernetes too, as in v1.33.13.
+        #[arg(long = "release", value_name = "VERSION")]
+        releases: Vec<String>,
     },
     /// List the Debian packages that the lab would install on this machine.
     Missing {
@@ -113,8 +147,12 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             nodes,
             profile,
             exceptions,
+            releases,
         } => {
             let mut spec = LabSpec::new(&name);
+            for release in &releases {
+                spec = spec.release(release);
+            }
             for node in (1..=nodes).map(|number| format!("n{number}")) {
                 let exception = exceptions.iter().find(|(name, _)| *name == node);
                 spec = spec.node(&node, exception.map_or(profile, |(_, profile)| *profile));
@@ -140,6 +178,18 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             let code = Lab::open(&name)?.find(&node)?.ssh_attached(&command)?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
+        Command::Fault { name, node, fault } => Lab::open(&name)?.find(&node)?.suffer(fault)?,
+        Command::Cut { name, node, other } => {
+            let lab = Lab::open(&name)?;
+            lab.find(&node)?.cut_from(lab.find(&other)?)?;
+        }
+        Command::Heal { name, node } => {
+            let lab = Lab::open(&name)?;
+            match node {
+                Some(node) => lab.find(&node)?.heal()?,
+                None => lab.heal()?,
+            }
+        }
         Command::Config { name, node } => {
             say(Lab::open(&name)?
                 .find(&node)?
@@ -162,10 +212,14 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             }
         }
         Command::Down { name, .. } => Lab::destroy_named(&name)?,
-        Command::Images { prune } => {
+        Command::Images { prune, releases } => {
             Host::prepare(log)?;
             let images = lab::images(log)?;
-            list_images(&images);
+            list_images("images", &images);
+            for release in &releases {
+                let images = Store::from_environment().release(release, log)?;
+                list_images(&format!("images of {release}"), &images);
+            }
             if prune {
                 for gone in images.prune()? {
                     say(format_args!("removed {gone}"));
@@ -192,7 +246,7 @@ fn status() -> Result<(), LabError> {
             )),
         }
     }
-    list_images(&lab::images(&mut io::sink())?);
+    list_images("images", &lab::images(&mut io::sink())?);
     Ok(())
 }
 
@@ -222,8 +276,8 @@ fn show(lab: &Lab) -> Result<(), LabError> {
     Ok(())
 }
 
-fn list_images(images: &lab::Images) {
-    say("images:");
+fn list_images(title: &str, images: &lab::Images) {
+    say(format_args!("{title}:"));
     for image in images.all() {
         say(format_args!("  {} {}", image.program, image.version));
         for name in &image.names {

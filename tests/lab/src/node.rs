@@ -44,14 +44,6 @@ const UNPRIVILEGED: [&str; 13] = [
     "--init=false",
 ];
 
-/// Fills what is left of the disk: first at one stroke, then the last blocks one by one.
-const FILL: &str = r#"
-free=$(df --output=avail -B1 /var/lib | tail -n 1)
-fallocate -l "$free" /var/lib/lab-fill 2> /dev/null || fallocate -l $((free * 9 / 10)) /var/lib/lab-fill
-dd if=/dev/zero of=/var/lib/lab-fill-2 bs=4k 2> /dev/null
-[ "$(df --output=avail -B1 /var/lib | tail -n 1)" -lt 65536 ]
-"#;
-
 /// In containerd's place: works until CRI is switched on, and then ends at once.
 const CONTAINERD_WITHOUT_CRI: &str = r#"#!/bin/sh
 for word; do
@@ -195,84 +187,16 @@ impl Node {
         })
     }
 
-    fn machine(&self, verb: &str, args: &[&str]) -> Result<(), LabError> {
+    pub(crate) fn machine(&self, verb: &str, args: &[&str]) -> Result<(), LabError> {
         Run::docker(format!("cannot {verb} {}", self.name()))
             .args(args)
             .arg(&self.container)
             .done()
     }
 
-    /// Switches it on. It is there as soon as [`Self::wait_ssh`] says so.
-    pub fn start(&self) -> Result<(), LabError> {
-        self.machine("start", &["start"])
-    }
-
-    /// Pulls its plug: nothing on it is told.
-    pub fn stop(&self) -> Result<(), LabError> {
-        self.machine("switch off", &["kill"])
-    }
-
-    /// Makes it hang: it keeps its connections and answers nothing.
-    pub fn pause(&self) -> Result<(), LabError> {
-        self.machine("pause", &["pause"])
-    }
-
-    /// Ends a [`Self::pause`].
-    pub fn resume(&self) -> Result<(), LabError> {
-        self.machine("resume", &["unpause"])
-    }
-
     /// Reboots it in good order. It is back as soon as [`Self::wait_ssh`] says so.
     pub fn reboot(&self) -> Result<(), LabError> {
         self.machine("reboot", &["restart", "--time", "60"])
-    }
-
-    /// Pulls its network cable. What it runs goes on, and [`Self::exec`] still works.
-    pub fn cut(&self) -> Result<(), LabError> {
-        self.cable("down")
-    }
-
-    /// Plugs its network cable in again. A reboot does that too.
-    pub fn heal(&self) -> Result<(), LabError> {
-        self.cable("up")
-    }
-
-    /// Switches the machine's end of the node's cable, so that the node sees no carrier.
-    fn cable(&self, to: &str) -> Result<(), LabError> {
-        let index = self.sh("cat /sys/class/net/eth0/iflink")?;
-        let all = Path::new("/sys/class/net");
-        for entry in fs::read_dir(all).map_err(LabError::file("cannot list", all))? {
-            let path = entry.map_err(LabError::file("cannot list", all))?.path();
-            let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                continue;
-            };
-            if cache::read(&path.join("ifindex")).is_ok_and(|found| found.trim() == index) {
-                return Run::new(format!("cannot switch the cable of {}", self.name()), "ip")
-                    .args(["link", "set", "dev", name, to])
-                    .done();
-            }
-        }
-        Err(LabError::Refused(format!(
-            "this machine has no end of the cable of {}",
-            self.name()
-        )))
-    }
-
-    /// Leaves no free block on its disk. Only a disk with a cap can be filled.
-    pub fn fill_disk(&self) -> Result<(), LabError> {
-        if self.sh("cat /run/lab/disk")? != "capped" {
-            return Err(LabError::Refused(format!(
-                "the disk of {} has no cap, for this machine gives its nodes no loop devices",
-                self.name()
-            )));
-        }
-        self.sh(FILL).map(drop)
-    }
-
-    /// Ends a [`Self::fill_disk`].
-    pub fn free_disk(&self) -> Result<(), LabError> {
-        self.sh("rm -f /var/lib/lab-fill /var/lib/lab-fill-2")
-            .map(drop)
     }
 
     /// Waits until its user can log in by SSH.
@@ -466,12 +390,13 @@ impl Node {
         overlay::written(&document)
     }
 
-    /// Makes the node's container with its disk, its keys and its profile, and starts it.
+    /// Makes the node's container with its disk, its keys and its profile, and starts it. The first
+    /// image is the node's; the files of others are laid over it.
     pub(crate) fn make(
         &self,
         lab: &str,
         host: Host,
-        image: &Image,
+        images: &[&Image],
         registry: &crate::Registry,
     ) -> Result<(), LabError> {
         make_dir(&self.dir)?;
@@ -523,7 +448,17 @@ impl Node {
         } else {
             run.args(UNPRIVILEGED)
         };
+        let (image, over) = images
+            .split_first()
+            .ok_or_else(|| LabError::Refused(format!("there is no image for {}", self.name())))?;
         run.arg(image.own_name()).done()?;
+        for image in over {
+            for layer in image.archive()?.layers {
+                Run::docker(format!("cannot put {} into {}", image.program, self.name()))
+                    .args(["cp", "-", &format!("{}:/", self.container)])
+                    .fed_by(Run::new("cannot read a layer", "cat").arg(image.dir.join(layer)))?;
+            }
+        }
         self.place(&self.files(registry)?)?;
         self.start()
     }

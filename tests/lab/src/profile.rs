@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::registry;
+use crate::{image, registry};
 
 /// How a node is set up, as the servers of different people are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
@@ -24,6 +24,11 @@ pub enum Profile {
     NoPortForwarding,
     /// As plain, with a containerd that is started with a configuration and a folder of its own.
     ContainerdWords,
+    /// As plain, with a containerd of the next major release, as Docker's own packages bring it today:
+    /// its configuration's format is 3, and its file says only which.
+    #[value(name = "containerd-2")]
+    #[serde(rename = "containerd-2")]
+    Containerd2,
 }
 
 /// The file that Docker's own packages install as `/etc/containerd/config.toml`.
@@ -38,6 +43,10 @@ const PRINTING: &str = "echo 'Welcome to this server!'\necho '@@end'\necho 'mind
 /// A configuration that is not where containerd looks for one.
 const OWN_CONTAINERD: &str = "version = 2\n\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  \
                               config_path = \"/etc/containerd/certs.d\"\n";
+
+/// What a containerd 2 needs to be told: nothing but where registries are described.
+const CONTAINERD_2: &str = "version = 3\n\n[plugins.'io.containerd.cri.v1.images'.registry]\n  \
+                            config_path = '/etc/containerd/certs.d'\n";
 
 /// Words of its own, as image builders of some systems give them.
 const OWN_WORDS: &str = "[Service]\nExecStart=\nExecStart=/usr/bin/containerd --config \
@@ -54,6 +63,7 @@ impl Profile {
             Self::Odd => "odd",
             Self::NoPortForwarding => "no-port-forwarding",
             Self::ContainerdWords => "containerd-words",
+            Self::Containerd2 => "containerd-2",
         }
     }
 
@@ -66,8 +76,14 @@ impl Profile {
             | Self::NoForwarding
             | Self::Odd
             | Self::NoPortForwarding
-            | Self::ContainerdWords => "docker",
+            | Self::ContainerdWords
+            | Self::Containerd2 => "docker",
         }
+    }
+
+    /// The image whose programs take the place of the node's own.
+    pub(crate) fn programs(self) -> Option<&'static str> {
+        (self == Self::Containerd2).then_some(image::CONTAINERD)
     }
 
     /// Whether containerd knows the lab's registry as Docker does.
@@ -118,6 +134,7 @@ impl Profile {
                 0o644,
                 "AllowTcpForwarding no\nAllowStreamLocalForwarding yes\n",
             )],
+            Self::Containerd2 => vec![("etc/containerd/config.toml", 0o644, CONTAINERD_2)],
             Self::ContainerdWords => vec![
                 ("etc/containerd/own.toml", 0o644, OWN_CONTAINERD),
                 (

@@ -16,7 +16,7 @@ use crate::{
     Image, LabError,
     cache::{self, make_dir},
     command::Run,
-    image,
+    recipe,
 };
 
 /// The name under which the nodes know the registry.
@@ -201,7 +201,7 @@ fn blob_of_file(root: &Path, file: &Path) -> Result<(String, u64), LabError> {
     let digest = if let Ok(digest) = cache::read(&kept) {
         digest
     } else {
-        let digest = image::digest(file)?;
+        let digest = recipe::digest(file)?;
         cache::write(&kept, &digest)?;
         digest
     };
