@@ -17,7 +17,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_
 LAB := $(ROOT) $(TARGET)/debug/lab
 
 .PHONY: help demo test fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
-	docker-build docker-push install uninstall deploy undeploy run
+	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -29,6 +29,9 @@ demo: ## Two real nodes, a management cluster, a Cluster object, a pod, and ever
 
 test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes
 	@tests/all.sh
+
+test-versions: ## Releases of Kubernetes, each on a real node, and one cluster through them: ONLY=1_33 for one
+	@tests/versions.sh $(ONLY)
 
 fmt: ## Formats
 	cargo fmt --all

@@ -80,6 +80,10 @@ else
   if [[ $require_lab == 1 ]]; then broken+=("lab: $count tests did not run, and REQUIRE_LAB=1"); fi
 fi
 
+# Left out on purpose, so it is said and not counted.
+left=$(cargo nextest list --workspace --locked --profile versions --message-format oneline 2>/dev/null | wc -l)
+echo "== versions: $left tests of other releases of Kubernetes left out: make test-versions runs them"
+
 printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"
 if ((failed > 0)); then printf ', %d failed' "$failed"; fi
 printf ', %d skipped\n' "$skipped"

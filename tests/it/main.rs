@@ -58,6 +58,7 @@ mod lab_remove;
 mod lab_secrets;
 mod lab_self;
 mod lab_up;
+mod lab_versions;
 mod operator_faults;
 mod operator_invariants;
 mod operator_lifecycle;
