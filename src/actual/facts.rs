@@ -520,6 +520,21 @@ pub struct NodeFact {
     /// When it was made.
     #[serde(default)]
     pub created: Option<Timestamp>,
+    /// It is cordoned: no new pod comes.
+    #[serde(default)]
+    pub unschedulable: bool,
+}
+
+impl NodeFact {
+    /// True when a run of ours cordoned it and did not come to take that back.
+    pub fn is_cordoned_by_us(&self) -> bool {
+        self.annotations.contains_key(crate::model::label::CORDONED)
+    }
+
+    /// True when a person cordoned it.
+    pub fn is_cordoned_by_others(&self) -> bool {
+        self.unschedulable && !self.is_cordoned_by_us()
+    }
 }
 
 impl Actual {

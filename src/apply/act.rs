@@ -163,7 +163,11 @@ impl Executor<'_> {
             ClusterAction::AwaitAddon { addon } => {
                 cluster::await_addon(self, addon, reporter, stop).await
             }
-            ClusterAction::Drain { node } => cluster::drain(self, node, reporter, stop).await,
+            ClusterAction::Cordon { node } => cluster::cordon(self, node).await,
+            ClusterAction::Drain { node, rules } => {
+                cluster::drain(self, node, rules.as_ref(), reporter, stop).await
+            }
+            ClusterAction::Uncordon { node } => cluster::uncordon(self, node).await,
             ClusterAction::RemoveMember { node, member } => {
                 node::remove_member(self, node, *member).await
             }

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{
     executor::{Executor, bug, failed},
-    limit::{ADDON_PATIENCE, DRAIN_PATIENCE, NODE_PATIENCE},
+    limit::{ADDON_PATIENCE, NODE_PATIENCE, drain_patience},
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
     actual::{ApiHealth, NodeFact, control_planes},
     desired::Addon,
-    model::{NodeMeta, NodeName, ObjectRef, WantedObjects},
+    model::{DrainRules, NodeMeta, NodeName, ObjectRef, WantedObjects},
     state::Membership,
     workload,
     workload::{Waited, WorkloadError},
@@ -206,15 +206,28 @@ async fn unless_stopped<T>(stop: &Stop, wait: impl Future<Output = T>) -> Result
     }
 }
 
+pub(super) async fn cordon(run: &Executor<'_>, node: &NodeName) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::cordon(&client, node).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn uncordon(run: &Executor<'_>, node: &NodeName) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::uncordon(&client, node).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
 pub(super) async fn drain(
     run: &Executor<'_>,
     node: &NodeName,
+    rules: Option<&DrainRules>,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
-    let drained = workload::drain(&client, node, DRAIN_PATIENCE, &waiting);
+    let drained = workload::drain(&client, node, rules, drain_patience(rules), &waiting);
     unless_stopped(stop, Box::pin(drained))
         .await?
         .map_err(failed)?;

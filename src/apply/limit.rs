@@ -9,6 +9,7 @@ use std::{borrow::Cow, time::Duration};
 
 use crate::{
     error::{ErrorClass, Explain},
+    model::DrainRules,
     plan::{Action, ClusterAction, HostAction, LocalAction, Target},
 };
 
@@ -17,6 +18,13 @@ pub const ADDON_PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long the pods of a node that leaves may take to go.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long a drain may take.
+pub fn drain_patience(rules: Option<&DrainRules>) -> Duration {
+    rules.map_or(DRAIN_PATIENCE, |rules| {
+        Duration::from_secs(rules.timeout.into())
+    })
+}
 
 /// A member of etcd that has not caught up by then is taken away again.
 pub const CATCHES_UP: Duration = Duration::from_secs(15 * 60);
@@ -73,8 +81,12 @@ fn in_cluster(action: &ClusterAction) -> Duration {
     match action {
         ClusterAction::SaveStateCopy => MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
-        ClusterAction::RemoveMember { .. } | ClusterAction::DeleteNode { .. } => 2 * MINUTE,
-        ClusterAction::Drain { .. } => DRAIN_PATIENCE + MINUTE,
+        ClusterAction::RemoveMember { .. }
+        | ClusterAction::DeleteNode { .. }
+        | ClusterAction::Cordon { .. }
+        | ClusterAction::Uncordon { .. } => 2 * MINUTE,
+        // Beside its own patience: the cordon, and taking it back.
+        ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.

@@ -81,7 +81,9 @@ fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
             WorkloadError::Api { .. } => Some(Passing::Hiccup),
             WorkloadError::Address { .. } => Some(Passing::Away),
             // These are ends of waits, or nothing that time would change.
-            WorkloadError::Credentials(_) | WorkloadError::Overdue { .. } => None,
+            WorkloadError::Credentials(_)
+            | WorkloadError::Kept { .. }
+            | WorkloadError::Overdue { .. } => None,
         },
         Some(_) | None => None,
     }

@@ -12,7 +12,10 @@ use serde::Serialize;
 
 use crate::{
     catalog::{Catalogue, Images},
-    model::{Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Role, Secret, Taint},
+    model::{
+        Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Role, Secret, Taint,
+        UpgradeStrategy,
+    },
 };
 
 /// How to log in to a node. Equal logins may share nothing: one connection a node.
@@ -126,6 +129,8 @@ pub struct Intent {
     pub network: Network,
     /// `dns.provider`.
     pub dns: Dns,
+    /// `upgrade_strategy`.
+    pub upgrade: UpgradeStrategy,
 }
 
 impl Intent {

@@ -14,7 +14,10 @@ use crate::{
     catalog::Images,
     config::{Dns, Intent, Login, Network, NodeIntent, ServiceExtras, Services},
     error::ErrorClass,
-    model::{CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret, label},
+    model::{
+        CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret, UpgradeStrategy,
+        label,
+    },
 };
 
 pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();
@@ -89,6 +92,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         },
         network: Network::Flannel,
         dns: Dns::CoreDns,
+        upgrade: UpgradeStrategy::default(),
     }
 }
 

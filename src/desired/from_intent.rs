@@ -18,13 +18,15 @@ use crate::{
     actual::{Actual, HostFacts},
     config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
-    model::{ContainerSpec, ContainerdWants, NodeName, Role, path},
+    model::{ContainerSpec, ContainerdWants, NodeName, Role, image_version, label, path},
     state::codec,
 };
 
 impl Desired {
     /// Everything that every host and the API must have. The same arguments give the same bytes.
     pub fn from_intent(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Self, DesiredError> {
+        let (intent, kept) = etcd_never_goes_back(intent, have);
+        let intent = &*intent;
         let mut hosts = BTreeMap::new();
         for (name, node) in &intent.nodes {
             let context = HostContext {
@@ -41,6 +43,7 @@ impl Desired {
             hosts,
             addons: addons::wanted(intent),
             known_addons: addons::KNOWN.into_iter().map(str::to_owned).collect(),
+            upgrade: intent.upgrade,
             saved: keys.saved.clone(),
             certificates: keys.certificates.clone(),
             notes: keys
@@ -48,9 +51,40 @@ impl Desired {
                 .iter()
                 .cloned()
                 .chain(controller_manager::warnings(intent))
+                .chain(kept)
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
         })
+    }
+}
+
+/// A newer release of Kubernetes may come with an older etcd. What a member has written a younger
+/// one may not read: then the newest that runs stays, unless the config names another.
+fn etcd_never_goes_back<'i>(
+    intent: &'i Intent,
+    have: &Actual,
+) -> (Cow<'i, Intent>, Option<String>) {
+    let wanted = &intent.images.etcd;
+    let Some(saved) = have.saved.as_ref() else {
+        return (Cow::Borrowed(intent), None);
+    };
+    let hosts = have.hosts.keys().filter_map(|name| have.up(name));
+    let members = hosts.filter_map(|facts| facts.containers.get("etcd"));
+    let ours =
+        members.filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
+    let newest = ours.max_by_key(|fact| image_version(&fact.image));
+    let newer = newest.filter(|fact| image_version(&fact.image) > image_version(wanted));
+    match newer {
+        Some(fact) if !intent.system_images.contains_key("etcd") => {
+            let note = format!(
+                "etcd stays at `{}`: {} comes with `{wanted}`, and etcd does not go back",
+                fact.image, intent.version
+            );
+            let mut intent = intent.clone();
+            intent.images.etcd.clone_from(&fact.image);
+            (Cow::Owned(intent), Some(note))
+        }
+        Some(_) | None => (Cow::Borrowed(intent), None),
     }
 }
 

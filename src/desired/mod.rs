@@ -61,7 +61,7 @@ pub use self::{addons::wanted_objects, containerd::containerd_config, from_inten
 use crate::{
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
-        NodeName, ObjectRef, Secret,
+        NodeName, ObjectRef, Secret, UpgradeStrategy,
     },
     state::ClusterState,
 };
@@ -120,6 +120,8 @@ pub struct Desired {
     /// Every add-on name this version knows: objects labelled with one of these and not in
     /// `addons` are pruned.
     pub known_addons: BTreeSet<String>,
+    /// How what lives is rolled.
+    pub upgrade: UpgradeStrategy,
     /// What the store must hold.
     pub saved: ClusterState,
     /// When certificates end, and which are renewed.

@@ -12,8 +12,8 @@ use crate::{
     actual::Baseline,
     etcd::MemberId,
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
-        NodeName, ObjectRef,
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, DrainRules, KernelWants,
+        NodeMeta, NodeName, ObjectRef,
     },
 };
 
@@ -178,9 +178,24 @@ pub enum ClusterAction {
         /// Which.
         addon: String,
     },
-    /// Cordons a node and evicts its pods, bounded; those of `DaemonSet`s stay. Visible in the Node
-    /// and its pods; repeating is harmless.
+    /// Lets no new pod onto a node, and writes down that it was us. One that somebody else cordoned
+    /// stays theirs. Visible in the Node; repeating is harmless.
+    Cordon {
+        /// Which.
+        node: NodeName,
+    },
+    /// Cordons a node and evicts its pods, bounded; those of `DaemonSet`s stay. Where a node that
+    /// comes back cannot be emptied, it is uncordoned and the step fails. Visible in the Node and
+    /// its pods; repeating is harmless.
     Drain {
+        /// Which.
+        node: NodeName,
+        /// Which pods may go. `None`: it leaves, and all go.
+        rules: Option<DrainRules>,
+    },
+    /// Takes back a cordon of ours; that of somebody else stays. Visible in the Node; repeating is
+    /// harmless.
+    Uncordon {
         /// Which.
         node: NodeName,
     },
@@ -224,7 +239,9 @@ impl Action {
             | Self::Cluster(
                 ClusterAction::SetNodeMeta { node, .. }
                 | ClusterAction::AwaitNodeReady { node }
-                | ClusterAction::Drain { node }
+                | ClusterAction::Cordon { node }
+                | ClusterAction::Drain { node, .. }
+                | ClusterAction::Uncordon { node }
                 | ClusterAction::RemoveMember { node, .. }
                 | ClusterAction::DeleteNode { node, .. },
             ) => Some(node),
@@ -274,7 +291,9 @@ impl Action {
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::PruneObjects { .. }
                 | ClusterAction::SetNodeMeta { .. }
+                | ClusterAction::Cordon { .. }
                 | ClusterAction::Drain { .. }
+                | ClusterAction::Uncordon { .. }
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::DeleteNode { .. }
                 | ClusterAction::SaveStateCopy => false,
@@ -315,6 +334,8 @@ impl Action {
                 | ClusterAction::DeleteNode { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }
+                | ClusterAction::Cordon { .. }
+                | ClusterAction::Uncordon { .. }
                 | ClusterAction::AwaitNodeReady { .. }
                 | ClusterAction::AwaitAddon { .. }
                 | ClusterAction::SaveStateCopy => false,

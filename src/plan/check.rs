@@ -61,6 +61,9 @@ pub enum Violation {
     /// Invariant 5: a living cluster is rolled one host after the other.
     #[error("the plan replaces {} on several nodes at once", .0.container())]
     ReplacesTogether(Component),
+    /// Invariant 5: a living cluster is rolled one host after the other.
+    #[error("the plan restarts containerd on several nodes with etcd or an API server at once")]
+    RestartsTogether,
     /// Invariant 5: the next host's turn comes when this one serves again.
     #[error("the plan replaces {} on node `{node}` and does not wait until it is healthy", component.container())]
     DoesNotWait {
@@ -247,16 +250,16 @@ fn deletion(last: bool, plan: &Plan, have: &Actual, id: &ClusterId) -> Option<Vi
 /// What a stage takes away for a moment, and whether the others serve meanwhile.
 fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
     let mut violations = Vec::new();
+    if restarts_together(stage, have) {
+        violations.push(Violation::RestartsTogether);
+    }
     for component in Component::ALL {
-        let replaces = |step: &&Step| {
-            matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. }))
-                if name == component.container())
-        };
+        let replaces = |step: &&Step| replaces(component, step);
         let rolled = stage
             .queues
             .iter()
             .filter(|queue| queue.steps.iter().any(|step| replaces(&step)));
-        if stage.width > 1 && rolled.count() > 1 {
+        if stage.width > 1 && rolled.count() > 1 && !may_roll_together(component, stage) {
             violations.push(Violation::ReplacesTogether(component));
         }
         for queue in &stage.queues {
@@ -276,6 +279,42 @@ fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// What runs on every node may be replaced on several at once, where each kubelet counts those that
+/// are down.
+fn may_roll_together(component: Component, stage: &Stage) -> bool {
+    match component {
+        Component::Etcd
+        | Component::ApiServer
+        | Component::ControllerManager
+        | Component::Scheduler => false,
+        Component::NginxProxy | Component::KubeProxy => true,
+        Component::Kubelet => stage.steps().all(|step| {
+            let counts = |guard: &Guard| matches!(guard, Guard::AtMostUnavailable { .. });
+            !replaces(component, step) || step.guards.iter().any(counts)
+        }),
+    }
+}
+
+/// containerd takes Docker along on some machines, and with it etcd and the API server of a node.
+fn restarts_together(stage: &Stage, have: &Actual) -> bool {
+    let restarts = |step: &&Step| match step.action.on_host() {
+        Some((node, HostAction::ConfigureContainerd { .. })) => {
+            let containers = have.up(node).map(|facts| &facts.containers);
+            containers.is_some_and(|all| {
+                all.contains_key(Component::Etcd.container())
+                    || all.contains_key(Component::ApiServer.container())
+            })
+        }
+        Some(_) | None => false,
+    };
+    stage.width > 1 && stage.steps().filter(restarts).count() > 1
+}
+
+fn replaces(component: Component, step: &Step) -> bool {
+    matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. }))
+        if name == component.container())
 }
 
 fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> Option<Violation> {

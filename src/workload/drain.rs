@@ -7,16 +7,16 @@ use std::{fmt::Write as _, time::Duration};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, EvictParams, ListParams, Preconditions},
 };
-use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::{
     Waiting, WorkloadError,
+    cordon::{cordon, uncordon},
     objects::{patiently, within},
 };
-use crate::model::NodeName;
+use crate::model::{DrainRules, NodeName};
 
 /// How often it is looked who is still there.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,19 +26,82 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Cordons the node and evicts its pods, until the last of them is gone or `patience` is over: then
 /// the error names those that are left, and why. A node that is not there has no pods.
+///
+/// With `rules` the node comes back: where they keep a pod, nothing is evicted at all, and a node
+/// that is not empty in the end is uncordoned. Without them it leaves, and every pod goes.
 pub async fn drain(
     client: &Client,
     node: &NodeName,
+    rules: Option<&DrainRules>,
     patience: Duration,
     waiting: Waiting<'_>,
 ) -> Result<(), WorkloadError> {
     cordon(client, node).await?;
+    let Some(rules) = rules else {
+        return empty(client, node, &DrainRules::default(), patience, waiting).await;
+    };
+    let emptied = match keeps(client, node, rules).await {
+        Ok(()) => empty(client, node, rules, patience, waiting).await,
+        Err(error) => Err(error),
+    };
+    if emptied.is_err() {
+        // What drained it in vain is the error to tell; the next survey sees a cordon that stays.
+        drop(uncordon(client, node).await);
+    }
+    emptied
+}
+
+/// An error where the rules keep a pod on the node.
+async fn keeps(client: &Client, node: &NodeName, rules: &DrainRules) -> Result<(), WorkloadError> {
+    let pods = pods(client, node).await?;
+    let kept = pods.iter().filter_map(|pod| {
+        let why = kept(pod, rules)?;
+        let namespace = pod.namespace().unwrap_or_default();
+        Some(format!("`{namespace}/{}` {why}", pod.name_any()))
+    });
+    let kept: Vec<String> = kept.collect();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    Err(WorkloadError::Kept {
+        node: node.clone(),
+        pods: kept,
+    })
+}
+
+/// Why the rules keep a pod where it is, and what would let it go.
+fn kept(pod: &Pod, rules: &DrainRules) -> Option<&'static str> {
+    if is_of_daemon_set(pod) {
+        let keeps = !rules.ignore_daemonsets;
+        return keeps.then_some("is of a DaemonSet, and `ignore_daemonsets` is false");
+    }
+    if !goes(pod) {
+        return None;
+    }
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    if !rules.force && !owners.any(|owner| owner.controller == Some(true)) {
+        return Some("would not be started again by anything (`force`)");
+    }
+    let spec = pod.spec.as_ref();
+    let mut volumes = spec.and_then(|spec| spec.volumes.as_ref()).into_iter();
+    let local = volumes.any(|all| all.iter().any(|volume| volume.empty_dir.is_some()));
+    (local && !rules.delete_local_data)
+        .then_some("would lose what it keeps in an emptyDir (`delete_local_data`)")
+}
+
+async fn empty(
+    client: &Client,
+    node: &NodeName,
+    rules: &DrainRules,
+    patience: Duration,
+    waiting: Waiting<'_>,
+) -> Result<(), WorkloadError> {
     let end = Instant::now() + patience;
     let mut tries = 0;
     loop {
         let mut left = Vec::new();
-        for pod in to_go(client, node).await? {
-            left.push(evict(client, &pod).await?);
+        for pod in pods(client, node).await?.iter().filter(|pod| goes(pod)) {
+            left.push(evict(client, pod, rules.grace_period).await?);
         }
         if left.is_empty() {
             return Ok(());
@@ -48,14 +111,16 @@ pub async fn drain(
             // Writing to a string cannot fail.
             let _ = write!(waiting_for, " and {} more", left.len() - 1);
         }
-        if Instant::now() >= end {
+        let now = Instant::now();
+        if now >= end {
             return Err(WorkloadError::Overdue {
                 waiting_for,
                 after: patience,
             });
         }
         tries += 1;
-        waiting(waiting_for, tries);
+        let left = (end - now).as_secs();
+        waiting(format!("{waiting_for}; {left} s left"), tries);
         sleep(LOOK).await;
     }
 }
@@ -74,48 +139,48 @@ pub async fn delete_node(client: &Client, node: &NodeName, uid: &str) -> Result<
     }
 }
 
-async fn cordon(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let patch = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    let params = PatchParams {
-        field_manager: Some(super::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    match within(nodes.patch(&node.0, &params, &patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(WorkloadError::api(format!("cordon node `{node}`"), error)),
-    }
-}
-
-async fn to_go(client: &Client, node: &NodeName) -> Result<Vec<Pod>, WorkloadError> {
+async fn pods(client: &Client, node: &NodeName) -> Result<Vec<Pod>, WorkloadError> {
     let pods: Api<Pod> = Api::all(client.clone());
     let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let doing = format!("list the pods of node `{node}`");
     let all = patiently(&doing, || pods.list(&on_node)).await?;
-    Ok(all.items.into_iter().filter(goes).collect())
+    Ok(all.items)
 }
 
 fn goes(pod: &Pod) -> bool {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let of_daemon_set = owners.clone().any(|owner| owner.kind == "DaemonSet");
     let phase = pod
         .status
         .as_ref()
         .and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
-    !of_daemon_set && !ended && !pod.annotations().contains_key(MIRROR)
+    !is_of_daemon_set(pod) && !ended && !pod.annotations().contains_key(MIRROR)
+}
+
+fn is_of_daemon_set(pod: &Pod) -> bool {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.kind == "DaemonSet")
 }
 
 /// Asks for the eviction of one that is not on its way yet; gives what it waits for.
-async fn evict(client: &Client, pod: &Pod) -> Result<String, WorkloadError> {
+async fn evict(
+    client: &Client,
+    pod: &Pod,
+    grace_period: Option<u32>,
+) -> Result<String, WorkloadError> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let ends = format!("pod `{namespace}/{name}` ends");
     if pod.metadata.deletion_timestamp.is_some() {
         return Ok(ends);
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    match within(pods.evict(&name, &EvictParams::default())).await {
+    let params = EvictParams {
+        delete_options: Some(DeleteParams {
+            grace_period_seconds: grace_period,
+            ..DeleteParams::default()
+        }),
+        ..EvictParams::default()
+    };
+    match within(pods.evict(&name, &params)).await {
         Ok(_) => Ok(ends),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(ends),
         // 429: a budget does not allow it now. 500: two budgets select it.
@@ -133,6 +198,8 @@ async fn evict(client: &Client, pod: &Pod) -> Result<String, WorkloadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use serde_json::json;
 
     fn pod(value: serde_json::Value) -> Pod {
         serde_json::from_value(value).unwrap()
@@ -158,5 +225,36 @@ mod tests {
         assert!(goes(&pod(
             json!({"metadata": {}, "status": {"phase": "Running"}})
         )));
+    }
+    #[test]
+    fn what_would_be_lost_keeps_a_node_from_being_drained() {
+        let owner = |kind: &str| json!({"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": true});
+        let bare = pod(json!({"metadata": {"name": "bare"}}));
+        let local = pod(json!({
+            "metadata": {"ownerReferences": [owner("ReplicaSet")]},
+            "spec": {"containers": [], "volumes": [{"name": "cache", "emptyDir": {}}]},
+        }));
+        let everywhere = pod(json!({"metadata": {"ownerReferences": [owner("DaemonSet")]}}));
+        let plain = pod(json!({"metadata": {"ownerReferences": [owner("ReplicaSet")]}}));
+        let ended = pod(json!({"metadata": {"name": "x"}, "status": {"phase": "Succeeded"}}));
+        let rules = DrainRules::default();
+        assert!(kept(&bare, &rules).is_some_and(|why| why.contains("force")));
+        assert!(kept(&local, &rules).is_some_and(|why| why.contains("emptyDir")));
+        for goes_or_stays in [&everywhere, &plain, &ended] {
+            assert_eq!(kept(goes_or_stays, &rules), None);
+        }
+        let all = DrainRules {
+            force: true,
+            delete_local_data: true,
+            ..rules
+        };
+        assert_eq!(kept(&bare, &all), None);
+        assert_eq!(kept(&local, &all), None);
+        let not_ignored = DrainRules {
+            ignore_daemonsets: false,
+            ..all
+        };
+        assert!(kept(&everywhere, &not_ignored).is_some());
+        assert_eq!(kept(&plain, &not_ignored), None);
     }
 }

@@ -5,6 +5,7 @@ use std::{borrow::Cow, error::Error as StdError, time::Duration};
 use crate::{
     error::{ErrorClass, Explain},
     host::https::BadIdentity,
+    model::NodeName,
 };
 
 /// Why something with the cluster's API did not work.
@@ -39,6 +40,14 @@ pub enum WorkloadError {
         /// What the server said.
         #[source]
         source: Box<Self>,
+    },
+    /// A node that comes back has pods that may not be evicted.
+    #[error("node `{node}` is not drained: {}", pods.join(", "))]
+    Kept {
+        /// Which.
+        node: NodeName,
+        /// The pods, and what keeps each.
+        pods: Vec<String>,
     },
     /// It did not become what was waited for.
     #[error("waited {} s for {waiting_for}", .after.as_secs())]
@@ -75,7 +84,8 @@ impl Explain for WorkloadError {
             Self::Api { class, .. } => *class,
             Self::Address {
                 holder: Some(_), ..
-            } => ErrorClass::User,
+            }
+            | Self::Kept { .. } => ErrorClass::User,
             Self::Address { holder: None, .. } | Self::Overdue { .. } => ErrorClass::Transient,
         }
     }
@@ -99,6 +109,12 @@ impl Explain for WorkloadError {
             } => vec![
                 format!("give Service {holder} another address, or none: the cluster's DNS needs this one").into(),
                 "or set another `cluster_dns_server` below `services.kubelet`".into(),
+            ],
+            Self::Kept { .. } => vec![
+                "the node is as it was; move these pods, or allow it below \
+                 `upgrade_strategy.node_drain_input`"
+                    .into(),
+                "or write `drain: false`: then nodes are changed with their pods in place".into(),
             ],
             Self::Overdue { .. } => {
                 vec!["run it again to go on waiting: what is done is not repeated".into()]

@@ -173,6 +173,10 @@ impl FakeApi {
 
     fn write(&self, method: &Method, path: &str, media: &str, body: &[u8]) -> Answer {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        if let Some(pod) = path.strip_suffix("/eviction") {
+            self.inner.lock().unwrap().objects.remove(pod);
+            return ok(&json!({ "kind": "Status", "status": "Success" }));
+        }
         let path = if *method == Method::POST {
             format!("{path}/{}", body["metadata"]["name"].as_str().unwrap())
         } else {
@@ -337,10 +341,12 @@ fn selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
     let label = query
         .get("labelSelector")
         .is_none_or(|key| object["metadata"]["labels"].get(key).is_some());
-    let name = query.get("fieldSelector").is_none_or(|field| {
-        field.strip_prefix("metadata.name=") == object["metadata"]["name"].as_str()
+    let field = query.get("fieldSelector").is_none_or(|field| {
+        let (path, value) = field.split_once('=').unwrap_or_default();
+        let pointer = format!("/{}", path.replace('.', "/"));
+        object.pointer(&pointer).and_then(Value::as_str) == Some(value)
     });
-    label && name
+    label && field
 }
 
 fn merged(mut live: Value, patch: &Value) -> Value {

@@ -9,6 +9,7 @@
 mod available;
 mod connect;
 mod copy;
+mod cordon;
 mod drain;
 mod error;
 mod kinds;
@@ -27,6 +28,7 @@ mod tests;
 pub use available::waiting_for;
 pub use connect::{connect, through};
 pub use copy::save_state_copy;
+pub use cordon::{cordon, uncordon};
 pub use drain::{delete_node, drain};
 pub use error::WorkloadError;
 pub use kinds::Kinds;

@@ -188,6 +188,11 @@ pub(super) fn fact(node: &Node) -> NodeFact {
             .map(|info| info.kubelet_version.clone())
             .unwrap_or_default(),
         created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
+        unschedulable: node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.unschedulable)
+            .unwrap_or(false),
     }
 }
 

@@ -35,7 +35,9 @@ use crate::{
     actual::{DryRun, NODE_META, object_changes},
     error::{ErrorClass, Explain, with_causes},
     host::{Stream, https::OpenStream},
-    model::{ClientIdentity, Component, NodeMeta, ObjectRef, Secret, WantedObjects, label},
+    model::{
+        ClientIdentity, Component, DrainRules, NodeMeta, ObjectRef, Secret, WantedObjects, label,
+    },
     state::tests::saved,
 };
 
@@ -781,4 +783,107 @@ async fn labels_are_set_on_a_node_that_registers_late_and_conflicts_are_tried_ag
     let live = api.get(NODE).unwrap();
     assert_eq!(live["metadata"]["labels"], json!({ "a": "b" }));
     assert_eq!(live["metadata"]["annotations"], json!({}));
+}
+
+// ---- cordon and drain
+
+const POD: &str = "/api/v1/namespaces/default/pods/web-1";
+
+/// A pod of a `ReplicaSet` on the node.
+fn web() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "web-1", "namespace": "default",
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u",
+                "controller": true,
+            }],
+        },
+        "spec": { "nodeName": "n1", "containers": [] },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cordon_bears_our_mark_and_only_such_a_one_is_taken_back() {
+    let api = FakeApi::new();
+    let (client, name) = (api.client(), "n1".into());
+    api.put(NODE, node("True"));
+    api.refuse(&format!("PATCH {NODE}"), &[409]);
+    cordon(&client, &name).await.unwrap();
+    let live = api.get(NODE).unwrap();
+    assert_eq!(live["spec"]["unschedulable"], true);
+    assert_eq!(live["metadata"]["annotations"][label::CORDONED], "true");
+    uncordon(&client, &name).await.unwrap();
+    let live = api.get(NODE).unwrap();
+    assert_eq!(live["spec"]["unschedulable"], Value::Null);
+    assert_eq!(live["metadata"]["annotations"], json!({}));
+
+    // A person's.
+    let mut theirs = node("True");
+    theirs["spec"]["unschedulable"] = json!(true);
+    api.put(NODE, theirs);
+    api.log();
+    cordon(&client, &name).await.unwrap();
+    uncordon(&client, &name).await.unwrap();
+    assert!(!api.log().iter().any(|line| line.starts_with("PATCH")));
+    assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_asks_again_while_a_budget_says_no() {
+    let api = FakeApi::new();
+    let name = "n1".into();
+    api.put(NODE, node("True"));
+    api.put(POD, web());
+    api.refuse(&format!("POST {POD}/eviction"), &[429, 500]);
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let rules = DrainRules::default();
+    drain(&api.client(), &name, Some(&rules), PATIENCE, &ear)
+        .await
+        .unwrap();
+    assert_eq!(api.get(POD), None);
+    let live = api.get(NODE).unwrap();
+    assert_eq!(
+        live["spec"]["unschedulable"], true,
+        "until its kubelet is back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_in_vain_leaves_the_node_as_it_was() {
+    let api = FakeApi::new();
+    let (client, name) = (api.client(), "n1".into());
+    api.put(NODE, node("True"));
+    api.put(POD, web());
+    api.refuse(&format!("POST {POD}/eviction"), &[429; 1000]);
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let rules = DrainRules::default();
+    let late = drain(&client, &name, Some(&rules), PATIENCE, &ear).await;
+    let said = late.unwrap_err().to_string();
+    assert!(
+        said.contains("`default/web-1` may not be evicted yet"),
+        "{said}"
+    );
+    assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], Value::Null);
+
+    // A pod that nothing would start again: nothing is evicted at all.
+    let mut bare = web();
+    bare["metadata"]["name"] = json!("bare");
+    bare["metadata"]["ownerReferences"] = json!([]);
+    api.put("/api/v1/namespaces/default/pods/bare", bare);
+    api.log();
+    let kept = drain(&client, &name, Some(&rules), PATIENCE, &ear).await;
+    let kept = kept.unwrap_err();
+    assert!(kept.to_string().contains("`default/bare`"), "{kept}");
+    assert_eq!(kept.class(), ErrorClass::User);
+    assert!(!api.log().iter().any(|line| line.contains("eviction")));
+    assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], Value::Null);
+
+    // A node that leaves is not asked.
+    api.refuse(&format!("POST {POD}/eviction"), &[]);
+    drain(&client, &name, None, PATIENCE, &ear).await.unwrap();
+    assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], true);
 }

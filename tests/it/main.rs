@@ -70,6 +70,7 @@ mod plan_invariants;
 mod plan_nodes;
 mod plan_properties;
 mod plan_remove;
+mod plan_rolls;
 mod plan_state;
 mod plan_up;
 mod purity;

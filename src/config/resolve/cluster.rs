@@ -1,6 +1,6 @@
 //! The top level: names, the version, and which add-ons.
 
-use super::{Found, images, nodes, services, values, version};
+use super::{Found, images, nodes, services, upgrade, values, version};
 use crate::{
     catalog::Catalogue,
     config::{
@@ -25,6 +25,7 @@ pub(super) fn read(
     let services = services::read(&root.get("services"), found);
     let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
+    let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let nodes = nodes::read(root, sources, found);
     let services = services?;
     let (images, system_images) = images.unzip();
@@ -42,6 +43,7 @@ pub(super) fn read(
         services,
         network: network?,
         dns: dns?,
+        upgrade: upgrade?,
     })
 }
 

@@ -6,6 +6,7 @@ mod images;
 mod keys;
 mod nodes;
 mod services;
+mod upgrade;
 mod values;
 mod version;
 

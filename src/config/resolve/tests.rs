@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::{
     catalog::Catalogue,
     config::{Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
-    model::KubernetesVersion,
+    model::{DrainRules, KubernetesVersion, MaxUnavailable, UpgradeStrategy},
 };
 
 /// A private key made for this run.
@@ -226,6 +226,11 @@ fn values_of_the_wrong_type() {
     `nodes[0].taints` (line 5): must be a list, is a mapping
     ");
     assert_snapshot!(bad(&and("services: {kubelet: {fail_swap_on: perhaps}}")), @"`services.kubelet.fail_swap_on` (line 8): must be `true` or `false` | perhaps");
+    let strategy = |text: &str| bad(&and(&format!("upgrade_strategy: {{{text}}}")));
+    assert_snapshot!(strategy("max_unavailable_worker: 0"), @"`upgrade_strategy.max_unavailable_worker` (line 8): must be a number of nodes, 1 or more, or a percentage, `1%` to `100%` | 0");
+    assert_snapshot!(strategy("max_unavailable_controlplane: 101%"), @"`upgrade_strategy.max_unavailable_controlplane` (line 8): must be a number of nodes, 1 or more, or a percentage, `1%` to `100%` | 101%");
+    assert_snapshot!(strategy("node_drain_input: {timeout: -1}"), @"`upgrade_strategy.node_drain_input.timeout` (line 8): must be a number of seconds, 1 or more");
+    assert_snapshot!(strategy("node_drain_input: {grace_period: soon}"), @"`upgrade_strategy.node_drain_input.grace_period` (line 8): must be a number of seconds | soon");
     assert_snapshot!(bad(&and("cluster_name: {a: b}")), @"`cluster_name` (line 8): must be a single value, is a mapping");
 }
 
@@ -560,7 +565,7 @@ prefix_path: /opt/rke
 ssh_agent_auth: true
 rotate_certificates: {}
 cloud_provider: {name: aws, awsCloudProvider: {global: {zone: a}}}
-upgrade_strategy: {drain: true, max_unavailable_worker: 10%}
+upgrade_strategy: {max_unavailable_worker: 10%}
 services:
   etcd:
     backup_config: {enabled: true, interval_hours: 12}
@@ -587,8 +592,6 @@ services:
       remove `name`, or leave it empty
     `cloud_provider.awsCloudProvider` (line 15): not supported yet
       remove `awsCloudProvider`, or leave it empty
-    `upgrade_strategy.drain` (line 16): not supported yet
-      remove `drain`, or write `false`
     `services.etcd.backup_config.enabled` (line 19): only `false` is supported so far
       write `enabled: false` under `services.etcd.backup_config`
     `services.kube-api.pod_security_configuration` (line 21): not supported yet
@@ -926,4 +929,35 @@ fn a_cluster_keeps_its_release_and_the_images_that_are_written_stay() {
         patch: 0,
     };
     assert!(intent.keeping(unknown, catalogue).is_none());
+}
+
+/// `rke config` writes zeros and empty texts: RKE's defaults count.
+#[test]
+fn a_strategy_that_says_nothing_is_rkes() {
+    let strategy = |text: &str| {
+        let config = and(&format!("upgrade_strategy: {{{text}}}"));
+        good(&config).intent.upgrade
+    };
+    let default = UpgradeStrategy::default();
+    assert_eq!(good(GOOD).intent.upgrade, default);
+    let empty = "max_unavailable_worker: '', drain: null, node_drain_input: null";
+    assert_eq!(strategy(empty), default);
+    let zeros = "drain: true, node_drain_input: {grace_period: 0, timeout: 0}";
+    assert_eq!(strategy(zeros).drain, Some(DrainRules::default()));
+    let all = "max_unavailable_worker: 3, max_unavailable_controlplane: 50%, drain: true, \
+               node_drain_input: {force: true, ignore_daemonsets: false, \
+               delete_local_data: true, grace_period: 5, timeout: 7}";
+    let rules = DrainRules {
+        force: true,
+        ignore_daemonsets: false,
+        delete_local_data: true,
+        grace_period: Some(5),
+        timeout: 7,
+    };
+    let wanted = UpgradeStrategy {
+        workers: MaxUnavailable::Nodes(3),
+        control_planes: MaxUnavailable::Percent(50),
+        drain: Some(rules),
+    };
+    assert_eq!(strategy(all), wanted);
 }

@@ -52,6 +52,16 @@ network: {plugin: flannel}
 dns: {provider: coredns}
 ingress: {provider: none}
 monitoring: {provider: none}
+upgrade_strategy:
+  max_unavailable_worker: 10%
+  max_unavailable_controlplane: 1
+  drain: true
+  node_drain_input:
+    force: false
+    ignore_daemonsets: true
+    delete_local_data: false
+    grace_period: 30
+    timeout: 60
 ";
 
 /// The key, and another value. The first part says in which of several places.
@@ -86,6 +96,20 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.kubelet.fail_swap_on", "true"),
     ("network.plugin", "none"),
     ("dns.provider", "none"),
+    ("upgrade_strategy.max_unavailable_worker", "2"),
+    ("upgrade_strategy.max_unavailable_controlplane", "50%"),
+    ("upgrade_strategy.drain", "false"),
+    ("upgrade_strategy.node_drain_input.force", "true"),
+    (
+        "upgrade_strategy.node_drain_input.ignore_daemonsets",
+        "false",
+    ),
+    (
+        "upgrade_strategy.node_drain_input.delete_local_data",
+        "true",
+    ),
+    ("upgrade_strategy.node_drain_input.grace_period", "0"),
+    ("upgrade_strategy.node_drain_input.timeout", "0"),
 ];
 
 /// What every service has.

@@ -108,33 +108,36 @@ const UPGRADE_STRATEGY: &[Key] = &[
         "max_unavailable_worker",
         "How many workers at once, as a number or in per cent.",
     )
-    .default("10%"),
+    .default("10%")
+    .used(),
     text(
         "max_unavailable_controlplane",
-        "How many control planes at once.",
+        "How many nodes with etcd or a control plane at once, for their kubelets; members of etcd and API servers are always replaced one at a time.",
     )
-    .default("1"),
-    flag("drain", "Evict the pods of a node before it is changed."),
+    .default("1")
+    .used(),
+    flag("drain", "Evict the pods of a node before its kubelet is changed. Without it the node is only cordoned meanwhile.").used(),
     section(
         "node_drain_input",
         "How pods are evicted.",
         &[
-            flag("force", "Evict pods that nothing will start again."),
+            flag("force", "Evict pods that nothing will start again.").used(),
             flag(
                 "ignore_daemonsets",
                 "Leave pods of DaemonSets where they are.",
             )
-            .default("true"),
-            flag("delete_local_data", "Evict pods that lose an emptyDir."),
+            .default("true")
+            .used(),
+            flag("delete_local_data", "Evict pods that lose an emptyDir.").used(),
             number(
                 "grace_period",
                 "Seconds for a pod to end; its own when negative.",
             )
             .default("-1")
-            .also(&["0"]),
+            .used(),
             number("timeout", "Seconds until the eviction is given up.")
                 .default("120")
-                .also(&["0"]),
+                .used(),
         ],
     ),
 ];

@@ -9,7 +9,7 @@ use crate::{
     catalog::Catalogue,
     desired::DesiredHost,
     error::ErrorClass,
-    model::{ClusterId, NodeName, label},
+    model::{ClusterId, ImageVersion, NodeName, image_version, label},
 };
 
 /// Components whose image is a release of Kubernetes.
@@ -22,9 +22,6 @@ const KUBERNETES: [&str; 5] = [
 ];
 
 const ETCD: &str = "etcd";
-
-/// `major.minor.patch` of a tag; builds of one release are equal.
-type Version = (u32, u32, u32);
 
 /// What runs on a node of ours against what is wanted there.
 pub(super) fn errors(
@@ -39,7 +36,8 @@ pub(super) fn errors(
             continue;
         };
         let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
-        let (Some(runs), Some(wanted)) = (version(&fact.image), version(&spec.image)) else {
+        let (Some(runs), Some(wanted)) = (image_version(&fact.image), image_version(&spec.image))
+        else {
             continue;
         };
         if !ours || runs == wanted {
@@ -59,8 +57,8 @@ pub(super) fn errors(
 }
 
 /// etcd's data goes to the next minor from the newest patch of its own, and to no older minor.
-fn etcd(name: &NodeName, runs: Version, wanted: Version) -> Option<PreflightError> {
-    let minor = |(major, minor, _): Version| (major, minor);
+fn etcd(name: &NodeName, runs: ImageVersion, wanted: ImageVersion) -> Option<PreflightError> {
+    let minor = |(major, minor, _): ImageVersion| (major, minor);
     if minor(runs) == minor(wanted) {
         return None;
     }
@@ -69,7 +67,7 @@ fn etcd(name: &NodeName, runs: Version, wanted: Version) -> Option<PreflightErro
     }
     let known = Catalogue::builtin().map(|catalogue| {
         let images = catalogue.etcd_images();
-        let versions = images.filter_map(|(release, image)| Some((version(image)?, release)));
+        let versions = images.filter_map(|(release, image)| Some((image_version(image)?, release)));
         versions
             .filter(|(etcd, _)| minor(*etcd) == minor(runs))
             .max()
@@ -93,11 +91,16 @@ fn etcd(name: &NodeName, runs: Version, wanted: Version) -> Option<PreflightErro
     })
 }
 
-const fn one_minor(runs: Version, wanted: Version) -> bool {
+const fn one_minor(runs: ImageVersion, wanted: ImageVersion) -> bool {
     runs.0 == wanted.0 && wanted.1 <= runs.1 + 1
 }
 
-fn back(name: &NodeName, component: &str, runs: Version, wanted: Version) -> PreflightError {
+fn back(
+    name: &NodeName,
+    component: &str,
+    runs: ImageVersion,
+    wanted: ImageVersion,
+) -> PreflightError {
     let (runs, wanted) = (text(runs), text(wanted));
     PreflightError {
         node: Some(name.clone()),
@@ -114,7 +117,12 @@ fn back(name: &NodeName, component: &str, runs: Version, wanted: Version) -> Pre
     }
 }
 
-fn too_far(name: &NodeName, component: &str, runs: Version, wanted: Version) -> PreflightError {
+fn too_far(
+    name: &NodeName,
+    component: &str,
+    runs: ImageVersion,
+    wanted: ImageVersion,
+) -> PreflightError {
     let (major, minor, _) = runs;
     let next = format!("v{major}.{}", minor + 1);
     let (runs, wanted) = (text(runs), text(wanted));
@@ -131,42 +139,13 @@ fn too_far(name: &NodeName, component: &str, runs: Version, wanted: Version) -> 
     }
 }
 
-fn text((major, minor, patch): Version) -> String {
+fn text((major, minor, patch): ImageVersion) -> String {
     format!("v{major}.{minor}.{patch}")
-}
-
-/// Of an image's tag; `None` where it is no version.
-fn version(image: &str) -> Option<Version> {
-    let image = image.split('@').next()?;
-    let (_, tag) = image.rsplit_once(':')?;
-    let tag = tag.strip_prefix('v').unwrap_or(tag);
-    let number = |text: &str| text.parse::<u32>().ok();
-    let mut parts = tag.splitn(3, '.');
-    let (major, minor) = (number(parts.next()?)?, number(parts.next()?)?);
-    let patch: String = parts
-        .next()?
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    Some((major, minor, number(&patch)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{etcd, one_minor, version};
-
-    #[test]
-    fn a_version_is_the_tags_numbers() {
-        assert_eq!(version("a/b:v1.34.4"), Some((1, 34, 4)));
-        assert_eq!(
-            version("reg:5000/a/b:v3.6.7-build20260101"),
-            Some((3, 6, 7))
-        );
-        assert_eq!(version("a/b:v1.34.4-rke2r1@sha256:00"), Some((1, 34, 4)));
-        assert_eq!(version("reg:5000/a/b"), None);
-        assert_eq!(version("a/b:latest"), None);
-        assert_eq!(version("a/b:v1.34"), None);
-    }
+    use super::{etcd, one_minor};
 
     #[test]
     fn etcd_goes_to_the_next_minor_from_the_newest_of_its_own() {

@@ -1,7 +1,7 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{hosts, join, roll};
+use super::{hosts, join, roll, skew};
 use crate::{
     actual::{Actual, ApiView, ContainerState},
     model::{Component, NodeName},
@@ -40,12 +40,14 @@ pub(super) fn others(diff: &Diff<'_>) -> Vec<Step> {
 
 fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stage {
     let answers = answers(diff.have);
+    let turn = skew::turn(diff);
     hosts::preparing(stage, diff, |name, host| {
         components
             .iter()
             .copied()
             .filter(|component| host.has(*component))
             .filter(|component| !(API.contains(component) && join::joins(name, host, diff)))
+            .filter(|component| API.contains(component) || !skew::keeps_out(host, &turn))
             .filter_map(|component| {
                 let (cause, why) = if replaced(component, name, host, diff).is_some() {
                     before_its_turn(component, name, diff)?
@@ -68,7 +70,7 @@ fn before_its_turn(
     name: &NodeName,
     diff: &Diff<'_>,
 ) -> Option<(Cause, &'static str)> {
-    let guarded = !roll::guards(Component::ApiServer, name, diff).is_empty();
+    let guarded = !roll::guards(Component::ApiServer, Cause::Drift, name, diff).is_empty();
     let lost = without_quorum(component, diff)?;
     guarded.then_some(lost)
 }
@@ -139,10 +141,6 @@ fn with_others(
     host: &HostDiff<'_>,
     diff: &Diff<'_>,
 ) -> Option<(Cause, &'static str)> {
-    let bound = host.facts.system.containerd.docker_bound;
-    if bound && let Some(differs) = host.containerd() {
-        return Some((differs.cause, "Docker is restarted with containerd"));
-    }
     let cause = etcd_restarts(name, host, diff)?;
     (component == Component::ApiServer).then_some((cause, "its etcd was just restarted"))
 }

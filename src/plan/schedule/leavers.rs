@@ -117,6 +117,7 @@ fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Ste
     api.nodes.get(leaver.name)?;
     let action = ClusterAction::Drain {
         node: leaver.name.clone(),
+        rules: None,
     };
     let why = "the config no longer names it: its pods go elsewhere first";
     let step = Step::cluster(Cause::Leave, why, action)

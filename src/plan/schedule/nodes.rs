@@ -1,6 +1,6 @@
 //! The Node objects: our labels, annotations and taints, and readiness. Pure.
 
-use super::{addons, health};
+use super::{addons, health, skew};
 use crate::{
     actual::{self, Actual, ApiView, NodeFact},
     model::{Component, NodeMeta, NodeName},
@@ -15,8 +15,9 @@ use crate::{
 pub(super) fn ready(diff: &Diff<'_>) -> Stage {
     let mut steps = health::others(diff);
     let networked = addons::has_network(diff.want);
+    let turn = skew::turn(diff);
     for (name, host) in &diff.hosts {
-        if !host.has(Component::Kubelet) {
+        if !host.has(Component::Kubelet) || skew::keeps_out(host, &turn) {
             continue;
         }
         let seen = seen(diff.have, name);
@@ -27,6 +28,7 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
             };
             steps.push(Step::cluster(cause, why, action));
         }
+        steps.extend(uncordon(name, seen));
     }
     Stage::of("nodes", diff.want.hosts.len(), steps).on_failure(OnFailure::DropNode {
         while_left: Enough::Any,
@@ -72,6 +74,15 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
     (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
 }
 
+/// A run that was cut off left its cordon. One that is at work takes its own back by then.
+fn uncordon(name: &NodeName, seen: Option<&NodeFact>) -> Option<Step> {
+    let action = ClusterAction::Uncordon { node: name.clone() };
+    let why = "a run that was cut off left it cordoned";
+    seen?
+        .is_cordoned_by_us()
+        .then(|| Step::cluster(Cause::Drift, why, action))
+}
+
 fn wait(host: &HostDiff<'_>, seen: Option<&NodeFact>) -> Option<(Cause, String)> {
     let Some(node) = seen else {
         return Some((Cause::New, "the node joins the cluster".to_owned()));
@@ -85,11 +96,9 @@ fn wait(host: &HostDiff<'_>, seen: Option<&NodeFact>) -> Option<(Cause, String)>
         return Some((Cause::Drift, why));
     }
     match host.need("kubelet") {
-        Need::Run => return Some((Cause::New, "its kubelet was just started".to_owned())),
-        Need::Start(_) => return Some((Cause::Drift, "its kubelet was just started".to_owned())),
+        Need::Run => Some((Cause::New, "its kubelet was just started".to_owned())),
+        Need::Start(_) => Some((Cause::Drift, "its kubelet was just started".to_owned())),
         // A roll waits by itself.
-        Need::Nothing | Need::Replace(..) => {}
+        Need::Nothing | Need::Replace(..) => None,
     }
-    let differs = host.containerd()?;
-    Some((differs.cause, "its containerd was restarted".to_owned()))
 }

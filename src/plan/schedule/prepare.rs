@@ -1,14 +1,7 @@
-//! What a node needs before its components start: images, kernel, files, containerd. Pure.
+//! What a node needs before its components start: images, kernel, files. Pure.
 
-use super::{hosts, start};
-use crate::{
-    desired::Desired,
-    model::{NodeName, path},
-    plan::{
-        Cause, HostAction, Stage, Step, config_digest,
-        diff::{ContainerdDiff, Diff, HostDiff},
-    },
-};
+use super::hosts;
+use crate::plan::{Cause, HostAction, Stage, Step, diff::Diff};
 
 /// A pull for each image that is missing.
 pub(super) fn images(diff: &Diff<'_>) -> Stage {
@@ -65,44 +58,4 @@ pub(super) fn files(diff: &Diff<'_>) -> Stage {
         });
         archives.collect()
     })
-}
-
-/// One transaction on each node whose containerd is not told what kubelet needs.
-pub(super) fn containerd(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("containerd", diff, |name, host| {
-        // An error was reported with all others before.
-        let Some(differs) = host.containerd() else {
-            return Vec::new();
-        };
-        let step = configure(name, diff.want, host, differs);
-        if start::pause_comes_with_kubelet(host) {
-            vec![step]
-        } else {
-            vec![start::import_pause(name, host, differs.cause), step]
-        }
-    })
-}
-
-fn configure(
-    name: &NodeName,
-    want: &Desired,
-    host: &HostDiff<'_>,
-    differs: &ContainerdDiff,
-) -> Step {
-    let digest = config_digest(&want.saved, differs.content.as_bytes());
-    let mut changes = differs.changes.clone();
-    for change in &mut changes {
-        if change.field.ends_with(path::CONTAINERD_CONFIG) {
-            change.to = Some(digest.0.clone());
-        }
-    }
-    let action = HostAction::ConfigureContainerd {
-        wants: host.want.containerd.clone(),
-        digest,
-    };
-    let why = "kubelet runs pods on this node's containerd";
-    Step::on(name, differs.cause, why, action)
-        .changing(changes)
-        .guarded(&want.cluster_id)
-        .disturbing(hosts::containerd_restarts(host.facts))
 }

@@ -5,7 +5,7 @@
 //! again; a failure ends the roll. What must hold meanwhile is a guard on each step that takes
 //! something away; where it does not hold already, the step is left out and a note says why.
 
-use super::{addons, nodes, start};
+use super::{addons, nodes, pool::Pool, skew, start};
 use crate::{
     actual::{ApiHealth, ApiView, ContainerState, HostView},
     desired::Desired,
@@ -67,10 +67,19 @@ pub(super) fn control_planes(diff: &Diff<'_>) -> Stage {
     })
 }
 
-/// kubelet and kube-proxy: nodes that are not Ready first.
-pub(super) fn nodes(diff: &Diff<'_>) -> Stage {
-    stage(&NODES, diff, |name| {
-        nodes::seen(diff.have, name).is_some_and(|node| node.ready)
+/// kubelet and kube-proxy, first where etcd or a control plane is, then on the workers. Nodes that
+/// are not Ready come first.
+pub(super) fn nodes(diff: &Diff<'_>) -> [Stage; 2] {
+    let ready = |name: &NodeName| nodes::seen(diff.have, name).is_some_and(|node| node.ready);
+    let all = stage(&NODES, diff, ready);
+    let (central, workers): (Vec<Queue>, Vec<Queue>) = all.queues.into_iter().partition(|queue| {
+        let name = queue.node.as_ref();
+        name.is_some_and(|name| Pool::of(name, diff.want) == Pool::Central)
+    });
+    [(Pool::Central, central), (Pool::Workers, workers)].map(|(pool, queues)| Stage {
+        width: pool.width(&queues, diff),
+        queues,
+        ..Stage::of(NODES.stage, 1, [])
     })
 }
 
@@ -158,7 +167,7 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
             .changing(changes.clone())
             .guarded(&want.cluster_id)
             .only_if(same);
-        for guard in guards(component, name, diff) {
+        for guard in guards(component, cause, name, diff) {
             step = step.only_if(guard);
         }
         if let Some(what) = disturbs(component, want) {
@@ -173,12 +182,62 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
             steps.push(Step::cluster(cause, "its kubelet was just replaced", wait));
         }
     }
-    steps
+    let changes = |step: &Step| match step.action.on_host() {
+        Some((_, HostAction::ReplaceContainer { name, .. })) => {
+            step.cause == Cause::Change && name == Component::Kubelet.container()
+        }
+        Some(_) | None => false,
+    };
+    if steps.iter().any(changes) {
+        set_aside(name, steps, diff)
+    } else {
+        steps
+    }
+}
+
+/// The steps of a node whose kubelet changes, between its cordon (or its drain) and what takes that
+/// back. A node that is not Ready has no pods to lose; one that a person cordoned stays so.
+fn set_aside(name: &NodeName, steps: Vec<Step>, diff: &Diff<'_>) -> Vec<Step> {
+    let want = diff.want;
+    let Some(node) = nodes::seen(diff.have, name).filter(|node| node.ready) else {
+        return steps;
+    };
+    let theirs = node.is_cordoned_by_others();
+    let first = match want.upgrade.drain {
+        Some(rules) => {
+            let action = ClusterAction::Drain {
+                node: name.clone(),
+                rules: Some(rules),
+            };
+            let why = "its kubelet changes, and `upgrade_strategy` wants it drained";
+            let mut step = Step::cluster(Cause::Change, why, action).guarded(&want.cluster_id);
+            for guard in guards(Component::Kubelet, Cause::Change, name, diff) {
+                step = step.only_if(guard);
+            }
+            Some(step.disturbing("the node's pods are evicted and start on other nodes"))
+        }
+        None if theirs => None,
+        None => {
+            let action = ClusterAction::Cordon { node: name.clone() };
+            let why = "its kubelet changes: no new pod meanwhile";
+            Some(Step::cluster(Cause::Change, why, action))
+        }
+    };
+    let last = (!theirs).then(|| {
+        let action = ClusterAction::Uncordon { node: name.clone() };
+        Step::cluster(Cause::Change, "it is as it must be", action)
+    });
+    first.into_iter().chain(steps).chain(last).collect()
 }
 
 /// What must hold when this component of this host is taken away for a moment: nothing, where it
 /// does not serve anyway or is the only one.
-pub(super) fn guards(component: Component, name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
+pub(super) fn guards(
+    component: Component,
+    cause: Cause,
+    name: &NodeName,
+    diff: &Diff<'_>,
+) -> Vec<Guard> {
     let (want, have) = (diff.want, diff.have);
     match component {
         Component::Etcd => match have.etcd.on(name) {
@@ -203,10 +262,17 @@ pub(super) fn guards(component: Component, name: &NodeName, diff: &Diff<'_>) -> 
         }
         Component::Kubelet => match have.api() {
             ApiView::Up(api) if want.hosts.len() > 1 => {
+                let pool = Pool::of(name, want);
                 let others = api.nodes.iter().filter(|(other, _)| *other != name);
-                let down = others.filter(|(_, node)| !node.ready).count();
+                let down = others.filter(|(_, node)| !node.ready);
+                // A change waits while as many of its kind are down as may be; what is healed or
+                // ends soon does not wait for a node that may never come back.
+                let down = down.filter(|(other, _)| {
+                    let counts = want.hosts.contains_key(*other) && Pool::of(other, want) == pool;
+                    cause != Cause::Change || !counts
+                });
                 vec![Guard::AtMostUnavailable {
-                    most: down + 1,
+                    most: down.count() + pool.most(want),
                     with: name.clone(),
                 }]
             }
@@ -247,10 +313,11 @@ pub(super) fn held_back(
             ));
         }
     }
-    let guards = guards(component, name, diff);
-    guards
+    let guards = guards(component, cause, name, diff);
+    let held = guards
         .iter()
-        .find_map(|guard| guard::held(guard, have).err())
+        .find_map(|guard| guard::held(guard, have).err());
+    held.or_else(|| skew::held_back(component, name, diff))
 }
 
 /// What a replacement disturbs, and for how long. `None`: nothing that anybody sees.

@@ -1,7 +1,10 @@
 //! What is missing or stands still: run, started, and awaited elsewhere. What differs is replaced
 //! in a roll. Pure.
 
-use super::{hosts, join};
+use super::{
+    hosts, join,
+    skew::{self, Turn},
+};
 use crate::{
     actual::ContainerState,
     model::{ContainerSpec, NodeName},
@@ -18,11 +21,13 @@ const CLIENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kube-p
 
 /// On all hosts side by side: all of a fresh cluster are started before any is awaited.
 pub(super) fn start(diff: &Diff<'_>) -> Stage {
+    let now = skew::turn(diff) == Turn::Now;
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         let joins = join::joins(name, host, diff);
         for (component, spec) in in_order(host.want) {
             let waits = joins && join::STARTS.contains(&component);
+            let waits = waits || !now && component == "kubelet";
             if CLIENTS.contains(&component) || waits {
                 continue;
             }
@@ -34,11 +39,15 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
 
 /// Started when the API answers.
 pub(super) fn clients(diff: &Diff<'_>) -> Stage {
+    let turn = skew::turn(diff);
     hosts::preparing("clients", diff, |name, host| {
         // Beside a member that joins the API server was started just now, and kubelet needs it.
-        let joins = join::joins(name, host, diff);
-        let clients = in_order(host.want).filter(|(component, _)| {
-            CLIENTS.contains(component) || joins && *component == "kubelet"
+        let late = join::joins(name, host, diff) || turn != Turn::Now;
+        let kept_out = skew::keeps_out(host, &turn);
+        let clients = in_order(host.want).filter(|(component, _)| match *component {
+            "kubelet" => late && !kept_out,
+            "kube-proxy" => !kept_out,
+            _ => CLIENTS.contains(component),
         });
         clients
             .flat_map(|(component, spec)| with_pause(name, component, spec, host))

@@ -1,8 +1,8 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    addons, claim, health, hosts, join, leavers, nodes, plan, prepare, prune, roll, start, state,
-    warnings,
+    addons, claim, containerd, health, hosts, join, leavers, nodes, plan, prepare, prune, roll,
+    skew, start, state, warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -21,7 +21,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         prepare::images(diff),
         prepare::kernel(diff),
         prepare::files(diff),
-        prepare::containerd(diff),
+        containerd::fresh(diff),
         start::start(diff), // what is missing: together, and only then awaited
         roll::etcd(diff),   // what differs: one host after the other
         health::api(diff),  // etcd and the API servers answer
@@ -34,12 +34,17 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         let first = first.into_iter().chain([control_planes]);
         return until_the_api_answers(first, diff);
     }
+    let [containerd_central, containerd_workers] = containerd::living(diff);
+    let [central, workers] = roll::nodes(diff);
     let then = [
         join::members(diff), // one at a time, caught up before it votes
         join::api_servers(diff),
+        control_planes, // no kubelet and no controller is newer than an API server
         start::clients(diff),
-        control_planes,
-        roll::nodes(diff),
+        containerd_central,
+        containerd_workers,
+        central,
+        workers,
         addons::apply(diff), // the network first; no node is Ready without
         state::kubeconfig(want, have),
         state::copy(want, have),
@@ -53,7 +58,9 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     notes.extend(start::notes(diff));
     notes.extend(join::notes(diff));
     notes.extend(nodes::notes(diff));
+    notes.extend(containerd::notes(diff));
     notes.extend(roll::notes(diff));
+    notes.extend(skew::notes(diff));
     notes.extend(hosts::notes(diff));
     notes.extend(leavers::notes(diff));
     plan(first.into_iter().chain(then).chain(last), notes)

@@ -159,8 +159,27 @@ fn in_cluster(
             let addon = find(want()?, addon)?;
             become_available(addon, api(world)?)
         }
-        // Pods are not simulated; who is a member of etcd is the world's.
-        ClusterAction::Drain { .. } | ClusterAction::RemoveMember { .. } => api(world).map(drop),
+        // Pods are not simulated.
+        ClusterAction::Cordon { node } | ClusterAction::Drain { node, .. } => {
+            if let Some(fact) = api(world)?.nodes.get_mut(node)
+                && !fact.unschedulable
+            {
+                fact.unschedulable = true;
+                let ours = (label::CORDONED.to_owned(), "true".to_owned());
+                fact.annotations.extend([ours]);
+            }
+            Ok(())
+        }
+        ClusterAction::Uncordon { node } => {
+            if let Some(fact) = api(world)?.nodes.get_mut(node)
+                && fact.annotations.remove(label::CORDONED).is_some()
+            {
+                fact.unschedulable = false;
+            }
+            Ok(())
+        }
+        // Who is a member of etcd is the world's.
+        ClusterAction::RemoveMember { .. } => api(world).map(drop),
         ClusterAction::DeleteNode { node, uid } => {
             let nodes = &mut api(world)?.nodes;
             if nodes.get(node).is_some_and(|there| there.uid == *uid) {

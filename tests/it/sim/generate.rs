@@ -8,7 +8,8 @@ use rke_operator::{
     desired::{Addon, Desired, DesiredFile, DesiredHost, pki::Certificates},
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
-        NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint, label, path, secret::Secret,
+        NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint, UpgradeStrategy, label, path,
+        secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
@@ -108,6 +109,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         hosts: hosts.collect(),
         addons,
         known_addons: ["flannel", "coredns"].map(str::to_owned).into(),
+        upgrade: UpgradeStrategy::default(),
         saved,
         certificates: Certificates::default(),
         notes: Vec::new(),

@@ -152,7 +152,9 @@ fn in_cluster(
         // Atomic, or without effect: nothing or all.
         ClusterAction::AwaitNodeReady { .. }
         | ClusterAction::AwaitAddon { .. }
+        | ClusterAction::Cordon { .. }
         | ClusterAction::Drain { .. }
+        | ClusterAction::Uncordon { .. }
         | ClusterAction::RemoveMember { .. }
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::SaveStateCopy => return,

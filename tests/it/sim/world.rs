@@ -92,6 +92,12 @@ impl World {
         if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
             seen.cluster = None;
         }
+        if let Some(api) = &mut seen.cluster {
+            for (name, node) in &mut api.nodes {
+                // A kubelet that does not report makes its node unready.
+                node.ready &= self.runs(name, Component::Kubelet).is_some();
+            }
+        }
         for (name, view) in &mut seen.hosts {
             if let Some(down) = self.down.get(name) {
                 *view = HostView::Unreachable(down.clone());

@@ -1,0 +1,164 @@
+//! containerd's configuration: at once where nothing of ours is yet, node after node elsewhere.
+//! Pure.
+//!
+//! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
+//! node, too.
+
+use super::{addons, hosts, nodes, pool::Pool, roll::guards, start};
+use crate::{
+    model::{Component, NodeName, path},
+    plan::{
+        ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Target, config_digest,
+        diff::{ContainerdDiff, Diff, HostDiff, Need},
+        guard,
+    },
+};
+
+/// What Docker takes along, in the order in which it is back.
+const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
+
+/// Of nodes that are new, side by side.
+pub(super) fn fresh(diff: &Diff<'_>) -> Stage {
+    hosts::preparing("containerd", diff, |name, host| {
+        let differs = host.containerd().filter(|_| !is_living(host));
+        differs.map_or_else(Vec::new, |differs| configure(name, host, differs, diff))
+    })
+}
+
+/// Of nodes that serve: one with etcd or a control plane after the other, then the workers.
+pub(super) fn living(diff: &Diff<'_>) -> [Stage; 2] {
+    [Pool::Central, Pool::Workers].map(|pool| {
+        let differing = differing(diff).filter(|(name, ..)| Pool::of(name, diff.want) == pool);
+        let going = differing
+            .filter(|(name, host, differs)| held_back(name, host, differs, diff).is_none());
+        let queues = going.map(|(name, host, differs)| Queue {
+            node: Some(name.clone()),
+            steps: queue(name, host, differs, diff),
+        });
+        let queues: Vec<Queue> = queues.collect();
+        let width = match pool {
+            Pool::Central => 1,
+            Pool::Workers => pool.width(&queues, diff),
+        };
+        Stage {
+            queues,
+            ..Stage::of("containerd", width, [])
+        }
+    })
+}
+
+/// Where it is left as it is for now, and why.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let late = differing(diff).filter_map(|(name, host, differs)| {
+        let why = held_back(name, host, differs, diff)?;
+        Some(Note {
+            target: Some(Target::Host(name.clone())),
+            text: format!("containerd is not configured yet: {why}"),
+        })
+    });
+    late.collect()
+}
+
+fn differing<'d>(
+    diff: &'d Diff<'_>,
+) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>, &'d ContainerdDiff)> {
+    let hosts = diff.hosts.iter();
+    let hosts = hosts.filter(|(_, host)| is_living(host));
+    hosts.filter_map(|(name, host)| Some((*name, host, host.containerd()?)))
+}
+
+/// True where a component of ours is.
+fn is_living(host: &HostDiff<'_>) -> bool {
+    let mut all = Component::ALL
+        .into_iter()
+        .filter(|component| host.has(*component));
+    all.any(|component| *host.need(component.container()) != Need::Run)
+}
+
+fn queue(
+    name: &NodeName,
+    host: &HostDiff<'_>,
+    differs: &ContainerdDiff,
+    diff: &Diff<'_>,
+) -> Vec<Step> {
+    let cause = differs.cause;
+    let mut steps = configure(name, host, differs, diff);
+    if let Some(step) = steps.pop() {
+        let guards = must_hold(name, host, differs, diff).into_iter();
+        steps.push(guards.fold(step, Step::only_if));
+    }
+    let back = taken_along(host).map(|component| {
+        let wait = HostAction::AwaitHealthy { component };
+        Step::on(name, cause, "Docker was restarted with containerd", wait)
+    });
+    steps.extend(back);
+    let ready = nodes::seen(diff.have, name).is_some_and(|node| node.ready);
+    if ready && addons::has_network(diff.want) {
+        let wait = ClusterAction::AwaitNodeReady { node: name.clone() };
+        steps.push(Step::cluster(cause, "its containerd was restarted", wait));
+    }
+    steps
+}
+
+fn held_back(
+    name: &NodeName,
+    host: &HostDiff<'_>,
+    differs: &ContainerdDiff,
+    diff: &Diff<'_>,
+) -> Option<String> {
+    let guards = must_hold(name, host, differs, diff);
+    guards
+        .iter()
+        .find_map(|guard| guard::held(guard, diff.have).err())
+}
+
+/// What must hold while containerd is away: what must for a kubelet, and what must for all that
+/// goes with it.
+fn must_hold(
+    name: &NodeName,
+    host: &HostDiff<'_>,
+    differs: &ContainerdDiff,
+    diff: &Diff<'_>,
+) -> Vec<Guard> {
+    let away = [Component::Kubelet].into_iter().chain(taken_along(host));
+    away.flat_map(|component| guards(component, differs.cause, name, diff))
+        .collect()
+}
+
+/// What goes away with containerd on this host.
+fn taken_along(host: &HostDiff<'_>) -> impl Iterator<Item = Component> {
+    let bound = host.facts.system.containerd.docker_bound;
+    let central = CENTRAL.into_iter().filter(move |_| bound);
+    central
+        .filter(|component| host.has(*component) && *host.need(component.container()) != Need::Run)
+}
+
+fn configure(
+    name: &NodeName,
+    host: &HostDiff<'_>,
+    differs: &ContainerdDiff,
+    diff: &Diff<'_>,
+) -> Vec<Step> {
+    let want = diff.want;
+    let digest = config_digest(&want.saved, differs.content.as_bytes());
+    let mut changes = differs.changes.clone();
+    for change in &mut changes {
+        if change.field.ends_with(path::CONTAINERD_CONFIG) {
+            change.to = Some(digest.0.clone());
+        }
+    }
+    let action = HostAction::ConfigureContainerd {
+        wants: host.want.containerd.clone(),
+        digest,
+    };
+    let why = "kubelet runs pods on this node's containerd";
+    let step = Step::on(name, differs.cause, why, action)
+        .changing(changes)
+        .guarded(&want.cluster_id)
+        .disturbing(hosts::containerd_restarts(host.facts));
+    if start::pause_comes_with_kubelet(host) {
+        vec![step]
+    } else {
+        vec![start::import_pause(name, host, differs.cause), step]
+    }
+}

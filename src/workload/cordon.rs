@@ -1,0 +1,80 @@
+//! Whether new pods may come to a node. What we cordon bears our annotation, in one write with the
+//! cordon; without it a cordon is somebody else's and stays.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{
+    WorkloadError,
+    objects::{patiently, within},
+    read::fact,
+};
+use crate::{
+    actual::NodeFact,
+    model::{NodeName, label},
+};
+
+/// How often a conflicting write is tried again: kubelet writes its Node object, too.
+const TRIES: usize = 5;
+
+/// Lets no new pod onto a node. One that is not there, or is cordoned already, stays as it is.
+pub async fn cordon(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
+    change(client, node, "cordon", |fact| {
+        (!fact.unschedulable).then(|| {
+            json!({
+                "metadata": {"annotations": {label::CORDONED: "true"}},
+                "spec": {"unschedulable": true},
+            })
+        })
+    })
+    .await
+}
+
+/// Takes a cordon of ours back. One that is not there, or is somebody else's, stays as it is.
+pub async fn uncordon(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
+    change(client, node, "uncordon", |fact| {
+        fact.is_cordoned_by_us().then(|| {
+            json!({
+                "metadata": {"annotations": {label::CORDONED: null}},
+                "spec": {"unschedulable": null},
+            })
+        })
+    })
+    .await
+}
+
+/// Writes what `patch` makes of the Node object as it is, again when it has changed meanwhile.
+async fn change(
+    client: &Client,
+    node: &NodeName,
+    doing: &str,
+    patch: impl Fn(&NodeFact) -> Option<Value>,
+) -> Result<(), WorkloadError> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let doing = format!("{doing} node `{node}`");
+    let params = PatchParams {
+        field_manager: Some(super::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let mut tries = 0;
+    loop {
+        let Some(live) = patiently(&doing, || nodes.get_opt(&node.0)).await? else {
+            return Ok(());
+        };
+        let Some(mut patch) = patch(&fact(&live)) else {
+            return Ok(());
+        };
+        patch["metadata"]["resourceVersion"] = json!(live.metadata.resource_version);
+        tries += 1;
+        match within(nodes.patch(&node.0, &params, &Patch::Merge(&patch))).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() && tries < TRIES => {}
+            Err(error) => return Err(WorkloadError::api(doing, error)),
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! How a living cluster is changed: how many nodes at once, which of them are cordoned or drained,
+//! and which release goes first.
+
+use proptest::prelude::*;
+use rke_operator::{
+    actual::{HostView, Unreachable},
+    desired::Desired,
+    error::ErrorClass,
+    model::{
+        Component, DrainRules, ImageVersion, MaxUnavailable, NodeName, UpgradeStrategy,
+        image_version, label, path,
+    },
+    plan::{self, Action, Cause, ClusterAction, Guard, HostAction, Plan, Stage, Step},
+};
+
+use crate::{
+    plan_properties::fresh,
+    sim::{
+        Ended, Knobs, Shell, World, desired,
+        generate::{names, with_roles},
+        knobs,
+        world::{converge_up, plan_up},
+    },
+};
+
+/// Three nodes with etcd and a control plane, and so many workers.
+fn wish(workers: usize, knobs: &Knobs, upgrade: UpgradeStrategy) -> Desired {
+    let masks: Vec<u8> = [3, 3].into_iter().chain(vec![0; workers]).collect();
+    let mut want = with_roles(desired("a", &names(workers + 3), knobs), &masks);
+    want.upgrade = upgrade;
+    want
+}
+
+/// Such a cluster, and the shell that has its state.
+fn settled(workers: usize) -> (World, Shell) {
+    let (mut world, mut shell) = (fresh(workers + 3), Shell::default());
+    let want = wish(workers, &Knobs::default(), UpgradeStrategy::default());
+    converge_up(&mut world, &want, &mut shell);
+    (world, shell)
+}
+
+/// What every kubelet is replaced for.
+fn louder() -> Knobs {
+    Knobs {
+        verbosity: 3,
+        ..Knobs::default()
+    }
+}
+
+fn node(number: usize) -> NodeName {
+    NodeName(format!("n{number}"))
+}
+
+fn silence(world: &mut World, name: &NodeName) {
+    let down = Unreachable {
+        class: ErrorClass::Host,
+        why: "it is off".to_owned(),
+        hints: vec![],
+    };
+    world.down.insert(name.clone(), down);
+}
+
+/// The stage that replaces the kubelets of workers.
+fn workers(plan: &Plan) -> Option<&Stage> {
+    let mut stages = plan.stages.iter().filter(|stage| stage.name == "kubelets");
+    stages.find(|stage| stage.queues.iter().all(|queue| queue.node > Some(node(3))))
+}
+
+fn of(plan: &Plan, name: &NodeName) -> Vec<String> {
+    let stage = plan.stages.iter().filter(|stage| stage.name == "kubelets");
+    let queues = stage.flat_map(|stage| &stage.queues);
+    let steps = queues.filter(|queue| queue.node.as_ref() == Some(name));
+    steps
+        .flat_map(|queue| queue.steps.iter().map(plan::title))
+        .collect()
+}
+
+fn fact<'a>(world: &'a mut World, name: &NodeName) -> &'a mut rke_operator::actual::NodeFact {
+    world.etcd().nodes.get_mut(name).unwrap()
+}
+
+#[test]
+fn no_pod_comes_to_a_node_whose_kubelet_changes() {
+    let (world, shell) = settled(1);
+    let want = wish(1, &louder(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    assert_eq!(
+        of(&plan, &node(4)),
+        [
+            "cordon",
+            "import rancher/mirrored-pause:3.0 into containerd",
+            "replace kubelet",
+            "wait for kubelet to be healthy",
+            "wait for the node to be Ready",
+            "replace kube-proxy",
+            "wait for kube-proxy to be healthy",
+            "uncordon"
+        ]
+    );
+}
+
+#[test]
+fn pods_go_first_where_the_config_says_so_and_by_its_rules() {
+    let (world, shell) = settled(1);
+    let rules = DrainRules {
+        force: true,
+        timeout: 7,
+        ..DrainRules::default()
+    };
+    let upgrade = UpgradeStrategy {
+        drain: Some(rules),
+        ..UpgradeStrategy::default()
+    };
+    let plan = plan_up(&wish(1, &louder(), upgrade), &world.observe(&shell)).unwrap();
+    let titles = of(&plan, &node(4));
+    assert_eq!(titles.first().map(String::as_str), Some("drain"));
+    assert_eq!(titles.last().map(String::as_str), Some("uncordon"));
+    let drains = plan.steps().filter_map(|step| match &step.action {
+        Action::Cluster(ClusterAction::Drain { rules, .. }) => Some((step, *rules)),
+        _ => None,
+    });
+    let drains: Vec<(&Step, Option<DrainRules>)> = drains.collect();
+    assert_eq!(drains.len(), 4);
+    for (step, given) in drains {
+        assert_eq!(given, Some(rules));
+        assert!(step.disturbs.is_some(), "a drain wants consent");
+        let bound = |guard: &Guard| matches!(guard, Guard::AtMostUnavailable { .. });
+        assert!(step.guards.iter().any(bound), "{:?}", step.guards);
+    }
+}
+
+#[test]
+fn what_needs_no_new_kubelet_leaves_pods_and_nodes_alone() {
+    let (world, shell) = settled(2);
+    let knobs = Knobs {
+        labelled: true,
+        scheduler: false,
+        replicas: 2,
+        ..Knobs::default()
+    };
+    let upgrade = UpgradeStrategy {
+        drain: Some(DrainRules::default()),
+        ..UpgradeStrategy::default()
+    };
+    let plan = plan_up(&wish(2, &knobs, upgrade), &world.observe(&shell)).unwrap();
+    let sets_aside = |step: &Step| {
+        matches!(
+            step.action,
+            Action::Cluster(ClusterAction::Cordon { .. } | ClusterAction::Drain { .. })
+        )
+    };
+    assert!(!plan.is_empty());
+    assert!(!plan.steps().any(sets_aside), "{}", plan::render(&plan));
+}
+
+#[test]
+fn what_a_person_cordoned_stays_cordoned() {
+    let (mut world, mut shell) = settled(1);
+    fact(&mut world, &node(4)).unschedulable = true;
+    let want = wish(1, &louder(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    assert!(!of(&plan, &node(4)).contains(&"cordon".to_owned()));
+    converge_up(&mut world, &want, &mut shell);
+    assert!(fact(&mut world, &node(4)).unschedulable);
+    assert!(!fact(&mut world, &node(1)).unschedulable);
+}
+
+#[test]
+fn a_cordon_that_a_run_left_is_taken_back() {
+    let (mut world, shell) = settled(1);
+    let left = fact(&mut world, &node(4));
+    left.unschedulable = true;
+    let ours = (label::CORDONED.to_owned(), "true".to_owned());
+    left.annotations.extend([ours]);
+    let want = wish(1, &Knobs::default(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let steps: Vec<&Step> = plan.steps().collect();
+    assert_eq!(steps.len(), 1, "{}", plan::render(&plan));
+    let uncordon = ClusterAction::Uncordon { node: node(4) };
+    assert_eq!(steps[0].action, Action::Cluster(uncordon));
+    assert_eq!(steps[0].cause, Cause::Drift, "the operator does it unasked");
+}
+
+#[test]
+fn as_many_workers_at_once_as_may_be_down() {
+    let upgrade = UpgradeStrategy {
+        workers: MaxUnavailable::Percent(50),
+        ..UpgradeStrategy::default()
+    };
+    let (mut world, shell) = settled(6);
+    let want = wish(6, &louder(), upgrade);
+    let width = |world: &World| {
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        let stage = workers(&plan)?;
+        let kubelet = |step: &Step| plan::title(step) == "replace kubelet";
+        let queues = stage.queues.iter();
+        let changed = queues
+            .filter(|queue| queue.steps.iter().any(kubelet))
+            .count();
+        (changed > 0).then_some((stage.width, changed))
+    };
+    assert_eq!(width(&world), Some((3, 6)));
+    // Those that are down already take their places.
+    silence(&mut world, &node(7));
+    assert_eq!(width(&world), Some((2, 5)));
+    silence(&mut world, &node(8));
+    assert_eq!(width(&world), Some((1, 4)));
+    silence(&mut world, &node(9));
+    assert_eq!(width(&world), None);
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
+    let why = "`kubelet` is not replaced yet: 4 nodes would not be Ready (n4, n7, n8, n9), and 3 may \
+               be";
+    assert!(notes.contains(&why), "{notes:#?}");
+    // A control plane's turn does not depend on them.
+    assert!(of(&plan, &node(2)).contains(&"replace kubelet".to_owned()));
+}
+
+/// What is healed, or ends soon, does not wait for a node that may never come back.
+#[test]
+fn a_stopped_kubelet_is_healed_whoever_else_is_down() {
+    let (mut world, shell) = settled(3);
+    silence(&mut world, &node(5));
+    silence(&mut world, &node(6));
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&node(4)) else {
+        panic!("it is on");
+    };
+    let kubelet = facts.containers.get_mut("kubelet").unwrap();
+    kubelet.labels.remove(label::SPEC);
+    let want = wish(3, &Knobs::default(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    assert!(of(&plan, &node(4)).contains(&"replace kubelet".to_owned()));
+}
+
+fn upgrade() -> impl Strategy<Value = UpgradeStrategy> {
+    let most = prop_oneof![
+        (1..4u16).prop_map(MaxUnavailable::Nodes),
+        (1..101u8).prop_map(MaxUnavailable::Percent),
+    ];
+    (most.clone(), most, any::<bool>()).prop_map(|(workers, control_planes, drain)| {
+        UpgradeStrategy {
+            workers,
+            control_planes,
+            drain: drain.then(DrainRules::default),
+        }
+    })
+}
+
+/// Nodes of a kind that a run has made unavailable, or that were so.
+fn unavailable(world: &World, shell: &Shell, want: &Desired, central: bool) -> usize {
+    let seen = world.observe(shell);
+    let Some(api) = &seen.cluster else { return 0 };
+    let nodes = api.nodes.iter().filter(|(name, _)| {
+        let host = want.hosts.get(*name);
+        let has = |name: &str| host.is_some_and(|host| host.containers.contains_key(name));
+        host.is_some() && (has("etcd") || has("kube-apiserver")) == central
+    });
+    nodes
+        .filter(|(_, node)| !node.ready || node.is_cordoned_by_us())
+        .count()
+}
+
+/// The oldest API server that runs, and the newest kubelet or kube-proxy.
+fn skew(world: &World) -> Option<(ImageVersion, ImageVersion)> {
+    let hosts = world.truth.hosts.keys();
+    let facts: Vec<_> = hosts.filter_map(|name| world.truth.up(name)).collect();
+    let versions = |components: &'static [Component]| {
+        let facts = facts.iter();
+        facts.flat_map(move |facts| {
+            let of = components.iter();
+            of.filter_map(|component| {
+                image_version(&facts.containers.get(component.container())?.image)
+            })
+        })
+    };
+    let oldest = versions(&[Component::ApiServer]).min()?;
+    let newest = versions(&[Component::Kubelet, Component::KubeProxy]).max()?;
+    Some((oldest, newest))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: Some(Box::new(
+        proptest::test_runner::FileFailurePersistence::Direct("tests/it/plan_rolls.regressions"),
+    )), ..ProptestConfig::default() })]
+
+    /// Any roles, any strategy, any of the nodes down, a node that is new, and another release: a
+    /// change never takes more nodes of a kind than may be down, and never has a kubelet that is
+    /// newer than an API server. What a person cordoned stays as it is.
+    #[test]
+    fn no_roll_takes_too_many_nodes_and_no_kubelet_is_newer_than_an_api_server(
+        masks in prop::collection::vec(0..4u8, 0..7),
+        old in knobs(),
+        new in knobs(),
+        minor in 33..35u8,
+        upgrade in upgrade(),
+        order in prop::collection::vec(any::<u8>(), 1..200),
+        (off, theirs, late) in any::<(u8, u8, bool)>(),
+    ) {
+        let all = names(masks.len() + 1);
+        let (mut world, mut shell) = (fresh(all.len()), Shell::default());
+        let wish = |masks: &[u8], knobs: &Knobs| {
+            let mut want = with_roles(desired("a", &names(masks.len() + 1), knobs), masks);
+            want.upgrade = upgrade;
+            want
+        };
+        let old = Knobs { minor, ..old };
+        // The last node may come with the change; as a worker, for a member joins otherwise.
+        let late = late && masks.last() == Some(&0);
+        let first = &masks[..masks.len() - usize::from(late)];
+        converge_up(&mut world, &wish(first, &old), &mut shell);
+        let want = wish(&masks, &new);
+        for (at, name) in all.iter().enumerate() {
+            if theirs >> (at % 8) & 1 == 1 && let Some(node) = world.etcd().nodes.get_mut(name) {
+                node.unschedulable = true;
+            }
+            if off >> (at % 8) & 1 == 1 {
+                silence(&mut world, name);
+            }
+        }
+        let mut order = order.iter().copied().cycle();
+        for _ in 0..6 {
+            let Ok(plan) = plan_up(&want, &world.observe(&shell)) else { break };
+            let before = [true, false].map(|central| unavailable(&world, &shell, &want, central));
+            let kinds = [true, false].map(|central| {
+                let of_kind = |name: &&NodeName| {
+                    let containers = &want.hosts[*name].containers;
+                    let has = |name: &str| containers.contains_key(name);
+                    (has("etcd") || has("kube-apiserver")) == central
+                };
+                let count = want.hosts.keys().filter(of_kind).count();
+                let most = if central { upgrade.control_planes } else { upgrade.workers };
+                most.of(count)
+            });
+            let id = world.observe(&shell).saved.map(|saved| saved.cluster_id.clone());
+            let served = id.is_some_and(|id| world.serving(&id) > 0);
+            let ended = world.run_interleaved(&plan, Some(&want), &mut shell, &mut order, |world, step| {
+                let shell = Shell { saved: Some(want.saved.clone()), kubeconfig: None };
+                for (at, central) in [true, false].into_iter().enumerate() {
+                    let now = unavailable(world, &shell, &want, central);
+                    assert!(
+                        !served || now <= before[at].max(kinds[at]),
+                        "{now} of {} after {step:?}", kinds[at]
+                    );
+                }
+                if let Some((oldest, newest)) = skew(world) {
+                    assert!(newest <= oldest, "kubelet {newest:?}, API server {oldest:?} after {step:?}");
+                }
+            });
+            prop_assert!(
+                matches!(ended, Ended::Completed | Ended::PlanAgain(_)),
+                "{:?}", ended
+            );
+        }
+        for (at, name) in all.iter().enumerate() {
+            if let Some(node) = world.etcd().nodes.get(name) {
+                let marked = theirs >> (at % 8) & 1 == 1 && !(late && at + 1 == all.len());
+                prop_assert_eq!(node.unschedulable, marked, "{}", name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_minor_release_with_pods_in_place_is_said() {
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    let old = Knobs {
+        minor: 33,
+        ..Knobs::default()
+    };
+    converge_up(
+        &mut world,
+        &wish(1, &old, UpgradeStrategy::default()),
+        &mut shell,
+    );
+    let said = |upgrade| {
+        let plan = plan_up(&wish(1, &Knobs::default(), upgrade), &world.observe(&shell)).unwrap();
+        let mut notes = plan.notes.iter();
+        notes.any(|note| note.text.contains("another minor release"))
+    };
+    assert!(said(UpgradeStrategy::default()));
+    assert!(!said(UpgradeStrategy {
+        drain: Some(DrainRules::default()),
+        ..UpgradeStrategy::default()
+    }));
+}
+
+/// The control planes first, then controllers and kubelets.
+#[test]
+fn api_servers_take_a_release_before_anything_that_asks_them() {
+    let (mut world, mut shell) = (fresh(5), Shell::default());
+    let old = Knobs {
+        minor: 33,
+        ..Knobs::default()
+    };
+    let none = UpgradeStrategy::default();
+    converge_up(&mut world, &wish(1, &old, none), &mut shell);
+    // A fifth node comes with the new release.
+    let plan = plan_up(&wish(2, &Knobs::default(), none), &world.observe(&shell)).unwrap();
+    let steps: Vec<&Step> = plan.steps().collect();
+    let last = steps.iter().rposition(|step| {
+        matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. })) if name == "kube-apiserver")
+    });
+    let first = steps.iter().position(|step| {
+        matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. } | HostAction::RunContainer { name, .. })) if name == "kubelet" || name == "kube-proxy")
+    });
+    assert!(last.unwrap() < first.unwrap(), "{}", plan::render(&plan));
+}
+
+/// On such machines Docker goes down with containerd, and etcd and the API server with Docker.
+#[test]
+fn containerd_is_configured_on_one_member_after_the_other() {
+    let (mut world, shell) = settled(2);
+    for view in world.truth.hosts.values_mut() {
+        let HostView::Reachable(facts) = view else {
+            panic!("it is on");
+        };
+        facts.system.containerd.docker_bound = true;
+        facts
+            .files
+            .as_mut()
+            .unwrap()
+            .remove(path::CONTAINERD_CONFIG);
+    }
+    let want = wish(2, &Knobs::default(), UpgradeStrategy::default());
+    let have = world.observe(&shell);
+    let plan = plan_up(&want, &have).unwrap();
+    let stages: Vec<&Stage> = plan
+        .stages
+        .iter()
+        .filter(|stage| stage.name == "containerd")
+        .collect();
+    let nodes = |stage: &Stage| {
+        stage
+            .queues
+            .iter()
+            .map(|queue| queue.node.clone().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(stages.len(), 2, "{}", plan::render(&plan));
+    assert_eq!(nodes(stages[0]), [node(1), node(2), node(3)]);
+    assert_eq!(stages[0].width, 1);
+    assert_eq!(nodes(stages[1]), [node(4), node(5)]);
+    for queue in &stages[0].queues {
+        let waits = queue
+            .steps
+            .iter()
+            .filter(|step| step.action.is_wait())
+            .count();
+        assert_eq!(waits, 3, "etcd, the API server, the node");
+        let restarts = queue
+            .steps
+            .iter()
+            .find(|step| !step.guards.is_empty())
+            .unwrap();
+        let quorum = |guard: &Guard| matches!(guard, Guard::QuorumWithout(_));
+        let api = |guard: &Guard| matches!(guard, Guard::ApiServesWithout(_));
+        assert!(restarts.guards.iter().any(quorum), "{:?}", restarts.guards);
+        assert!(restarts.guards.iter().any(api), "{:?}", restarts.guards);
+    }
+    // Two at once are a bug of ours.
+    let mut together = plan.clone();
+    for stage in &mut together.stages {
+        stage.width = 2;
+    }
+    let violations = plan::check(&together, &have, &want.cluster_id);
+    assert_eq!(violations, [plan::Violation::RestartsTogether]);
+}
+
+/// Kubelets of several nodes at once only where each counts those that are down.
+#[test]
+fn a_plan_that_counts_nobody_is_a_bug() {
+    let (world, shell) = settled(4);
+    let upgrade = UpgradeStrategy {
+        workers: MaxUnavailable::Nodes(2),
+        ..UpgradeStrategy::default()
+    };
+    let want = wish(4, &louder(), upgrade);
+    let have = world.observe(&shell);
+    let mut plan = plan_up(&want, &have).unwrap();
+    assert_eq!(workers(&plan).map(|stage| stage.width), Some(2));
+    assert_eq!(plan::check(&plan, &have, &want.cluster_id), []);
+    for stage in &mut plan.stages {
+        for step in stage.queues.iter_mut().flat_map(|queue| &mut queue.steps) {
+            step.guards
+                .retain(|guard| !matches!(guard, Guard::AtMostUnavailable { .. }));
+        }
+    }
+    let violations = plan::check(&plan, &have, &want.cluster_id);
+    let together = plan::Violation::ReplacesTogether(Component::Kubelet);
+    assert_eq!(violations, [together]);
+}
