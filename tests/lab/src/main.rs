@@ -149,25 +149,7 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             exceptions,
             releases,
         } => {
-            let mut spec = LabSpec::new(&name);
-            for release in &releases {
-                spec = spec.release(release);
-            }
-            for node in (1..=nodes).map(|number| format!("n{number}")) {
-                let exception = exceptions.iter().find(|(name, _)| *name == node);
-                spec = spec.node(&node, exception.map_or(profile, |(_, profile)| *profile));
-            }
-            if let Some((node, _)) = exceptions
-                .iter()
-                .find(|(name, _)| spec.nodes.iter().all(|n| n.name != *name))
-            {
-                return Err(LabError::Refused(format!(
-                    "--node {node}: there are n1 to n{nodes}"
-                )));
-            }
-            let mut lab = Lab::up(&spec, log)?;
-            lab.keep()?;
-            show(&lab)?;
+            up(&name, nodes, profile, &exceptions, &releases)?;
         }
         Command::Status => status()?,
         Command::Ssh {
@@ -235,6 +217,34 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
         Command::Kubectl => say(format_args!("{}", lab::kubectl()?.display())),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn up(
+    name: &str,
+    nodes: u8,
+    profile: Profile,
+    exceptions: &[(String, Profile)],
+    releases: &[String],
+) -> Result<(), LabError> {
+    let mut spec = LabSpec::new(name);
+    for release in releases {
+        spec = spec.release(release);
+    }
+    for node in (1..=nodes).map(|number| format!("n{number}")) {
+        let exception = exceptions.iter().find(|(name, _)| *name == node);
+        spec = spec.node(&node, exception.map_or(profile, |(_, profile)| *profile));
+    }
+    if let Some((node, _)) = exceptions
+        .iter()
+        .find(|(name, _)| spec.nodes.iter().all(|n| n.name != *name))
+    {
+        return Err(LabError::Refused(format!(
+            "--node {node}: there are n1 to n{nodes}"
+        )));
+    }
+    let mut lab = Lab::up(&spec, &mut io::stderr())?;
+    lab.keep()?;
+    show(&lab)
 }
 
 fn status() -> Result<(), LabError> {
