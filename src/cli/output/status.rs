@@ -244,7 +244,7 @@ fn common(node: &NodeStatus) -> Vec<Cell> {
 
 /// A member on no node of the cluster.
 fn no_node() -> Vec<Cell> {
-    let unknown = "on no node of this cluster";
+    let unknown = "no such node";
     let dash = || Cell::or_dash(None);
     vec![dash(), dash(), dash(), Cell::toned(unknown, Tone::Bad)]
 }
