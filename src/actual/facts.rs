@@ -550,6 +550,19 @@ impl Actual {
         down.map_or(ApiView::Unknown, ApiView::Unreachable)
     }
 
+    /// Nodes that neither we nor the cluster hear of: pods that belong there are not waited for.
+    pub fn silent_nodes(&self) -> BTreeSet<NodeName> {
+        let hosts = self.hosts.iter();
+        let silent = hosts.filter(|(_, view)| matches!(view, HostView::Unreachable(_)));
+        let nodes = self.cluster.as_ref().map(|api| &api.nodes);
+        let unready = |name: &NodeName| {
+            let node = nodes.and_then(|nodes| nodes.get(name));
+            node.is_some_and(|node| !node.ready)
+        };
+        let names = silent.map(|(name, _)| name.clone());
+        names.filter(unready).collect()
+    }
+
     /// The host's facts, when it answered.
     pub fn up(&self, name: &NodeName) -> Option<&HostFacts> {
         match self.hosts.get(name) {

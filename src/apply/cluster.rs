@@ -185,7 +185,8 @@ pub(super) async fn await_addon(
     let workloads = &addon(run, name)?.workloads;
     let client = api(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
-    let waited = workload::await_workloads(&client, workloads, ADDON_PATIENCE, &waiting);
+    let silent = run.context.actual.silent_nodes();
+    let waited = workload::await_workloads(&client, workloads, &silent, ADDON_PATIENCE, &waiting);
     match unless_stopped(stop, Box::pin(waited)).await? {
         Waited::Ready => Ok(Done::default()),
         Waited::StillWaiting(why) => Ok(Done {

@@ -1,6 +1,6 @@
 //! Whether workloads are available, and if not, what they wait for. Pure.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::{
     api::{
@@ -12,18 +12,20 @@ use k8s_openapi::{
 
 use crate::{
     actual::{Rollout, rollout},
-    model::ObjectRef,
+    model::{NodeName, ObjectRef},
 };
 
 /// The first workload that is not available and the reason, as far as its pods tell it:
 /// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``. `None` when all
-/// are available.
+/// are available. Pods of a `DaemonSet` that belong on silent nodes are not waited for.
 pub fn waiting_for(
     workloads: &[ObjectRef],
+    silent: &BTreeSet<NodeName>,
     daemon_sets: &[Arc<DaemonSet>],
     deployments: &[Arc<Deployment>],
     pods: &[Arc<Pod>],
 ) -> Option<String> {
+    let nobody = BTreeSet::new();
     workloads.iter().find_map(|workload| {
         let is_it = |name: &Option<String>, namespace: &Option<String>| {
             name.as_deref() == Some(&workload.name)
@@ -34,13 +36,20 @@ pub fn waiting_for(
                 .iter()
                 .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
                 .map_or_else(not_there, |one| {
-                    missing(workload, &**one, None, &one.spec.selector, pods)
+                    missing(workload, &**one, None, &one.spec.selector, silent, pods)
                 }),
             "Deployment" => deployments
                 .iter()
                 .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
                 .map_or_else(not_there, |one| {
-                    missing(workload, &**one, refused(one), &one.spec.selector, pods)
+                    missing(
+                        workload,
+                        &**one,
+                        refused(one),
+                        &one.spec.selector,
+                        &nobody,
+                        pods,
+                    )
                 }),
             _ => None,
         };
@@ -62,6 +71,7 @@ fn missing(
     object: &impl serde::Serialize,
     refused: Option<String>,
     selector: &LabelSelector,
+    silent: &BTreeSet<NodeName>,
     pods: &[Arc<Pod>],
 ) -> Option<String> {
     let object = serde_json::to_value(object).unwrap_or_default();
@@ -69,7 +79,11 @@ fn missing(
         Rollout::Available => None,
         Rollout::Unseen(why) => Some(why.to_owned()),
         Rollout::Short { available, wanted } => {
-            let why = refused.unwrap_or_else(|| hangs_on(selector, &workload.namespace, pods));
+            let (lost, its) = pods_of(selector, &workload.namespace, silent, pods);
+            if lost > 0 && available + lost >= wanted {
+                return None;
+            }
+            let why = refused.unwrap_or_else(|| hangs_on(&its));
             Some(format!("{available} of {wanted} available: {why}"))
         }
     }
@@ -85,10 +99,15 @@ fn refused(one: &Deployment) -> Option<String> {
     condition?.message.clone()
 }
 
-/// The first of its pods that is not ready, and why.
-fn hangs_on(selector: &LabelSelector, namespace: &str, pods: &[Arc<Pod>]) -> String {
+/// How many of its pods are on silent nodes, and the others.
+fn pods_of<'p>(
+    selector: &LabelSelector,
+    namespace: &str,
+    silent: &BTreeSet<NodeName>,
+    pods: &'p [Arc<Pod>],
+) -> (i64, Vec<&'p Pod>) {
     let wanted = selector.match_labels.as_ref();
-    let mut its = pods.iter().filter(|pod| {
+    let its = pods.iter().map(|pod| &**pod).filter(|pod| {
         let labels = pod.metadata.labels.as_ref();
         pod.metadata.namespace.as_deref().unwrap_or_default() == namespace
             && wanted.is_some_and(|wanted| {
@@ -97,8 +116,18 @@ fn hangs_on(selector: &LabelSelector, namespace: &str, pods: &[Arc<Pod>]) -> Str
                     .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
             })
     });
+    let (lost, others): (Vec<&Pod>, Vec<&Pod>) = its.partition(|pod| {
+        let spec = pod.spec.as_ref();
+        let node = spec.and_then(|spec| spec.node_name.as_deref());
+        silent.iter().any(|name| Some(name.0.as_str()) == node)
+    });
+    (i64::try_from(lost.len()).unwrap_or(i64::MAX), others)
+}
+
+/// The first of its pods that is not ready, and why.
+fn hangs_on(its: &[&Pod]) -> String {
     let mut any = false;
-    let stuck = its.find_map(|pod| {
+    let stuck = its.iter().find_map(|pod| {
         any = true;
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         pod_waits_for(pod).map(|why| format!("pod `{name}`: {why}"))

@@ -5,7 +5,7 @@
 )]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{
         Arc,
@@ -692,7 +692,10 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     let ear = heard.ear();
     let path = "/api/v1/namespaces/kube-system/pods/flannel-1";
     let workloads = [flannel()];
-    let mut wait = std::pin::pin!(await_workloads(&client, &workloads, PATIENCE, &ear));
+    let nobody = BTreeSet::new();
+    let mut wait = std::pin::pin!(await_workloads(
+        &client, &workloads, &nobody, PATIENCE, &ear
+    ));
     let mut said = Vec::new();
     let waiting = json!({ "waiting": {
         "reason": "ImagePullBackOff", "message": "Back-off pulling image \"flannel:9\"",
@@ -736,13 +739,40 @@ async fn workloads_that_are_late_are_no_failure() {
     api.put(DAEMON_SET, daemon_set(0));
     let heard = Heard::default();
     let ear = heard.ear();
-    let waited = await_workloads(&api.client(), &[flannel()], PATIENCE, &ear).await;
+    let nobody = BTreeSet::new();
+    let waited = await_workloads(&api.client(), &[flannel()], &nobody, PATIENCE, &ear).await;
     assert_eq!(
         waited,
         Waited::StillWaiting(
             "DaemonSet `kube-system/flannel`: 0 of 1 available: no pod was created yet".to_owned()
         )
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_nodes_that_nobody_hears_of_are_not_waited_for() {
+    let api = FakeApi::new();
+    let mut one_short = daemon_set(1);
+    one_short["status"]["desiredNumberScheduled"] = json!(2);
+    api.put(DAEMON_SET, one_short);
+    let pod = |node: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "flannel-2", "namespace": "kube-system",
+                "labels": api.get(DAEMON_SET).unwrap()["spec"]["selector"]["matchLabels"],
+            },
+            "spec": { "nodeName": node, "containers": [] },
+        })
+    };
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let silent = BTreeSet::from(["n2".into()]);
+    for (node, ready) in [("n2", true), ("n1", false)] {
+        api.put("/api/v1/namespaces/kube-system/pods/flannel-2", pod(node));
+        let waited = await_workloads(&api.client(), &[flannel()], &silent, PATIENCE, &ear).await;
+        assert_eq!(waited == Waited::Ready, ready, "{node}: {waited:?}");
+    }
 }
 
 // ---- node metadata

@@ -102,6 +102,7 @@ async fn node(
 pub async fn await_workloads(
     client: &Client,
     workloads: &[ObjectRef],
+    silent: &BTreeSet<NodeName>,
     patience: Duration,
     waiting: Waiting<'_>,
 ) -> Waited {
@@ -130,7 +131,7 @@ pub async fn await_workloads(
             deployments.extend(store.1.state());
             pods.extend(store.2.state());
         }
-        waiting_for(workloads, &daemon_sets, &deployments, &pods)
+        waiting_for(workloads, silent, &daemon_sets, &deployments, &pods)
     });
     let first = workloads.first().map(ObjectRef::to_string);
     until(seen, first.unwrap_or_default(), patience, waiting).await

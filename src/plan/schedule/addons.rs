@@ -108,13 +108,21 @@ fn unavailable(addon: &Addon, have: &Actual) -> bool {
     let ApiView::Up(api) = have.api() else {
         return true;
     };
-    addon
-        .workloads
-        .iter()
-        .any(|workload| !available(workload, api))
+    let silent = i64::try_from(have.silent_nodes().len()).unwrap_or(i64::MAX);
+    let mut workloads = addon.workloads.iter();
+    workloads.any(|workload| !available(workload, silent, api))
 }
 
-fn available(workload: &ObjectRef, api: &ClusterFacts) -> bool {
-    let object = api.objects.get(workload);
-    object.is_some_and(|object| actual::rollout(&workload.kind, object) == Rollout::Available)
+/// A node that is silent lacks its pod of a `DaemonSet` whatever we wait for.
+fn available(workload: &ObjectRef, silent: i64, api: &ClusterFacts) -> bool {
+    let Some(object) = api.objects.get(workload) else {
+        return false;
+    };
+    match actual::rollout(&workload.kind, object) {
+        Rollout::Available => true,
+        Rollout::Short { available, wanted } => {
+            workload.kind == "DaemonSet" && wanted - available <= silent
+        }
+        Rollout::Unseen(_) => false,
+    }
 }
