@@ -246,14 +246,20 @@ fn upgrade() -> impl Strategy<Value = UpgradeStrategy> {
     })
 }
 
-/// Nodes of a kind that a run has made unavailable, or that were so.
-fn unavailable(world: &World, shell: &Shell, want: &Desired, central: bool) -> usize {
+/// Nodes of a kind, among those that were there, that a run has made unavailable, or that were so.
+fn unavailable(
+    world: &World,
+    shell: &Shell,
+    want: &Desired,
+    there: &[NodeName],
+    central: bool,
+) -> usize {
     let seen = world.observe(shell);
     let Some(api) = &seen.cluster else { return 0 };
     let nodes = api.nodes.iter().filter(|(name, _)| {
         let host = want.hosts.get(*name);
         let has = |name: &str| host.is_some_and(|host| host.containers.contains_key(name));
-        host.is_some() && (has("etcd") || has("kube-apiserver")) == central
+        host.is_some() && there.contains(name) && (has("etcd") || has("kube-apiserver")) == central
     });
     nodes
         .filter(|(_, node)| !node.ready || node.is_cordoned_by_us())
@@ -317,10 +323,11 @@ proptest! {
                 silence(&mut world, name);
             }
         }
+        let there = &all[..first.len() + 1];
         let mut order = order.iter().copied().cycle();
         for _ in 0..6 {
             let Ok(plan) = plan_up(&want, &world.observe(&shell)) else { break };
-            let before = [true, false].map(|central| unavailable(&world, &shell, &want, central));
+            let before = [true, false].map(|central| unavailable(&world, &shell, &want, there, central));
             let kinds = [true, false].map(|central| {
                 let of_kind = |name: &&NodeName| {
                     let containers = &want.hosts[*name].containers;
@@ -336,7 +343,7 @@ proptest! {
             let ended = world.run_interleaved(&plan, Some(&want), &mut shell, &mut order, |world, step| {
                 let shell = Shell { saved: Some(want.saved.clone()), kubeconfig: None };
                 for (at, central) in [true, false].into_iter().enumerate() {
-                    let now = unavailable(world, &shell, &want, central);
+                    let now = unavailable(world, &shell, &want, there, central);
                     assert!(
                         !served || now <= before[at].max(kinds[at]),
                         "{now} of {} after {step:?}", kinds[at]

@@ -1,5 +1,5 @@
-//! containerd's configuration: at once where nothing of ours is yet, node after node elsewhere.
-//! Pure.
+//! containerd's configuration: at once where nothing of ours is yet, node after node elsewhere; before
+//! a kubelet that is yet to start, and else with the other rolls. Pure.
 //!
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
@@ -25,17 +25,21 @@ pub(super) fn fresh(diff: &Diff<'_>) -> Stage {
     })
 }
 
-/// Of nodes that serve: one with etcd or a control plane after the other, then the workers.
+/// Of nodes that serve and lack their kubelet, which will need it: one after the other.
+pub(super) fn without_kubelet(diff: &Diff<'_>) -> Stage {
+    let queues = queues(diff, |_, host| !has_kubelet(host));
+    Stage {
+        queues,
+        ..Stage::of("containerd", 1, [])
+    }
+}
+
+/// Of all others: one with etcd or a control plane after the other, then the workers.
 pub(super) fn living(diff: &Diff<'_>) -> [Stage; 2] {
     [Pool::Central, Pool::Workers].map(|pool| {
-        let differing = differing(diff).filter(|(name, ..)| Pool::of(name, diff.want) == pool);
-        let going = differing
-            .filter(|(name, host, differs)| held_back(name, host, differs, diff).is_none());
-        let queues = going.map(|(name, host, differs)| Queue {
-            node: Some(name.clone()),
-            steps: queue(name, host, differs, diff),
+        let queues = queues(diff, |name, host| {
+            has_kubelet(host) && Pool::of(name, diff.want) == pool
         });
-        let queues: Vec<Queue> = queues.collect();
         let width = match pool {
             Pool::Central => 1,
             Pool::Workers => pool.width(&queues, diff),
@@ -45,6 +49,22 @@ pub(super) fn living(diff: &Diff<'_>) -> [Stage; 2] {
             ..Stage::of("containerd", width, [])
         }
     })
+}
+
+/// What is done on the living nodes that are meant, where it may be done now.
+fn queues(diff: &Diff<'_>, meant: impl Fn(&NodeName, &HostDiff<'_>) -> bool) -> Vec<Queue> {
+    let differing = differing(diff).filter(|(name, host, _)| meant(name, host));
+    let going =
+        differing.filter(|(name, host, differs)| held_back(name, host, differs, diff).is_none());
+    let queues = going.map(|(name, host, differs)| Queue {
+        node: Some(name.clone()),
+        steps: queue(name, host, differs, diff),
+    });
+    queues.collect()
+}
+
+fn has_kubelet(host: &HostDiff<'_>) -> bool {
+    *host.need(Component::Kubelet.container()) != Need::Run
 }
 
 /// Where it is left as it is for now, and why.
@@ -93,7 +113,7 @@ fn queue(
     });
     steps.extend(back);
     let ready = nodes::seen(diff.have, name).is_some_and(|node| node.ready);
-    if ready && addons::has_network(diff.want) {
+    if ready && has_kubelet(host) && addons::has_network(diff.want) {
         let wait = ClusterAction::AwaitNodeReady { node: name.clone() };
         steps.push(Step::cluster(cause, "its containerd was restarted", wait));
     }
@@ -120,7 +140,8 @@ fn must_hold(
     differs: &ContainerdDiff,
     diff: &Diff<'_>,
 ) -> Vec<Guard> {
-    let away = [Component::Kubelet].into_iter().chain(taken_along(host));
+    let kubelet = has_kubelet(host).then_some(Component::Kubelet);
+    let away = kubelet.into_iter().chain(taken_along(host));
     away.flat_map(|component| guards(component, differs.cause, name, diff))
         .collect()
 }

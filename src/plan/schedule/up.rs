@@ -22,6 +22,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         prepare::kernel(diff),
         prepare::files(diff),
         containerd::fresh(diff),
+        containerd::without_kubelet(diff),
         start::start(diff), // what is missing: together, and only then awaited
         roll::etcd(diff),   // what differs: one host after the other
         health::api(diff),  // etcd and the API servers answer
