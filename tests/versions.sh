@@ -17,6 +17,7 @@ trap 'rm -f "$VERSIONS_TABLE"' EXIT
 code=0
 cargo nextest run --workspace --locked --profile versions --no-tests fail "$@" || code=$?
 printf '\n%s, commit %s\n\n' "$(date -u +%F)" "$(git describe --always --dirty)"
+# shellcheck disable=SC2016 # Markdown's ticks
 printf '| | Kubernetes | etcd | runtime | `up` | `up` again | `remove` |\n|---|---|---|---|---|---|---|\n'
 sort "$VERSIONS_TABLE"
 exit "$code"

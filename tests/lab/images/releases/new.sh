@@ -24,9 +24,9 @@ kubernetes)
         echo 'module lab/kubernetes'
         grep -E '^(go|godebug) ' "$theirs"
         echo "require k8s.io/kubernetes v$version"
-        for module in $(sed -nE 's|^\t(k8s\.io/[a-z-]+) v0\.0\.0$|\1|p' "$theirs"); do
+        sed -nE 's|^\t(k8s\.io/[a-z-]+) v0\.0\.0$|\1|p' "$theirs" | while read -r module; do
             has=v0.${version#1.}
-            go mod download "$module@$has" 2> /dev/null || has=v0.${instead#1.}
+            go mod download "$module@$has" < /dev/null 2> /dev/null || has=v0.${instead#1.}
             echo "replace $module => $module $has"
         done
     } > go.mod.new
