@@ -323,7 +323,7 @@ proptest! {
                 silence(&mut world, name);
             }
         }
-        let there = &all[..first.len() + 1];
+        let there = &all[..=first.len()];
         let mut order = order.iter().copied().cycle();
         for _ in 0..6 {
             let Ok(plan) = plan_up(&want, &world.observe(&shell)) else { break };
