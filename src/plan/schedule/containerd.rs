@@ -6,6 +6,7 @@
 
 use super::{addons, hosts, nodes, pool::Pool, roll::guards, start};
 use crate::{
+    actual::ContainerState,
     model::{Component, NodeName, path},
     plan::{
         ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Target, config_digest,
@@ -67,6 +68,13 @@ fn has_kubelet(host: &HostDiff<'_>) -> bool {
     *host.need(Component::Kubelet.container()) != Need::Run
 }
 
+/// One that is paused or has ended says nothing of its node until it is replaced or started, which
+/// waits by itself.
+fn kubelet_runs(host: &HostDiff<'_>) -> bool {
+    let kubelet = host.facts.containers.get(Component::Kubelet.container());
+    kubelet.is_some_and(|fact| fact.state == ContainerState::Running)
+}
+
 /// Where it is left as it is for now, and why.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let late = differing(diff).filter_map(|(name, host, differs)| {
@@ -113,7 +121,7 @@ fn queue(
     });
     steps.extend(back);
     let ready = nodes::seen(diff.have, name).is_some_and(|node| node.ready);
-    if ready && has_kubelet(host) && addons::has_network(diff.want) {
+    if ready && kubelet_runs(host) && addons::has_network(diff.want) {
         let wait = ClusterAction::AwaitNodeReady { node: name.clone() };
         steps.push(Step::cluster(cause, "its containerd was restarted", wait));
     }
