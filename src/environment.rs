@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     apply::remote::Remote,
     host::HostKeys,
-    model::{ClusterId, Secret},
+    model::{ClusterId, NodeName, Secret},
     state::{Store, kubeconfig::KubeconfigStore},
 };
 
@@ -30,6 +30,7 @@ impl Clock {
 }
 
 /// Everything outside, and the settings of a run.
+#[derive(Clone)]
 pub struct Environment {
     /// Where the nodes are met.
     pub remote: Arc<dyn Remote>,
@@ -45,6 +46,8 @@ pub struct Environment {
     pub recover: Option<ClusterId>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
+    /// The nodes that a person gives up by name. Used once: what became of it is in the state.
+    pub lose: BTreeSet<NodeName>,
     /// The time, for certificates.
     pub clock: Clock,
     /// Fresh randomness.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{ErrorClass, Explain, with_causes},
-    etcd::EtcdView,
-    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Role, Secret, Taint},
-    state::ClusterState,
+    etcd::{EtcdView, Quorum},
+    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Role, Secret, Taint, path},
+    state::{ClusterState, Membership},
 };
 
 /// The world as one survey saw it.
@@ -122,6 +122,23 @@ impl HostFacts {
         recorded
             .map(|record| record.before)
             .or_else(|| claim.before())
+    }
+
+    /// True when a container of this node, the claim included, belongs to this cluster; or when the
+    /// claim's own file says so, which outlives every container (`docker system prune`, another data
+    /// root).
+    pub fn is_of(&self, id: &ClusterId) -> bool {
+        let mut containers = self.containers.values();
+        let label = crate::model::label::CLUSTER_ID;
+        self.system.cluster_id.as_ref() == Some(id)
+            || containers.any(|fact| fact.labels.get(label) == Some(&id.0))
+    }
+
+    /// True when a folder is filled that only a cluster fills.
+    pub fn has_data(&self) -> bool {
+        let (there, empty) = (&self.system.paths, &self.system.empty);
+        let mut folders = [path::KUBERNETES, path::ETCD, path::KUBELET].into_iter();
+        folders.any(|folder| there.contains(folder) && !empty.contains(folder))
     }
 
     /// Who holds this node, if anybody does.
@@ -480,6 +497,21 @@ pub struct ClusterFacts {
     pub state_copy: bool,
     /// There is a copy of a state in `kube-system`, whatever it says.
     pub marked: bool,
+    /// What goes with the nodes that were asked about.
+    pub bound: BTreeMap<NodeName, Bound>,
+}
+
+/// What goes with a node that is given up, as far as the API tells: the first of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// Persistent volumes that no other node can have.
+    pub volumes: BTreeSet<String>,
+    /// Volumes that are attached to it, and are detached.
+    pub attached: BTreeSet<String>,
+    /// Pods that nobody makes anew.
+    pub bare_pods: BTreeSet<String>,
+    /// Pods that keep something in an emptyDir.
+    pub empty_dirs: BTreeSet<String>,
 }
 
 impl ClusterFacts {
@@ -537,7 +569,60 @@ impl NodeFact {
     }
 }
 
+/// What tells that the machine under a node's name is not the one that was a node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// Its machine-id is another one, and nothing of the cluster is there.
+    Machine {
+        /// The one that the state has.
+        was: String,
+        /// The one that it has.
+        is: String,
+    },
+    /// Nothing of the cluster is there, and etcd and the API know the node: it was installed anew.
+    Wiped,
+}
+
 impl Actual {
+    /// The other node of the inventory whose machine answers under this name. What was given up may
+    /// have any name when it comes back.
+    pub fn other_name(&self, name: &NodeName) -> Option<&NodeName> {
+        let is = self.up(name)?.system.machine_id.as_str();
+        let inventory = &self.saved.as_ref()?.inventory;
+        let is_it = |node: &NodeName| {
+            let entry = inventory.get(node);
+            let entry = entry.filter(|entry| entry.membership != Membership::Lost);
+            let known = entry.and_then(|entry| entry.machine_id.as_deref());
+            !is.is_empty() && known == Some(is)
+        };
+        let mut others = inventory.keys().filter(|other| *other != name);
+        (!is_it(name)).then(|| others.find(|other| is_it(other)))?
+    }
+
+    /// What tells that another machine answers under the name of a node that is no tombstone.
+    pub fn replaced(&self, name: &NodeName) -> Option<Replaced> {
+        let (saved, facts) = (self.saved.as_ref()?, self.up(name)?);
+        let entry = saved.inventory.get(name)?;
+        if entry.membership == Membership::Lost || facts.is_of(&saved.cluster_id) {
+            return None;
+        }
+        let is = &facts.system.machine_id;
+        if let Some(was) = entry.machine_id.as_ref()
+            && !is.is_empty()
+            && was != is
+        {
+            let (was, is) = (was.clone(), is.clone());
+            return Some(Replaced::Machine { was, is });
+        }
+        let known = match self.api() {
+            ApiView::Up(api) => api.nodes.contains_key(name),
+            ApiView::Unknown | ApiView::Unreachable(_) => false,
+        };
+        let serves = matches!(self.etcd.quorum, Quorum::Serving { .. });
+        let member = serves && self.etcd.of_node(name).next().is_some();
+        (known && member && !facts.has_data()).then_some(Replaced::Wiped)
+    }
+
     /// The cluster's API, whichever server answers for it.
     pub fn api(&self) -> ApiView<'_> {
         if let Some(facts) = &self.cluster {

@@ -51,6 +51,10 @@ pub const RECOVER: &str = "clusterprovisioner.rke.io/recover";
 /// object of this name left, becomes this object's. Used once: the operator takes it away.
 pub const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
 
+/// An annotation whose value is names of nodes, separated by commas: they are gone for good, and the
+/// cluster goes on without them. Used once: the operator takes it away.
+pub const LOSE: &str = crate::model::label::LOSE;
+
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";

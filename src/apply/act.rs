@@ -171,6 +171,9 @@ impl Executor<'_> {
             ClusterAction::RemoveMember { node, member } => {
                 node::remove_member(self, node, *member).await
             }
+            ClusterAction::OutOfService { node, uid } => {
+                cluster::out_of_service(self, node, uid, reporter, stop).await
+            }
             ClusterAction::DeleteNode { node, uid } => cluster::delete_node(self, node, uid).await,
             ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     executor::{Executor, bug, failed},
-    limit::{ADDON_PATIENCE, NODE_PATIENCE, drain_patience},
+    limit::{ADDON_PATIENCE, DETACH_PATIENCE, NODE_PATIENCE, drain_patience},
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
@@ -233,6 +233,33 @@ pub(super) async fn drain(
         .await?
         .map_err(failed)?;
     Ok(Done::default())
+}
+
+pub(super) async fn out_of_service(
+    run: &Executor<'_>,
+    node: &NodeName,
+    uid: &str,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let detached = workload::out_of_service(&client, node, uid, DETACH_PATIENCE, &waiting);
+    match unless_stopped(stop, Box::pin(detached)).await? {
+        Ok(Waited::Ready) => Ok(Done::default()),
+        Ok(Waited::StillWaiting(why)) => Ok(Done {
+            detail: None,
+            warning: Some(Warning {
+                message: format!("volumes of node `{node}` are still attached: {why}"),
+                hints: vec![
+                    "Kubernetes detaches them by force some minutes after the Node object is \
+                     deleted: `kubectl get volumeattachments`"
+                        .to_owned(),
+                ],
+            }),
+        }),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 pub(super) async fn delete_node(

@@ -19,6 +19,9 @@ pub const ADDON_PATIENCE: Duration = Duration::from_secs(300);
 /// How long the pods of a node that leaves may take to go.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long the volumes of a node that is lost may take to be detached before that is a warning.
+pub const DETACH_PATIENCE: Duration = Duration::from_secs(180);
+
 /// How long a drain may take.
 pub fn drain_patience(rules: Option<&DrainRules>) -> Duration {
     rules.map_or(DRAIN_PATIENCE, |rules| {
@@ -87,6 +90,7 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         | ClusterAction::Uncordon { .. } => 2 * MINUTE,
         // Beside its own patience: the cordon, and taking it back.
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
+        ClusterAction::OutOfService { .. } => DETACH_PATIENCE + MINUTE,
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.

@@ -7,7 +7,7 @@ use std::{
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::model::ClusterId;
+use crate::model::{ClusterId, NodeName};
 
 /// Kubernetes out of Docker containers, over SSH, from one `cluster.yml`
 #[derive(Debug, Parser)]
@@ -110,6 +110,10 @@ pub struct Up {
     /// Reads the keys of the cluster with this id back from its nodes when the state file is lost
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
+    /// Gives up this node, which is gone for good: its member of etcd and its Node object are removed
+    /// without it; may be given several times
+    #[arg(long, value_name = "NODE")]
+    pub lose: Vec<NodeName>,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -127,6 +131,9 @@ pub struct Plan {
     /// Plans as `up --recover` would
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
+    /// Plans as `up --lose` would, and lists what goes with the node
+    #[arg(long, value_name = "NODE")]
+    pub lose: Vec<NodeName>,
     /// The plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,

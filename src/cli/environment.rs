@@ -18,7 +18,7 @@ use crate::{
     config::Sources,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
-    model::{ClusterId, Secret},
+    model::{ClusterId, NodeName, Secret},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Opening {
     pub(super) record_host_keys: bool,
     /// `--recover`.
     pub(super) recover: Option<ClusterId>,
+    /// `--lose`.
+    pub(super) lose: BTreeSet<NodeName>,
 }
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
@@ -57,6 +59,7 @@ pub(super) fn open(
         key_ring: Arc::new(KeyFiles),
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
+        lose: opening.lose,
         clock: clock(),
         entropy: rand::random,
     })

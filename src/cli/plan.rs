@@ -20,6 +20,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         accept_new_host_keys: args.accept_new_host_keys,
         record_host_keys: false,
         recover: args.recover.clone(),
+        lose: args.lose.iter().cloned().collect(),
     };
     let environment = environment::open(file, opening, session)?;
     let goal = Goal::Up(&intent);

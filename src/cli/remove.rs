@@ -1,5 +1,7 @@
 //! `remove`: takes the cluster down and gives every node back as it was.
 
+use std::collections::BTreeSet;
+
 use super::{
     args::Remove,
     environment::{self, Opening},
@@ -24,6 +26,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
         recover: None,
+        lose: BTreeSet::new(),
     };
     let environment = environment::open(file, opening, session)?;
     let intent = intent_unless_saved(args, &environment, session).await?;

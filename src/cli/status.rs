@@ -1,5 +1,7 @@
 //! `status`: shows how the cluster is. Writes nothing anywhere.
 
+use std::collections::BTreeSet;
+
 use super::{
     args::{Output, Status as Args},
     dispatch::DEGRADED,
@@ -47,5 +49,6 @@ pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
         accept_new_host_keys,
         record_host_keys: false,
         recover: None,
+        lose: BTreeSet::new(),
     }
 }

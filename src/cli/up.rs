@@ -34,6 +34,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
         recover: args.recover.clone(),
+        lose: args.lose.iter().cloned().collect(),
     };
     let environment = environment::open(file, opening, session)?;
     let consent = AskConsent {

@@ -1,6 +1,10 @@
 //! One look at everything: state, nodes, cluster; what must be; and the plan between them.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -28,7 +32,7 @@ use crate::{
     model::{NodeName, Role},
     plan,
     plan::Plan,
-    state::{ClusterState, InventoryEntry, Loaded},
+    state::{ClusterState, InventoryEntry, Loaded, Membership},
 };
 
 /// What one look gives: the survey, and what a run of its plan needs.
@@ -46,7 +50,8 @@ impl<'w> Iteration<'w> {
     /// Looks. Writes nothing, anywhere.
     pub async fn look(goal: &Goal<'_>, environment: &'w Environment) -> Result<Self, Error> {
         let session = open(environment);
-        Box::pin(look(goal, environment, session, &BTreeMap::new())).await
+        let so_far = SoFar::default();
+        Box::pin(look(goal, environment, session, &so_far)).await
     }
 
     /// What was found, and what would be done about it.
@@ -88,6 +93,28 @@ impl<'w> Iteration<'w> {
     }
 }
 
+/// What the iterations of a run so far have left to the next one.
+#[derive(Default)]
+pub(super) struct SoFar {
+    /// Nodes on which a step failed: left alone until the next run, like those that do not answer.
+    pub(super) failed: BTreeMap<NodeName, Unreachable>,
+    /// An iteration was run, and the state has what was asked for once.
+    pub(super) ran: bool,
+}
+
+impl SoFar {
+    /// The nodes that a person lets go: once the state has them as lost that is used up.
+    fn lose(&self, environment: &Environment, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
+        let leaves = |name: &NodeName| {
+            let entry = saved.and_then(|saved| saved.inventory.get(name));
+            entry.is_some_and(|entry| entry.membership == Membership::Leaving)
+        };
+        let names = environment.lose.iter();
+        let names = names.filter(|name| !self.ran || leaves(name));
+        names.cloned().collect()
+    }
+}
+
 /// The connections of a run, none open yet.
 pub(super) fn open(environment: &Environment) -> Box<dyn RemoteSession> {
     environment
@@ -99,10 +126,10 @@ pub(super) async fn look<'w>(
     goal: &Goal<'_>,
     environment: &'w Environment,
     mut session: Box<dyn RemoteSession>,
-    failed: &BTreeMap<NodeName, Unreachable>,
+    so_far: &SoFar,
 ) -> Result<Iteration<'w>, Error> {
     let mut reading = read(goal, environment, &mut *session).await?;
-    for (name, why) in failed {
+    for (name, why) in &so_far.failed {
         let view = HostView::Unreachable(why.clone());
         reading.actual.hosts.insert(name.clone(), view);
     }
@@ -110,7 +137,7 @@ pub(super) async fn look<'w>(
         desired,
         plan,
         saved,
-    } = decide(goal, environment, &reading)?;
+    } = decide(goal, environment, &reading, so_far)?;
     let Reading {
         now,
         seed,
@@ -148,7 +175,7 @@ pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspe
     let goal = Goal::Up(intent);
     let mut session = open(environment);
     let reading = Box::pin(read(&goal, environment, &mut *session)).await?;
-    let (desired, plan) = match decide(&goal, environment, &reading) {
+    let (desired, plan) = match decide(&goal, environment, &reading, &SoFar::default()) {
         Ok(decision) => (decision.desired, Ok(decision.plan)),
         Err(error) => (None, Err(error)),
     };
@@ -200,7 +227,8 @@ async fn read<'i>(
         Goal::Remove(_) => None,
     };
     let wanted = intent.as_deref().map(desired::wanted_objects);
-    let wanted = wanted.unwrap_or_default();
+    let mut wanted = wanted.unwrap_or_default();
+    wanted.bound_to.clone_from(&environment.lose);
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
     let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted);
@@ -227,9 +255,11 @@ fn decide(
     goal: &Goal<'_>,
     environment: &Environment,
     reading: &Reading<'_>,
+    so_far: &SoFar,
 ) -> Result<Decision, Error> {
     let actual = &reading.actual;
     let loaded = actual.saved.as_deref();
+    let lose = so_far.lose(environment, loaded);
     let (desired, plan, saved) = match goal {
         Goal::Up(written) | Goal::Heal(written) => {
             let intent = reading.intent.as_deref().unwrap_or(*written);
@@ -240,10 +270,15 @@ fn decide(
                 seed: reading.seed.clone(),
                 recover: environment.recover.as_ref(),
                 held_elsewhere: &environment.held_elsewhere,
+                lose: &lose,
             };
             let keys = pki::reconcile(intent, actual, &context)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
             desired.notes.extend(kept_back(intent, written));
+            desired.lose = lose;
+            if !so_far.ran {
+                plan::consent(&desired, actual)?;
+            }
             let plan = part(goal, plan::up(&desired, actual)?);
             let saved = desired.saved.clone();
             (Some(desired), plan, Some(saved))
@@ -299,7 +334,8 @@ fn kept_back(kept: &Intent, wanted: &Intent) -> Option<String> {
     })
 }
 
-/// Where every host is: of the intent, and of the inventory what the intent no longer names.
+/// Where every host is: of the intent, and of the inventory what the intent no longer names. What was
+/// given up is looked for only by a removal: each look would wait for a machine that is not there.
 async fn targets(
     goal: &Goal<'_>,
     saved: Option<&ClusterState>,
@@ -320,7 +356,9 @@ async fn targets(
         })
         .collect();
     for (name, entry) in saved.iter().flat_map(|saved| &saved.inventory) {
-        if !targets.contains_key(name) {
+        let removes = matches!(goal, Goal::Remove(_));
+        let looked_for = removes || entry.membership != Membership::Lost;
+        if looked_for && !targets.contains_key(name) {
             targets.insert(name.clone(), from_inventory(name, entry, environment).await);
         }
     }
@@ -341,6 +379,7 @@ async fn from_inventory(
         machine_id: _,
         host_keys: _,
         membership: _,
+        lost_at: _,
     } = entry;
     let key = environment
         .key_ring

@@ -28,8 +28,8 @@ mod error;
 mod look;
 
 pub use error::{Error, StepFailure};
-use look::look;
 pub use look::{Iteration, inspect};
+use look::{SoFar, look};
 
 /// A fresh cluster takes one iteration and a look; more than this keeps changing by itself.
 const ITERATIONS: u32 = 5;
@@ -150,11 +150,10 @@ pub async fn converge(
     let mut waited = Vec::new();
     // A plan with effects was run. One that only waits changes nothing.
     let mut changed = false;
-    // Nodes on which a step failed: left alone until the next run, like those that do not answer.
-    let mut failed = BTreeMap::new();
+    let mut so_far = SoFar::default();
     for number in 1..=ITERATIONS {
         let iteration = tokio::select! {
-            iteration = Box::pin(look(goal, environment, session, &failed)) => iteration?,
+            iteration = Box::pin(look(goal, environment, session, &so_far)) => iteration?,
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
         let plan = &iteration.survey.plan;
@@ -184,7 +183,8 @@ pub async fn converge(
             | RunOutcome::Degraded
             | RunOutcome::PlanAgain
             | RunOutcome::Stopped => {
-                failed.extend(failures.iter().filter_map(left_alone));
+                let failed = failures.iter().filter_map(left_alone);
+                so_far.failed.extend(failed);
                 None
             }
         };
@@ -212,6 +212,7 @@ pub async fn converge(
                 None,
             ) => {}
         }
+        so_far.ran = true;
         last = iteration.survey.plan;
         session = iteration.session;
     }
@@ -274,6 +275,9 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
     match goal {
         Goal::Remove(_) => {
             let (mut left, claimed) = (silent(&survey.actual), claimed(survey));
+            // What was given up is not waited for.
+            let saved = survey.actual.saved.as_ref();
+            left.retain(|name, _| !saved.is_some_and(|saved| saved.is_lost(name)));
             let names = claimed.keys().cloned().collect();
             left.extend(claimed);
             if left.is_empty() {

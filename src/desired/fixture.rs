@@ -21,6 +21,7 @@ use crate::{
 };
 
 pub(super) const NOBODY: BTreeSet<ClusterId> = BTreeSet::new();
+pub(super) const NO_NODE: BTreeSet<NodeName> = BTreeSet::new();
 
 pub(super) fn now() -> jiff::Timestamp {
     "2026-11-21T12:00:00Z".parse().unwrap()
@@ -221,6 +222,7 @@ pub(super) fn reuse_or_issue_at(
         seed: Seed::new([seed; 32]),
         recover,
         held_elsewhere: &NOBODY,
+        lose: &NO_NODE,
     };
     reconcile(intent, have, &context)
 }

@@ -54,6 +54,7 @@ impl Desired {
                 .chain(kept)
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
+            lose: BTreeSet::new(),
         })
     }
 }

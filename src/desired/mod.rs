@@ -26,6 +26,7 @@
 //!     seed: Seed::new([7; 32]),
 //!     recover: None,
 //!     held_elsewhere: &[].into(),
+//!     lose: &[].into(),
 //! };
 //! let refusal = pki::reconcile(&intent, &have, &context).unwrap_err();
 //! assert_eq!(
@@ -130,6 +131,8 @@ pub struct Desired {
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: Secret<String>,
+    /// Nodes that a person lets go by name.
+    pub lose: BTreeSet<NodeName>,
 }
 
 impl Desired {

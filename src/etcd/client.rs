@@ -83,6 +83,14 @@ impl Client {
             .await
     }
 
+    /// What the member counts, as Prometheus reads it.
+    pub(super) async fn metrics(&self) -> Result<String, EtcdError> {
+        let doing = "read the metrics of etcd";
+        let request = Request::get("/metrics").body(Full::default());
+        let body = bounded(doing, self.send(doing, request)).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
     /// One request and its answer.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
@@ -90,26 +98,19 @@ impl Client {
         path: &'static str,
         request: &(impl Serialize + Sync),
     ) -> Result<T, EtcdError> {
-        let exchange = self.exchange(doing, path, request);
-        match tokio::time::timeout(DEADLINE, exchange).await {
-            Ok(answer) => answer,
-            Err(_elapsed) => Err(EtcdError::Slow {
-                doing,
-                after: DEADLINE,
-            }),
-        }
-    }
-
-    async fn exchange<T: DeserializeOwned>(
-        &self,
-        doing: &'static str,
-        path: &'static str,
-        request: &(impl Serialize + Sync),
-    ) -> Result<T, EtcdError> {
         let unreadable = |source| EtcdError::Answer { doing, source };
         let body = serde_json::to_vec(request).map_err(unreadable)?;
-        let request = Request::post(path)
-            .body(Full::new(Bytes::from(body)))
+        let request = Request::post(path).body(Full::new(Bytes::from(body)));
+        let body = bounded(doing, self.send(doing, request)).await?;
+        serde_json::from_slice(&body).map_err(unreadable)
+    }
+
+    async fn send(
+        &self,
+        doing: &'static str,
+        request: http::Result<Request<Full<Bytes>>>,
+    ) -> Result<Bytes, EtcdError> {
+        let request = request
             .and_then(|request| https::addressed(SERVER_NAME, request))
             .map_err(|source| no_answer(doing, source))?;
         let sending = Sending::of(&request);
@@ -122,7 +123,7 @@ impl Client {
             .map_err(|source| EtcdError::NoAnswer { doing, source })?
             .to_bytes();
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(unreadable);
+            return Ok(body);
         }
         let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
         let said = [refusal.message, refusal.error].into_iter();
@@ -136,6 +137,19 @@ impl Client {
                 .unwrap_or_default(),
         })
     }
+}
+
+/// An answer within its time.
+async fn bounded<T>(
+    doing: &'static str,
+    answer: impl Future<Output = Result<T, EtcdError>>,
+) -> Result<T, EtcdError> {
+    let late = || EtcdError::Slow {
+        doing,
+        after: DEADLINE,
+    };
+    let answer = tokio::time::timeout(DEADLINE, answer).await;
+    answer.unwrap_or_else(|_elapsed| Err(late()))
 }
 
 fn no_answer(

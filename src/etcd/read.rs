@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 
 use super::{
     Client,
-    view::{self, Alarm, EtcdView, Roster},
+    view::{self, Alarm, EtcdView, Member, MemberId, Roster},
 };
 use crate::{error::with_causes, model::NodeName};
 
@@ -83,7 +83,25 @@ pub async fn read(asked: Vec<Asked>) -> EtcdView {
     } else {
         BTreeSet::new()
     };
-    view::combine(answers, roster, alarms, silent)
+    let mut view = view::combine(answers, roster, alarms, silent);
+    let answered = |member: &Member| member.status.is_some();
+    if confirmed && !view.members.values().all(answered) {
+        view.heard = heard(&voters).await;
+    }
+    view
+}
+
+/// The members with which a voter has a connection, if every voter tells.
+async fn heard(voters: &BTreeMap<NodeName, Voter>) -> Option<BTreeSet<MemberId>> {
+    let told = voters
+        .values()
+        .map(|voter| async { voter.client.metrics().await.ok() });
+    let told: Vec<Option<String>> = futures::future::join_all(told).await;
+    let peers: Option<Vec<_>> = told
+        .iter()
+        .map(|metrics| metrics.as_deref().map(view::active_peers))
+        .collect();
+    Some(peers?.into_iter().flatten().collect())
 }
 
 /// The list that a majority confirms, through any voter that knows a leader; else one that a

@@ -284,3 +284,16 @@ fn alarms_and_databases_that_are_nearly_full_are_said() {
     the database of member `n3` of etcd has 81 MiB of its quota of 100 MiB
     ");
 }
+
+/// As a member of 3.6 writes them.
+#[test]
+fn the_peers_that_a_member_hears_are_in_its_metrics() {
+    let metrics = "# HELP etcd_network_active_peers The current number of active peer connections.\n\
+        # TYPE etcd_network_active_peers gauge\n\
+        etcd_network_active_peers{Local=\"8211f1d0f64f3269\",Remote=\"91bc3c398fb3c146\"} 1\n\
+        etcd_network_active_peers{Local=\"8211f1d0f64f3269\",Remote=\"fd422379fda50e48\"} 0\n\
+        etcd_network_client_grpc_received_bytes_total 1\n";
+    let heard = view::active_peers(metrics);
+    assert_eq!(heard, [MemberId(0x91bc_3c39_8fb3_c146)].into());
+    assert_eq!(view::active_peers("etcd_network_active_peers{"), [].into());
+}

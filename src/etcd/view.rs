@@ -34,6 +34,9 @@ pub struct EtcdView {
     pub alarms: BTreeSet<Alarm>,
     /// Why a member did not answer, or what it refused.
     pub silent: BTreeMap<NodeName, String>,
+    /// The members with which a voter that answered us has a connection. `None`: nobody was asked,
+    /// because every member answered us, or one that was asked did not tell.
+    pub heard: Option<BTreeSet<MemberId>>,
 }
 
 /// Whether etcd serves.
@@ -172,7 +175,22 @@ pub fn combine(
         members,
         alarms,
         silent,
+        heard: None,
     }
+}
+
+/// The peers with which a member has a connection at this moment, out of its metrics. One that is
+/// switched off is missing after some seconds.
+pub fn active_peers(metrics: &str) -> BTreeSet<MemberId> {
+    let lines = metrics.lines().filter_map(|line| {
+        let line = line.strip_prefix("etcd_network_active_peers{")?;
+        let (labels, count) = line.split_once("} ")?;
+        let remote = labels.split_once("Remote=\"")?.1.split_once('"')?.0;
+        let active = count.trim().parse::<f64>().ok()? > 0.0;
+        let id = u64::from_str_radix(remote, 16).ok()?;
+        active.then_some(MemberId(id))
+    });
+    lines.collect()
 }
 
 fn quorum(answers: &BTreeMap<NodeName, Answer>, roster: Option<&Roster>) -> Quorum {
@@ -209,6 +227,7 @@ impl Default for EtcdView {
             members: BTreeMap::new(),
             alarms: BTreeSet::new(),
             silent: BTreeMap::new(),
+            heard: None,
         }
     }
 }
@@ -270,6 +289,16 @@ impl EtcdView {
         healthy.remove(&member);
         let left = self.voters().filter(|(id, _)| *id != member).count();
         healthy.len() > left / 2
+    }
+
+    /// True when neither we nor its peers hear from this member; what nobody told is no proof. One
+    /// that is no member is silent.
+    pub fn is_silent(&self, member: MemberId) -> bool {
+        let Some(there) = self.members.get(&member) else {
+            return true;
+        };
+        let heard = self.heard.as_ref();
+        there.status.is_none() && heard.is_some_and(|heard| !heard.contains(&member))
     }
 
     /// What forbids to stop any member: alarms and databases that are nearly full, each as a

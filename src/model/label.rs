@@ -6,6 +6,9 @@ pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 pub const CLUSTER_NAME: &str = "clusterprovisioner.rke.io/cluster-name";
 /// On the claim: the name that the node has in its cluster.
 pub const NODE: &str = "clusterprovisioner.rke.io/node";
+/// On a `Cluster`, an annotation whose value is names of nodes, separated by commas: those that it
+/// gives up for good, as `--lose` of the command line does.
+pub const LOSE: &str = "clusterprovisioner.rke.io/lose";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 /// On the claim: what was there before us ([`crate::actual::Baseline`] as JSON).

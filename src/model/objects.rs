@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ObjectRef;
+use super::{NodeName, ObjectRef};
 
 /// A kind of object, as a manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,4 +31,6 @@ pub struct WantedObjects {
     /// The kinds among which objects of ours may be: those of every add-on that is known, wanted
     /// or not.
     pub kinds: BTreeSet<ObjectKind>,
+    /// The nodes of which it is asked what would go with them.
+    pub bound_to: BTreeSet<NodeName>,
 }

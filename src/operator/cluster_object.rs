@@ -1,7 +1,7 @@
 //! A `Cluster` as it comes from the API, read as far as it can be read. Metadata is always
 //! there; what is wrong with the spec hides neither it nor the deletion (invariant 11).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use kube::{
@@ -12,10 +12,10 @@ use kube::{
 
 use crate::{
     api::{
-        CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, OnTimeout, RECOVER,
-        TAKE_OVER,
+        CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE, OnTimeout,
+        RECOVER, TAKE_OVER,
     },
-    model::ClusterId,
+    model::{ClusterId, NodeName},
 };
 
 /// What is watched: any object of our kind, whatever is in it.
@@ -79,6 +79,14 @@ impl ClusterObject {
     /// The cluster whose state is to become this object's: its id, written by a person.
     pub(super) fn take_over(&self) -> Option<ClusterId> {
         self.id_in(TAKE_OVER)
+    }
+
+    /// The nodes that a person gives up by name.
+    pub(super) fn lose(&self) -> BTreeSet<NodeName> {
+        let value = self.object.annotations().get(LOSE);
+        let names = value.into_iter().flat_map(|names| names.split(','));
+        let names = names.map(str::trim).filter(|name| !name.is_empty());
+        names.map(NodeName::from).collect()
     }
 
     /// The id that we noted in the object's metadata.

@@ -59,6 +59,7 @@ pub(super) async fn environment(
         key_ring: Arc::new(SecretKeys::new(client, credentials)),
         recover: view.recover(),
         held_elsewhere: held_elsewhere(ctx, &name).await?,
+        lose: view.lose(),
         clock: ctx.dependencies.clock.clone(),
         entropy: ctx.dependencies.entropy,
     })

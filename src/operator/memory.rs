@@ -4,7 +4,7 @@
 //!
 //! [`OperatorMemory`]: crate::state::OperatorMemory
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
@@ -13,12 +13,12 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{cluster_object::ClusterObject, context::Context, probe::Stage, reasons::Reasoned};
 use crate::{
     api::{
-        RECOVER, TAKE_OVER,
+        LOSE, RECOVER, TAKE_OVER,
         conditions::{ConditionType, Reason},
     },
     desired::pki,
@@ -139,7 +139,8 @@ pub(super) async fn recollect(
         if let Err(error) = bind(ctx, view).await {
             return Ok(Err(error.into()));
         }
-        forget_requests(ctx, view).await?;
+        let lost = view.lose().iter().all(|name| saved.is_lost(name));
+        forget_requests(ctx, view, lost).await?;
     }
     Ok(Ok(Some(saved)))
 }
@@ -282,12 +283,24 @@ async fn bind(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
     }
 }
 
-/// The annotations by which a person names a cluster are used once: with the state there and this
-/// object's, they have done what they were for. Others than this pass has read are left for the
-/// next pass, which the edit wakes.
-pub(super) async fn forget_requests(ctx: &Context, view: &ClusterObject) -> kube::Result<()> {
-    let requests = |object: &ClusterObject| (object.recover(), object.take_over());
-    if requests(view) == (None, None) {
+/// The annotations by which a person names a cluster, or nodes that it gives up, are used once: with
+/// the state there and this object's, and the nodes lost in it (`lost`) or the run for them ended, they
+/// have done what they were for. Others than this pass has read are left for the next pass, which the
+/// edit wakes.
+pub(super) async fn forget_requests(
+    ctx: &Context,
+    view: &ClusterObject,
+    lost: bool,
+) -> kube::Result<()> {
+    let requests = |object: &ClusterObject| (object.recover(), object.take_over(), object.lose());
+    let used = [
+        (RECOVER, view.recover().is_some()),
+        (TAKE_OVER, view.take_over().is_some()),
+        (LOSE, lost && !view.lose().is_empty()),
+    ];
+    let used = used.into_iter().filter(|(_, used)| *used);
+    let used: BTreeMap<&str, Value> = used.map(|(key, _)| (key, Value::Null)).collect();
+    if used.is_empty() {
         return Ok(());
     }
     // Our own writes of the status have moved the version that the pass began with.
@@ -301,7 +314,7 @@ pub(super) async fn forget_requests(ctx: &Context, view: &ClusterObject) -> kube
     let patch = json!({"metadata": {
         "uid": view.uid(),
         "resourceVersion": live.meta().resource_version,
-        "annotations": { RECOVER: null, TAKE_OVER: null },
+        "annotations": used,
     }});
     let params = PatchParams::default();
     let patched = ctx

@@ -14,7 +14,7 @@ use crate::{
     desired::Desired,
     model::{NodeName, ObjectRef, Role},
     plan::{Plan, Step},
-    state::ClusterState,
+    state::{ClusterState, Membership},
 };
 
 #[cfg(test)]
@@ -57,7 +57,9 @@ impl From<&ClusterState> for Members {
             };
             (name.clone(), member)
         };
-        Self(saved.inventory.iter().map(member).collect())
+        let entries = saved.inventory.iter();
+        let there = entries.filter(|(_, entry)| entry.membership != Membership::Lost);
+        Self(there.map(member).collect())
     }
 }
 

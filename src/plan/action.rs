@@ -206,6 +206,15 @@ pub enum ClusterAction {
         /// Its id.
         member: MemberId,
     },
+    /// Says of a node that is lost that it is out of service, so that Kubernetes ends its pods and
+    /// detaches its volumes without it, and waits, bounded, until no volume is attached to it; then
+    /// a warning. Visible in the Node's taints; repeating is harmless.
+    OutOfService {
+        /// Whose.
+        node: NodeName,
+        /// Its uid.
+        uid: String,
+    },
     /// Deletes a Node object, while it is the one of that uid. Gone is success.
     DeleteNode {
         /// Whose.
@@ -243,6 +252,7 @@ impl Action {
                 | ClusterAction::Drain { node, .. }
                 | ClusterAction::Uncordon { node }
                 | ClusterAction::RemoveMember { node, .. }
+                | ClusterAction::OutOfService { node, .. }
                 | ClusterAction::DeleteNode { node, .. },
             ) => Some(node),
             Self::Cluster(
@@ -295,6 +305,7 @@ impl Action {
                 | ClusterAction::Drain { .. }
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::RemoveMember { .. }
+                | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
@@ -331,6 +342,7 @@ impl Action {
                 ClusterAction::PruneObjects { .. }
                 | ClusterAction::Drain { .. }
                 | ClusterAction::RemoveMember { .. }
+                | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }

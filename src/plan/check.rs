@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target,
-    ownership::owned_by, schedule::remembered,
+    schedule::remembered,
 };
 use crate::{
     actual::{Actual, ApiHealth, ApiView, HostView},
@@ -40,6 +40,11 @@ pub enum Violation {
         /// On what.
         target: Target,
     },
+    /// Invariant 1: nobody is given up who may be alive.
+    #[error(
+        "the plan takes node `{0}`, which does not answer, away without looking whether it lives"
+    )]
+    MayBeAlive(NodeName),
     /// Invariant 1: with the API down, nothing is pruned.
     #[error("the plan prunes objects while the API does not answer")]
     PrunesBlindly,
@@ -93,6 +98,7 @@ pub fn check(plan: &Plan, have: &Actual, id: &ClusterId) -> Vec<Violation> {
     let mut saved = have.saved.is_some();
     for (index, step) in steps.iter().enumerate() {
         violations.extend(guard(step, id));
+        violations.extend(life(step, have));
         violations.extend(disturbance(step));
         match &step.action {
             Action::Host(host, action) => {
@@ -156,12 +162,40 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
         }
         // Only the one of that uid goes.
         Action::Cluster(ClusterAction::DeleteNode { uid, .. }) => !uid.is_empty(),
+        Action::Cluster(ClusterAction::OutOfService { node, .. }) => step
+            .guards
+            .iter()
+            .any(|guard| matches!(guard, Guard::NodeIsDown { node: of, .. } if of == node)),
         Action::Host(..) | Action::Cluster(_) | Action::Local(_) => claimed(),
     };
     (!guarded).then(|| Violation::Unguarded {
         title: super::title(step),
         target: step.target(),
     })
+}
+
+/// Invariant 1: what does not answer is taken away only while nobody hears from it.
+fn life(step: &Step, have: &Actual) -> Option<Violation> {
+    let node = step.node()?;
+    if have.up(node).is_some() {
+        return None;
+    }
+    let is_down = |step: &Step| {
+        let mut guards = step.guards.iter();
+        guards.any(|guard| matches!(guard, Guard::NodeIsDown { node: of, .. } if of == node))
+    };
+    let looked = match &step.action {
+        Action::Cluster(ClusterAction::RemoveMember { member, .. }) => {
+            is_down(step) && step.guards.contains(&Guard::MemberIsSilent(*member))
+        }
+        Action::Cluster(
+            ClusterAction::OutOfService { .. }
+            | ClusterAction::DeleteNode { .. }
+            | ClusterAction::Drain { .. },
+        ) => is_down(step),
+        Action::Host(..) | Action::Cluster(_) | Action::Local(_) => true,
+    };
+    (!looked).then(|| Violation::MayBeAlive(node.clone()))
 }
 
 fn disturbance(step: &Step) -> Option<Violation> {
@@ -231,12 +265,18 @@ fn deletion(last: bool, plan: &Plan, have: &Actual, id: &ClusterId) -> Option<Vi
             "a node is still being cleaned",
         ));
     }
-    for view in have.hosts.values() {
+    let is_lost = |name| {
+        let saved = have.saved.as_ref();
+        saved.is_some_and(|saved| saved.is_lost(name))
+    };
+    for (name, view) in &have.hosts {
         match view {
+            // It was given up, and is not waited for.
+            HostView::Unreachable(_) if is_lost(name) => {}
             HostView::Unreachable(_) => {
                 return Some(Violation::DeletesStateEarly("a node does not answer"));
             }
-            HostView::Reachable(facts) if owned_by(facts, &id.0) => {
+            HostView::Reachable(facts) if facts.is_of(id) => {
                 return Some(Violation::DeletesStateEarly(
                     "containers of this cluster are still on a node",
                 ));

@@ -34,9 +34,12 @@ impl Guard {
         match self {
             Self::ClaimIs { node, .. } => Look::Container(node, CLAIM),
             Self::ContainerIs { node, name, .. } => Look::Container(node, name),
-            Self::QuorumWithout(_) | Self::ServesAfterRemoval(_) | Self::EtcdStable => Look::Etcd,
+            Self::QuorumWithout(_)
+            | Self::ServesAfterRemoval(_)
+            | Self::EtcdStable
+            | Self::MemberIsSilent(_) => Look::Etcd,
             Self::ApiServesWithout(_) => Look::Apis,
-            Self::AtMostUnavailable { .. } => Look::Nodes,
+            Self::AtMostUnavailable { .. } | Self::NodeIsDown { .. } => Look::Nodes,
             Self::ObjectIs { object, .. } => Look::Object(object),
         }
     }
@@ -100,6 +103,17 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
             }
         }
         Guard::EtcdStable => stable(&live.etcd),
+        Guard::MemberIsSilent(member) => {
+            serving(&live.etcd)?;
+            if live.etcd.is_silent(*member) {
+                Ok(())
+            } else {
+                Err(format!(
+                    "etcd hears from member {member}, or it cannot be told whether it does"
+                ))
+            }
+        }
+        Guard::NodeIsDown { node, uid } => node_is_down(node, uid.as_deref(), live),
         Guard::ApiServesWithout(node) => {
             let mut others = live.apis.iter().filter(|(name, _)| *name != node);
             if others.any(|(_, api)| *api == ApiHealth::Serving) {
@@ -194,6 +208,21 @@ fn at_most_unavailable(most: usize, with: &NodeName, live: &Live) -> Result<(), 
     }
 }
 
+fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Live) -> Result<(), String> {
+    let Some(nodes) = &live.nodes else {
+        return Err("the API does not say which nodes are Ready".to_owned());
+    };
+    match nodes.get(node) {
+        Some(there) if there.ready => Err(format!(
+            "node `{node}` is Ready in the API: its kubelet runs"
+        )),
+        Some(there) if Some(there.uid.as_str()) != uid => Err(format!(
+            "node `{node}` has registered itself anew since the survey"
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn serving(etcd: &EtcdView) -> Result<(), String> {
     match etcd.quorum {
         Quorum::Serving { .. } => Ok(()),
@@ -237,6 +266,7 @@ mod tests {
             members: (1..=3).map(member).collect(),
             alarms: [].into(),
             silent: BTreeMap::new(),
+            heard: None,
         }
     }
 
@@ -331,6 +361,63 @@ mod tests {
         // One that is down already is counted once.
         assert_eq!(holds(&guard(1), &nodes([false, true, true])), Ok(()));
         assert!(holds(&guard(3), &Live::default()).is_err(), "nobody said");
+    }
+
+    /// One that does not answer us may serve all the same: its peers tell.
+    #[test]
+    fn a_member_is_silent_only_when_its_peers_do_not_hear_it() {
+        let guard = Guard::MemberIsSilent(MemberId(3));
+        assert!(judged(&guard, etcd()).is_err(), "it answers");
+        let silent = |heard: Option<&[u64]>| {
+            with(|etcd| {
+                etcd.members.get_mut(&MemberId(3)).unwrap().status = None;
+                etcd.heard = heard.map(|ids| ids.iter().copied().map(MemberId).collect());
+            })
+        };
+        assert_eq!(judged(&guard, silent(Some(&[2]))), Ok(()));
+        let told = judged(&guard, silent(Some(&[2, 3]))).unwrap_err();
+        assert!(told.starts_with("etcd hears from member 3"), "{told}");
+        assert!(judged(&guard, silent(None)).is_err(), "nobody told");
+        let gone = with(|etcd| etcd.members.retain(|id, _| id.0 != 3));
+        assert_eq!(judged(&guard, gone), Ok(()), "it is no member any more");
+        let lost = |mut etcd: EtcdView| {
+            etcd.quorum = Quorum::Lost;
+            etcd
+        };
+        assert!(judged(&guard, lost(silent(Some(&[2])))).is_err());
+    }
+
+    /// What reports to the API is alive; so is what has registered itself since.
+    #[test]
+    fn a_node_is_down_while_its_kubelet_does_not_report() {
+        let guard = |uid: Option<&str>| Guard::NodeIsDown {
+            node: "n1".into(),
+            uid: uid.map(str::to_owned),
+        };
+        let live = |ready, uid: &str| {
+            let fact = NodeFact {
+                ready,
+                uid: uid.to_owned(),
+                ..NodeFact::default()
+            };
+            Live {
+                nodes: Some([("n1".into(), fact)].into()),
+                ..Live::default()
+            }
+        };
+        assert_eq!(holds(&guard(Some("u")), &live(false, "u")), Ok(()));
+        assert!(holds(&guard(Some("u")), &live(true, "u")).is_err());
+        assert!(holds(&guard(Some("u")), &live(false, "v")).is_err());
+        assert!(holds(&guard(None), &live(false, "v")).is_err());
+        let gone = Live {
+            nodes: Some([].into()),
+            ..Live::default()
+        };
+        assert_eq!(holds(&guard(Some("u")), &gone), Ok(()));
+        assert!(
+            holds(&guard(None), &Live::default()).is_err(),
+            "nobody said"
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) enum Unclaimed {
 impl Unclaimed {
     /// Whatever its claim says, if it has one.
     pub(super) fn of(id: &ClusterId, name: &NodeName, facts: &HostFacts, have: &Actual) -> Self {
-        if owned_by(facts, &id.0) {
+        if facts.is_of(id) {
             Self::Ours
         } else if lost_its_containers(name, facts, have) {
             Self::Emptied
@@ -39,23 +39,16 @@ fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> boo
     let Some(saved) = &have.saved else {
         return false;
     };
-    saved.inventory.contains_key(name)
-        && facts.claim().is_none()
-        && !owned_by(facts, &saved.cluster_id.0)
+    let Some(entry) = saved.inventory.get(name) else {
+        return false;
+    };
+    // What is on another machine is not this cluster's.
+    let is = &facts.system.machine_id;
+    let was = entry.machine_id.as_ref();
+    let same = is.is_empty() || was.is_none_or(|was| was == is);
+    same && facts.claim().is_none()
+        && !facts.is_of(&saved.cluster_id)
         && preflight::filled(facts).next().is_some()
-}
-
-/// True when a container of the host, the claim included, belongs to this cluster's id; or when the
-/// claim's own file says so, which outlives every container (`docker system prune`, another data
-/// root).
-pub(super) fn owned_by(facts: &HostFacts, id: &str) -> bool {
-    let marked = facts.system.cluster_id.as_ref();
-    marked.is_some_and(|found| found.0 == id)
-        || facts.containers.values().any(|fact| {
-            fact.labels
-                .get(label::CLUSTER_ID)
-                .is_some_and(|found| found == id)
-        })
 }
 
 /// The containers of a cluster of RKE v1 on the host.

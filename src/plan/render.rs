@@ -65,6 +65,7 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::Drain { .. } => "drain".to_owned(),
         ClusterAction::Uncordon { .. } => "uncordon".to_owned(),
         ClusterAction::RemoveMember { member, .. } => format!("remove member {member} of etcd"),
+        ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
         ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
         ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }

@@ -180,6 +180,16 @@ pub enum Guard {
     ServesAfterRemoval(MemberId),
     /// Every voter names one leader, and no alarm is set.
     EtcdStable,
+    /// Neither we nor its peers hear from this member of etcd.
+    MemberIsSilent(MemberId),
+    /// The node's kubelet does not report: its Node is the one that the survey saw and not Ready, or
+    /// is gone.
+    NodeIsDown {
+        /// Whose.
+        node: NodeName,
+        /// The uid of its Node; `None`: there was none.
+        uid: Option<String>,
+    },
     /// Another API server than this node's answers.
     ApiServesWithout(NodeName),
     /// At most so many nodes are not Ready, this one counted as one of them.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::codec;
@@ -70,7 +71,8 @@ pub enum Membership {
     Active,
     /// The config no longer names it, and it has not been given back yet.
     Leaving,
-    /// It was given up: a tombstone.
+    /// It was given up: a tombstone. What is left of it in etcd and in the API goes; a machine of
+    /// that name is a part of the cluster again when nothing of it is left anywhere.
     Lost,
 }
 
@@ -95,6 +97,8 @@ pub struct InventoryEntry {
     pub host_keys: Vec<String>,
     /// Whether it is meant to be part of the cluster.
     pub membership: Membership,
+    /// When it was given up, of one that is lost.
+    pub lost_at: Option<Timestamp>,
 }
 
 /// What must be remembered from run to run, for the most part by the operator: never in a status,
@@ -176,8 +180,22 @@ impl ClusterState {
         }
     }
 
-    /// The number of the format that it was read from.
-    pub const fn format(&self) -> u32 {
-        if self.serial == 0 { 1 } else { codec::FORMAT }
+    /// The number of the format that it was read from, or is written in: the lowest that has room
+    /// for it.
+    pub fn format(&self) -> u32 {
+        let tells_when = |entry: &InventoryEntry| entry.lost_at.is_some();
+        if self.serial == 0 {
+            1
+        } else if self.inventory.values().any(tells_when) {
+            codec::FORMAT
+        } else {
+            2
+        }
+    }
+
+    /// True for a node that was given up.
+    pub fn is_lost(&self, node: &NodeName) -> bool {
+        let entry = self.inventory.get(node);
+        entry.is_some_and(|entry| entry.membership == Membership::Lost)
     }
 }

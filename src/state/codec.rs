@@ -2,7 +2,7 @@
 //!
 //! By hand and not by deriving on [`ClusterState`]: [`Secret`] cannot be serialised by accident, and this
 //! is the one place that means it. Strict: an unknown field or version is an error, never guessed at.
-//! Every older format is read (`first`) and written as the newest with the next save.
+//! Every older format is read; the first one is written as the second with the next save.
 
 mod first;
 mod second;
@@ -15,8 +15,9 @@ use serde::Deserialize;
 use super::ClusterState;
 use crate::model::{ClusterId, Secret};
 
-/// The format that is written.
-pub const FORMAT: u32 = 2;
+/// The newest format that is read, and written where an older one has no room: see
+/// [`ClusterState::format`].
+pub const FORMAT: u32 = 3;
 
 /// The version alone, read first: another version's fields are not ours to validate.
 #[derive(Deserialize)]
@@ -48,7 +49,7 @@ pub fn decode(text: &str) -> Result<ClusterState, String> {
     let head: Head = serde_json::from_str(text).map_err(not_ours)?;
     let state = match head.version {
         1 => serde_json::from_str::<first::Document>(text).map(ClusterState::from),
-        FORMAT => serde_json::from_str::<second::Document>(text).map(ClusterState::from),
+        2 | FORMAT => serde_json::from_str::<second::Document>(text).map(ClusterState::from),
         newer => return Err(unknown(newer, head.readable_since.as_deref())),
     };
     let state = state.map_err(not_ours)?;

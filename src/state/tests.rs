@@ -69,6 +69,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
                 machine_id: Some("0123".to_owned()),
                 host_keys: vec!["ssh-ed25519 AAAA".to_owned()],
                 membership: Membership::Leaving,
+                lost_at: None,
             },
         )]),
         memory: OperatorMemory::default(),

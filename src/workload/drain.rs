@@ -147,7 +147,7 @@ async fn pods(client: &Client, node: &NodeName) -> Result<Vec<Pod>, WorkloadErro
     Ok(all.items)
 }
 
-fn goes(pod: &Pod) -> bool {
+pub(super) fn goes(pod: &Pod) -> bool {
     let phase = pod
         .status
         .as_ref()

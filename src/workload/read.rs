@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::{
     StreamExt, TryStreamExt,
-    future::{try_join_all, try_join4},
+    future::{try_join, try_join_all, try_join4},
     stream,
 };
 use http::Request;
@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{copy, kinds::Kinds};
+use super::{bound_to, copy, kinds::Kinds};
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact},
     error::with_causes,
@@ -74,10 +74,13 @@ async fn facts(
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let (version, nodes, copy, ()) = try_join4(
+    let (version, nodes, (copy, bound), ()) = try_join4(
         client.apiserver_version(),
         nodes(client),
-        state_copy(client),
+        try_join(
+            state_copy(client),
+            Box::pin(bound_to(client, &wanted.bound_to)),
+        ),
         kinds.learn(client, &wanted.kinds),
     )
     .await?;
@@ -94,6 +97,7 @@ async fn facts(
         objects,
         dry_runs,
         marked: copy.is_some(),
+        bound,
         state_copy: saved.is_some_and(|saved| copy::equals(copy.as_ref(), saved)),
     })
 }

@@ -560,6 +560,7 @@ fn of_flannel() -> WantedObjects {
     WantedObjects {
         objects: BTreeMap::from([(flannel(), labelled())]),
         kinds: [flannel().kind()].into(),
+        ..WantedObjects::default()
     }
 }
 

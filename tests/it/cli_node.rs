@@ -476,3 +476,17 @@ async fn a_node_whose_clock_contradicts_ours_gets_no_certificates() {
     }
     assert_eq!(site.state(), before);
 }
+
+/// Whoever mistypes a name has given no consent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_no_node_is_not_given_up() {
+    let site = Site::new().await;
+    let before = site.state();
+    for command in [&["plan"][..], &["up", "--yes"]] {
+        let ran = site.run(&[command, &["--lose", "n9"]].concat()).await;
+        assert_eq!(ran.code, Some(1), "{ran}");
+        let why = "the cluster has no node `n9`";
+        assert!(ran.stderr.contains(why), "{ran}");
+    }
+    assert_eq!(site.state(), before);
+}

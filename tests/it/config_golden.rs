@@ -108,6 +108,7 @@ fn every_document_gives_its_containers_and_its_plan() {
         seed: Seed::new([7; 32]),
         recover: None,
         held_elsewhere: &[].into(),
+        lose: &[].into(),
     };
     insta::glob!("../../rkespec", "*.yml", |path| {
         let intent = resolve(path).intent;

@@ -51,6 +51,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         seed: Seed::new([7; 32]),
         recover: None,
         held_elsewhere: &[].into(),
+        lose: &[].into(),
     };
     let hosts = intent.nodes.keys().map(|name| {
         let facts = bare_host(name);

@@ -7,8 +7,8 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::{ContainerState, HostView, Unreachable},
-    converge::{Error, Goal},
+    actual::{ContainerState, HostView},
+    converge::Goal,
     error::{ErrorClass, Explain},
     model::{NodeName, Role},
     plan::{self, Plan},
@@ -22,7 +22,7 @@ use crate::{
     sim::{Cut, World, runner::Runner, wish::Wish},
 };
 
-fn of(masks: &[u8]) -> Wish {
+pub(crate) fn of(masks: &[u8]) -> Wish {
     Wish {
         masks: masks.to_vec(),
         ..Wish::plain()
@@ -59,7 +59,7 @@ async fn titles(runner: &Runner, wish: &Wish) -> Vec<String> {
     all(&plan)
 }
 
-fn all(plan: &Plan) -> Vec<String> {
+pub(crate) fn all(plan: &Plan) -> Vec<String> {
     let steps = plan.steps();
     steps
         .map(|step| format!("{}: {}", step.target(), plan::title(step)))
@@ -67,7 +67,7 @@ fn all(plan: &Plan) -> Vec<String> {
 }
 
 /// The places of these steps in the plan, which must be in this order.
-fn in_this_order(plan: &[String], wanted: &[&str]) {
+pub(crate) fn in_this_order(plan: &[String], wanted: &[&str]) {
     let mut from = 0;
     for step in wanted {
         let at = plan[from..].iter().position(|there| there == step);
@@ -159,41 +159,6 @@ fn too_much_does_not_leave_at_once() {
             assert!(error.to_string().contains(why), "{error}");
         }
         assert!(runner.remote.world(|world| *world == before));
-    });
-}
-
-/// Rule 10: whoever does not answer is not taken away.
-#[test]
-fn a_node_that_left_the_config_and_does_not_answer_stays() {
-    block_on(async {
-        let runner = runner(2);
-        settle(&runner, &of(&[0]).intent()).await;
-        runner.remote.world(|world| {
-            let why = Unreachable {
-                class: ErrorClass::Host,
-                why: "it is off".to_owned(),
-                hints: Vec::new(),
-            };
-            world.down.insert("n2".into(), why);
-        });
-        let error = runner.converge(&Goal::Up(&of(&[]).intent())).await;
-        let Err(error @ Error::Plan(_)) = error else {
-            panic!("{error:?}");
-        };
-        let said = error.to_string();
-        assert!(
-            said.contains("`n2` is no longer in the config and does not answer"),
-            "{said}"
-        );
-        assert!(
-            runner
-                .memory
-                .shell()
-                .saved
-                .unwrap()
-                .inventory
-                .contains_key(&NodeName::from("n2"))
-        );
     });
 }
 

@@ -34,12 +34,18 @@ const WORKER: &[&str] = &["worker"];
 impl Site {
     /// A `cluster.yml` with these nodes.
     fn names(&self, nodes: &[(&str, &[&str])]) {
+        let nodes = nodes.iter().map(|(name, roles)| (*name, *name, *roles));
+        self.names_at(&nodes.collect::<Vec<_>>());
+    }
+
+    /// The same, each on a machine of the lab: `(name, machine, roles)`.
+    pub(crate) fn names_at(&self, nodes: &[(&str, &str, &[&str])]) {
         let yaml = self.node().cluster_yml("many").expect("a config");
         let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
         let first = config["nodes"][0].take();
-        let nodes = nodes.iter().map(|(name, roles)| {
+        let nodes = nodes.iter().map(|(name, machine, roles)| {
             let mut node = first.clone();
-            node["address"] = json!(self.lab.node(name).address().to_string());
+            node["address"] = json!(self.lab.node(machine).address().to_string());
             node["hostname_override"] = json!(name);
             node["role"] = json!(roles);
             node
@@ -49,14 +55,14 @@ impl Site {
     }
 
     /// The members of etcd, as one of them tells.
-    fn members(&self, node: &str) -> BTreeSet<String> {
+    pub(crate) fn members(&self, node: &str) -> BTreeSet<String> {
         let list = "docker exec etcd etcdctl member list | cut -d, -f3";
         let said = self.lab.node(node).sh(list).expect("etcd answers");
         said.lines().map(|line| line.trim().to_owned()).collect()
     }
 
     /// The names of the Nodes that are Ready.
-    fn ready(&self) -> BTreeSet<String> {
+    pub(crate) fn ready(&self) -> BTreeSet<String> {
         let path = "jsonpath={range .items[*]}{.metadata.name} \
                     {.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
         let said = self.kubectl(&["get", "nodes", "-o", path]).well().stdout;
@@ -173,7 +179,7 @@ async fn write(client: &Client, enough: &AtomicBool) -> Written {
     written
 }
 
-fn names(nodes: &[&str]) -> BTreeSet<String> {
+pub(crate) fn names(nodes: &[&str]) -> BTreeSet<String> {
     nodes.iter().map(|name| (*name).to_owned()).collect()
 }
 

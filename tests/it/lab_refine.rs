@@ -89,6 +89,7 @@ fn world(site: &Site) -> Environment {
         key_ring: Arc::new(OneKey(key(site))),
         recover: None,
         held_elsewhere: BTreeSet::new(),
+        lose: BTreeSet::new(),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
     }

@@ -1,10 +1,11 @@
 //! Nodes that come and go by an edit of a `Cluster`.
 
+use rke_operator::{actual::HostView, model::NodeName};
 use serde_json::{Value, json};
 
 use crate::{
     operator_rig::{Rig, cluster, message, reason},
-    sim::remote::Turn,
+    sim::{bare_host, remote::Turn},
 };
 
 /// The nodes of `config`, in its words.
@@ -82,4 +83,98 @@ async fn an_edit_that_takes_too_much_is_stalled() {
     rig.api.patch("clusters", "", "a", &nodes(&fewer));
     has(&rig, 2).await;
     assert_eq!(rig.nodes.claimed_by("n2"), None);
+}
+
+const LOSE: &str = "clusterprovisioner.rke.io/lose";
+
+fn lose(names: &str) -> Value {
+    json!({"metadata": {"annotations": {LOSE: names}}})
+}
+
+/// Rule 14: what is lost goes when a person names it, and the name is used once.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_lost_goes_when_the_annotation_names_it() {
+    let rig = Rig::start(&["n1", "n2", "n3"]);
+    let mut three = cluster("a", "n1");
+    let named = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
+    three["spec"]["config"]["nodes"] = nodes(&named)["spec"]["config"]["nodes"].clone();
+    rig.create(&three).await;
+    rig.ready("a").await;
+    rig.nodes.kill("n3");
+    rig.nodes.script(|_, _, step| panic!("{step:?}"));
+    rig.api.patch("clusters", "", "a", &nodes(&named[..2]));
+    let stalled = |words: &'static str| {
+        let rig = &rig;
+        async move {
+            let said = |cluster: &Value| message(cluster, "Stalled").contains(words);
+            rig.until("a", |cluster| {
+                !reason(cluster, "Stalled").is_empty() && said(cluster)
+            })
+            .await
+        }
+    };
+    let cluster = stalled("`n3` is no longer in the config and does not answer").await;
+    let said = message(&cluster, "Stalled");
+    assert!(said.contains(&format!("{LOSE}: n3")), "{said}");
+    // Another name is no consent, and stays until a person takes it away.
+    rig.api.patch("clusters", "", "a", &lose("n2"));
+    stalled("`n2` is not lost").await;
+    rig.nodes.script(|_, _, _| Turn::Go);
+    rig.api.patch("clusters", "", "a", &lose("n3"));
+    has(&rig, 2).await;
+    let cluster = rig
+        .until("a", |cluster| {
+            cluster["metadata"]["annotations"][LOSE].is_null()
+        })
+        .await;
+    assert!(reason(&cluster, "Stalled").is_empty(), "{cluster:#}");
+    rig.nodes.world(|world| {
+        let there = &world.truth.cluster.as_ref().unwrap().nodes;
+        assert!(!there.contains_key(&"n3".into()));
+        let mut members = world.members.values();
+        assert!(!members.any(|members| members.contains(&"n3".into())));
+    });
+    // A deletion does not wait for it.
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert_eq!(rig.nodes.containers("n1") + rig.nodes.containers("n2"), 0);
+}
+
+/// A machine that was installed anew joins under its name when that was named.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_installed_anew_joins_when_the_annotation_names_it() {
+    let rig = Rig::start(&["n1", "n2", "n3"]);
+    let mut three = cluster("a", "n1");
+    let named = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
+    three["spec"]["config"]["nodes"] = nodes(&named)["spec"]["config"]["nodes"].clone();
+    rig.create(&three).await;
+    rig.ready("a").await;
+    rig.nodes.world(|world| {
+        let name = NodeName::from("n3");
+        let mut facts = bare_host(&name);
+        "another".clone_into(&mut facts.system.machine_id);
+        world
+            .truth
+            .hosts
+            .insert(name.clone(), HostView::Reachable(Box::new(facts)));
+        world.answering.remove(&name);
+    });
+    let said = |cluster: &Value| message(cluster, "Stalled");
+    let stalled = rig
+        .until("a", |cluster| {
+            said(cluster).contains("another machine answers as node `n3`")
+        })
+        .await;
+    assert!(
+        said(&stalled).contains(&format!("{LOSE}: n3")),
+        "{stalled:#}"
+    );
+    rig.api.patch("clusters", "", "a", &lose("n3"));
+    rig.until("a", |cluster| {
+        cluster["metadata"]["annotations"][LOSE].is_null()
+            && cluster["status"]["nodeSummary"] == "3/3"
+            && reason(cluster, "Stalled").is_empty()
+    })
+    .await;
+    assert!(rig.nodes.has("n3", "etcd") && rig.nodes.has("n3", "kube-apiserver"));
 }

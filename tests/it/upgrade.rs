@@ -125,6 +125,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         seed: Seed::new([9; 32]),
         recover,
         held_elsewhere: &[].into(),
+        lose: &[].into(),
     };
     let keys = pki::reconcile(intent, &have, &context).expect("keys");
     Desired::from_intent(intent, &keys, &have).expect("a desired world")

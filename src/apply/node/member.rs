@@ -78,7 +78,10 @@ pub(in crate::apply) async fn remove_member(
 ) -> Result<Done, StepError> {
     let etcd = &run.context.actual.etcd;
     let stays = etcd.healthy().into_iter().find(|id| *id != member);
-    if let (Some(to), Ok(host)) = (stays, run.host(node).await) {
+    // One that does not answer leads nobody.
+    if etcd.on(node) == Some(member)
+        && let (Some(to), Ok(host)) = (stays, run.host(node).await)
+    {
         let own = Client::through(host, &run.context.engines()?.etcd).map_err(failed)?;
         // One that does not lead has nothing to hand over, and one that fails goes all the same.
         drop(change::move_leader(&own, to).await);

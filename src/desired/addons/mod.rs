@@ -60,6 +60,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
     WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),
+        bound_to: std::collections::BTreeSet::new(),
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{PkiContext, PkiError, cert::new_authority, key::Key};
 use crate::{
-    actual::{Actual, ApiView},
-    config::Intent,
+    actual::{Actual, ApiView, HostFacts},
+    config::{Intent, NodeIntent},
     etcd::Quorum,
-    model::{ClusterId, NodeName, Role, label, path},
+    model::{ClusterId, NodeName, Role},
     state::{ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts},
 };
 
@@ -62,9 +62,12 @@ pub(super) fn completed(
     } else {
         known.etcd_bootstrap.clone()
     };
-    let inventory = inventory(known, intent, have);
+    let inventory = inventory(known, intent, have, ctx);
     // Whoever comes again under such a name joins as everybody else does.
-    etcd_bootstrap.retain(|name, _| inventory.contains_key(name));
+    etcd_bootstrap.retain(|name, _| {
+        let entry = inventory.get(name);
+        entry.is_some_and(|entry| entry.membership != Membership::Lost)
+    });
     let mut next = ClusterState {
         etcd_bootstrap,
         cluster_name: intent.cluster_name.clone(),
@@ -111,17 +114,9 @@ fn peers(intent: &Intent, of: impl Fn(&NodeName) -> bool) -> BTreeMap<NodeName, 
 /// True when nothing of the cluster is on a node that leaves, and nothing of the node is in the
 /// cluster: each was looked at.
 fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
-    let id = &known.cluster_id;
-    let clean = have.up(name).is_some_and(|facts| {
-        let mut containers = facts.containers.values();
-        let ours = containers.any(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&id.0));
-        let folders = [path::KUBERNETES, path::ETCD, path::KUBELET];
-        let (there, empty) = (&facts.system.paths, &facts.system.empty);
-        let filled = folders
-            .iter()
-            .any(|it| there.contains(*it) && !empty.contains(*it));
-        !ours && !filled && facts.system.cluster_id.as_ref() != Some(id)
-    });
+    let clean = have
+        .up(name)
+        .is_some_and(|facts| !facts.is_of(&known.cluster_id) && !facts.has_data());
     let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
     let is_no_member = serves && have.etcd.of_node(name).next().is_none();
     let is_no_node = match have.api() {
@@ -132,36 +127,63 @@ fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
 }
 
 /// The inventory with every node of the intent as the intent has it. Nodes that the intent no
-/// longer names stay, as leaving, until they were removed.
+/// longer names stay, as leaving, until they were removed; those that are lost stay as tombstones. A
+/// name that was lost is a node again when nothing of the old one is left anywhere.
 fn inventory(
     known: &ClusterState,
     intent: &Intent,
     have: &Actual,
+    ctx: &PkiContext<'_>,
 ) -> BTreeMap<NodeName, InventoryEntry> {
     let saved = &known.inventory;
     let mut inventory = saved.clone();
     inventory.retain(|name, _| intent.nodes.contains_key(name) || !is_gone(known, name, have));
-    for entry in inventory.values_mut() {
+    for (name, entry) in &mut inventory {
         if entry.membership == Membership::Active {
             entry.membership = Membership::Leaving;
         }
+        if entry.membership == Membership::Leaving && is_given_up(name, intent, have, ctx) {
+            entry.membership = Membership::Lost;
+            entry.lost_at = Some(ctx.now);
+        }
     }
-    inventory.extend(intent.nodes.iter().map(|(name, node)| {
-        let seen = have.up(name).map(|facts| facts.system.machine_id.clone());
-        let was = saved.get(name);
-        let entry = InventoryEntry {
-            endpoint: node.endpoint.clone(),
-            user: node.login.user.clone(),
-            key_source: node.login.key_source.clone(),
-            docker_socket: node.login.docker_socket.clone(),
-            roles: node.roles.iter().copied().collect(),
-            machine_id: seen
-                .filter(|id| !id.is_empty())
-                .or_else(|| was.and_then(|was| was.machine_id.clone())),
-            host_keys: was.map(|was| was.host_keys.clone()).unwrap_or_default(),
-            membership: Membership::Active,
+    for (name, node) in &intent.nodes {
+        let was = inventory.get(name);
+        let lost = was.filter(|was| was.membership == Membership::Lost);
+        let entry = match lost.filter(|_| !is_gone(known, name, have)) {
+            Some(tombstone) => tombstone.clone(),
+            None => entry(node, have.up(name), was.filter(|_| lost.is_none())),
         };
-        (name.clone(), entry)
-    }));
+        inventory.insert(name.clone(), entry);
+    }
     inventory
+}
+
+/// True when a person gives the node up, and it does not answer or another machine does in its
+/// place. Whether it may be given up is for the plan to tell.
+fn is_given_up(name: &NodeName, intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> bool {
+    let away = !intent.nodes.contains_key(name) && have.up(name).is_none();
+    ctx.lose.contains(name) && (away || have.replaced(name).is_some())
+}
+
+/// A node of the intent; `was`: as the state has the same machine.
+fn entry(
+    node: &NodeIntent,
+    facts: Option<&HostFacts>,
+    was: Option<&InventoryEntry>,
+) -> InventoryEntry {
+    let seen = facts.map(|facts| facts.system.machine_id.clone());
+    InventoryEntry {
+        endpoint: node.endpoint.clone(),
+        user: node.login.user.clone(),
+        key_source: node.login.key_source.clone(),
+        docker_socket: node.login.docker_socket.clone(),
+        roles: node.roles.iter().copied().collect(),
+        machine_id: seen
+            .filter(|id| !id.is_empty())
+            .or_else(|| was.and_then(|was| was.machine_id.clone())),
+        host_keys: was.map(|was| was.host_keys.clone()).unwrap_or_default(),
+        membership: Membership::Active,
+        lost_at: None,
+    }
 }

@@ -47,6 +47,8 @@ pub struct PkiContext<'a> {
     pub recover: Option<&'a ClusterId>,
     /// Clusters that others here hold.
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
+    /// Nodes that a person gives up by name.
+    pub lose: &'a BTreeSet<NodeName>,
 }
 
 /// Every key and certificate of a cluster.

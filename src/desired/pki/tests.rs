@@ -22,7 +22,7 @@ use crate::{
     desired::{
         Desired,
         fixture::{
-            NOBODY, applied, blank, claim, desired, down, facts, intent, intent_of, now,
+            NO_NODE, NOBODY, applied, blank, claim, desired, down, facts, intent, intent_of, now,
             reuse_or_issue, reuse_or_issue_at, up,
         },
     },
@@ -944,6 +944,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
         seed: Seed::new([9; 32]),
         recover: Some(&desired.cluster_id),
         held_elsewhere: &held,
+        lose: &NO_NODE,
     };
     let error = reconcile(&intent, &have, &context).unwrap_err();
     assert!(matches!(error, PkiError::RecoverHeld { .. }), "{error}");
@@ -992,6 +993,52 @@ fn the_inventory_follows_the_intent_and_forgets_nobody() {
     let gone = &inventory[&NodeName::from("n2")];
     assert_eq!(gone.user, "rke");
     assert_eq!(gone.membership, Membership::Leaving);
+}
+
+/// Rule 10: what a person gives up stays as a tombstone, until a machine of that name has nothing of it.
+#[test]
+fn a_node_that_is_given_up_stays_as_a_tombstone() {
+    let both = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", &ALL)]);
+    let one = intent_of(&[("n1", "10.0.0.2", &ALL)]);
+    let n2 = NodeName::from("n2");
+    let mut have = applied(&desired(&both));
+    let answers = have.hosts[&n2].clone();
+    let (lose, nobody) = (BTreeSet::from([n2.clone()]), BTreeSet::new());
+    let saved = |intent: &Intent, have: &Actual, lose: &BTreeSet<NodeName>| {
+        let context = PkiContext {
+            now: now(),
+            seed: Seed::new([9; 32]),
+            recover: None,
+            held_elsewhere: &NOBODY,
+            lose,
+        };
+        reconcile(intent, have, &context).unwrap().saved
+    };
+    let membership = |saved: &ClusterState| saved.inventory[&n2].membership;
+    let alive = saved(&one, &have, &lose);
+    assert_eq!(membership(&alive), Membership::Leaving, "it answers");
+    have.hosts.insert(n2.clone(), HostView::Unreachable(down()));
+    let silent = saved(&one, &have, &nobody);
+    assert_eq!(
+        membership(&silent),
+        Membership::Leaving,
+        "nobody gave it up"
+    );
+    let named = saved(&both, &have, &lose);
+    assert_eq!(
+        membership(&named),
+        Membership::Active,
+        "the config names it"
+    );
+    let lost = saved(&one, &have, &lose);
+    assert_eq!(membership(&lost), Membership::Lost);
+    assert_eq!(lost.inventory[&n2].lost_at, Some(now()));
+    assert!(!lost.etcd_bootstrap.contains_key(&n2));
+    // It stays one, and it is no node again while something of it is on the machine.
+    have.saved = Some(Box::new(lost.clone()));
+    assert_eq!(saved(&one, &have, &nobody), lost);
+    have.hosts.insert(n2.clone(), answers);
+    assert_eq!(membership(&saved(&both, &have, &nobody)), Membership::Lost);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One run towards a spec: its turn in the queue, what is said while it goes on, and what became
 //! of it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::runtime::controller::Action;
 use tokio::sync::SemaphorePermit;
@@ -19,6 +19,7 @@ use crate::{
     operator::{
         context::ReconcileError,
         environment::{self, Wanted},
+        memory,
         queue::Queue,
         run::{self, Ended, Task, stopped},
         status::Run,
@@ -95,8 +96,13 @@ impl Reconcile<'_> {
             }
             Ended::ByItself(outcome) => outcome,
         };
-        // Whatever became of the run: what is said about the cluster was seen after it.
+        // Whatever became of the run: what is said about the cluster was seen after it. What was
+        // asked for once was asked of the run.
         let goal = Goal::Up(&wanted.intent);
+        let environment = &Environment {
+            lose: BTreeSet::new(),
+            ..environment.clone()
+        };
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&goal, environment)) => survey,
             cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
@@ -125,6 +131,7 @@ impl Reconcile<'_> {
                     .await
             }
             Ok(Outcome::Degraded { left, warnings, .. }) => {
+                memory::forget_requests(self.ctx, self.view, true).await?;
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
             Ok(Outcome::ConsentRefused { disruptions, .. }) => {

@@ -76,6 +76,10 @@ impl HostDiff<'_> {
 /// Compares.
 pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
     let hosts = want.hosts.iter().filter_map(|(name, host)| {
+        // What is left of a node that was given up goes first; then this one joins.
+        if want.saved.is_lost(name) {
+            return None;
+        }
         let facts = have.up(name)?;
         let renewed = want.certificates.renewed.get(name);
         let components: BTreeMap<&str, Need> = host

@@ -47,7 +47,7 @@ pub(super) fn errors(
     {
         return vec![foreign_mark(name, &other.0)];
     }
-    if let Some(other) = claimed_as(facts)
+    if let Some(other) = claimed_as(name, facts, have)
         && other != name.0
     {
         return vec![another_node(name, other)];
@@ -102,10 +102,13 @@ fn foreign_claim(name: &NodeName, claim: &ContainerFact) -> PreflightError {
     )
 }
 
-/// The name under which this cluster claimed the node. Older claims do not have it.
-fn claimed_as(facts: &HostFacts) -> Option<&str> {
-    let name = facts.claim()?.labels.get(label::NODE)?;
-    Some(name)
+/// The name under which this cluster claimed the node. Older claims do not have it: then its machine
+/// tells, and so it does where there is no claim.
+fn claimed_as<'a>(name: &NodeName, facts: &'a HostFacts, have: &'a Actual) -> Option<&'a str> {
+    let claim = facts.claim();
+    let claimed = claim.and_then(|claim| claim.labels.get(label::NODE));
+    let known = || have.other_name(name).map(|other| other.0.as_str());
+    claimed.map(String::as_str).or_else(known)
 }
 
 /// Its certificates and its member of etcd are those of the other name.

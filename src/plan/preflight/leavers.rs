@@ -1,86 +1,114 @@
-//! What keeps nodes that left the config in the cluster: they do not answer, or too much would leave
-//! with them. Pure. A wrong file looks like this, too.
+//! What keeps nodes that left the config in the cluster: too much would leave with them. Pure. A wrong
+//! file looks like this, too.
+//!
+//! | What leaves | It answers | It is lost |
+//! |---|---|---|
+//! | a worker, a control plane, a member of etcd | by the config alone | with consent by name |
+//! | more than one node and more than a third of all | with consent by name | with consent by name |
+//! | half of etcd's members, or more | never | never |
+//! | the last API server that serves | never | never |
+//!
+//! What answers goes by the config alone because it is drained first, leaves etcd while it serves, and can
+//! be added again; what is lost takes with it what only it had. Whether it is lost: [`super::lost`].
 
 use std::collections::BTreeSet;
 
-use super::PreflightError;
+use super::{PreflightError, lost};
 use crate::{
-    actual::{Actual, ApiHealth, HostView},
+    actual::{Actual, ApiHealth},
     desired::Desired,
     error::ErrorClass,
-    model::{Component, NodeName},
+    etcd::{Member, MemberId, member_name},
+    model::{Component, NodeName, label::LOSE},
+    state::Membership,
 };
 
-/// Refuses what this release does not take away.
-pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
-    let gone = have
-        .hosts
-        .iter()
-        .filter(|(name, _)| !want.hosts.contains_key(*name));
-    let (up, down): (Vec<_>, Vec<_>) =
-        gone.partition(|(_, view)| matches!(view, HostView::Reachable(_)));
-    let silent = down.into_iter().map(|(name, _)| silent(name));
-    let ours = |name: &NodeName| {
-        let saved = have.saved.as_ref();
-        saved.is_some_and(|saved| saved.inventory.contains_key(name))
-    };
-    let up = up.into_iter().map(|(name, _)| name);
-    let leaving: BTreeSet<&NodeName> = up.filter(|name| ours(name)).collect();
-    silent.chain(too_many(&leaving, want, have)).collect()
-}
-
-/// Nothing can be taken from it, and its member may still vote.
-fn silent(name: &NodeName) -> PreflightError {
-    PreflightError {
-        node: Some(name.clone()),
-        message: format!("node `{name}` is no longer in the config and does not answer"),
-        hints: vec![
-            format!(
-                "write `{name}` into the config again, or bring it back first: a node that is lost cannot be taken away yet"
-            ),
-            "or remove the whole cluster with `rke-operator remove`".to_owned(),
-        ],
-        class: ErrorClass::User,
-    }
-}
-
-/// Whatever leaves, most of what was there stays.
-fn too_many(
-    leaving: &BTreeSet<&NodeName>,
-    want: &Desired,
-    have: &Actual,
-) -> Option<PreflightError> {
-    let all = have.saved.as_ref().map_or(0, |saved| saved.inventory.len());
-    let voters = have.etcd.voters().count();
-    let leaves = |member: &&crate::etcd::Member| {
-        let on = member.status.as_ref().map(|(node, _)| node);
-        on.is_some_and(|node| leaving.contains(node))
-    };
-    let members = have.etcd.voters().map(|(_, member)| member);
-    let members = members.filter(leaves).count();
-    let serves = |name: &&NodeName| have.apis.get(*name) == Some(&ApiHealth::Serving);
-    let planes = leaving.iter().copied().any(|name| serves(&name))
-        && !want.with(Component::ApiServer).any(|name| serves(&name));
-    let why = if members > 0 && members * 2 >= voters {
-        format!("{members} of {voters} members of etcd would leave with them")
-    } else if planes {
-        "no API server that serves would be left".to_owned()
-    } else if leaving.len() > 1 && leaving.len() * 3 > all {
-        format!("that is more than a third of the {all} nodes")
-    } else {
+/// Refuses what takes too much.
+pub(super) fn errors(want: &Desired, have: &Actual) -> Option<PreflightError> {
+    let leaving = leaving(want, have);
+    if leaving.is_empty() {
         return None;
-    };
+    }
     let names: Vec<String> = leaving.iter().map(|name| format!("`{name}`")).collect();
-    Some(PreflightError {
+    let names = names.join(", ");
+    let error = |why: String, hint: String| PreflightError {
         node: None,
         message: format!(
-            "no longer in the config: {}, and {why}; nothing is changed",
-            names.join(", ")
+            "no longer in the config, or given up: {names}, and {why}; nothing is changed"
         ),
         hints: vec![
             "look whether this is the right file for this cluster".to_owned(),
-            "add what takes their place first, then take them away one after the other".to_owned(),
+            hint,
         ],
         class: ErrorClass::User,
+    };
+    if let Some(why) = never(&leaving, want, have) {
+        let hint = "add what takes their place first, then take them away one after the other";
+        return Some(error(why, hint.to_owned()));
+    }
+    let unnamed = leaving.iter().any(|name| !want.lose.contains(*name));
+    (unnamed && is_mass(want, have)).then(|| {
+        let all = nodes(have).count();
+        let hint = format!(
+            "take them away one after the other, or name each: `--lose NAME` (a `Cluster` has the \
+             annotation `{LOSE}`)"
+        );
+        error(
+            format!("that is more than a third of the {all} nodes"),
+            hint,
+        )
     })
+}
+
+/// More than one node, and more than a third of all.
+pub(super) fn is_mass(want: &Desired, have: &Actual) -> bool {
+    let leaving = leaving(want, have).len();
+    leaving > 1 && leaving * 3 > nodes(have).count()
+}
+
+/// The nodes that the cluster has, without tombstones.
+fn nodes(have: &Actual) -> impl Iterator<Item = &NodeName> {
+    let entries = have.saved.iter().flat_map(|saved| &saved.inventory);
+    let nodes = entries.filter(|(_, entry)| entry.membership != Membership::Lost);
+    nodes.map(|(name, _)| name)
+}
+
+/// Those of them that leave with this run.
+fn leaving<'a>(want: &'a Desired, have: &'a Actual) -> BTreeSet<&'a NodeName> {
+    let gone = nodes(have).filter(|name| !want.hosts.contains_key(*name));
+    gone.chain(lost::given_up(want, have)).collect()
+}
+
+/// What no consent allows.
+fn never(leaving: &BTreeSet<&NodeName>, want: &Desired, have: &Actual) -> Option<String> {
+    let voters = have.etcd.voters().count();
+    let members = have.etcd.voters().filter(|voter| {
+        let goes = |name: &NodeName| leaving.contains(name) || want.saved.is_lost(name);
+        goes_with(voter, want, goes)
+    });
+    let members = members.count();
+    let serves = |name: &&NodeName| have.apis.get(*name) == Some(&ApiHealth::Serving);
+    let planes = leaving.iter().copied().any(|name| serves(&name))
+        && !want.with(Component::ApiServer).any(|name| serves(&name));
+    if members > 0 && members * 2 >= voters {
+        Some(format!(
+            "{members} of {voters} members of etcd would leave with them"
+        ))
+    } else {
+        planes.then(|| "no API server that serves would be left".to_owned())
+    }
+}
+
+/// True for the member of a node that goes.
+fn goes_with(
+    (_, member): &(MemberId, &Member),
+    want: &Desired,
+    goes: impl Fn(&NodeName) -> bool,
+) -> bool {
+    if let Some((on, _)) = &member.status {
+        return goes(on);
+    }
+    let names = want.saved.inventory.keys();
+    let mut names = names.filter(|name| member.name == member_name(name));
+    names.any(goes)
 }

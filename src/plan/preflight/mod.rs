@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 mod error;
 mod host;
 mod leavers;
+mod lost;
 mod machine;
 mod roles;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};
 pub(super) use host::{filled, rke_cluster, state_of_another};
+pub use lost::consent;
 
 use super::diff::Diff;
 use crate::{
@@ -28,8 +30,11 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
                 errors.extend(host::errors(want, have, name, host, facts));
-                errors.extend(roles::errors(want, name, host, facts));
-                errors.extend(version::errors(&want.cluster_id, name, host, facts));
+                // What is left of a node that was given up is cleaned before it joins.
+                if !want.saved.is_lost(name) {
+                    errors.extend(roles::errors(want, name, host, facts));
+                    errors.extend(version::errors(&want.cluster_id, name, host, facts));
+                }
                 let diff = diff.hosts.get(name);
                 if let Some(Err(error)) = diff.map(|diff| &diff.containerd) {
                     errors.push((**error).clone());
@@ -47,6 +52,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     }
     errors.extend(too_few(want, have));
     errors.extend(etcd_lost_its_data(have));
+    errors.extend(lost::errors(want, have));
     errors.extend(leavers::errors(want, have));
     errors.extend(one_machine_twice(diff));
     PreflightErrors::unless_empty(errors)

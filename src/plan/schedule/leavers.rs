@@ -1,5 +1,6 @@
 //! Nodes that the config no longer names and that answer: emptied, taken out of etcd, given back and
-//! forgotten by the cluster. Pure.
+//! forgotten by the cluster. So is a machine that was given up, came back and is to join again: what is
+//! left on it is of a node that is no more. Pure.
 //!
 //! They go last: what takes their place is Ready by then, no proxy and no API server relies on them
 //! any more. Each part is seen by the next survey, so a run that was cut off goes on.
@@ -12,7 +13,7 @@ use crate::{
     actual::{ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
     model::NodeName,
-    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard},
+    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard, lost},
 };
 
 /// A node that leaves.
@@ -88,23 +89,24 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
 }
 
 fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
-    let hosts = diff.have.hosts.iter();
-    let gone = hosts.filter(|(name, _)| !diff.want.hosts.contains_key(*name));
+    let (want, have) = (diff.want, diff.have);
+    let hosts = have.hosts.iter();
+    let gone = hosts.filter(move |(name, _)| {
+        let ours = |facts: &HostFacts| facts.is_of(&want.cluster_id);
+        match (want.hosts.contains_key(*name), want.saved.is_lost(name)) {
+            (false, lost) => !lost,
+            (true, lost) => lost && have.up(name).is_some_and(ours),
+        }
+    });
     gone.filter_map(|(name, view)| match view {
         HostView::Reachable(facts) => Some(Leaver {
             name,
             facts,
             standing: remove::standing(&diff.want.cluster_id, name, facts, diff.have),
-            member: member(name, diff),
+            member: lost::member(name, have),
         }),
         HostView::Unreachable(_) => None,
     })
-}
-
-fn member(name: &NodeName, diff: &Diff<'_>) -> Option<MemberId> {
-    let etcd = &diff.have.etcd;
-    let named = etcd.of_node(name).next();
-    etcd.on(name).or_else(|| named.map(|(id, _)| id))
 }
 
 /// Why it cannot go now, if it cannot.

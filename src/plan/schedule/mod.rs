@@ -11,6 +11,7 @@ mod hosts;
 mod join;
 mod leave;
 mod leavers;
+mod lost;
 mod nodes;
 mod pool;
 mod prepare;

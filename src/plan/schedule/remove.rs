@@ -11,7 +11,7 @@ use crate::{
     plan::{
         Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
         Target,
-        ownership::{Unclaimed, owned_by, rke_containers},
+        ownership::{Unclaimed, rke_containers},
         preflight,
     },
 };
@@ -51,6 +51,12 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
     for (host, view) in &have.hosts {
         let facts = match view {
             HostView::Reachable(facts) => facts,
+            // What was given up is not waited for.
+            HostView::Unreachable(_) if is_lost(host, have) => {
+                let text = "was given up and does not answer: what it has stays there";
+                notes.push(note(host, text.to_owned()));
+                continue;
+            }
             HostView::Unreachable(why) => {
                 kept = true;
                 let text = format!("does not answer and keeps what it has: {}", why.why);
@@ -62,7 +68,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
             Standing::Clean => {}
             Standing::Foreign(owner) => {
                 let mut text = format!("belongs to cluster `{owner}`: left alone");
-                if owned_by(facts, &id.0) {
+                if facts.is_of(id) {
                     kept = true;
                     text.push_str(", and so are the containers of this cluster that are there");
                 }
@@ -105,6 +111,11 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
         Stage::of("state", 1, local(clean, have)),
     ];
     Ok(plan(stages, notes))
+}
+
+fn is_lost(host: &NodeName, have: &Actual) -> bool {
+    let saved = have.saved.as_ref();
+    saved.is_some_and(|saved| saved.is_lost(host))
 }
 
 fn note(host: &NodeName, text: String) -> Note {

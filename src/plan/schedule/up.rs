@@ -1,8 +1,8 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    addons, claim, containerd, health, hosts, join, leavers, nodes, plan, prepare, prune, roll,
-    skew, start, state, warnings,
+    addons, claim, containerd, health, hosts, join, leavers, lost, nodes, plan, prepare, prune,
+    roll, skew, start, state, warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -52,6 +52,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         nodes::ready(diff), // the other components, labels and taints, Ready
         addons::wait(diff), // bounded, then a warning
     ];
+    let lost = lost::stages(diff).into_iter(); // etcd takes nobody while a member of its own is dead
     let last = leavers::stages(diff).into_iter(); // what takes their place is there
     let last = last.chain([prune::leftovers(diff)]); // ours, there, and no longer wanted
     let mut notes = state::notes(want);
@@ -63,8 +64,9 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     notes.extend(roll::notes(diff));
     notes.extend(skew::notes(diff));
     notes.extend(hosts::notes(diff));
+    notes.extend(lost::notes(diff));
     notes.extend(leavers::notes(diff));
-    plan(first.into_iter().chain(then).chain(last), notes)
+    plan(first.into_iter().chain(lost).chain(then).chain(last), notes)
 }
 
 /// True while it is not known whether etcd has its data, of a cluster that had some: nothing is

@@ -91,6 +91,7 @@ impl From<Entry> for InventoryEntry {
             machine_id: None,
             host_keys: Vec::new(),
             membership: Membership::Active,
+            lost_at: None,
         }
     }
 }

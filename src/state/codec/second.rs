@@ -1,10 +1,11 @@
-//! The second format, which is written. Pure.
+//! The second format, and the third: the same with the time at which a node was given up. A state
+//! without such a time is written as the second, which earlier releases read, too. Pure.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::FORMAT;
 use crate::{
     model::{ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
     state::{
@@ -13,7 +14,7 @@ use crate::{
     },
 };
 
-/// The first release that reads this format.
+/// The first release that reads these formats.
 const READABLE_SINCE: &str = "0.1.0";
 
 #[derive(Serialize, Deserialize)]
@@ -82,6 +83,8 @@ struct Entry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     host_keys: Vec<String>,
     membership: Membership,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost_at: Option<Timestamp>,
 }
 
 impl From<&ClusterState> for Document {
@@ -102,7 +105,7 @@ impl From<&ClusterState> for Document {
             memory,
         } = state;
         Self {
-            version: FORMAT,
+            version: state.format().max(2),
             readable_since: READABLE_SINCE.to_owned(),
             serial: *serial,
             cluster_id: cluster_id.clone(),
@@ -203,6 +206,7 @@ impl From<&InventoryEntry> for Entry {
             machine_id,
             host_keys,
             membership,
+            lost_at,
         } = entry;
         Self {
             address: endpoint.address.clone(),
@@ -214,6 +218,7 @@ impl From<&InventoryEntry> for Entry {
             machine_id: machine_id.clone(),
             host_keys: host_keys.clone(),
             membership: *membership,
+            lost_at: *lost_at,
         }
     }
 }
@@ -232,6 +237,7 @@ impl From<Entry> for InventoryEntry {
             machine_id: entry.machine_id,
             host_keys: entry.host_keys,
             membership: entry.membership,
+            lost_at: entry.lost_at,
         }
     }
 }

@@ -6,6 +6,8 @@ use crate::{
     state::{Applied, Membership, OperatorMemory},
 };
 
+const SECOND: &str = include_str!("second.json");
+const THIRD: &str = include_str!("third.json");
 const FIRST: &str = include_str!("../../../tests/fixtures/d459bc7/state.json");
 
 #[test]
@@ -59,21 +61,36 @@ fn a_state_of_the_first_format_is_read() {
     assert_eq!(decode(text.expose()), Ok(next));
 }
 
+/// What an earlier release reads is written as it was; only when a node was given up is more to be said.
+#[test]
+fn the_third_format_is_the_second_with_the_time_of_a_loss() {
+    let mut state = saved("local");
+    let second = encode(&state);
+    assert_eq!((state.format(), second.expose().as_str()), (2, SECOND));
+    let entry = state.inventory.get_mut(&NodeName::from("n1")).unwrap();
+    entry.membership = Membership::Lost;
+    entry.lost_at = Some("2026-11-23T12:00:00Z".parse().unwrap());
+    let third = encode(&state);
+    assert_eq!((state.format(), third.expose().as_str()), (3, THIRD));
+    assert_eq!(decode(THIRD), Ok(state));
+    assert_eq!(decode(SECOND), Ok(saved("local")));
+}
+
 #[test]
 fn a_newer_format_is_an_error_that_names_who_can_read_it() {
     let text = encode(&saved("local")).expose().clone();
-    let newer = text.replace("\"version\": 2", "\"version\": 3");
+    let newer = text.replace("\"version\": 2", "\"version\": 4");
     let told = newer.replace(
         "\"readableSince\": \"0.1.0\"",
         "\"readableSince\": \"0.9.0\"",
     );
     insta::assert_snapshot!(
         decode(&told).unwrap_err(),
-        @"it has format 3, and this release reads 1 to 2: rke-operator 0.9.0 and later read it"
+        @"it has format 4, and this release reads 1 to 3: rke-operator 0.9.0 and later read it"
     );
     insta::assert_snapshot!(
         decode("{\"version\": 7}").unwrap_err(),
-        @"it has format 7, and this release reads 1 to 2: a newer release of rke-operator wrote it"
+        @"it has format 7, and this release reads 1 to 3: a newer release of rke-operator wrote it"
     );
     let rude = "{\"version\": 7, \"readableSince\": \"\\u001b[31m\"}";
     assert!(!decode(rude).unwrap_err().contains('\u{1b}'));

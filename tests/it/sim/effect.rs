@@ -11,7 +11,7 @@ use rke_operator::{
     desired::{Addon, Desired},
     model::{
         CLAIM, ClusterId, Component, ContainerSpec, FILES_IMAGE, HELPER, NodeMeta, NodeName,
-        ObjectRef, label, path, secret::Secret,
+        ObjectRef, Taint, label, path, secret::Secret,
     },
     plan::{Action, ClusterAction, FileRef, HostAction, LocalAction, Step},
 };
@@ -180,6 +180,17 @@ fn in_cluster(
         }
         // Who is a member of etcd is the world's.
         ClusterAction::RemoveMember { .. } => api(world).map(drop),
+        ClusterAction::OutOfService { node, uid } => {
+            let nodes = &mut api(world)?.nodes;
+            if let Some(there) = nodes.get_mut(node).filter(|there| there.uid == *uid) {
+                there.taints.push(Taint {
+                    key: "node.kubernetes.io/out-of-service".to_owned(),
+                    value: "nodeshutdown".to_owned(),
+                    effect: "NoExecute".to_owned(),
+                });
+            }
+            Ok(())
+        }
         ClusterAction::DeleteNode { node, uid } => {
             let nodes = &mut api(world)?.nodes;
             if nodes.get(node).is_some_and(|there| there.uid == *uid) {

@@ -114,6 +114,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         certificates: Certificates::default(),
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
+        lose: BTreeSet::new(),
     }
 }
 
@@ -187,6 +188,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
         machine_id: Some(format!("machine {name}")),
         host_keys: Vec::new(),
         membership: Membership::Active,
+        lost_at: None,
     };
     ClusterState {
         serial: 1,

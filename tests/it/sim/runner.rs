@@ -11,7 +11,7 @@ use rke_operator::{
     converge::{self, Consent, Error, Goal, Outcome},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
-    model::secret::Secret,
+    model::{NodeName, secret::Secret},
     plan::Plan,
     state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
 };
@@ -110,6 +110,7 @@ pub(crate) struct Runner {
     pub(crate) remote: SimRemote,
     pub(crate) memory: Arc<Memory>,
     entropy: fn() -> [u8; 32],
+    lose: BTreeSet<NodeName>,
 }
 
 struct AnyKey;
@@ -135,6 +136,15 @@ impl Runner {
             remote: remote.clone(),
             memory: Arc::default(),
             entropy,
+            lose: BTreeSet::new(),
+        }
+    }
+
+    /// The same one, who gives up these nodes.
+    pub(crate) fn losing(&self, nodes: &[&str]) -> Self {
+        Self {
+            lose: nodes.iter().map(|name| NodeName::from(*name)).collect(),
+            ..self.clone()
         }
     }
 
@@ -148,6 +158,7 @@ impl Runner {
             key_ring: Arc::new(AnyKey),
             recover: None,
             held_elsewhere: BTreeSet::new(),
+            lose: self.lose.clone(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
             entropy: self.entropy,
         }

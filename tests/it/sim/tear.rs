@@ -156,6 +156,7 @@ fn in_cluster(
         | ClusterAction::Drain { .. }
         | ClusterAction::Uncordon { .. }
         | ClusterAction::RemoveMember { .. }
+        | ClusterAction::OutOfService { .. }
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::SaveStateCopy => return,
         ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {

@@ -35,8 +35,10 @@ pub(crate) struct World {
     pub(crate) answering: BTreeSet<NodeName>,
     /// The nodes whose disks hold a member of etcd, by cluster.
     pub(crate) members: BTreeMap<String, BTreeSet<NodeName>>,
-    /// Nodes that do not answer.
+    /// Nodes that are off.
     pub(crate) down: BTreeMap<NodeName, Unreachable>,
+    /// Nodes that run, and do not answer us.
+    pub(crate) cut_off: BTreeMap<NodeName, Unreachable>,
 }
 
 /// Where a run is cut off.
@@ -77,6 +79,7 @@ impl World {
             answering: BTreeSet::new(),
             members: BTreeMap::new(),
             down: BTreeMap::new(),
+            cut_off: BTreeMap::new(),
         }
     }
 
@@ -92,14 +95,11 @@ impl World {
         if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
             seen.cluster = None;
         }
-        if let Some(api) = &mut seen.cluster {
-            for (name, node) in &mut api.nodes {
-                // A kubelet that does not report makes its node unready.
-                node.ready &= self.runs(name, Component::Kubelet).is_some();
-            }
+        for (name, node) in seen.cluster.iter_mut().flat_map(|api| &mut api.nodes) {
+            node.ready &= self.reports(name);
         }
         for (name, view) in &mut seen.hosts {
-            if let Some(down) = self.down.get(name) {
+            if let Some(down) = self.away(name) {
                 *view = HostView::Unreachable(down.clone());
             } else if let HostView::Reachable(facts) = view
                 && facts.claim().is_none()
@@ -108,6 +108,18 @@ impl World {
             }
         }
         seen
+    }
+
+    /// Why we do not reach a node.
+    fn away(&self, name: &NodeName) -> Option<&Unreachable> {
+        self.down.get(name).or_else(|| self.cut_off.get(name))
+    }
+
+    /// Its kubelet may report to the API.
+    fn reports(&self, name: &NodeName) -> bool {
+        let facts = self.truth.up(name);
+        let has_one = facts.is_some_and(|facts| facts.containers.contains_key("kubelet"));
+        has_one && !self.down.contains_key(name)
     }
 
     /// A component runs on a node that is on.
@@ -157,8 +169,8 @@ impl World {
                 db_in_use: 1,
                 quota: None,
             };
-            let runs = self.runs(name, Component::Etcd).is_some();
-            runs.then(|| (name.clone(), status))
+            let answers = self.runs(name, Component::Etcd).is_some() && self.away(name).is_none();
+            answers.then(|| (name.clone(), status))
         };
         let members = self.members(id).map(|(id, name)| {
             let member = Member {
@@ -172,6 +184,7 @@ impl World {
         EtcdView {
             quorum,
             members: members.collect(),
+            heard: Some(self.running(id).map(|(id, _)| MemberId(id)).collect()),
             ..EtcdView::default()
         }
     }
@@ -180,7 +193,7 @@ impl World {
     fn apis(&self, id: &ClusterId) -> BTreeMap<NodeName, ApiHealth> {
         let names = self.truth.hosts.keys();
         names
-            .filter(|name| !self.down.contains_key(*name))
+            .filter(|name| self.away(name).is_none())
             .filter_map(|name| {
                 let fact = self.truth.up(name)?.containers.get("kube-apiserver")?;
                 let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
@@ -251,7 +264,7 @@ impl World {
 
     fn guard(&self, step: &Step, shell: &Shell) -> Result<(), Ended> {
         if let Some((name, _)) = step.action.on_host()
-            && let Some(down) = self.down.get(name)
+            && let Some(down) = self.away(name)
         {
             return Err(Ended::Failed(down.why.clone()));
         }

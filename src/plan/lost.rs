@@ -1,0 +1,41 @@
+//! What proves that a node is gone. Pure. Whoever does not answer us may be cut off from us alone:
+//! then its kubelet still reports to the API, and its member of etcd is heard by the others.
+
+use super::Guard;
+use crate::{
+    actual::{Actual, ApiView, NodeFact},
+    etcd::MemberId,
+    model::NodeName,
+};
+
+/// Its Node object, if the API tells of one.
+pub(super) fn node<'a>(name: &NodeName, have: &'a Actual) -> Option<&'a NodeFact> {
+    match have.api() {
+        ApiView::Up(api) => api.nodes.get(name),
+        ApiView::Unknown | ApiView::Unreachable(_) => None,
+    }
+}
+
+/// Its member of etcd, if it still has one.
+pub(super) fn member(name: &NodeName, have: &Actual) -> Option<MemberId> {
+    let named = have.etcd.of_node(name).next();
+    have.etcd.on(name).or_else(|| named.map(|(id, _)| id))
+}
+
+/// That its kubelet does not report.
+pub(super) fn is_down(name: &NodeName, have: &Actual) -> Guard {
+    Guard::NodeIsDown {
+        node: name.clone(),
+        uid: node(name, have).map(|node| node.uid.clone()),
+    }
+}
+
+/// What must hold just before a member is removed that does not answer, and before anything is.
+pub(super) fn guards(name: &NodeName, have: &Actual) -> Vec<Guard> {
+    let mut guards = vec![is_down(name, have)];
+    if let Some(member) = member(name, have) {
+        guards.push(Guard::MemberIsSilent(member));
+        guards.push(Guard::ServesAfterRemoval(member));
+    }
+    guards
+}

@@ -1,0 +1,174 @@
+//! Whether a node may be given up: it does not answer and the config no longer names it, or another
+//! machine is in its place, and a person has named it. Pure. What is alive is never given up: its
+//! kubelet reports to the API, or etcd hears from its member.
+
+use std::collections::BTreeSet;
+
+use super::{PreflightError, PreflightErrors, leavers};
+use crate::{
+    actual::{Actual, ApiView, HostView, Replaced},
+    desired::Desired,
+    error::ErrorClass,
+    etcd::Quorum,
+    model::{NodeName, label::LOSE},
+    plan::{Guard, guard, lost},
+    state::Membership,
+};
+
+/// Refuses what is lost and was not named, and what was named and may be alive.
+pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+    let silent = have.hosts.iter().filter_map(|(name, view)| match view {
+        HostView::Unreachable(_) if !want.hosts.contains_key(name) => Some(name),
+        HostView::Unreachable(_) | HostView::Reachable(_) => None,
+    });
+    let silent = silent
+        .filter(|name| !want.saved.is_lost(name))
+        .map(silent_error);
+    let replaced = want.hosts.keys().filter_map(|name| {
+        let why = have.replaced(name)?;
+        (!want.saved.is_lost(name)).then(|| replaced_error(name, &why))
+    });
+    let alive = given_up(want, have)
+        .into_iter()
+        .filter_map(|name| alive(name, have));
+    silent.chain(replaced).chain(alive).collect()
+}
+
+/// The nodes that this run gives up: the state does not have them as lost yet.
+pub(super) fn given_up<'a>(want: &'a Desired, have: &Actual) -> BTreeSet<&'a NodeName> {
+    let before = have.saved.as_ref();
+    let entries = want.saved.inventory.iter();
+    let lost = entries.filter(|(_, entry)| entry.membership == Membership::Lost);
+    lost.map(|(name, _)| name)
+        .filter(|name| before.is_some_and(|saved| !saved.is_lost(name)))
+        .collect()
+}
+
+/// Refuses names that need no consent: one that is left over in a script must not become the
+/// consent to something else later.
+pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
+    let mass = leavers::is_mass(want, have);
+    let errors = want.lose.iter().filter_map(|name| {
+        let saved = have.saved.as_ref();
+        let entry = saved.and_then(|saved| saved.inventory.get(name));
+        let why = match (entry, have.up(name)) {
+            (None, _) => format!("the cluster has no node `{name}`"),
+            (Some(_), _) if want.saved.is_lost(name) => return None,
+            (Some(_), _) if want.hosts.contains_key(name) => {
+                format!(
+                    "node `{name}` is not lost: the config names it{}",
+                    same(name, have)
+                )
+            }
+            (Some(_), Some(_)) if mass => return None,
+            (Some(_), Some(_)) => format!(
+                "node `{name}` is not lost: it answers, and is drained and given back without that"
+            ),
+            (Some(_), None) => return None,
+        };
+        Some(PreflightError {
+            node: Some(name.clone()),
+            message: why,
+            hints: vec![format!(
+                "take `{name}` out of `--lose` (of a `Cluster`: out of the annotation \
+                 `{LOSE}`): it names only nodes that are gone for good"
+            )],
+            class: ErrorClass::User,
+        })
+    });
+    PreflightErrors::unless_empty(errors.collect())
+}
+
+fn same(name: &NodeName, have: &Actual) -> &'static str {
+    if have.up(name).is_some() {
+        ", and its machine answers"
+    } else {
+        "; one that does not answer is left as it is until the config no longer names it"
+    }
+}
+
+/// How consent is given, and how to see what it means.
+fn consent_hint(name: &NodeName, what: &str) -> String {
+    format!(
+        "{what}: `rke-operator up --lose {name}` (a `Cluster` has the annotation `{LOSE}: {name}`); \
+         `rke-operator plan --lose {name}` shows what goes with it"
+    )
+}
+
+/// Nothing can be taken from it, and it may be alive.
+fn silent_error(name: &NodeName) -> PreflightError {
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!("node `{name}` is no longer in the config and does not answer"),
+        hints: vec![
+            format!("bring it back, or write `{name}` into the config again"),
+            consent_hint(
+                name,
+                "if it is gone for good, the cluster can go on without it",
+            ),
+        ],
+        class: ErrorClass::User,
+    }
+}
+
+/// Another machine: what the cluster knows of the node is not there.
+fn replaced_error(name: &NodeName, why: &Replaced) -> PreflightError {
+    let message = match why {
+        Replaced::Machine { was, is } => format!(
+            "another machine answers as node `{name}` (machine-id `{is}`, and the node's is \
+             `{was}`), and nothing of this cluster is on it"
+        ),
+        Replaced::Wiped => format!(
+            "nothing of this cluster is on node `{name}`, which is a member of etcd: it was \
+             installed anew, or its disks are not mounted"
+        ),
+    };
+    PreflightError {
+        node: Some(name.clone()),
+        message,
+        hints: vec![
+            format!("look whether the address of `{name}` in the config is the right one"),
+            consent_hint(
+                name,
+                "if it takes the place of a machine that is gone for good, the old one leaves \
+                 the cluster and this one joins it",
+            ),
+        ],
+        class: ErrorClass::User,
+    }
+}
+
+/// Why a node that a person gives up may be alive, or cannot be missed.
+fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
+    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+    let (why, hint) = match have.api() {
+        _ if !serves => (
+            "etcd does not serve".to_owned(),
+            "a node is given up only while a majority of etcd's members answers: bring back \
+             members that are off"
+                .to_owned(),
+        ),
+        ApiView::Unknown | ApiView::Unreachable(_) => (
+            "no API server answers, and only that tells whether its kubelet runs".to_owned(),
+            format!("write `{name}` into the config again, run `up`, and then give it up"),
+        ),
+        ApiView::Up(_) => {
+            let mut guards = lost::guards(name, have).into_iter();
+            let (guard, why) =
+                guards.find_map(|guard| Some((guard.clone(), guard::held(&guard, have).err()?)))?;
+            let hint = if matches!(guard, Guard::ServesAfterRemoval(_)) {
+                "bring back members of etcd that are off first"
+            } else {
+                "it is cut off from here, and not lost: look for the way to it; if it was switched \
+                 off just now, try again in a minute"
+            };
+            (why, hint.to_owned())
+        }
+    };
+    Some(PreflightError {
+        node: Some(name.clone()),
+        message: format!("node `{name}` is not given up: {why}"),
+        hints: vec![hint],
+        class: ErrorClass::Host,
+    })
+}
