@@ -24,11 +24,13 @@ command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest
 # Where a guard is missed first; whatever these do not notice, all others are asked.
 near() {
   case $1 in
+    plan-lost-* | plan-leavers-*) echo 'test(/joint_lost|plan_/)' ;;
     plan-*) echo 'test(/plan_|unasked|cli_node/)' ;;
     apply-*) echo 'test(/apply::|host_guards/)' ;;
     converge-*) echo 'test(/converge|unasked|joint_|cli_node/)' ;;
     pki-*) echo 'test(/pki::/)' ;;
     state-*) echo 'test(/state::|operator_writes/)' ;;
+    host-files-*) echo 'test(/host::files|contract|host_|cli_node/)' ;;
     host-*) echo 'test(/known_hosts/)' ;;
     operator-*) echo 'test(/operator_/) - test(/lab_/)' ;;
     *) echo 'all()' ;;
