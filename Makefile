@@ -16,7 +16,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -29,6 +29,9 @@ demo: ## Two real nodes, a management cluster, a Cluster object, a pod, and ever
 
 test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes
 	@tests/all.sh
+
+test-ha: ## What takes long on several real nodes: a cluster that is broken in many ways, with a table
+	@tests/ha.sh
 
 test-versions: ## Releases of Kubernetes, each on a real node, and one cluster through them: ONLY=1_33 for one
 	@tests/versions.sh $(ONLY)

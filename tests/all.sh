@@ -81,8 +81,9 @@ else
 fi
 
 # Left out on purpose, so it is said and not counted.
-left=$(cargo nextest list --workspace --locked --profile versions --message-format oneline 2>/dev/null | wc -l)
-echo "== versions: $left tests of other releases of Kubernetes left out: make test-versions runs them"
+left() { cargo nextest list --workspace --locked --profile "$1" --message-format oneline 2>/dev/null | wc -l; }
+echo "== versions: $(left versions) tests of other releases of Kubernetes left out: make test-versions runs them"
+echo "== ha: $(left ha) long tests of several nodes left out: make test-ha runs them"
 
 printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"
 if ((failed > 0)); then printf ', %d failed' "$failed"; fi

@@ -104,13 +104,12 @@ pub(super) struct SoFar {
 
 impl SoFar {
     /// The nodes that a person lets go: once the state has them as lost that is used up.
-    fn lose(&self, environment: &Environment, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
+    fn lose(&self, names: &BTreeSet<NodeName>, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
         let leaves = |name: &NodeName| {
             let entry = saved.and_then(|saved| saved.inventory.get(name));
             entry.is_some_and(|entry| entry.membership == Membership::Leaving)
         };
-        let names = environment.lose.iter();
-        let names = names.filter(|name| !self.ran || leaves(name));
+        let names = names.iter().filter(|name| !self.ran || leaves(name));
         names.cloned().collect()
     }
 }
@@ -259,7 +258,7 @@ fn decide(
 ) -> Result<Decision, Error> {
     let actual = &reading.actual;
     let loaded = actual.saved.as_deref();
-    let lose = so_far.lose(environment, loaded);
+    let lose = so_far.lose(&environment.lose, loaded);
     let (desired, plan, saved) = match goal {
         Goal::Up(written) | Goal::Heal(written) => {
             let intent = reading.intent.as_deref().unwrap_or(*written);
@@ -452,5 +451,25 @@ mod tests {
         let plan = Plan { stages, notes };
         let result = checked(plan, &Actual::default(), Some(&saved("a")));
         assert!(matches!(result, Err(Error::Unsafe(_))), "{result:?}");
+    }
+
+    /// One that is lost by now and comes back later in the same run was not asked about.
+    #[test]
+    fn who_is_given_up_is_asked_for_once() {
+        let lose = [NodeName::from("n1"), "n2".into()].into();
+        let names = |ran, membership| {
+            let mut state = saved("a");
+            state.inventory.get_mut(&"n1".into()).unwrap().membership = membership;
+            let so_far = SoFar {
+                ran,
+                ..SoFar::default()
+            };
+            let names = so_far.lose(&lose, Some(&state));
+            names.len()
+        };
+        assert_eq!(names(false, Membership::Active), 2);
+        assert_eq!(names(true, Membership::Lost), 0);
+        assert_eq!(names(true, Membership::Active), 0, "it has joined again");
+        assert_eq!(names(true, Membership::Leaving), 1, "not given up yet");
     }
 }

@@ -636,6 +636,20 @@ async fn archives_that_are_cut_or_too_large_are_errors() {
     assert!(matches!(read, Err(HostError::Archive { .. })), "{read:?}");
 }
 
+/// What could not be read may be there: only Docker's 404 says that it is not.
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_not_taken_as_missing() {
+    let fake = FakeHost::new();
+    let host = claimed(&fake).await;
+    assert!(host.read_files(&["/etc", "/etc/none"]).await.is_ok());
+    fake.faults(|faults| faults.unreadable = Some("none".to_owned()));
+    let read = host.read_files(&["/etc", "/etc/none"]).await;
+    assert!(
+        matches!(read, Err(HostError::Docker { status: 500, .. })),
+        "{read:?}"
+    );
+}
+
 /// R28.
 #[tokio::test]
 async fn what_a_login_shell_prints_is_no_answer() {

@@ -5,10 +5,10 @@ use std::{fs, time::Duration};
 
 use lab::{LabSpec, Profile};
 
-use crate::{lab_many::names, real::Site};
-
-const CENTRAL: &[&str] = &["controlplane", "etcd"];
-const WORKER: &[&str] = &["worker"];
+use crate::{
+    lab_many::{CENTRAL, WORKER, names},
+    real::Site,
+};
 
 const NAMED: [(&str, &str, &[&str]); 4] = [
     ("n1", "n1", CENTRAL),

@@ -143,6 +143,43 @@ fn invariant_01_nothing_is_pruned_while_the_api_is_down() {
     assert_eq!(check(&bad, &have, &id()), [Violation::PrunesBlindly]);
 }
 
+/// Whoever does not answer is taken away only by steps that look whether it lives.
+#[test]
+fn invariant_01_nobody_is_given_up_who_may_be_alive() {
+    let (mut world, shell) = settled();
+    world.down.insert(one(), down());
+    let have = world.observe(&shell);
+    let (node, uid, member) = (one(), "u".to_owned(), MemberId(1));
+    let is_down = || Guard::NodeIsDown {
+        node: one(),
+        uid: Some("u".to_owned()),
+    };
+    let remove = ClusterAction::RemoveMember {
+        node: node.clone(),
+        member,
+    };
+    let taint = ClusterAction::OutOfService {
+        node: node.clone(),
+        uid: uid.clone(),
+    };
+    let delete = ClusterAction::DeleteNode { node, uid };
+    let silent = Guard::MemberIsSilent(member);
+    for (action, looks) in [
+        (remove, vec![is_down(), silent]),
+        (taint, vec![is_down()]),
+        (delete, vec![is_down()]),
+    ] {
+        let blind = step(Action::Cluster(action));
+        let seeing = looks.into_iter().fold(blind.clone(), Step::only_if);
+        let alive = |step: Step| {
+            let found = check(&plan_of([step]), &have, &id());
+            found.contains(&Violation::MayBeAlive(one()))
+        };
+        assert!(alive(blind.clone()), "{blind:?}");
+        assert!(!alive(seeing.clone()), "{seeing:?}");
+    }
+}
+
 #[test]
 fn invariant_01_a_node_that_left_the_config_is_not_forgotten() {
     let (world, shell) = settled();

@@ -168,10 +168,7 @@ fn what_a_person_cordoned_stays_cordoned() {
 #[test]
 fn a_cordon_that_a_run_left_is_taken_back() {
     let (mut world, shell) = settled(1);
-    let left = fact(&mut world, &node(4));
-    left.unschedulable = true;
-    let ours = (label::CORDONED.to_owned(), "true".to_owned());
-    left.annotations.extend([ours]);
+    leave_cordoned(&mut world, &node(4));
     let want = wish(1, &Knobs::default(), UpgradeStrategy::default());
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     let steps: Vec<&Step> = plan.steps().collect();
@@ -179,6 +176,48 @@ fn a_cordon_that_a_run_left_is_taken_back() {
     let uncordon = ClusterAction::Uncordon { node: node(4) };
     assert_eq!(steps[0].action, Action::Cluster(uncordon));
     assert_eq!(steps[0].cause, Cause::Drift, "the operator does it unasked");
+}
+
+/// As a run leaves it that was cut off.
+fn leave_cordoned(world: &mut World, name: &NodeName) {
+    let left = fact(world, name);
+    left.unschedulable = true;
+    let ours = (label::CORDONED.to_owned(), "true".to_owned());
+    left.annotations.extend([ours]);
+}
+
+/// Else their pods have nowhere to go, and the drain waits for ever.
+#[test]
+fn a_cordon_that_a_run_left_is_taken_back_before_others_are_drained() {
+    let upgrade = UpgradeStrategy {
+        drain: Some(DrainRules::default()),
+        ..UpgradeStrategy::default()
+    };
+    let (old, mut shell) = settled(2);
+    let want = wish(2, &louder(), upgrade);
+    let mut world = old.clone();
+    converge_up(&mut world, &want, &mut shell);
+    let back = |world: &mut World, name: &NodeName| {
+        let view = old.truth.hosts[name].clone();
+        world.truth.hosts.insert(name.clone(), view);
+    };
+    back(&mut world, &node(4));
+    leave_cordoned(&mut world, &node(5));
+    let titles = |world: &World| {
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        let all = plan.steps().filter_map(|step| {
+            let node = step.node()?;
+            Some(format!("{node}: {}", plan::title(step)))
+        });
+        all.filter(|title| title.contains("drain") || title.contains("cordon"))
+            .collect::<Vec<_>>()
+    };
+    let expected = ["n5: uncordon", "n4: drain", "n4: uncordon"];
+    assert_eq!(titles(&world), expected);
+    // One that is still to be rolled stays out, and goes first.
+    back(&mut world, &node(5));
+    let expected = ["n5: drain", "n5: uncordon", "n4: drain", "n4: uncordon"];
+    assert_eq!(titles(&world), expected);
 }
 
 #[test]

@@ -1,14 +1,32 @@
 //! The Node objects: our labels, annotations and taints, and readiness. Pure.
 
+use std::collections::BTreeSet;
+
 use super::{addons, health, skew};
 use crate::{
     actual::{self, Actual, ApiView, NodeFact},
     model::{Component, NodeMeta, NodeName},
     plan::{
-        Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target,
+        Action, Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target,
         diff::{Diff, HostDiff, Need},
     },
 };
+
+/// Cordons of ours that a run left, where none of these rolls takes them back: before others are drained,
+/// whose pods have nowhere else to go.
+pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &[Stage]) -> Stage {
+    let taken_back: BTreeSet<&NodeName> = rolls
+        .iter()
+        .flat_map(Stage::steps)
+        .filter_map(|step| match &step.action {
+            Action::Cluster(ClusterAction::Uncordon { node }) => Some(node),
+            Action::Cluster(_) | Action::Host(..) | Action::Local(_) => None,
+        })
+        .collect();
+    let left = diff.hosts.keys().filter(|name| !taken_back.contains(*name));
+    let steps = left.filter_map(|name| uncordon(name, seen(diff.have, name)));
+    Stage::of("uncordon", diff.want.hosts.len(), steps)
+}
 
 /// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
 /// once. The manifests are already applied, so these waits overlap with theirs.
@@ -28,7 +46,6 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
             };
             steps.push(Step::cluster(cause, why, action));
         }
-        steps.extend(uncordon(name, seen));
     }
     Stage::of("nodes", diff.want.hosts.len(), steps).on_failure(OnFailure::DropNode {
         while_left: Enough::Any,
@@ -74,7 +91,7 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
     (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
 }
 
-/// A run that was cut off left its cordon. One that is at work takes its own back by then.
+/// A run that was cut off left its cordon.
 fn uncordon(name: &NodeName, seen: Option<&NodeFact>) -> Option<Step> {
     let action = ClusterAction::Uncordon { node: name.clone() };
     let why = "a run that was cut off left it cordoned";

@@ -68,10 +68,13 @@ pub(super) fn control_planes(diff: &Diff<'_>) -> Stage {
 }
 
 /// kubelet and kube-proxy, first where etcd or a control plane is, then on the workers. Nodes that
-/// are not Ready come first.
+/// are not Ready come first, and those that a run left cordoned: they are out already.
 pub(super) fn nodes(diff: &Diff<'_>) -> [Stage; 2] {
-    let ready = |name: &NodeName| nodes::seen(diff.have, name).is_some_and(|node| node.ready);
-    let all = stage(&NODES, diff, ready);
+    let serves = |name: &NodeName| {
+        let node = nodes::seen(diff.have, name);
+        node.is_some_and(|node| node.ready && !node.is_cordoned_by_us())
+    };
+    let all = stage(&NODES, diff, serves);
     let (central, workers): (Vec<Queue>, Vec<Queue>) = all.queues.into_iter().partition(|queue| {
         let name = queue.node.as_ref();
         name.is_some_and(|name| Pool::of(name, diff.want) == Pool::Central)

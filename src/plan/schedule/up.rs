@@ -36,12 +36,15 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         return until_the_api_answers(first, diff);
     }
     let [containerd_central, containerd_workers] = containerd::living(diff);
-    let [central, workers] = roll::nodes(diff);
+    let rolls = roll::nodes(diff);
+    let left_cordoned = nodes::left_cordoned(diff, &rolls);
+    let [central, workers] = rolls;
     let then = [
         join::members(diff), // one at a time, caught up before it votes
         join::api_servers(diff),
         control_planes, // no kubelet and no controller is newer than an API server
         start::clients(diff),
+        left_cordoned, // pods need somewhere to go
         containerd_central,
         containerd_workers,
         central,

@@ -81,6 +81,15 @@ async fn answer(
     if faults.internal_errors {
         return Ok(refuse(500, "something is broken"));
     }
+    if let Some(path) = &faults.unreadable
+        && head.method == Method::GET
+        && head
+            .uri
+            .query()
+            .is_some_and(|query| query.ends_with(path.as_str()))
+    {
+        return Ok(refuse(500, "input/output error"));
+    }
     let call = Call {
         method: head.method,
         path,

@@ -106,6 +106,8 @@ pub(crate) struct Faults {
     pub(crate) wait_hangs: bool,
     /// Containers of these names fail to start with 500.
     pub(crate) broken: Vec<String>,
+    /// Archives of paths that end so are answered with 500: a mount whose server is gone, a bad disk.
+    pub(crate) unreadable: Option<String>,
     /// sshd forwards to sockets and not to ports.
     pub(crate) no_ports: bool,
     /// What the login shell's own files print before every command.

@@ -6,6 +6,7 @@ mod kill;
 pub(crate) mod operator;
 mod pods;
 pub(crate) mod snapshot;
+pub(crate) mod writer;
 
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,282 @@
+//! One highly available cluster on real nodes, broken in many ways, one after the other: each has its exit
+//! code and its words, and what was written is there when it is whole again. `make test-ha` runs it.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    time::{Duration, Instant},
+};
+
+use lab::{LabSpec, Node, Profile};
+use serde_json::{Value, json};
+
+use crate::{
+    lab_many::{ALL, WORKER, names},
+    real::{Run, Site, tell, writer::Writer},
+};
+
+const NODES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
+const UP: &[&str] = &["up", "--yes"];
+
+/// Long enough for a machine to boot and for everything on it to be there again.
+const WHOLE: Duration = Duration::from_secs(300);
+
+/// A cluster of three all-in-one nodes and two workers, and what became of each case.
+struct Broken {
+    site: Site,
+    runtime: tokio::runtime::Runtime,
+    table: String,
+}
+
+impl Broken {
+    fn new() -> Self {
+        let spec = NODES.iter().fold(LabSpec::own("ha-broken"), |spec, name| {
+            spec.node(name, Profile::Plain)
+        });
+        let site = Site::of(&spec);
+        site.names(&[
+            ("n1", ALL),
+            ("n2", ALL),
+            ("n3", ALL),
+            ("n4", WORKER),
+            ("n5", WORKER),
+        ]);
+        site.run(UP).well();
+        Self {
+            site,
+            runtime: tokio::runtime::Runtime::new().expect("a runtime"),
+            table: "| broken | `up` ends with | what it says |\n|---|---|---|\n".to_owned(),
+        }
+    }
+
+    fn node(&self, name: &str) -> &Node {
+        self.site.lab.node(name)
+    }
+
+    /// `up` on what is broken: it ends so and says these words. Then it is healed, and whole again.
+    fn case(
+        &mut self,
+        what: &str,
+        breaks: impl FnOnce(&Site),
+        (status, words): (i32, &[&str]),
+        heals: impl FnOnce(&Site),
+    ) {
+        self.judged(what, breaks, |site| site.run(UP), (status, words), heals);
+    }
+
+    fn judged(
+        &mut self,
+        what: &str,
+        breaks: impl FnOnce(&Site),
+        runs: impl FnOnce(&Site) -> Run,
+        (status, words): (i32, &[&str]),
+        heals: impl FnOnce(&Site),
+    ) {
+        tell(&format!("== {what}"));
+        breaks(&self.site);
+        let begun = Instant::now();
+        let run = runs(&self.site);
+        let took = begun.elapsed().as_secs_f64();
+        tell(&format!(
+            "exit {} after {took:.1} s\n{}",
+            run.status, run.stderr
+        ));
+        assert_eq!(run.status, status, "{what}: {run:?}");
+        let said = format!("{}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(said.contains(word), "{what}: no `{word}` in {run:?}");
+        }
+        let words = words.join("`, `");
+        writeln!(self.table, "| {what} | {status}, {took:.0} s | `{words}` |").expect("a row");
+        heals(&self.site);
+        self.is_whole(what);
+    }
+
+    /// `up` gets through, everybody is there, and there is nothing left to do.
+    fn is_whole(&self, what: &str) {
+        let site = &self.site;
+        Site::eventually(&format!("after `{what}`: whole"), WHOLE, || {
+            let run = site.run(UP);
+            if run.status != 0 {
+                tell(&format!("exit {}\n{}", run.status, run.stderr));
+            }
+            run.status == 0
+        });
+        assert_eq!(
+            site.members("n1"),
+            names(&["etcd-n1", "etcd-n2", "etcd-n3"]),
+            "{what}"
+        );
+        Site::eventually("every node is Ready", WHOLE, || {
+            site.ready() == names(&NODES)
+        });
+        let plan = site.run(&["plan"]).well();
+        assert!(plan.stdout.contains("nothing to do"), "{what}: {plan:?}");
+    }
+
+    /// The config with other flags of the kubelets.
+    fn wants_pods(&self, most: &str) {
+        let yaml = fs::read_to_string(self.site.path("cluster.yml")).expect("a config");
+        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
+        config["services"]["kubelet"]["extra_args"]["max-pods"] = json!(most);
+        self.site.write_config("cluster.yml", &config.to_string());
+    }
+
+    fn state(&self) -> Vec<u8> {
+        fs::read(self.site.path("cluster.rke-operator.json")).expect("a state")
+    }
+}
+
+fn on(site: &Site, node: &str, script: &str) {
+    site.lab.node(node).sh(script).expect(script);
+}
+
+fn nothing(_: &Site) {}
+
+/// Machines that are off, hang, or are cut off.
+fn machines(broken: &mut Broken) {
+    broken.case(
+        "one of three members is off",
+        |site| site.lab.node("n3").stop().expect("off"),
+        (3, &["n3"]),
+        |site| site.lab.heal().expect("healed"),
+    );
+    let before = broken.state();
+    broken.case(
+        "two of three members are off",
+        |site| {
+            site.lab.node("n2").stop().expect("off");
+            site.lab.node("n3").stop().expect("off");
+        },
+        (2, &["n2", "n3"]),
+        |site| site.lab.heal().expect("healed"),
+    );
+    assert_eq!(
+        broken.state(),
+        before,
+        "nothing was written without a quorum"
+    );
+    broken.case(
+        "a worker hangs",
+        |site| site.lab.node("n5").pause().expect("it hangs"),
+        (3, &["n5"]),
+        |site| site.lab.heal().expect("healed"),
+    );
+    broken.case(
+        "the tool is cut from a worker",
+        |site| site.lab.node("n4").cut_from_tool().expect("cut"),
+        (3, &["n4"]),
+        |site| site.lab.heal().expect("healed"),
+    );
+    broken.case(
+        "two members are cut from each other",
+        |site| {
+            let [a, b] = ["n2", "n3"].map(|name| site.lab.node(name));
+            a.cut_from(b).expect("cut");
+        },
+        (0, &[]),
+        |site| site.lab.heal().expect("healed"),
+    );
+}
+
+/// What is on a machine is gone, or was changed by hand.
+fn by_hand(broken: &mut Broken) {
+    broken.case(
+        "a container is stopped, one is removed, one is paused",
+        |site| {
+            on(site, "n4", "docker stop kubelet");
+            on(site, "n5", "docker rm -f kube-proxy");
+            on(site, "n3", "docker pause kube-scheduler");
+        },
+        (0, &[]),
+        nothing,
+    );
+    broken.case(
+        "a container was made anew by hand with other flags",
+        |site| {
+            on(
+                site,
+                "n5",
+                "image=$(docker inspect -f '{{.Config.Image}}' kube-proxy)
+                 docker rm -f kube-proxy
+                 docker run -d --name kube-proxy --net host $image kube-proxy --version",
+            );
+        },
+        (1, &["kube-proxy"]),
+        |site| on(site, "n5", "docker rm -f kube-proxy"),
+    );
+    broken.case(
+        "a node's certificates are deleted",
+        |site| on(site, "n5", "rm -rf /etc/kubernetes/ssl"),
+        (0, &[]),
+        nothing,
+    );
+    broken.case(
+        "a Node object is deleted by hand",
+        |site| {
+            site.kubectl(&["delete", "node", "n5", "--wait=false"])
+                .well();
+        },
+        (0, &[]),
+        nothing,
+    );
+    broken.case(
+        "a member's data is deleted",
+        |site| {
+            on(
+                site,
+                "n3",
+                "docker stop etcd && rm -rf /var/lib/etcd/member",
+            );
+        },
+        (2, &["/var/lib/etcd/member"]),
+        nothing,
+    );
+}
+
+/// Disks that are full, and etcd's alarm.
+fn disks(broken: &mut Broken) {
+    broken.wants_pods("101");
+    broken.case(
+        "a worker's disk is full while its kubelet is to change",
+        |site| site.lab.node("n5").fill_disk().expect("full"),
+        (2, &["n5", "full"]),
+        |site| site.lab.heal().expect("healed"),
+    );
+}
+
+/// Two runs at once, of two people with the same files.
+fn two_runners(broken: &mut Broken) {
+    broken.wants_pods("102");
+    let second = tempfile::tempdir().expect("a folder");
+    let file = second.path().join("cluster.yml");
+    fs::copy(broken.site.path("cluster.yml"), &file).expect("a copy");
+    fs::copy(
+        broken.site.path("cluster.rke-operator.json"),
+        second.path().join("cluster.rke-operator.json"),
+    )
+    .expect("a copy");
+    let writer = Writer::start(&broken.site, broken.node("n4"), &broken.runtime);
+    let mut other = broken
+        .site
+        .command(&["up", "--yes", "--config", &file.to_string_lossy()])
+        .spawn()
+        .expect("it starts");
+    broken.case("two runs at once", nothing, (0, &[]), nothing);
+    let status = other.wait().expect("it ends");
+    tell(&format!("the other run: {status}"));
+    writer.nothing_is_lost(&broken.runtime);
+}
+
+#[test]
+fn a_cluster_that_is_broken_in_many_ways_is_whole_again() {
+    let mut broken = Broken::new();
+    machines(&mut broken);
+    by_hand(&mut broken);
+    disks(&mut broken);
+    two_runners(&mut broken);
+    tell(&broken.table);
+    if let Ok(table) = std::env::var("HA_TABLE") {
+        fs::write(table, &broken.table).expect("the table is written");
+    }
+}

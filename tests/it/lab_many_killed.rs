@@ -1,0 +1,138 @@
+//! `kill -9` at each kind of step while a cluster of several nodes is made, grown, rolled and shrunk, and
+//! while it is written to: started again it converges, etcd's members are the config's, and nothing that was
+//! acknowledged is gone.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use lab::{LabSpec, Profile};
+use serde_json::{Value, json};
+
+use crate::{
+    lab_many::{ALL, CENTRAL, WORKER, names},
+    real::{Site, tell, writer::Writer},
+};
+
+const UP: &[&str] = &["up", "--yes"];
+
+/// Every other kill comes this long after its step has begun.
+const WITHIN: Duration = Duration::from_millis(300);
+
+/// What is done on several images, nodes or members is one kind.
+fn kind(title: &str) -> String {
+    let mut words = title.split(' ');
+    match words.next() {
+        Some(first @ ("pull" | "import")) => first.to_owned(),
+        _ => title
+            .chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect(),
+    }
+}
+
+/// Kills `args` once at each kind of step, a run a kill, until a run gets through; gives the kinds.
+fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
+    let (mut kinds, mut within) = (BTreeSet::new(), 0);
+    while let Some(kill) = site.kill_when(args, |title| {
+        let delay = if kinds.len() % 2 == 0 {
+            Duration::ZERO
+        } else {
+            WITHIN
+        };
+        (!kinds.contains(&kind(title))).then_some(delay)
+    }) {
+        within += usize::from(kill.within);
+        assert!(kinds.insert(kind(&kill.title)), "{kill:?} of {kinds:?}");
+    }
+    tell(&format!("{} kills, {within} within a step", kinds.len()));
+    kinds
+}
+
+/// Who is there is as the config says, and there is nothing left to do.
+fn converged(site: &Site, from: &str, ready: &[&str], members: &[&str]) {
+    assert_eq!(site.ready(), names(ready));
+    assert_eq!(site.members(from), names(members));
+    let again = site.run(&["plan"]).well();
+    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+}
+
+/// Each of these kinds was killed.
+fn met(kinds: &BTreeSet<String>, wanted: &[&str]) {
+    for wanted in wanted {
+        let mut all = kinds.iter();
+        assert!(all.any(|kind| kind.contains(wanted)), "{wanted}: {kinds:?}");
+    }
+}
+
+impl Site {
+    /// Other flags of kubelets and API servers, which are drained before.
+    fn wants_flags(&self) {
+        let yaml = std::fs::read_to_string(self.path("cluster.yml")).expect("a config");
+        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
+        config["services"]["kube-api"]["extra_args"] = json!({"max-requests-inflight": "500"});
+        config["services"]["kubelet"]["extra_args"]["max-pods"] = json!("100");
+        // A run that is killed while it evicts leaves the pod in the status of its PodDisruptionBudget, and
+        // Kubernetes waits two minutes for it to go before it lets another one go.
+        let input = json!({
+            "ignore_daemonsets": true, "delete_local_data": true, "force": true, "timeout": 300,
+        });
+        config["upgrade_strategy"] = json!({"drain": true, "node_drain_input": input});
+        self.write_config("cluster.yml", &config.to_string());
+    }
+}
+
+#[test]
+fn several_nodes_converge_wherever_a_run_is_killed() {
+    let nodes = ["n1", "n2", "n3", "n4"];
+    let spec = nodes
+        .iter()
+        .fold(LabSpec::own("many-killed"), |spec, name| {
+            spec.node(name, Profile::Plain)
+        });
+    let site = Site::of(&spec);
+
+    site.names(&[("n1", ALL), ("n4", WORKER)]);
+    met(&killed(&site, UP), &["claim", "run etcd", "run kubelet"]);
+    converged(&site, "n1", &["n1", "n4"], &["etcd-n1"]);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let writer = Writer::start(&site, site.lab.node("n4"), &runtime);
+
+    let all = [
+        ("n1", ALL),
+        ("n2", CENTRAL),
+        ("n3", CENTRAL),
+        ("n4", WORKER),
+    ];
+    let members = ["etcd-n1", "etcd-n2", "etcd-n3"];
+    site.names(&all);
+    met(&killed(&site, UP), &["join etcd", "kube-apiserver"]);
+    converged(&site, "n1", &nodes, &members);
+
+    site.wants_flags();
+    let rolled = ["replace kube-apiserver", "replace kubelet", "drain"];
+    met(&killed(&site, UP), &rolled);
+    converged(&site, "n1", &nodes, &members);
+    let cordoned = [
+        "get",
+        "nodes",
+        "-o",
+        "jsonpath={.items[*].spec.unschedulable}",
+    ];
+    assert_eq!(site.kubectl(&cordoned).well().stdout.trim(), "");
+
+    site.names(&all[1..]);
+    let kinds = killed(&site, UP);
+    met(
+        &kinds,
+        &[
+            "drain",
+            "remove member",
+            "remove kubelet",
+            "delete the Node",
+            "release",
+        ],
+    );
+    converged(&site, "n2", &nodes[1..], &members[1..]);
+
+    writer.nothing_is_lost(&runtime);
+    site.run(&["remove", "--force"]).well();
+}

@@ -1,0 +1,132 @@
+//! Whoever writes to a cluster's API all the while, and counts what was acknowledged.
+
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use lab::Node;
+use serde_json::json;
+
+use super::{Site, tell};
+
+/// Writes through `127.0.0.1:6443` of a node, as whatever runs there does.
+pub(crate) struct Writer {
+    tunnel: Child,
+    enough: Arc<AtomicBool>,
+    writes: JoinHandle<Written>,
+    client: Client,
+}
+
+/// What the API has acknowledged, and the longest time in which it acknowledged nothing.
+struct Written {
+    names: BTreeSet<String>,
+    gap: Duration,
+}
+
+impl Writer {
+    pub(crate) fn start(site: &Site, node: &Node, runtime: &tokio::runtime::Runtime) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
+        let tunnel = Command::new("ssh")
+            .arg("-i")
+            .arg(site.lab.ssh_key())
+            .arg("-o")
+            .arg(format!(
+                "UserKnownHostsFile={}",
+                site.lab.known_hosts().display()
+            ))
+            .args(["-N", "-L", &format!("127.0.0.1:{port}:127.0.0.1:6443")])
+            .arg(format!("{}@{}", node.user(), node.address()))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("ssh starts");
+        let file = site.path("kube_config_cluster.yml");
+        let client = runtime.block_on(async {
+            let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            let mut config = config.expect("a config");
+            config.cluster_url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
+            Client::try_from(config).expect("a client")
+        });
+        let enough = Arc::new(AtomicBool::new(false));
+        let writes = {
+            let (client, enough, handle) = (
+                client.clone(),
+                Arc::clone(&enough),
+                runtime.handle().clone(),
+            );
+            std::thread::spawn(move || handle.block_on(write(&client, &enough)))
+        };
+        Self {
+            tunnel,
+            enough,
+            writes,
+            client,
+        }
+    }
+
+    /// Ends it; whatever was acknowledged must be there.
+    pub(crate) fn nothing_is_lost(mut self, runtime: &tokio::runtime::Runtime) {
+        self.enough.store(true, Ordering::SeqCst);
+        let written = self.writes.join().expect("it wrote");
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.client);
+        let there = runtime.block_on(maps.list(&ListParams::default()));
+        let there = there.expect("a list").items.into_iter();
+        let there: BTreeSet<String> = there.filter_map(|map| map.metadata.name).collect();
+        let _ = self.tunnel.kill();
+        let _ = self.tunnel.wait();
+        tell(&format!(
+            "{} writes, longest gap {:.1} s",
+            written.names.len(),
+            written.gap.as_secs_f64()
+        ));
+        assert!(written.names.len() > 100, "it wrote all the while");
+        let lost: Vec<&String> = written.names.difference(&there).collect();
+        assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    }
+}
+
+async fn write(client: &Client, enough: &AtomicBool) -> Written {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let mut written = Written {
+        names: BTreeSet::new(),
+        gap: Duration::ZERO,
+    };
+    let mut last = Instant::now();
+    while !enough.load(Ordering::SeqCst) {
+        let name = format!("write-{}", written.names.len());
+        let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an object");
+        let params = PostParams::default();
+        let create = tokio::time::timeout(Duration::from_secs(5), maps.create(&params, &map));
+        let acknowledged = match create.await {
+            Ok(Ok(_)) => true,
+            // The answer to the try before was lost.
+            Ok(Err(kube::Error::Api(status))) => status.is_conflict(),
+            Ok(Err(_)) | Err(_) => false,
+        };
+        if acknowledged {
+            written.names.insert(name);
+            written.gap = written.gap.max(last.elapsed());
+            last = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    written.gap = written.gap.max(last.elapsed());
+    written
+}
