@@ -170,7 +170,8 @@ fn invariant_01_nobody_is_given_up_who_may_be_alive() {
         (delete, vec![is_down()]),
     ] {
         let blind = step(Action::Cluster(action));
-        let seeing = looks.into_iter().fold(blind.clone(), Step::only_if);
+        let mut seeing = blind.clone();
+        seeing.guards.extend(looks);
         let alive = |step: Step| {
             let found = check(&plan_of([step]), &have, &id());
             found.contains(&Violation::MayBeAlive(one()))
