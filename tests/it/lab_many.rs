@@ -3,8 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use lab::{LabSpec, Profile};
-use serde_json::{Value, json};
+use lab::{LabSpec, Node, Profile};
 
 use crate::{
     lab_remove::ALLOWED,
@@ -24,18 +23,12 @@ impl Site {
 
     /// The same, each on a machine of the lab: `(name, machine, roles)`.
     pub(crate) fn names_at(&self, nodes: &[(&str, &str, &[&str])]) {
-        let yaml = self.node().cluster_yml("many").expect("a config");
-        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
-        let first = config["nodes"][0].take();
         let nodes = nodes.iter().map(|(name, machine, roles)| {
-            let mut node = first.clone();
-            node["address"] = json!(self.lab.node(machine).address().to_string());
-            node["hostname_override"] = json!(name);
-            node["role"] = json!(roles);
-            node
+            let machine = self.lab.node(machine);
+            (*name, machine, roles.to_vec())
         });
-        config["nodes"] = nodes.collect();
-        self.write_config("cluster.yml", &config.to_string());
+        let yaml = Node::common_yml("many", &nodes.collect::<Vec<_>>()).expect("a config");
+        self.write_config("cluster.yml", &yaml);
     }
 
     /// The members of etcd, as one of them tells.

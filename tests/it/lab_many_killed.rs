@@ -41,6 +41,7 @@ fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
         (!kinds.contains(&kind(title))).then_some(delay)
     }) {
         within += usize::from(kill.within);
+        tell(&format!("killed: {}", kill.title));
         assert!(kinds.insert(kind(&kill.title)), "{kill:?} of {kinds:?}");
     }
     tell(&format!("{} kills, {within} within a step", kinds.len()));

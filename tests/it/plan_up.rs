@@ -361,6 +361,14 @@ fn a_port_that_is_taken_is_refused() {
     let (mut world, shell) = settled();
     host(&mut world).system.listening.insert(6443);
     plan_up(&want(), &world.observe(&shell)).expect("our own API server listens there");
+    let paused = host(&mut world).containers.get_mut("kube-apiserver");
+    paused.unwrap().state = ContainerState::Other;
+    let plan = plan_up(&want(), &world.observe(&shell)).expect("and so does it while it is paused");
+    assert!(titles(&plan).contains(&"replace kube-apiserver".to_owned()));
+    let ended = host(&mut world).containers.get_mut("kube-apiserver");
+    ended.unwrap().state = ContainerState::Exited(1);
+    let error = plan_up(&want(), &world.observe(&shell)).unwrap_err();
+    assert!(shown(&error).contains("port 6443"), "somebody else does");
 }
 
 #[test]

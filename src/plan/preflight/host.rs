@@ -251,10 +251,14 @@ fn ports(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
                 .labels
                 .get(label::CLUSTER_ID)
                 .is_some_and(|it| it == id);
-            ours && matches!(
-                fact.state,
-                ContainerState::Running | ContainerState::Restarting(_)
-            )
+            // One that is paused still listens.
+            let listens = match fact.state {
+                ContainerState::Running | ContainerState::Restarting(_) | ContainerState::Other => {
+                    true
+                }
+                ContainerState::Created | ContainerState::Exited(_) => false,
+            };
+            ours && listens
         })
     };
     let wanted = Component::ALL

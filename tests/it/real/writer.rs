@@ -23,6 +23,9 @@ use serde_json::json;
 
 use super::{Site, tell};
 
+/// A time without a write that is worth a line.
+const LONG: Duration = Duration::from_secs(3);
+
 /// Writes through `127.0.0.1:6443` of a node, as whatever runs there does.
 pub(crate) struct Writer {
     tunnel: Child,
@@ -121,8 +124,12 @@ async fn write(client: &Client, enough: &AtomicBool) -> Written {
             Ok(Err(_)) | Err(_) => false,
         };
         if acknowledged {
+            let gap = last.elapsed();
+            if gap > LONG {
+                tell(&format!("no `{name}` for {:.1} s", gap.as_secs_f64()));
+            }
             written.names.insert(name);
-            written.gap = written.gap.max(last.elapsed());
+            written.gap = written.gap.max(gap);
             last = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -4,12 +4,21 @@
 //! or is taken down loses those that are in its network. What one kernel cannot show: power that goes
 //! keeps what the machine's page cache has, so nothing is learnt of fsync.
 
-use std::{fs, net::Ipv4Addr, path::Path, time::Duration};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use crate::{Lab, LabError, Node, NodeState, cache, command::Run};
 
 /// How long a node may take to boot.
 const BOOT: Duration = Duration::from_mins(2);
+
+/// How long a node that boots may take no command.
+const TAKES_COMMANDS: Duration = Duration::from_secs(20);
 
 /// The chain of what a node does not hear. It is the first that a packet meets, so it covers pods too,
 /// and whoever sends sees nothing but silence.
@@ -62,8 +71,14 @@ impl Node {
         self.resume()?;
         self.start()?;
         self.link(&["link", "set", "up", "dev"])?;
-        self.hear_all()?;
-        self.hurry()?;
+        // One that was switched on a moment ago takes no command yet.
+        let end = Instant::now() + TAKES_COMMANDS;
+        while let Err(error) = self.hear_all().and_then(|()| self.hurry()) {
+            if Instant::now() > end {
+                return Err(error);
+            }
+            sleep(Duration::from_millis(200));
+        }
         // Its disk is mounted while it boots.
         self.wait_ssh(BOOT)?;
         self.free_disk()

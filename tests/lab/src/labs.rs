@@ -552,6 +552,7 @@ fn make_network(name: &str) -> Result<Subnet, LabError> {
             .output()?;
         if output.ok() {
             keep_in(&output.stdout)?;
+            may_watch()?;
             return Ok(subnet);
         }
         // Another lab may have taken these addresses since we looked at the routes.
@@ -581,6 +582,17 @@ fn keep_in(network: &str) -> Result<(), LabError> {
     fs::write(&path, "0").map_err(LabError::file("cannot keep traffic in by", &path))
 }
 
+/// Every kubelet and every containerd watches files, and root has few watchers on most machines: six nodes
+/// use them up. Raised and left so, for others may rely on it by the time the lab goes.
+fn may_watch() -> Result<(), LabError> {
+    let path = Path::new("/proc/sys/fs/inotify/max_user_instances");
+    let few = cache::read(path)?;
+    if few.trim().parse().is_ok_and(|few: u32| few >= WATCHERS) {
+        return Ok(());
+    }
+    fs::write(path, WATCHERS.to_string()).map_err(LabError::file("cannot raise", path))
+}
+
 /// What in the machine's Docker bears the label, formatted; of one lab or of all.
 fn labelled(kind: &str, name: Option<&str>, format: &str) -> Result<Vec<String>, LabError> {
     let label = name.map_or_else(|| LABEL.to_owned(), |name| format!("{LABEL}={name}"));
@@ -594,13 +606,24 @@ fn labelled(kind: &str, name: Option<&str>, format: &str) -> Result<Vec<String>,
     Ok(list.lines().map(str::to_owned).collect())
 }
 
+/// Enough for some labs at once.
+const WATCHERS: u32 = 1024;
+
+/// Resumes what is paused in a node's own Docker.
+const RESUME: &str = "timeout 20 docker ps --quiet --filter status=paused | xargs --no-run-if-empty \
+                      timeout 20 docker unpause";
+
 /// Removes everything that bears the lab's name. What is not there is fine.
 fn take_down(name: &str) -> Result<(), LabError> {
     let _lock = cache::lock(&format!("lab-{name}"))?;
     for container in labelled("container", Some(name), "{{.Names}}")? {
-        // What hangs cannot be killed; that it does not hang is no error.
+        // What hangs cannot be killed, nor a node on which a container is paused; that nothing hangs is
+        // no error.
         Run::docker("cannot resume")
             .args(["unpause", &container])
+            .output()?;
+        Run::docker("cannot resume what is on a node")
+            .args(["exec", &container, "sh", "-c", RESUME])
             .output()?;
         Run::docker(format!("cannot remove {container}"))
             .args(["rm", "--force", "--volumes", &container])

@@ -6,7 +6,10 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use lab::{Fault, Host, Lab, LabError, LabSpec, Profile, Store, Sweep};
+use lab::{Fault, Host, Lab, LabError, LabSpec, Node, Profile, Store, Sweep};
+
+/// What a node is by default.
+const ALL_ROLES: &str = "controlplane,etcd,worker";
 
 /// Real nodes, a real Kubernetes and a registry on this machine.
 #[derive(Parser)]
@@ -48,13 +51,14 @@ enum Command {
         #[arg(trailing_var_arg = true)]
         command: Vec<String>,
     },
-    /// Show a cluster.yml for a cluster on one node.
+    /// Show a cluster.yml for a cluster on these nodes.
     Config {
         /// The lab's name.
         #[arg(long, default_value = "lab")]
         name: String,
-        /// The node.
-        node: String,
+        /// The nodes, each as `n1`, which gives it every role, or as `n1=controlplane,etcd`.
+        #[arg(required = true, value_name = "NODE[=ROLES]")]
+        nodes: Vec<String>,
     },
     /// Let something go wrong with a node; `lab heal` ends it.
     Fault {
@@ -172,11 +176,14 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
                 None => lab.heal()?,
             }
         }
-        Command::Config { name, node } => {
-            say(Lab::open(&name)?
-                .find(&node)?
-                .cluster_yml(&name)?
-                .trim_end());
+        Command::Config { name, nodes } => {
+            let lab = Lab::open(&name)?;
+            let nodes = nodes.iter().map(|node| {
+                let (node, roles) = node.split_once('=').unwrap_or((node, ALL_ROLES));
+                Ok((node, lab.find(node)?, roles.split(',').collect()))
+            });
+            let nodes = nodes.collect::<Result<Vec<_>, LabError>>()?;
+            say(Node::common_yml(&name, &nodes)?.trim_end());
         }
         Command::Down { all: true, .. } => {
             for name in Lab::sweep(Sweep::All)? {

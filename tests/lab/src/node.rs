@@ -378,6 +378,28 @@ impl Node {
         overlay::merge(&self.minimal(cluster_name)?, &self.overlay)
     }
 
+    /// A `cluster.yml` for several nodes: under which name, on which machine, with which roles. The
+    /// overlay is the first one's.
+    pub fn common_yml(
+        cluster_name: &str,
+        nodes: &[(&str, &Self, Vec<&str>)],
+    ) -> Result<String, LabError> {
+        let Some((_, first, _)) = nodes.first() else {
+            return Err(LabError::Refused("a cluster has a node".to_owned()));
+        };
+        let mut document = overlay::parsed("cluster.yml", &first.cluster_yml(cluster_name)?)?;
+        let common = document["nodes"][0].take();
+        let nodes = nodes.iter().map(|(name, machine, roles)| {
+            let mut node = common.clone();
+            node["address"] = machine.address.to_string().into();
+            node["hostname_override"] = (*name).into();
+            node["role"] = roles.clone().into();
+            node
+        });
+        document["nodes"] = nodes.collect();
+        overlay::written(&document)
+    }
+
     fn minimal(&self, cluster_name: &str) -> Result<String, LabError> {
         let mut document = overlay::parsed("rkespec/minimal.yml", MINIMAL)?;
         document["cluster_name"] = cluster_name.into();
