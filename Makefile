@@ -24,7 +24,7 @@ help: ## Lists the verbs
 	@echo
 	@echo '  NAME=$(NAME) NODES=$(NODES) NODE=$(NODE) for the lab; N=$(N) SEED=$(SEED) for soak and mutants; YES=1 skips all questions'
 
-demo: ## Two real nodes, a management cluster, a Cluster object, a pod, and everything back again
+demo: ## Two real nodes, a management cluster, a Cluster object, a pod; then six: one is lost, one joins; all given back
 	@tests/demo.sh
 
 test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `make demo`: two real nodes on this machine; a management cluster on the first, made by our own
 # `up`; our operator in it, and a second cluster on the other node as an object. Ends with the
-# second node as it was, and the first standing. YES=1 skips all questions.
+# second node as it was, and the first standing. Then a highly available cluster (tests/demo-ha.sh). YES=1
+# skips all questions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -40,7 +41,7 @@ trap 'exit 143' TERM
 
 agree() {
   cat <<-TEXT
-	This makes two Kubernetes nodes in containers on this machine, on a network of their own.
+	This makes two Kubernetes nodes in containers on this machine, and later six, on networks of their own.
 	It runs as root (or with sudo), starts Docker if it does not run, and keeps what it builds in
 	${XDG_CACHE_HOME:-~root/.cache}. The first time it builds Kubernetes from source: half an hour.
 	TEXT
@@ -156,6 +157,9 @@ else
   echo 'the second node is not as it was before; see the difference above' >&2
   exit 1
 fi
+
+step 'a highly available cluster on nodes of its own'
+tests/demo-ha.sh
 
 cat <<TEXT
 

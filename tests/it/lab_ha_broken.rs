@@ -202,7 +202,7 @@ fn by_hand(broken: &mut Broken) {
                  docker run -d --name kube-proxy --net host $image kube-proxy --version",
             );
         },
-        (1, &["kube-proxy"]),
+        (2, &["kube-proxy", "docker rm -f"]),
         |site| on(site, "n5", "docker rm -f kube-proxy"),
     );
     broken.case(
@@ -271,10 +271,10 @@ fn two_runners(broken: &mut Broken) {
 #[test]
 fn a_cluster_that_is_broken_in_many_ways_is_whole_again() {
     let mut broken = Broken::new();
-    machines(&mut broken);
     by_hand(&mut broken);
     disks(&mut broken);
     two_runners(&mut broken);
+    machines(&mut broken);
     tell(&broken.table);
     if let Ok(table) = std::env::var("HA_TABLE") {
         fs::write(table, &broken.table).expect("the table is written");

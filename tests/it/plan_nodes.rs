@@ -9,7 +9,7 @@ use rke_operator::{
     desired::Desired,
     error::ErrorClass,
     model::{Component, NodeName, path},
-    plan::{self, HostAction, Plan, Step, enough_answer},
+    plan::{self, Cause, HostAction, Plan, Step, enough_answer},
 };
 
 use crate::{
@@ -338,4 +338,29 @@ fn nobody_joins_an_etcd_of_which_a_member_does_not_follow() {
     world = stays;
     world.step(join, Some(&large), &mut shell).unwrap();
     converge_up(&mut world, &large, &mut shell);
+}
+
+/// A kubelet that runs makes its Node object no second time: it is started anew, and nobody else is.
+#[test]
+fn a_node_object_that_somebody_deleted_comes_back() {
+    let want = wish(&[3, 3, 0], &Knobs::default());
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    converge_up(&mut world, &want, &mut shell);
+    let node = NodeName::from("n4");
+    world.etcd().nodes.remove(&node).unwrap();
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let replaced: Vec<&Step> = plan
+        .steps()
+        .filter(|step| step.action.is_destructive())
+        .collect();
+    assert_eq!(replaced.len(), 1, "{}", plan::render(&plan));
+    assert_eq!(plan::title(replaced[0]), "replace kubelet");
+    assert_eq!(
+        replaced[0].cause,
+        Cause::Drift,
+        "the operator does it unasked"
+    );
+    assert!(plan.steps().all(|step| step.node() == Some(&node)));
+    converge_up(&mut world, &want, &mut shell);
+    assert!(world.etcd().nodes.contains_key(&node));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Cause, FieldChange, FileRef, PreflightError};
 use crate::{
-    actual::{Actual, HostFacts},
+    actual::{Actual, ApiView, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
     model::{Component, NodeName},
 };
@@ -73,6 +73,29 @@ impl HostDiff<'_> {
     }
 }
 
+/// A kubelet registers its Node when it starts, and never again: where somebody has deleted the Node of one
+/// that runs, only a new start brings it back. Harmless to one that is about to register.
+fn unless_it_is_missed(
+    name: &NodeName,
+    component: &str,
+    facts: &HostFacts,
+    need: Need,
+    have: &Actual,
+) -> Need {
+    let kubelet = component == Component::Kubelet.container();
+    let fact = facts.containers.get(component);
+    let runs = fact.is_some_and(|fact| fact.state == ContainerState::Running);
+    let missed = match have.api() {
+        ApiView::Up(api) => !api.nodes.contains_key(name),
+        ApiView::Unknown | ApiView::Unreachable(_) => false,
+    };
+    if missed && kubelet && runs && need == Need::Nothing {
+        let why = "its Node object is gone, and it makes one only when it starts";
+        return Need::Replace(Cause::Drift, why.to_owned(), Vec::new());
+    }
+    need
+}
+
 /// Compares.
 pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
     let hosts = want.hosts.iter().filter_map(|(name, host)| {
@@ -87,6 +110,7 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
             .iter()
             .map(|(component, spec)| {
                 let need = components::need(component, spec, facts, renewed);
+                let need = unless_it_is_missed(name, component, facts, need, have);
                 (component.as_str(), need)
             })
             .collect();
