@@ -13,7 +13,7 @@ use crate::{
     actual::{HostFacts, HostView, Unreachable, members, read},
     error::{ErrorClass, Explain},
     host::{
-        Host,
+        Host, HostError,
         pool::{Hosts, NotOpen},
     },
     model::{Component, NodeName},
@@ -159,6 +159,9 @@ pub enum ExecutorError {
         /// Who has to act.
         class: ErrorClass,
     },
+    /// Docker does not start etcd.
+    #[error(transparent)]
+    Etcd(HostError),
     /// The kubeconfig.
     #[error("cannot write the kubeconfig {place}")]
     Kubeconfig {
@@ -178,6 +181,7 @@ impl Explain for ExecutorError {
         match self {
             Self::Unreachable(down) => down.class,
             Self::Node { class, .. } => *class,
+            Self::Etcd(error) => error.class(),
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } => ErrorClass::Transient,
             Self::Bug(_) => ErrorClass::Bug,
@@ -188,6 +192,16 @@ impl Explain for ExecutorError {
         match self {
             Self::Unreachable(down) => down.hints.iter().cloned().map(Into::into).collect(),
             Self::Node { hints, .. } => hints.iter().cloned().map(Into::into).collect(),
+            Self::Etcd(error) => {
+                let mut hints = error.hints();
+                hints.push(
+                    "etcd starts only where its data is: look whether the disk of /var/lib/etcd is \
+                     mounted. If the data is gone for good and other members serve, take the node \
+                     out of the config, run `up`, and add it again: it joins as a new member"
+                        .into(),
+                );
+                hints
+            }
             Self::Kubeconfig { .. } | Self::Bug(_) => vec![],
         }
     }

@@ -229,8 +229,17 @@ fn by_hand(broken: &mut Broken) {
                 "docker stop etcd && rm -rf /var/lib/etcd/member",
             );
         },
-        (2, &["/var/lib/etcd/member"]),
-        nothing,
+        (
+            3,
+            &["/var/lib/etcd/member", "take the node out of the config"],
+        ),
+        |site| {
+            let all = fs::read(site.path("cluster.yml")).expect("a config");
+            site.names(&[("n1", ALL), ("n2", ALL), ("n4", WORKER), ("n5", WORKER)]);
+            site.run(UP).well();
+            assert_eq!(site.members("n1"), names(&["etcd-n1", "etcd-n2"]));
+            fs::write(site.path("cluster.yml"), all).expect("the config is back");
+        },
     );
 }
 

@@ -6,7 +6,7 @@ use super::helper::node_error;
 use crate::{
     actual::ContainerState,
     apply::{
-        executor::{Executor, failed, until},
+        executor::{Executor, ExecutorError, failed, until},
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
@@ -32,8 +32,13 @@ pub(in crate::apply) async fn run_container(
 }
 
 pub(in crate::apply) async fn start_container(host: &Host, name: &str) -> Result<Done, StepError> {
-    host.start(name).await.map_err(failed)?;
-    Ok(Done::default())
+    match host.start(name).await {
+        Ok(()) => Ok(Done::default()),
+        Err(error) if name == Component::Etcd.container() && error.docker_status().is_some() => {
+            Err(failed(ExecutorError::Etcd(error)))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// By its id, or its name where that is all that is known.
