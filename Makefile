@@ -8,6 +8,7 @@ NODE ?= n1
 N ?= 10
 SEED ?= 1
 MUTANTS ?= 40
+SIZES ?= 100 1000
 IMG ?= rke-operator:dev
 DOCKER ?= docker
 
@@ -16,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-fleet docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -70,6 +71,9 @@ run: ## The operator as a process of this machine, for the cluster that kubectl 
 
 bench: ## A fresh `up` on a real node beside kubeadm and a floor: make bench ROUNDS=5
 	@bench/run.sh
+
+bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
+	@bench/fleet.sh $(SIZES)
 
 docs: ## Writes what is generated: the reference pages and the custom resource definitions
 	cargo run --quiet --locked -- reference

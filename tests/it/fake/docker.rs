@@ -479,7 +479,12 @@ fn import(state: &mut DockerState, call: &Call) -> Response<Body> {
 
 fn pull(host: &FakeHost, call: &Call, faults: &Faults, cut: &CancellationToken) -> Response<Body> {
     let image = call.query.get("fromImage").cloned().unwrap_or_default();
-    let Some(layers) = host.docker().registry.get(&image).cloned() else {
+    let layers = {
+        let state = host.docker();
+        let every = || state.has_every_image.map(|size| vec![size]);
+        state.registry.get(&image).cloned().or_else(every)
+    };
+    let Some(layers) = layers else {
         return refuse(
             404,
             &format!(

@@ -21,7 +21,10 @@ use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -59,6 +62,13 @@ impl Said {
 
 type Answer = Arc<dyn Fn(&str) -> Said + Send + Sync>;
 type PortHandler = Arc<dyn Fn(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// Who serves a port.
+struct Port {
+    /// The container that has to run for it; nobody in particular.
+    of: Option<String>,
+    serve: PortHandler,
+}
 
 /// How Docker is reached on the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +141,8 @@ struct Inner {
     docker: Mutex<DockerState>,
     faults: Mutex<Faults>,
     commands: Mutex<Vec<(String, Answer)>>,
-    ports: Mutex<BTreeMap<u16, PortHandler>>,
+    ports: Mutex<BTreeMap<u16, Vec<Port>>>,
+    forwarded: AtomicUsize,
     asked: Mutex<Vec<Asked>>,
     executed: Mutex<Vec<String>>,
     connections: Mutex<Vec<CancellationToken>>,
@@ -161,6 +172,7 @@ impl FakeHost {
             faults: Mutex::default(),
             commands: Mutex::default(),
             ports: Mutex::default(),
+            forwarded: AtomicUsize::new(0),
             asked: Mutex::default(),
             executed: Mutex::default(),
             connections: Mutex::default(),
@@ -197,7 +209,47 @@ impl FakeHost {
         port: u16,
         serve: impl Fn(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) {
-        lock(&self.0.ports).insert(port, Arc::new(serve));
+        self.serve_port(port, None, Arc::new(serve));
+    }
+
+    /// Serves a port of the node's loopback address while a container of that name runs.
+    pub(crate) fn on_port_of(
+        &self,
+        container: &str,
+        port: u16,
+        serve: impl Fn(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) {
+        self.serve_port(port, Some(container.to_owned()), Arc::new(serve));
+    }
+
+    /// The last one for the same container counts.
+    fn serve_port(&self, port: u16, of: Option<String>, serve: PortHandler) {
+        let mut ports = lock(&self.0.ports);
+        let served = ports.entry(port).or_default();
+        served.retain(|other| other.of != of);
+        served.push(Port { of, serve });
+    }
+
+    /// Who serves a port now, if anybody does.
+    fn port(&self, port: u16) -> Option<PortHandler> {
+        let ports = lock(&self.0.ports);
+        let mut served = ports.get(&port)?.iter();
+        let served = served.find(|port| port.of.as_ref().is_none_or(|name| self.runs(name)))?;
+        Some(Arc::clone(&served.serve))
+    }
+
+    /// True while a container runs.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        let docker = self.docker();
+        let container = docker.containers.get(name);
+        container.is_some_and(|container| container.state == "running")
+    }
+
+    /// The ports of the node's loopback address on which somebody listens.
+    pub(crate) fn listening(&self) -> Vec<u16> {
+        let ports: Vec<u16> = lock(&self.0.ports).keys().copied().collect();
+        let listens = |port: &u16| self.port(*port).is_some();
+        ports.into_iter().filter(listens).collect()
     }
 
     /// Every Docker request so far.
@@ -213,6 +265,16 @@ impl FakeHost {
     /// How many SSH connections there were.
     pub(crate) fn connections(&self) -> usize {
         lock(&self.0.connections).len()
+    }
+
+    /// How many Docker requests and scripts there were.
+    pub(crate) fn asked(&self) -> usize {
+        lock(&self.0.asked).len() + lock(&self.0.executed).len()
+    }
+
+    /// How many streams to ports there were, those that nobody served among them.
+    pub(crate) fn forwarded(&self) -> usize {
+        self.0.forwarded.load(Ordering::Relaxed)
     }
 
     /// Cuts every open connection, as a cable would be.
@@ -297,7 +359,12 @@ impl FakeHost {
 
     /// Serves on 127.0.0.1 until the test ends.
     pub(crate) async fn listen(&self) -> SocketAddr {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        self.listen_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// Serves at an address of this machine.
+    pub(crate) async fn listen_at(&self, address: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let this = self.clone();
         tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -145,10 +145,11 @@ impl server::Handler for Handler {
                 .await;
             return Ok(());
         }
+        self.host.0.forwarded.fetch_add(1, Ordering::Relaxed);
         let handler = u16::try_from(port)
             .ok()
             .filter(|_| address == "127.0.0.1")
-            .and_then(|port| lock(&self.host.0.ports).get(&port).cloned());
+            .and_then(|port| self.host.port(port));
         let Some(handler) = handler else {
             reply.reject(ChannelOpenFailure::ConnectFailed).await;
             return Ok(());

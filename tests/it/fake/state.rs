@@ -122,6 +122,8 @@ pub(crate) struct DockerState {
     pub(crate) images: BTreeMap<String, u64>,
     /// What can be pulled: reference → sizes of the layers.
     pub(crate) registry: BTreeMap<String, Vec<u64>>,
+    /// The size of every other image, where the registry has all there are.
+    pub(crate) has_every_image: Option<u64>,
     /// The node's files by absolute path.
     pub(crate) files: BTreeMap<String, NodeFile>,
     /// Merged into the answer of `/info`.
@@ -144,6 +146,7 @@ impl Default for DockerState {
             containers: BTreeMap::new(),
             images: BTreeMap::new(),
             registry: BTreeMap::new(),
+            has_every_image: None,
             files: dirs
                 .into_iter()
                 .map(|dir| (dir.to_owned(), NodeFile::dir(0o755)))

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use self::store::{Key, Part, Refused, State, Write, refused};
 
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 /// Verb, resource with its group, namespace.
 type Right = [String; 3];
 type Fault = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
@@ -50,6 +50,7 @@ struct Inner {
     writes: Mutex<Vec<String>>,
     silent: AtomicBool,
     denied: Mutex<Option<Right>>,
+    git_version: Mutex<String>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
@@ -63,6 +64,7 @@ impl FakeApi {
             writes: Mutex::default(),
             silent: AtomicBool::new(false),
             denied: Mutex::default(),
+            git_version: Mutex::new("v0.0.0".to_owned()),
             now: Box::new(now),
         }));
         for (_, definition) in rke_operator::api::definitions() {
@@ -223,7 +225,12 @@ impl FakeApi {
         }
     }
 
-    async fn serve(&self, request: Request<Body>) -> Answer {
+    /// Answers a request, wherever it came from.
+    pub(crate) async fn serve<B>(&self, request: Request<B>) -> Answer
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: std::fmt::Debug,
+    {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path().to_owned();
@@ -322,6 +329,9 @@ impl FakeApi {
             .get(header::ACCEPT)
             .and_then(|accept| accept.to_str().ok())
             .is_some_and(|accept| accept.contains("as=PartialObjectMetadata"));
+        if let Some(about) = self.about(parts.uri.path()) {
+            return Ok(about);
+        }
         let target = self.target(parts.uri.path())?;
         let json = || {
             serde_json::from_slice::<Value>(body).map_err(|error| refused(400, error.to_string()))
@@ -377,6 +387,57 @@ impl FakeApi {
             method => return Err(refused(405, format!("{method} of an object"))),
         };
         Ok(answer(StatusCode::OK, &object))
+    }
+
+    /// What the server says about itself: that it is ready, its version, and which kinds a group has.
+    fn about(&self, path: &str) -> Option<Answer> {
+        match path {
+            "/readyz" => {
+                let body = UnsyncBoxBody::new(Full::new(Bytes::from("ok")));
+                return Some(Response::new(body));
+            }
+            "/version" => {
+                let version = self.0.git_version.lock().unwrap().clone();
+                let version = json!({
+                    "major": "1", "minor": "", "gitVersion": version, "gitCommit": "",
+                    "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "gc",
+                    "platform": "linux/amd64",
+                });
+                return Some(answer(StatusCode::OK, &version));
+            }
+            _ => {}
+        }
+        let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let (group, version) = match segments.as_slice() {
+            ["api", version] => ("", *version),
+            ["apis", group, version] => (*group, *version),
+            _ => return None,
+        };
+        let state = self.0.state.lock().unwrap();
+        let kinds = state.kinds.iter();
+        let kinds: Vec<&kinds::Kind> = kinds
+            .filter(|kind| (kind.group, kind.version) == (group, version))
+            .collect();
+        let resources: Vec<Value> = kinds
+            .iter()
+            .map(|kind| {
+                json!({
+                    "name": kind.plural, "singularName": "", "namespaced": kind.namespaced,
+                    "kind": kind.kind,
+                    "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+                })
+            })
+            .collect();
+        let list = json!({
+            "kind": "APIResourceList", "apiVersion": "v1",
+            "groupVersion": kinds.first()?.api_version(), "resources": resources,
+        });
+        Some(answer(StatusCode::OK, &list))
+    }
+
+    /// The version of Kubernetes that it says it is, `v1.34.4`.
+    pub(crate) fn says_it_is(&self, version: &str) {
+        version.clone_into(&mut self.0.git_version.lock().unwrap());
     }
 
     fn target(&self, path: &str) -> Result<Target, Refused> {

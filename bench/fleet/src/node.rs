@@ -1,0 +1,211 @@
+//! The nodes of a fleet: fakes with what a real node would have besides Docker and files.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rke_operator::model::path;
+
+use crate::{
+    Fallible, about, config, control, etcd,
+    fake::{FakeHost, NodeFile, Said},
+    fake_api::FakeApi,
+    server,
+};
+
+/// Bytes of an image: a pull is one line of progress.
+const IMAGE: u64 = 5_000_000;
+/// What the switch of containerd's configuration leaves.
+const VERDICT: &str = "/run/rke-operator-containerd.result";
+
+/// What tells a machine from others.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) id: String,
+}
+
+/// A node.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) machine: Machine,
+    pub(crate) host: FakeHost,
+}
+
+/// How much a node was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Connections to sshd, scripts, streams to ports, and requests to Docker.
+    pub(crate) all: usize,
+}
+
+/// All nodes, and their cluster's API.
+pub(crate) struct Fleet {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) api: FakeApi,
+    pub(crate) port: u16,
+    pub(crate) tls: server::Own,
+    requests: AtomicUsize,
+}
+
+impl Fleet {
+    /// So many bare nodes, and none of them in a cluster.
+    pub(crate) async fn start(nodes: usize) -> Fallible<Arc<Self>> {
+        let made: Vec<Node> = (0..nodes).map(bare).collect();
+        // The first finds a port that is free, and the others have addresses of their own.
+        let mut port = 0;
+        for (number, node) in made.iter().enumerate() {
+            let address = SocketAddr::from((config::address(number), port));
+            port = node.host.listen_at(address).await.port();
+        }
+        let fleet = Arc::new(Self {
+            nodes: made,
+            api: FakeApi::new(jiff::Timestamp::now),
+            port,
+            tls: server::Own::new()?,
+            requests: AtomicUsize::new(0),
+        });
+        for node in &fleet.nodes {
+            server::open_ports(&fleet, node);
+        }
+        tokio::spawn(control::run(Arc::clone(&fleet)));
+        Ok(fleet)
+    }
+
+    /// Those that may have etcd.
+    pub(crate) fn central(&self) -> &[Node] {
+        &self.nodes[..config::CENTRAL.min(self.nodes.len())]
+    }
+
+    /// True while an API server runs that has an etcd.
+    pub(crate) fn serves(&self) -> bool {
+        let runs = self
+            .central()
+            .iter()
+            .any(|node| node.host.runs("kube-apiserver"));
+        runs && etcd::has_quorum(&etcd::members(self.central()))
+    }
+
+    /// A request to the API came.
+    pub(crate) fn count(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests to the API there were.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// How much each node was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        let asked = self.nodes.iter().map(|Node { host, .. }| Asked {
+            all: host.connections() + host.asked() + host.forwarded(),
+        });
+        asked.collect()
+    }
+}
+
+fn bare(number: usize) -> Node {
+    let machine = Machine {
+        name: config::name(number),
+        address: config::internal_address(number),
+        id: format!("{number:032x}"),
+    };
+    let host = FakeHost::new();
+    let mut docker = host.docker();
+    docker.has_every_image = Some(IMAGE);
+    for folder in [
+        "/etc/containerd",
+        "/etc/modules-load.d",
+        "/etc/sysctl.d",
+        "/opt/cni",
+    ] {
+        docker.files.insert(folder.to_owned(), NodeFile::dir(0o755));
+    }
+    docker.work = Box::new(|script, files| {
+        if script.contains("systemd-run") {
+            switch(files);
+        } else if script.contains("images import") {
+            files.remove("/etc/containerd/rke-operator-pause.tar");
+            files.insert(path::K8S_IMAGES.to_owned(), NodeFile::file(0o600, ""));
+        }
+        (0, String::new())
+    });
+    drop(docker);
+    // Two that know each other: the fake's own handle would keep it alive for ever.
+    let itself: Arc<OnceLock<FakeHost>> = Arc::default();
+    let (of, about) = (Arc::clone(&itself), machine.clone());
+    host.on_exec("@@hostname", move |script| {
+        Said::out(
+            of.get()
+                .map(|host| about::system(host, &about, script))
+                .unwrap_or_default(),
+        )
+    });
+    let of = Arc::clone(&itself);
+    host.on_exec(VERDICT, move |_| {
+        let host = of.get();
+        let verdict = host.and_then(|host| host.docker().files.get(VERDICT).cloned());
+        Said::out(
+            verdict
+                .map(|file| String::from_utf8_lossy(&file.content).into_owned())
+                .unwrap_or_default(),
+        )
+    });
+    let _ = itself.set(host.clone());
+    Node { machine, host }
+}
+
+/// What systemd does with containerd's configuration when a helper tells it to.
+fn switch(files: &mut std::collections::BTreeMap<String, NodeFile>) {
+    let mut put = |from: &str, to: &str, mode| {
+        if let Some(mut file) = files.remove(from) {
+            file.mode = mode;
+            if let Some((folder, _)) = to.rsplit_once('/') {
+                files
+                    .entry(folder.to_owned())
+                    .or_insert_with(|| NodeFile::dir(0o755));
+            }
+            files.insert(to.to_owned(), file);
+        }
+    };
+    put(
+        "/etc/containerd/rke-operator.toml.new",
+        path::CONTAINERD_CONFIG,
+        0o600,
+    );
+    put(
+        "/etc/containerd/rke-operator-drop-in.new",
+        path::CONTAINERD_DROP_IN,
+        0o644,
+    );
+    files.remove("/etc/containerd/rke-operator-switch.sh");
+    let verdict = NodeFile::file(0o644, "@@rke-operator containerd ok\n");
+    files.insert(VERDICT.to_owned(), verdict);
+}
+
+/// The value of a flag of a container, as it was created.
+pub(crate) fn flag(host: &FakeHost, container: &str, name: &str) -> Option<String> {
+    let docker = host.docker();
+    let body = &docker.containers.get(container)?.body;
+    let words = ["Entrypoint", "Cmd"]
+        .into_iter()
+        .filter_map(|part| body[part].as_array())
+        .flatten();
+    let prefix = format!("--{name}=");
+    let mut words = words.filter_map(|word| word.as_str()?.strip_prefix(&prefix));
+    words.next_back().map(str::to_owned)
+}
+
+/// A file of a node.
+pub(crate) fn file(host: &FakeHost, path: &str) -> Option<Vec<u8>> {
+    host.docker()
+        .files
+        .get(path)
+        .map(|file| file.content.clone())
+}
