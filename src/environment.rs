@@ -48,6 +48,9 @@ pub struct Environment {
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.
     pub lose: BTreeSet<NodeName>,
+    /// Who this is to another run that waits for this one. Of two runs with the same name the
+    /// second is taken for the first, started again.
+    pub identity: String,
     /// The time, for certificates.
     pub clock: Clock,
     /// Fresh randomness.

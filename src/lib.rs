@@ -26,6 +26,7 @@ pub mod environment;
 pub mod error;
 pub mod etcd;
 pub mod host;
+mod lease;
 pub mod model;
 pub mod operator;
 pub mod plan;

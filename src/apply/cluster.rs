@@ -64,25 +64,38 @@ impl Pulled {
 
 /// The API of the first control plane that answers.
 async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
-    let saved = run.context.saved()?;
     let engine = run.context.engine()?;
     let mut last = None;
-    let mut planes: Vec<&NodeName> = control_planes(saved, &run.context.actual.hosts)
-        .map(|(name, _)| name)
-        .collect();
-    // Those that stay and serve are asked first.
-    planes.sort_by_key(|name| {
-        let stays = saved.inventory[*name].membership == Membership::Active;
-        let serves = run.context.actual.apis.get(*name) == Some(&ApiHealth::Serving);
-        (!stays, !serves)
-    });
-    for name in planes {
+    for name in planes(run)? {
         match run.host(name).await {
             Ok(host) => return workload::through(host, engine).map_err(failed),
             Err(error) => last = Some(error),
         }
     }
     Err(last.unwrap_or_else(|| bug("there is no control plane to ask")))
+}
+
+/// The API of whichever control plane answers, for as long as one does.
+pub(super) async fn any_api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
+    let mut hosts = Vec::new();
+    for name in planes(run)? {
+        hosts.extend(run.host(name).await.ok());
+    }
+    workload::through_any(hosts, run.context.engine()?).map_err(failed)
+}
+
+/// The control planes that were reached. Those that stay and serve are asked first.
+fn planes<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
+    let saved = run.context.saved()?;
+    let mut planes: Vec<&NodeName> = control_planes(saved, &run.context.actual.hosts)
+        .map(|(name, _)| name)
+        .collect();
+    planes.sort_by_key(|name| {
+        let stays = saved.inventory[*name].membership == Membership::Active;
+        let serves = run.context.actual.apis.get(*name) == Some(&ApiHealth::Serving);
+        (!stays, !serves)
+    });
+    Ok(planes)
 }
 
 /// The Node objects as they are now, if the API answers.

@@ -79,6 +79,11 @@ impl RunOutcome {
     rename_all_fields = "camelCase"
 )]
 pub enum Event {
+    /// Another run changes the cluster; this one waits for it, and looks again after.
+    TurnAwaited {
+        /// Who.
+        holder: String,
+    },
     /// A plan starts.
     RunStarted {
         /// Which iteration of this convergence, from 1.

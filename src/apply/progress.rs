@@ -101,6 +101,7 @@ impl Progress {
     /// counted as far as they say something and otherwise ignored.
     pub fn apply(&mut self, event: &Event) {
         match event {
+            Event::TurnAwaited { .. } => {}
             Event::RunStarted {
                 iteration,
                 stages,

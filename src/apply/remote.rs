@@ -5,8 +5,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
+use kube::Client;
 
 use super::{
+    cluster,
     executor::{Executor, bug},
     step::{Done, Reporter, StepError},
     stop::Stop,
@@ -45,6 +47,9 @@ pub trait RemoteSession: Send + Sync {
         kubeconfig: Option<Secret<String>>,
         wanted: &'a WantedObjects,
     ) -> BoxFuture<'a, Actual>;
+
+    /// A client of the cluster's API that outlives each single API server.
+    fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>>;
 
     /// Carries out one step: its guards first, on what is there now.
     fn act<'a>(
@@ -152,6 +157,16 @@ struct Open {
     kinds: Kinds,
 }
 
+impl Open {
+    const fn executor<'a>(&'a self, context: Context<'a>) -> Executor<'a> {
+        Executor {
+            hosts: &self.hosts,
+            context,
+            kinds: &self.kinds,
+        }
+    }
+}
+
 impl RemoteSession for Open {
     fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
         self.hosts.aim(targets);
@@ -167,6 +182,10 @@ impl RemoteSession for Open {
         actual::read::read(&self.hosts, saved, engine, kubeconfig, wanted).boxed()
     }
 
+    fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>> {
+        async move { cluster::any_api(&self.executor(context)).await }.boxed()
+    }
+
     fn act<'a>(
         &'a self,
         step: RemoteStep<'a>,
@@ -175,11 +194,7 @@ impl RemoteSession for Open {
         stop: &'a Stop,
     ) -> BoxFuture<'a, Result<Done, StepError>> {
         async move {
-            let executor = Executor {
-                hosts: &self.hosts,
-                context,
-                kinds: &self.kinds,
-            };
+            let executor = self.executor(context);
             executor.remotely(step, reporter, stop).await
         }
         .boxed()

@@ -187,7 +187,8 @@ fn check_stream(events: &[Event]) {
                 assert!(was_open || *outcome == StepOutcome::Skipped);
                 assert!(closed.insert(*id), "finished twice: {id:?}");
             }
-            Event::RunStarted { .. }
+            Event::TurnAwaited { .. }
+            | Event::RunStarted { .. }
             | Event::StageStarted { .. }
             | Event::StepProgress { .. }
             | Event::RunFinished { .. } => {}
@@ -201,6 +202,7 @@ fn lines(events: &[Event]) -> Vec<String> {
     events
         .iter()
         .map(|event| match event {
+            Event::TurnAwaited { holder } => format!("waits for {holder}"),
             Event::RunStarted {
                 iteration,
                 stages,

@@ -18,6 +18,7 @@ use crate::{
     config::Sources,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
+    lease,
     model::{ClusterId, NodeName, Secret},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
@@ -60,6 +61,7 @@ pub(super) fn open(
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
+        identity: lease::this_process(),
         clock: clock(),
         entropy: rand::random,
     })

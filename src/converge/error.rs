@@ -6,6 +6,7 @@ use crate::{
     actual::Unreachable,
     desired::{DesiredError, pki::PkiError},
     error::{ErrorClass, Explain, distinct},
+    lease,
     model::{KubernetesVersion, NodeName},
     plan::{PreflightErrors, Step, Violation},
     state::StateError,
@@ -46,6 +47,17 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// Another run changes the cluster, and does not end.
+    #[error("another run has been changing the cluster for {minutes} minutes: {holder}")]
+    Busy {
+        /// Who.
+        holder: String,
+        /// How long it was waited for.
+        minutes: u64,
+    },
+    /// Another run took the cluster over; no further step was begun.
+    #[error("another run changes the cluster now")]
+    TurnLost,
     /// A step failed.
     #[error("{title} on {} failed", .step.target())]
     Step {
@@ -121,7 +133,7 @@ impl Explain for Error {
             Self::UnknownRelease { .. } => ErrorClass::User,
             // A Secret that cannot be read at the moment is nobody's fault.
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
-            Self::Kubeconfig { .. } => ErrorClass::Transient,
+            Self::Kubeconfig { .. } | Self::Busy { .. } | Self::TurnLost => ErrorClass::Transient,
             Self::Step { error, .. } => error.0.class(),
             Self::Unsafe(_) | Self::Unsettled { .. } => ErrorClass::Bug,
         }
@@ -141,6 +153,19 @@ impl Explain for Error {
             Self::UnknownRelease { .. } => vec![
                 "use the release of rke-operator that made the cluster, or a newer one".into(),
                 "or write the `kubernetes_version` that it shall have".into(),
+            ],
+            Self::Busy { .. } => vec![
+                "nothing was done; run it again when the other one has ended".into(),
+                format!(
+                    "when it will not: `kubectl -n kube-system delete lease {}` lets others begin",
+                    lease::RUN.name()
+                )
+                .into(),
+            ],
+            Self::TurnLost => vec![
+                "this one did not renew its Lease in time: it was held up for long. Run it again: \
+                 it continues from what is there"
+                    .into(),
             ],
             Self::Kubeconfig { .. } | Self::Unsafe(_) | Self::Unsettled { .. } => vec![],
         }

@@ -39,7 +39,7 @@ use crate::{
 /// [`super::converge`] is iterations of these.
 pub struct Iteration<'w> {
     pub(super) survey: Survey,
-    environment: &'w Environment,
+    pub(super) environment: &'w Environment,
     pub(super) session: Box<dyn RemoteSession>,
     saved: Option<ClusterState>,
     revision: Option<String>,
@@ -76,18 +76,23 @@ impl<'w> Iteration<'w> {
         Ok(())
     }
 
+    /// What its steps are carried out with.
+    pub(super) fn context(&self) -> Context<'_> {
+        Context {
+            environment: self.environment,
+            actual: &self.survey.actual,
+            desired: self.survey.desired.as_ref(),
+            saved: self.saved.as_ref(),
+            revision: self.revision.as_deref(),
+            engine: self.engine.as_ref(),
+        }
+    }
+
     /// Runs a plan of this look: the survey's, or a part of it.
     pub async fn run(&self, plan: &Plan, number: u32, events: &Events, stop: &Stop) -> Report {
         let steps = Steps {
             session: &*self.session,
-            context: Context {
-                environment: self.environment,
-                actual: &self.survey.actual,
-                desired: self.survey.desired.as_ref(),
-                saved: self.saved.as_ref(),
-                revision: self.revision.as_deref(),
-                engine: self.engine.as_ref(),
-            },
+            context: self.context(),
         };
         Box::pin(run::run(plan, number, &steps, events, stop)).await
     }

@@ -26,10 +26,12 @@ use crate::{
 
 mod error;
 mod look;
+mod turn;
 
 pub use error::{Error, StepFailure};
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
+use turn::InTurn;
 
 /// A fresh cluster takes one iteration and a look; more than this keeps changing by itself.
 const ITERATIONS: u32 = 5;
@@ -164,8 +166,15 @@ pub async fn converge(
         if !agree(plan, consent, &mut agreed).await {
             return Ok(refused(plan, changed));
         }
+        let report = match Box::pin(iteration.in_turn(number, events, stop)).await? {
+            InTurn::Ran(report) => report,
+            InTurn::LookAgain => {
+                session = iteration.session;
+                continue;
+            }
+            InTurn::Stopped(cause) => return Ok(Outcome::Stopped(cause)),
+        };
         changed |= !plan.only_waits();
-        let report = Box::pin(iteration.run(plan, number, events, stop)).await;
         let Report {
             outcome,
             failures,

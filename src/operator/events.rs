@@ -130,9 +130,10 @@ impl Notices {
     /// What an event gives to say.
     pub(super) fn take(&mut self, event: &Event) -> Vec<Notice> {
         match event {
-            Event::RunStarted { .. } | Event::StepStarted { .. } | Event::StepProgress { .. } => {
-                Vec::new()
-            }
+            Event::TurnAwaited { .. }
+            | Event::RunStarted { .. }
+            | Event::StepStarted { .. }
+            | Event::StepProgress { .. } => Vec::new(),
             Event::StageStarted { name, .. } => {
                 let closed = self.close();
                 self.stage = Some(OpenStage {

@@ -7,25 +7,21 @@ use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     OperatorError, OperatorOptions,
     cluster_object::cluster_resource,
     context::Dependencies,
     health::{self, Health, Phase},
-    installed,
-    lease::{Election, Held},
-    patience, wiring,
+    installed, patience, wiring,
 };
 use crate::{
     api::Kubeconfig,
-    apply::{
-        remote::OverSsh,
-        stop::{Stop, StopCause, Stopper},
-    },
+    apply::{remote::OverSsh, stop::Stop},
     environment::Clock,
     host::TcpDial,
+    lease::{self, Election},
 };
 
 /// Runs the operator until it is told to stop; runs under way end at their next step first.
@@ -87,25 +83,18 @@ async fn lead(
     };
     health.enters(Phase::Waiting);
     let clock = dependencies.clock.clone();
-    let election = Election::new(client.clone(), &options.namespace, &identity, clock);
+    let namespace = &options.namespace;
+    let election = Election::new(lease::OPERATOR, client.clone(), namespace, &identity, clock);
     let Some(held) = election.win(&stop).await else {
         return Ok(());
     };
-    let (stopper, stop) = Stopper::within(&stop);
-    let (done, is_done) = oneshot::channel::<Infallible>();
-    let kept = held.keep(stopper, async {
-        let _ = is_done.await;
-    });
-    let working = async {
-        work(options, client, dependencies, health, stop.clone()).await;
-        drop(done);
-    };
-    match tokio::join!(kept, Box::pin(working)).0 {
-        Some(held) if stop.cause() != Some(StopCause::LeaseLost) => {
-            Held::release(held).await;
+    let working = |stop| work(options, client, dependencies, health, stop);
+    match held.during(&stop, working).await.1 {
+        Some(held) => {
+            held.release().await;
             Ok(())
         }
-        Some(_) | None => Err(OperatorError::LeaseLost),
+        None => Err(OperatorError::LeaseLost),
     }
 }
 

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `wiring` | the two controllers, and what wakes them |
 //! | `lead` | from a process to its end: definitions, lease, controllers |
-//! | `lease` | which process acts |
 //! | `health` | what a kubelet asks |
 //! | `installed` | whether the definitions suit |
 //! | `credentials` | where keys and kubeconfigs are, and what moves there |
@@ -39,7 +38,6 @@ mod health;
 mod installed;
 mod kubeconfig;
 mod lead;
-mod lease;
 mod memory;
 mod orphan;
 mod patience;

@@ -50,6 +50,8 @@ impl Reasoned for Error {
             Self::Desired(_)
             | Self::UnknownRelease { .. }
             | Self::HostsUnreachable(_)
+            | Self::Busy { .. }
+            | Self::TurnLost
             | Self::Step { .. }
             | Self::Unsafe(_)
             | Self::Unsettled { .. } => by_class(self.class(), Reason::PreflightFailed),

@@ -155,6 +155,9 @@ async fn pump(
 /// A run in the log: its stages, what went wrong, and with `--debug` every step.
 fn log(cluster: &str, event: &Event) {
     match event {
+        Event::TurnAwaited { holder } => {
+            tracing::info!(cluster, holder, "waits for another run");
+        }
         Event::RunStarted {
             iteration, steps, ..
         } => {

@@ -32,6 +32,30 @@ pub fn through(host: Arc<Host>, engine: &ClientIdentity) -> Result<Client, Workl
     connect(Arc::new(open), engine)
 }
 
+/// A client of the first API server that takes a connection, of those on these control planes. It
+/// outlives each of them.
+pub fn through_any(
+    hosts: Vec<Arc<Host>>,
+    engine: &ClientIdentity,
+) -> Result<Client, WorkloadError> {
+    let open = move || {
+        let hosts = hosts.clone();
+        async move {
+            let port = Component::ApiServer.health_port();
+            let mut refused = io::Error::from(io::ErrorKind::NotFound);
+            for host in hosts {
+                match host.local_port(port).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => refused = io::Error::other(error),
+                }
+            }
+            Err(refused)
+        }
+        .boxed()
+    };
+    connect(Arc::new(open), engine)
+}
+
 /// A client of the cluster's API; the server must prove with the cluster's CA that it is
 /// `kubernetes`.
 pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, WorkloadError> {

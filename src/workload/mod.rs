@@ -27,7 +27,7 @@ pub(crate) mod fake;
 mod tests;
 
 pub use available::waiting_for;
-pub use connect::{connect, through};
+pub use connect::{connect, through, through_any};
 pub use copy::save_state_copy;
 pub use cordon::{cordon, uncordon};
 pub use drain::{delete_node, drain};

@@ -30,6 +30,14 @@ fn code<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
 }
 
 #[tokio::test]
+async fn it_says_which_version_it_is() {
+    let api = FakeApi::new(clock());
+    api.says_it_is("v1.34.4");
+    let version = api.client().apiserver_version().await.unwrap();
+    assert_eq!(version.git_version, "v1.34.4");
+}
+
+#[tokio::test]
 async fn our_kinds_are_judged_by_their_schema() {
     let api = FakeApi::new(clock());
     let create = async |change: fn(&mut Value)| {

@@ -460,6 +460,28 @@ async fn a_port_of_the_node() {
     assert_eq!(answer, "pong");
 }
 
+/// As with a real one, whose components listen while they run.
+#[tokio::test]
+async fn a_port_of_a_component_that_does_not_run_takes_no_connection() {
+    let fake = FakeHost::new();
+    fake.on_port_of("kubelet", 10248, |mut stream| {
+        Box::pin(async move { stream.write_all(b"ok").await.unwrap() })
+    });
+    let host = fake.connect().await.unwrap();
+    assert!(host.local_port(10248).await.is_err());
+    let container = FakeContainer::foreign("kubelet:1");
+    let asked = fake.asked();
+    fake.docker()
+        .containers
+        .insert("kubelet".to_owned(), container);
+    assert_eq!(fake.listening(), [10248]);
+    let mut stream = host.local_port(10248).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "ok");
+    assert_eq!((fake.forwarded(), fake.asked() - asked), (2, 0));
+}
+
 #[tokio::test]
 async fn a_stream_that_is_cut_is_no_clean_end() {
     let fake = FakeHost::new();

@@ -80,5 +80,6 @@ mod plan_up;
 mod purity;
 mod scripts;
 mod status;
+mod turns;
 mod unasked;
 mod upgrade;

@@ -67,6 +67,9 @@ impl Lines {
     /// Takes an event in; the line to print, if it is worth one.
     pub fn apply(&mut self, event: &Event, now: Duration) -> Option<Said> {
         match event {
+            Event::TurnAwaited { holder } => Some(Said::calm(format!(
+                "another run changes the cluster, {holder}: waits until it has ended"
+            ))),
             Event::RunStarted {
                 iteration,
                 stages: _,

@@ -116,6 +116,8 @@ struct Inner {
     counts: Counts,
     /// What the last run was allowed: recovery, and the ids of other clusters.
     told: (Option<ClusterId>, Vec<String>),
+    /// Where runs leave word that it is their turn; none: they take none.
+    leases: Option<kube::Client>,
 }
 
 impl SimRemote {
@@ -131,6 +133,7 @@ impl SimRemote {
                 surveys: Surveys::Answer,
                 counts: Counts::default(),
                 told: (None, Vec::new()),
+                leases: None,
             }),
             script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
         }))
@@ -148,6 +151,11 @@ impl SimRemote {
         if !order.is_empty() {
             self.inner().order = order.to_vec();
         }
+    }
+
+    /// Runs take their turn by a Lease of this API.
+    pub(crate) fn leases_in(&self, api: kube::Client) {
+        self.inner().leases = Some(api);
     }
 
     /// Sees the world after each step, and may change it as somebody else would.
@@ -241,6 +249,12 @@ impl RemoteSession for SimSession {
             seen
         }
         .boxed()
+    }
+
+    fn api<'a>(&'a self, _: Context<'a>) -> BoxFuture<'a, Result<kube::Client, StepError>> {
+        let api = self.remote.inner().leases.clone();
+        let none = "nobody serves an API here".to_owned();
+        futures::future::ready(api.ok_or(StepError::Guard(none))).boxed()
     }
 
     fn act<'a>(

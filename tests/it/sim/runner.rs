@@ -7,7 +7,10 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    apply::{event::Events, stop::Stopper},
+    apply::{
+        event::Events,
+        stop::{Stop, Stopper},
+    },
     converge::{self, Consent, Error, Goal, Outcome},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
@@ -111,6 +114,8 @@ pub(crate) struct Runner {
     pub(crate) memory: Arc<Memory>,
     entropy: fn() -> [u8; 32],
     lose: BTreeSet<NodeName>,
+    identity: String,
+    clock: Clock,
 }
 
 struct AnyKey;
@@ -121,7 +126,7 @@ impl KeyRing for AnyKey {
     }
 }
 
-struct Yes;
+pub(crate) struct Yes;
 
 impl Consent for Yes {
     fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
@@ -137,6 +142,17 @@ impl Runner {
             memory: Arc::default(),
             entropy,
             lose: BTreeSet::new(),
+            identity: "a test".to_owned(),
+            clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
+        }
+    }
+
+    /// The same state in the hands of somebody else, by whose clock time goes on.
+    pub(crate) fn called(&self, identity: &str, clock: &Clock) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            clock: clock.clone(),
+            ..self.clone()
         }
     }
 
@@ -159,7 +175,8 @@ impl Runner {
             recover: None,
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
-            clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
+            identity: self.identity.clone(),
+            clock: self.clock.clone(),
             entropy: self.entropy,
         }
     }
@@ -175,11 +192,21 @@ impl Runner {
         goal: &Goal<'_>,
         consent: &dyn Consent,
     ) -> Result<Outcome, Error> {
+        let (_stopper, stop) = Stopper::new();
+        self.converge_until(goal, consent, &stop).await
+    }
+
+    /// As the product converges, until it is told to stop.
+    pub(crate) async fn converge_until(
+        &self,
+        goal: &Goal<'_>,
+        consent: &dyn Consent,
+        stop: &Stop,
+    ) -> Result<Outcome, Error> {
         let environment = self.environment();
         let (events, mut stream) = Events::channel(64);
-        let (_stopper, stop) = Stopper::new();
         let run = async {
-            let outcome = converge::converge(goal, &environment, consent, &events, &stop).await;
+            let outcome = converge::converge(goal, &environment, consent, &events, stop).await;
             drop(events);
             outcome
         };

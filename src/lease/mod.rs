@@ -1,16 +1,22 @@
-//! Of several operators one acts: the one that holds the Lease, as Kubernetes' own components do it.
+//! Of several that could act one does: the one that holds the Lease, as Kubernetes' own components
+//! do it. There are two: [`OPERATOR`], among the operator's processes, and [`RUN`], in the
+//! provisioned cluster, among all runs that change it.
 //!
-//! The holder renews its record. Whoever waits takes it when it was given back, or when it has not
-//! moved for as long as it says: by the clock of the one that waits, so that no two clocks are ever
-//! compared. Each write bears the version that was read, so two cannot take it at once.
+//! The holder renews its record. Whoever waits takes it when it was given back, when its holder is
+//! a process of this machine that has ended, or when it has not moved for as long as it says: by the
+//! clock of the one that waits, so that no two clocks are ever compared. Each write bears the
+//! version that was read, so two cannot take it at once.
 //!
-//! The holder may act for [`DEADLINE`] from the moment it asked for its last renewal, and that
+//! The holder may act for [`Terms::deadline`] from the moment it asked for its last renewal, and that
 //! bound is part of its [stop signal](Stopper::lease_until): a process that was frozen finds it at
-//! its next step. Others wait for [`DURATION`], so an effect in flight has the difference to end.
+//! its next step. Others wait for [`Terms::duration`], so an effect in flight has the difference to
+//! end.
 
-use std::time::Duration;
+mod process;
 
-use futures::future::Either;
+use std::{convert::Infallible, time::Duration};
+
+use futures::{channel::oneshot, future::Either};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -27,37 +33,80 @@ use crate::{
     error::with_causes,
 };
 
-/// Its name, in the operator's own namespace.
-pub(super) const NAME: &str = "rke-operator";
+pub(crate) use process::this_process;
 
-/// How long a record that does not move is respected.
-const DURATION: Duration = Duration::from_secs(15);
+/// How a lease is held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Its name.
+    name: &'static str,
+    /// How long a record that does not move is respected.
+    duration: Duration,
+    /// How long the holder acts without a renewal.
+    deadline: Duration,
+    /// How often the holder renews, and the others look.
+    retry: Duration,
+    /// A server that gives no answer gives nobody else the lease: its holder goes on.
+    outlives_silence: bool,
+}
 
-/// How long the holder acts without a renewal.
-const DEADLINE: Duration = Duration::from_secs(10);
+impl Terms {
+    /// Says in the log what a request came to, where silence is worth a warning.
+    fn tell(&self, error: &kube::Error, what: &str) {
+        let why = with_causes(error);
+        if self.outlives_silence {
+            tracing::debug!(%why, "{what}");
+        } else {
+            tracing::warn!(%why, "{what}");
+        }
+    }
 
-/// How often the holder renews, and the others look.
-const RETRY: Duration = Duration::from_secs(1);
+    /// The name of the Lease.
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Which of the operator's processes acts; in its own namespace.
+pub(crate) const OPERATOR: Terms = Terms {
+    name: "rke-operator",
+    duration: Duration::from_secs(15),
+    deadline: Duration::from_secs(10),
+    retry: Duration::from_secs(1),
+    outlives_silence: false,
+};
+
+/// Which run changes a cluster; in its `kube-system`. A run restarts the very API servers that keep
+/// it: their silence is no reason to leave a cluster half done.
+pub(crate) const RUN: Terms = Terms {
+    name: "rke-operator-run",
+    duration: Duration::from_secs(60),
+    deadline: Duration::from_secs(40),
+    retry: Duration::from_secs(5),
+    outlives_silence: true,
+};
 
 /// How long a request may take: one that hangs must leave time for others.
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// A candidate.
-pub(super) struct Election {
+#[derive(Clone)]
+pub(crate) struct Election {
+    terms: Terms,
     leases: Api<Lease>,
     identity: String,
     clock: Clock,
 }
 
 /// The lease, as it was written last, and until when it lets this process act.
-pub(super) struct Held {
+pub(crate) struct Held {
     election: Election,
     lease: Lease,
     until: Instant,
 }
 
 /// A record of somebody else, and since when it is seen to be so.
-struct Seen {
+pub(crate) struct Seen {
     spec: LeaseSpec,
     since: Instant,
 }
@@ -71,22 +120,34 @@ impl Seen {
         }
     }
 
-    fn holder(&self) -> &str {
+    /// Who holds it; empty when nobody does.
+    pub(crate) fn holder(&self) -> &str {
         self.spec.holder_identity.as_deref().unwrap_or_default()
     }
 
     /// May `identity` take it? A holder of the same name is this process's own predecessor.
     fn is_free(&self, identity: &str, now: Instant) -> bool {
         let seconds = self.spec.lease_duration_seconds.unwrap_or_default();
-        let lasts = u64::try_from(seconds).map_or(DURATION, Duration::from_secs);
+        let lasts = u64::try_from(seconds).map_or(RUN.duration, Duration::from_secs);
         let holder = self.holder();
-        holder.is_empty() || holder == identity || now.duration_since(self.since) >= lasts
+        holder.is_empty()
+            || holder == identity
+            || process::has_ended(holder)
+            || now.duration_since(self.since) >= lasts
     }
 }
 
 impl Election {
-    pub(super) fn new(client: Client, namespace: &str, identity: &str, clock: Clock) -> Self {
+    /// For the lease in that namespace.
+    pub(crate) fn new(
+        terms: Terms,
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        clock: Clock,
+    ) -> Self {
         Self {
+            terms,
             leases: Api::namespaced(client, namespace),
             identity: identity.to_owned(),
             clock,
@@ -94,24 +155,15 @@ impl Election {
     }
 
     /// Waits until this process holds the lease; `None` when it is told to stop before.
-    pub(super) async fn win(self, stop: &Stop) -> Option<Held> {
+    pub(crate) async fn win(self, stop: &Stop) -> Option<Held> {
         let mut seen: Option<Seen> = None;
         let mut said = String::new();
         loop {
             if stop.cause().is_some() {
                 return None;
             }
-            let asked = Instant::now();
-            // Not dropped by a stop: one that is written and forgotten would keep others waiting.
             match self.attempt(&mut seen).await {
-                Ok(Some(lease)) => {
-                    tracing::info!(identity = self.identity, "holds the lease");
-                    return Some(Held {
-                        election: self,
-                        lease,
-                        until: asked + DEADLINE,
-                    });
-                }
+                Ok(Some(held)) => return Some(held),
                 Ok(None) => {
                     let holder = seen.as_ref().map(Seen::holder).unwrap_or_default();
                     if said != holder {
@@ -129,15 +181,33 @@ impl Election {
             }
             tokio::select! {
                 _ = stop.stopped() => return None,
-                () = tokio::time::sleep(RETRY) => {}
+                () = tokio::time::sleep(self.terms.retry) => {}
             }
         }
     }
 
-    /// Takes the lease if it is free.
-    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Lease>> {
-        let Some(there) = in_time(self.leases.get_opt(NAME)).await? else {
-            return self.create().await.map(Some);
+    /// Takes the lease if it is free; `seen` has the record of the one that holds it. Not to be
+    /// dropped half way: a lease that is written and forgotten would keep others waiting.
+    pub(crate) async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Held>> {
+        let asked = Instant::now();
+        let taken = self.take(seen).await?;
+        Ok(taken.map(|lease| {
+            tracing::info!(identity = self.identity, "holds the lease");
+            Held {
+                election: self.clone(),
+                lease,
+                until: asked + self.terms.deadline,
+            }
+        }))
+    }
+
+    async fn take(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Lease>> {
+        let Some(there) = in_time(self.leases.get_opt(self.terms.name)).await? else {
+            return match self.create().await {
+                // Another was quicker.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+                created => created.map(Some),
+            };
         };
         let spec = there.spec.clone().unwrap_or_default();
         let now = Instant::now();
@@ -156,7 +226,7 @@ impl Election {
     async fn create(&self) -> kube::Result<Lease> {
         let lease = Lease {
             metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
+                name: Some(self.terms.name.to_owned()),
                 ..ObjectMeta::default()
             },
             spec: Some(self.next(&LeaseSpec::default())),
@@ -171,7 +241,7 @@ impl Election {
         let transitions = before.lease_transitions.unwrap_or_default();
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(self.terms.duration.as_secs()).ok(),
             acquire_time: if ours {
                 before.acquire_time.clone()
             } else {
@@ -197,7 +267,11 @@ impl Election {
             },
             spec: Some(spec),
         };
-        in_time(self.leases.replace(NAME, &PostParams::default(), &lease)).await
+        in_time(
+            self.leases
+                .replace(self.terms.name, &PostParams::default(), &lease),
+        )
+        .await
     }
 }
 
@@ -209,16 +283,40 @@ enum Renewal {
 }
 
 impl Held {
+    /// Renews while the work goes on, which is told to stop when the lease is lost. What became of
+    /// the work, and the lease if it is still held.
+    pub(crate) async fn during<T, F: Future<Output = T>>(
+        self,
+        stop: &Stop,
+        work: impl FnOnce(Stop) -> F,
+    ) -> (T, Option<Self>) {
+        let (stopper, stop) = Stopper::within(stop);
+        let (done, is_done) = oneshot::channel::<Infallible>();
+        let kept = self.keep(stopper, async {
+            let _ = is_done.await;
+        });
+        let working = async {
+            let came_of_it = work(stop.clone()).await;
+            drop(done);
+            came_of_it
+        };
+        let (kept, came_of_it) = futures::join!(kept, Box::pin(working));
+        let lost = stop.cause() == Some(StopCause::LeaseLost);
+        (came_of_it, kept.filter(|_| !lost))
+    }
+
     /// Renews until `done`; then it is still held. `None` when it was lost, which `stopper` told.
-    pub(super) async fn keep(
-        mut self,
-        stopper: Stopper,
-        done: impl Future<Output = ()>,
-    ) -> Option<Self> {
+    async fn keep(mut self, stopper: Stopper, done: impl Future<Output = ()>) -> Option<Self> {
+        let Terms {
+            deadline,
+            retry,
+            outlives_silence,
+            ..
+        } = self.election.terms;
         let mut done = std::pin::pin!(done);
         loop {
             stopper.lease_until(self.until);
-            let pause = std::pin::pin!(tokio::time::sleep(RETRY));
+            let pause = std::pin::pin!(tokio::time::sleep(retry));
             if let Either::Left(_) = futures::future::select(&mut done, pause).await {
                 return Some(self);
             }
@@ -227,14 +325,17 @@ impl Held {
             let over = Instant::now() >= self.until;
             let why = match renewal {
                 Ok(Renewal::Renewed) if !over => {
-                    self.until = asked + DEADLINE;
+                    self.until = asked + deadline;
                     continue;
                 }
                 // Whoever asked meanwhile was told that it is over.
                 Ok(Renewal::Renewed) => "it was renewed too late".to_owned(),
                 Ok(Renewal::Lost(holder)) => format!("{holder} holds it"),
                 Err(error) if !over => {
-                    tracing::warn!(why = with_causes(&error), "cannot renew the lease");
+                    if outlives_silence {
+                        self.until = asked + deadline;
+                    }
+                    self.election.terms.tell(&error, "cannot renew the lease");
                     continue;
                 }
                 Err(error) => with_causes(&error),
@@ -255,7 +356,7 @@ impl Held {
                 return Ok(Renewal::Renewed);
             }
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                in_time(election.leases.get_opt(NAME)).await?
+                in_time(election.leases.get_opt(election.terms.name)).await?
             }
             Err(error) => return Err(error),
         };
@@ -275,7 +376,7 @@ impl Held {
     }
 
     /// Gives it back: the next one need not wait.
-    pub(super) async fn release(self) {
+    pub(crate) async fn release(self) {
         let Self {
             election, lease, ..
         } = self;
@@ -287,7 +388,7 @@ impl Held {
         };
         match election.write(&lease, spec).await {
             Ok(_) => tracing::info!(identity = election.identity, "gave the lease back"),
-            Err(error) => tracing::warn!(why = with_causes(&error), "cannot give the lease back"),
+            Err(error) => election.terms.tell(&error, "cannot give the lease back"),
         }
     }
 }
