@@ -27,7 +27,8 @@ near() {
     plan-lost-* | plan-leavers-*) echo 'test(/joint_lost|plan_/)' ;;
     plan-*) echo 'test(/plan_|unasked|cli_node/)' ;;
     apply-*) echo 'test(/apply::|host_guards/)' ;;
-    converge-*) echo 'test(/converge|unasked|joint_|cli_node/)' ;;
+    converge-*) echo 'test(/converge|turns::|unasked|joint_|cli_node/)' ;;
+    lease-*) echo 'test(/lease::|turns::|operator_process/)' ;;
     pki-*) echo 'test(/pki::/)' ;;
     state-*) echo 'test(/state::|operator_writes/)' ;;
     host-files-*) echo 'test(/host::files|contract|host_|cli_node/)' ;;

@@ -111,13 +111,13 @@ impl Iteration<'_> {
                     let holder = seen.as_ref().map(Seen::holder).unwrap_or_default();
                     if begun.elapsed() >= PATIENCE {
                         return Err(Error::Busy {
-                            holder: holder.to_owned(),
+                            holder: lease::told(holder),
                             minutes: PATIENCE.as_secs() / 60,
                         });
                     }
                     if told != holder {
                         holder.clone_into(&mut told);
-                        let holder = told.clone();
+                        let holder = lease::told(holder);
                         events.emit(Event::TurnAwaited { holder }).await;
                     }
                 }

@@ -33,7 +33,7 @@ use crate::{
     error::with_causes,
 };
 
-pub(crate) use process::this_process;
+pub(crate) use process::{this_process, told};
 
 /// How a lease is held.
 #[derive(Clone, Copy, Debug)]

@@ -28,6 +28,15 @@ pub(crate) fn this_process() -> String {
     identity
 }
 
+/// The identity as people are told: `root@host, process 77`.
+pub(crate) fn told(identity: &str) -> String {
+    let Some((who, process)) = identity.rsplit_once(MARK) else {
+        return identity.to_owned();
+    };
+    let pid = process.rsplit('-').nth(1);
+    pid.map_or(who.to_owned(), |pid| format!("{who}, process {pid}"))
+}
+
 /// True when the identity is that of a process which ran where this one runs, and no longer does.
 /// False when that cannot be known.
 pub(super) fn has_ended(identity: &str) -> bool {
@@ -82,6 +91,9 @@ mod tests {
         let own = this_process();
         assert!(own.contains(MARK), "{own}");
         assert!(!has_ended(&own), "{own}");
+        let told = told(&own);
+        let pid = format!(", process {}", std::process::id());
+        assert!(told.contains('@') && told.ends_with(&pid), "{told}");
     }
 
     #[test]
