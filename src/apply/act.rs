@@ -86,6 +86,9 @@ impl Executor<'_> {
                 node::claim(host, cluster_id, cluster_name, before, facts).await
             }
             HostAction::PullImage { image } => node::pull(host, image, reporter, stop).await,
+            HostAction::TryFlags { specs } => {
+                node::try_flags(host, specs, self.context.id()?).await
+            }
             HostAction::WriteFiles { dirs, files } => {
                 node::write_files(host, self.context.desired()?, dirs, files).await
             }

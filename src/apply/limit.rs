@@ -57,6 +57,7 @@ fn on_host(action: &HostAction) -> Duration {
         // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
         HostAction::Claim { .. }
         | HostAction::ReleaseClaim
+        | HostAction::TryFlags { .. }
         | HostAction::WriteFiles { .. }
         | HostAction::RemoveFiles { .. }
         | HostAction::PrepareKernel { .. }

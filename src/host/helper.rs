@@ -13,7 +13,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, timeout};
 
 use super::{create_body, error::HostError, machine::Host};
-use crate::model::{ClusterId, FILES_IMAGE, HELPER, label};
+use crate::model::{ClusterId, ContainerSpec, FILES_IMAGE, HELPER, label};
 
 /// How much of a helper's log is read.
 const LOG_LINES: u32 = 1000;
@@ -52,20 +52,44 @@ impl Host {
         helper: &HelperContainer,
         cluster_id: &ClusterId,
     ) -> Result<HelperOutput, HostError> {
-        match self.create(HELPER, body(helper, cluster_id)).await {
+        let body = || body(helper, cluster_id);
+        match self.run_to_end(body, helper.limit, cluster_id).await {
+            Err(HostError::ImageMissing { .. }) => {
+                self.import_empty_image().await?;
+                self.run_to_end(body, helper.limit, cluster_id).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// Runs the program of a container with all its flags and `--version`, without anything of the
+    /// node, and removes its container. As [`run_helper`](Self::run_helper).
+    pub async fn try_program(
+        &self,
+        spec: &ContainerSpec,
+        limit: Duration,
+        cluster_id: &ClusterId,
+    ) -> Result<HelperOutput, HostError> {
+        let body = || trial(spec, cluster_id);
+        self.run_to_end(body, limit, cluster_id).await
+    }
+
+    async fn run_to_end(
+        &self,
+        body: impl Fn() -> ContainerCreateBody,
+        limit: Duration,
+        cluster_id: &ClusterId,
+    ) -> Result<HelperOutput, HostError> {
+        match self.create(HELPER, body()).await {
             Err(HostError::NameTaken { by, .. })
                 if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
             {
                 self.remove(HELPER, None).await?;
-                self.create(HELPER, body(helper, cluster_id)).await?;
-            }
-            Err(HostError::ImageMissing { .. }) => {
-                self.import_empty_image().await?;
-                self.create(HELPER, body(helper, cluster_id)).await?;
+                self.create(HELPER, body()).await?;
             }
             created => created?,
         }
-        let result = self.carry_out(helper).await;
+        let result = self.carry_out(limit).await;
         let removed = self.remove(HELPER, None).await;
         let output = result?;
         removed?;
@@ -85,15 +109,15 @@ impl Host {
         Ok(())
     }
 
-    async fn carry_out(&self, helper: &HelperContainer) -> Result<HelperOutput, HostError> {
+    async fn carry_out(&self, limit: Duration) -> Result<HelperOutput, HostError> {
         self.start(HELPER).await?;
-        let ended = self.ended(helper.limit).await?;
+        let ended = self.ended(limit).await?;
         let log = self.log_tail(HELPER, LOG_LINES).await?;
         match ended {
             Some(status) => Ok(HelperOutput { status, log }),
             None => Err(HostError::JobTimeout {
                 at: self.session.place(),
-                limit: helper.limit,
+                limit,
                 log,
             }),
         }
@@ -165,23 +189,76 @@ fn body(helper: &HelperContainer, cluster_id: &ClusterId) -> ContainerCreateBody
             pid_mode: Some("host".to_owned()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::HOST),
             privileged: Some(true),
-            // Its log is its answer, whatever the daemon does with the logs of others.
-            log_config: Some(HostConfigLogConfig {
-                typ: Some("json-file".to_owned()),
-                config: Some(HashMap::from([
-                    ("max-size".to_owned(), "1m".to_owned()),
-                    ("max-file".to_owned(), "1".to_owned()),
-                ])),
-            }),
+            log_config: Some(readable_log()),
             ..HostConfig::default()
         }),
         ..ContainerCreateBody::default()
     }
 }
 
+/// The program is the last word before the flags: a script in front of it prepares what it runs in,
+/// and here there is nothing to run in.
+fn trial(spec: &ContainerSpec, cluster_id: &ClusterId) -> ContainerCreateBody {
+    let version = "--version".to_owned();
+    ContainerCreateBody {
+        image: Some(spec.image.clone()),
+        entrypoint: Some(spec.entrypoint.last().cloned().into_iter().collect()),
+        cmd: Some(spec.command.iter().cloned().chain([version]).collect()),
+        labels: Some(create_body::labels(cluster_id, "")),
+        host_config: Some(HostConfig {
+            network_mode: Some("none".to_owned()),
+            log_config: Some(readable_log()),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// A helper's log is its answer, whatever the daemon does with the logs of others.
+fn readable_log() -> HostConfigLogConfig {
+    HostConfigLogConfig {
+        typ: Some("json-file".to_owned()),
+        config: Some(HashMap::from([
+            ("max-size".to_owned(), "1m".to_owned()),
+            ("max-file".to_owned(), "1".to_owned()),
+        ])),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The program itself, without the script in front of it, and without anything of the node.
+    #[test]
+    fn a_program_is_tried_alone() {
+        let spec = ContainerSpec {
+            image: "kubernetes:2".to_owned(),
+            entrypoint: ["bash", "-c", "enter the node", "kubelet"]
+                .map(str::to_owned)
+                .to_vec(),
+            command: vec!["--gone=1".to_owned()],
+            bootstrap_args: Vec::new(),
+            env: Vec::new(),
+            binds: vec!["/:/host:rw".to_owned().try_into().unwrap()],
+            mounts: Vec::new(),
+            privileged: true,
+            host_pid: true,
+            host_cgroupns: true,
+            security_opts: Vec::new(),
+            log_limit: None,
+            files: [].into(),
+        };
+        let body = trial(&spec, &ClusterId("1".repeat(32)));
+        assert_eq!(body.entrypoint.unwrap(), ["kubelet"]);
+        assert_eq!(body.cmd.unwrap(), ["--gone=1", "--version"]);
+        let host = body.host_config.unwrap();
+        assert_eq!(host.network_mode.as_deref(), Some("none"));
+        assert_eq!(
+            (host.binds, host.privileged, host.pid_mode),
+            (None, None, None)
+        );
+    }
 
     /// R32: its answer is its log, so its log must not be the daemon's choice (`none`, syslog).
     #[test]

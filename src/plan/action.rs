@@ -46,6 +46,14 @@ pub enum HostAction {
         /// Reference.
         image: String,
     },
+    /// Runs the program of each component once with all of its flags and `--version`, in a container
+    /// of its own that changes nothing: a flag that the program does not know is an error before
+    /// anything that runs is replaced. Not seen: values, and the fields of configuration files.
+    /// Repeating it is harmless.
+    TryFlags {
+        /// What the components' containers would be.
+        specs: BTreeMap<String, ContainerSpec>,
+    },
     /// Writes directories and files through the claim, in one archive, and reads the digests
     /// back. Not atomic: a torn write is seen as a different content.
     WriteFiles {
@@ -280,6 +288,7 @@ impl Action {
                 HostAction::AwaitHealthy { .. } => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
+                | HostAction::TryFlags { .. }
                 | HostAction::WriteFiles { .. }
                 | HostAction::RemoveFiles { .. }
                 | HostAction::PrepareKernel { .. }
@@ -313,6 +322,11 @@ impl Action {
         }
     }
 
+    /// True for the actions that leave everything as it is: those that wait, and those that try.
+    pub const fn is_look(&self) -> bool {
+        matches!(self, Self::Host(_, HostAction::TryFlags { .. })) || self.is_wait()
+    }
+
     /// True for the actions that destroy or replace something on a host or in the cluster: each
     /// needs a guard.
     pub const fn is_destructive(&self) -> bool {
@@ -331,6 +345,7 @@ impl Action {
                 | HostAction::ReleaseClaim => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
+                | HostAction::TryFlags { .. }
                 | HostAction::PrepareKernel { .. }
                 | HostAction::ImportPause { .. }
                 | HostAction::RunContainer { .. }

@@ -23,6 +23,10 @@ fn on_host(action: &HostAction) -> String {
     match action {
         HostAction::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
         HostAction::PullImage { image } => format!("pull {image}"),
+        HostAction::TryFlags { specs } => match specs.first_key_value() {
+            Some((only, _)) if specs.len() == 1 => format!("try the flags of {only}"),
+            Some(_) | None => format!("try the flags of {} components", specs.len()),
+        },
         HostAction::WriteFiles { dirs, files } => {
             format!("write {}", counted(files.len(), dirs.len()))
         }

@@ -130,7 +130,7 @@ fn no_longer_in_config(seen: &Seen<'_>) -> Vec<NodeName> {
 
 fn targets(plan: &Plan) -> Vec<Difference> {
     let mut targets: BTreeMap<(Place, Option<NodeName>), Vec<PlannedStep>> = BTreeMap::new();
-    for step in plan.steps().filter(|step| !step.action.is_wait()) {
+    for step in plan.steps().filter(|step| !step.action.is_look()) {
         let steps = targets.entry(place(step.target())).or_default();
         steps.push(planned(step));
     }

@@ -13,14 +13,21 @@ use rke_operator::{
     actual::{ContainerState, HostFacts, HostView},
     config::Intent,
     converge::{Consent, Goal, Outcome},
+    error::ErrorClass,
     model::path,
-    plan::{Action, ClusterAction, Plan, title},
+    plan::{Action, ClusterAction, HostAction, Plan, title},
 };
 use serde_json::Value;
 
 use crate::{
     plan_properties::fresh,
-    sim::{World, generate::names, remote::SimRemote, runner::Runner, wish::Wish},
+    sim::{
+        World,
+        generate::names,
+        remote::{SimFailure, SimRemote, Turn},
+        runner::Runner,
+        wish::Wish,
+    },
 };
 
 fn runner() -> Runner {
@@ -290,4 +297,26 @@ async fn a_run_that_only_waits_waits_once_and_changes_nothing() {
     assert!(!waits.is_empty());
     assert!(waits.values().all(|times| *times == 1), "{waits:?}");
     assert_eq!(runner.memory.shell(), before);
+}
+
+/// A flag that the new program does not know: what runs stays as it is.
+#[tokio::test]
+async fn flags_that_do_not_suit_change_nothing_that_runs() {
+    let runner = settled(&Wish::plain().intent()).await;
+    let containers = |world: &World| match &world.truth.hosts[&names(1)[0]] {
+        HostView::Reachable(facts) => facts.containers.clone(),
+        HostView::Unreachable(_) => panic!("the node is there"),
+    };
+    let before = runner.remote.world(|world| containers(world));
+    runner
+        .remote
+        .script(|_, _, step| match step.action.on_host() {
+            Some((_, HostAction::TryFlags { .. })) => {
+                Turn::Fail(SimFailure::new(ErrorClass::User, "unknown flag"))
+            }
+            Some(_) | None => Turn::Go,
+        });
+    let ended = runner.converge(&Goal::Up(&changed())).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert_eq!(runner.remote.world(|world| containers(world)), before);
 }

@@ -443,6 +443,27 @@ async fn a_wait_that_hangs_does_not_hang_the_job() {
 }
 
 #[tokio::test]
+async fn a_program_is_tried_with_its_flags_and_leaves_nothing() {
+    let fake = FakeHost::new();
+    let host = claimed(&fake).await;
+    let mut docker = fake.docker();
+    docker.images.insert("kubernetes:2".to_owned(), 1);
+    docker.work = Box::new(|_, _| (1, "unknown flag: --gone\n".to_owned()));
+    drop(docker);
+    let limit = Duration::from_secs(5);
+    let tried = host.try_program(&spec("kubernetes:2"), limit, &id()).await;
+    let output = tried.unwrap();
+    assert_eq!(output.status, 1);
+    assert_eq!(output.log.trim(), "unknown flag: --gone");
+    assert!(host.container(HELPER).await.unwrap().is_none());
+    let missing = host.try_program(&spec("kubernetes:3"), limit, &id()).await;
+    assert!(
+        matches!(missing, Err(HostError::ImageMissing { .. })),
+        "{missing:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_port_of_the_node() {
     let fake = FakeHost::new();
     fake.on_port(10248, |mut stream| {

@@ -1,6 +1,8 @@
 //! How a living cluster is changed: how many nodes at once, which of them are cordoned or drained,
 //! and which release goes first.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use rke_operator::{
     actual::{HostView, Unreachable},
@@ -534,4 +536,28 @@ fn a_plan_that_counts_nobody_is_a_bug() {
     let violations = plan::check(&plan, &have, &want.cluster_id);
     let together = plan::Violation::ReplacesTogether(Component::Kubelet);
     assert_eq!(violations, [together]);
+}
+
+/// Whatever is replaced by another program or with other flags was tried before, on its node, and
+/// before anything of the running cluster is touched.
+#[test]
+fn new_flags_are_tried_before_anything_is_replaced() {
+    let (world, shell) = settled(1);
+    let want = wish(1, &louder(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let steps: Vec<&Step> = plan.steps().collect();
+    let place = |wanted: &dyn Fn(&HostAction) -> bool| {
+        let found = steps.iter().enumerate().filter_map(|(place, step)| {
+            let (node, action) = step.action.on_host()?;
+            wanted(action).then_some((place, node.clone()))
+        });
+        found.collect::<Vec<_>>()
+    };
+    let tried = place(&|action| matches!(action, HostAction::TryFlags { .. }));
+    let replaced = place(&|action| matches!(action, HostAction::ReplaceContainer { .. }));
+    assert!(tried.last().unwrap().0 < replaced.first().unwrap().0);
+    let nodes = |places: &[(usize, NodeName)]| -> BTreeSet<NodeName> {
+        places.iter().map(|(_, node)| node.clone()).collect()
+    };
+    assert_eq!(nodes(&tried), nodes(&replaced));
 }

@@ -8,6 +8,7 @@ use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome},
     environment::Clock,
+    plan::title,
 };
 use serde_json::{Value, json};
 
@@ -188,8 +189,8 @@ async fn an_api_that_keeps_no_lease_keeps_nobody_from_mending() {
 async fn a_run_outlives_the_silence_of_the_api_that_it_restarts() {
     let shared = shared().await;
     let api = shared.api.clone();
-    shared.first.remote.script(move |_, index, _| {
-        if index == 1 {
+    shared.first.remote.script(move |_, _, step| {
+        if title(step) == "wait for kube-apiserver to be healthy" {
             api.fault(|_, path| path.contains("/leases").then_some(HANGS));
             return Turn::Work(Duration::from_secs(240));
         }

@@ -1,6 +1,6 @@
 //! The components' containers, and their health.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use super::helper::node_error;
 use crate::{
@@ -10,14 +10,17 @@ use crate::{
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
+    error::ErrorClass,
     host::Host,
-    model::{Component, ContainerSpec},
+    model::{ClusterId, Component, ContainerSpec},
     state::ClusterState,
     workload,
 };
 
 /// How long a component may take to end by itself.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long a program may take to read its flags and to say its version.
+const TRIAL: Duration = Duration::from_secs(20);
 
 pub(in crate::apply) async fn run_container(
     host: &Host,
@@ -29,6 +32,64 @@ pub(in crate::apply) async fn run_container(
         .await
         .map_err(failed)?;
     Ok(Done::default())
+}
+
+/// What it says of a flag that it does not know is the error.
+pub(in crate::apply) async fn try_flags(
+    host: &Host,
+    specs: &BTreeMap<String, ContainerSpec>,
+    id: &ClusterId,
+) -> Result<Done, StepError> {
+    for (name, spec) in specs {
+        try_program(host, name, spec, id).await?;
+    }
+    Ok(Done::default())
+}
+
+async fn try_program(
+    host: &Host,
+    name: &str,
+    spec: &ContainerSpec,
+    id: &ClusterId,
+) -> Result<(), StepError> {
+    let output = host.try_program(spec, TRIAL, id).await.map_err(failed)?;
+    if output.status == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "node `{}`: `{name}` of {} does not start with its flags: {}",
+        host.name,
+        spec.image,
+        complaint(&output.log)
+    );
+    Err(failed(ExecutorError::Node {
+        message,
+        hints: vec![
+            "nothing that runs was replaced".to_owned(),
+            "correct the component's `extra_args` in the config: this release may not know a flag \
+             that an earlier one had"
+                .to_owned(),
+        ],
+        class: ErrorClass::User,
+    }))
+}
+
+/// The line of a log that says what is wrong with a flag; its last one where none does.
+fn complaint(log: &str) -> &str {
+    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
+    let names_a_flag = |line: &&str| {
+        let words = [
+            "unknown flag",
+            "unknown shorthand",
+            "invalid argument",
+            "not defined",
+        ];
+        words.iter().any(|word| line.contains(word))
+    };
+    lines()
+        .find(names_a_flag)
+        .or_else(|| lines().next_back())
+        .unwrap_or("it says nothing")
 }
 
 pub(in crate::apply) async fn start_container(host: &Host, name: &str) -> Result<Done, StepError> {
@@ -132,7 +193,18 @@ async fn exits(host: &Host, name: &str, code: i64) -> StepError {
 
 #[cfg(test)]
 mod tests {
-    use super::{ContainerState, keeps_exiting};
+    use super::{ContainerState, complaint, keeps_exiting};
+
+    #[test]
+    fn of_a_log_the_line_about_a_flag_is_told() {
+        let usage = "Usage:\n  kube-apiserver [flags]\n\nError: unknown flag: --insecure-port\n";
+        assert_eq!(complaint(usage), "Error: unknown flag: --insecure-port");
+        let etcd =
+            "{\"level\":\"warn\"}\nflag provided but not defined: -foo\nSee 'etcd --help'.\n";
+        assert_eq!(complaint(etcd), "flag provided but not defined: -foo");
+        assert_eq!(complaint("one\ntwo\n\n"), "two");
+        assert_eq!(complaint(""), "it says nothing");
+    }
 
     #[test]
     fn only_exits_since_the_first_look_count() {

@@ -3,7 +3,7 @@
 
 use super::{hosts, join, roll, skew};
 use crate::{
-    actual::{Actual, ApiView, ContainerState},
+    actual::{Actual, ApiHealth, ApiView, ContainerState},
     model::{Component, NodeName},
     plan::{
         Cause, HostAction, Stage, Step,
@@ -53,6 +53,7 @@ fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stag
                     before_its_turn(component, name, diff)?
                 } else {
                     why(component, host, answers)
+                        .or_else(|| silent_server(component, name, diff))
                         .or_else(|| with_others(component, name, host, diff))
                         .or_else(|| without_quorum(component, diff))?
                 };
@@ -132,6 +133,18 @@ fn why(component: Component, host: &HostDiff<'_>, answers: bool) -> Option<(Caus
             (!answers).then_some((Cause::Drift, "the API does not answer yet"))
         }
     }
+}
+
+/// One API server of several that runs and does not answer: others may wait for it to be rolled, and
+/// a run that was killed may have just started it.
+fn silent_server(
+    component: Component,
+    name: &NodeName,
+    diff: &Diff<'_>,
+) -> Option<(Cause, &'static str)> {
+    let serves = diff.have.apis.get(name) == Some(&ApiHealth::Serving);
+    (component == Component::ApiServer && !serves)
+        .then_some((Cause::Drift, "it does not answer yet"))
 }
 
 /// What goes away for a moment because something below it does.

@@ -6,6 +6,7 @@ use super::{Note, Plan, Stage};
 mod addons;
 mod claim;
 mod containerd;
+mod flags;
 mod health;
 mod hosts;
 mod join;

@@ -1,8 +1,8 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    addons, claim, containerd, health, hosts, join, leavers, lost, nodes, plan, prepare, prune,
-    roll, skew, start, state, warnings,
+    addons, claim, containerd, flags, health, hosts, join, leavers, lost, nodes, plan, prepare,
+    prune, roll, skew, start, state, warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -20,6 +20,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         claim::claim(diff),      // a node belongs to one cluster
         prepare::images(diff),
         prepare::kernel(diff),
+        flags::tries(diff), // before anything that they would be read by
         prepare::files(diff),
         containerd::fresh(diff),
         containerd::without_kubelet(diff),

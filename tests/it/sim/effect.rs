@@ -48,6 +48,11 @@ fn on_host(
             facts.images.insert(image.clone());
             Ok(())
         }
+        HostAction::TryFlags { specs } => {
+            let mut images = specs.values().map(|spec| &spec.image);
+            let missing = images.find(|image| !facts.images.contains(*image));
+            missing.map_or(Ok(()), |image| Err(format!("no image {image}")))
+        }
         HostAction::WriteFiles { dirs, files } => write(node, dirs, files, want()?, facts),
         HostAction::RemoveFiles { paths } => {
             files(facts)?.retain(|path, _| !paths.contains(path));

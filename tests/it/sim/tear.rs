@@ -48,6 +48,7 @@ fn on_host(
     match action {
         // Atomic, or without effect: nothing or all.
         HostAction::PullImage { .. }
+        | HostAction::TryFlags { .. }
         | HostAction::ImportPause { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReloadProxy { .. }

@@ -1,0 +1,66 @@
+//! Flags of programs that would be replaced: tried before anything is. Pure.
+//!
+//! A flag that a release no longer knows is found here, with all of the cluster as it was. Where
+//! something is held back for now its flags are tried all the same, so that control planes do not
+//! go to a release that the kubelets after them cannot start with.
+
+use std::collections::BTreeMap;
+
+use super::{hosts, roll};
+use crate::{
+    model::{Component, FieldChange, NodeName},
+    plan::{
+        Cause, HostAction, Stage, Step,
+        diff::{Diff, HostDiff, Need},
+    },
+};
+
+/// Those whose programs have flags.
+const TRIED: [Component; 6] = [
+    Component::Etcd,
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::Kubelet,
+    Component::KubeProxy,
+];
+
+/// A step for each host with components whose program or flags change, if anything is replaced at all.
+pub(super) fn tries(diff: &Diff<'_>) -> Stage {
+    let replaces = |(name, host): (&&NodeName, &HostDiff<'_>)| {
+        TRIED.into_iter().any(|component| {
+            changes(host, component)
+                && roll::held_back(component, Cause::Change, name, diff).is_none()
+        })
+    };
+    let any = diff.hosts.iter().any(replaces);
+    hosts::preparing("flags", diff, |name, host| {
+        let changed = TRIED
+            .into_iter()
+            .filter(|component| any && changes(host, *component));
+        let specs = changed.filter_map(|component| {
+            let container = component.container();
+            let spec = host.want.containers.get(container)?;
+            Some((container.to_owned(), spec.clone()))
+        });
+        let specs: BTreeMap<_, _> = specs.collect();
+        if specs.is_empty() {
+            return Vec::new();
+        }
+        let why = "a flag that a program does not know is found before anything is replaced";
+        let step = Step::on(name, Cause::Change, why, HostAction::TryFlags { specs });
+        vec![step.guarded(&diff.want.cluster_id)]
+    })
+}
+
+/// True where another program, or the same one with other flags, takes the place of what runs.
+fn changes(host: &HostDiff<'_>, component: Component) -> bool {
+    let Need::Replace(Cause::Change, _, changes) = host.need(component.container()) else {
+        return false;
+    };
+    let of_the_program = |change: &FieldChange| {
+        let field = change.field.as_str();
+        field == "image" || field == "entrypoint" || field.starts_with("command ")
+    };
+    changes.iter().any(of_the_program)
+}
