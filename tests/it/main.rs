@@ -58,6 +58,7 @@ mod lab_pods;
 mod lab_profiles;
 mod lab_pruned;
 mod lab_refine;
+mod lab_refused;
 mod lab_remove;
 mod lab_secrets;
 mod lab_self;

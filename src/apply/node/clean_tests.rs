@@ -359,6 +359,35 @@ fn images_that_were_there_before_us_stay() {
     assert!(removed.contains("theirs:1") && removed.contains("namespaces rm k8s.io"));
 }
 
+/// From containerd 2 on shims end with their sandboxes alone, and only while the sandboxes' own tasks
+/// are there.
+#[test]
+fn sandboxes_go_after_their_containers_so_that_their_shims_end() {
+    let mut node = Node::new();
+    node.containerd(
+        "removed=$(dirname \"$0\")/removed; touch \"$removed\"
+         has() { ! grep -q \" $1\\$\" \"$removed\"; }
+         case \"$*\" in *namespaces*ls*) echo k8s.io ;;
+         *sandboxes*ls*) echo 'ID CREATED RUNTIME'; has box && echo 'box 2026-11-23 runc' ;;
+         *tasks*ls*) has box && echo box; has one && echo one ;;
+         *tasks*kill*|*' rm '*) echo \"$*\" >>\"$removed\" ;; esac; true",
+    );
+    assert!(node.clean().is_clean());
+    let removed = read(node.path("/programs/removed"));
+    let ends: Vec<&str> = removed
+        .lines()
+        .filter_map(|line| Some(line.split_once("--namespace k8s.io ")?.1))
+        .filter(|line| line.ends_with(" one") || line.ends_with(" box"))
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            "tasks kill --all --signal SIGKILL one",
+            "sandboxes rm --force box"
+        ]
+    );
+}
+
 /// R9 and R12, on real iptables.
 #[test]
 fn only_our_rules_and_chains_go_and_a_comment_is_no_command() {

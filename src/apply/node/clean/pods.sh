@@ -45,17 +45,30 @@ remove_images() {
       ctr --connect-timeout 5s --timeout 20s --namespace k8s.io images rm --sync >/dev/null 2>&1
 }
 
-clean_pods() {
-  k8s_exists || return 0
-  remember_traces
-  for id in $(k8s tasks ls -q 2>/dev/null); do k8s tasks kill --all --signal SIGKILL "$id" 2>/dev/null; done
+# Every task but these.
+end_tasks() {
+  others() { k8s tasks ls -q 2>/dev/null | grep -vxF -e "${but:-none}"; }
+  but=$1
+  for id in $(others); do k8s tasks kill --all --signal SIGKILL "$id" 2>/dev/null; done
   # containerd's CRI may be quicker with one than we are: what counts is that none is left.
   tries=0
-  while tasks=$(k8s tasks ls -q 2>/dev/null) && [ -n "$tasks" ] && [ "$tries" -lt 50 ]; do
+  while tasks=$(others) && [ -n "$tasks" ] && [ "$tries" -lt 50 ]; do
     for id in $tasks; do k8s tasks rm --force "$id" >/dev/null 2>&1; done
     tries=$((tries + 1))
     sleep 0.1
   done
+}
+
+clean_pods() {
+  k8s_exists || return 0
+  remember_traces
+  # From containerd 2 on a pod's shim ends with its sandbox, once its containers are gone, and never
+  # again when the sandbox's own task went before it. Before containerd 2 there are none, or ctr does
+  # not know the word.
+  sandboxes=$(k8s sandboxes ls 2>/dev/null | awk 'NR > 1 { print $1 }')
+  end_tasks "$sandboxes"
+  for id in $sandboxes; do k8s sandboxes rm --force "$id" >/dev/null 2>&1; done
+  end_tasks ""
   k8s_rm containers
   # One by one: of these ctr stops at the first that it cannot remove.
   k8s leases ls -q 2>/dev/null | while read -r id; do k8s leases rm "$id" >/dev/null 2>&1; done
