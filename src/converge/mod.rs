@@ -239,6 +239,22 @@ fn waits(plan: &Plan) -> impl Iterator<Item = Action> {
     waits.map(|step| step.action.clone())
 }
 
+/// The nodes of which something is left as it is for now, and why.
+fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
+    let left = plan.notes.iter().filter(|note| note.is_left);
+    left.filter_map(|note| {
+        let Some(Target::Host(name)) = &note.target else {
+            return None;
+        };
+        let why = Unreachable {
+            class: ErrorClass::Host,
+            why: note.text.clone(),
+            hints: Vec::new(),
+        };
+        Some((name.clone(), why))
+    })
+}
+
 /// The hosts that do not answer, and why.
 fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
     let hosts = actual.hosts.iter();
@@ -299,7 +315,13 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
             }
         }
         Goal::Up(_) | Goal::Heal(_) => {
-            let left = silent(&survey.actual);
+            let mut left = silent(&survey.actual);
+            // What is only healed follows no change, nor what a change waits for.
+            if matches!(goal, Goal::Up(_)) {
+                for (name, why) in waiting(&survey.plan) {
+                    left.entry(name).or_insert(why);
+                }
+            }
             if left.is_empty() {
                 Outcome::Converged { changed, warnings }
             } else {

@@ -215,6 +215,29 @@ pub struct Note {
     pub target: Option<Target>,
     /// What, and why.
     pub text: String,
+    /// It tells of something that is wanted and is not done for now: with it a node is not as the
+    /// config says, even where nothing else is left to do.
+    pub is_left: bool,
+}
+
+impl Note {
+    /// Something to know.
+    pub(super) const fn of(target: Option<Target>, text: String) -> Self {
+        Self {
+            target,
+            text,
+            is_left: false,
+        }
+    }
+
+    /// Something of a node that is left as it is for now.
+    pub(super) fn left(node: &NodeName, text: String) -> Self {
+        Self {
+            target: Some(Target::Host(node.clone())),
+            text,
+            is_left: true,
+        }
+    }
 }
 
 /// A file of a [`HostAction::WriteFiles`]: its content is in `Desired`, by path.

@@ -14,6 +14,7 @@ use rke_operator::{
     config::Intent,
     converge::{Consent, Goal, Outcome},
     error::ErrorClass,
+    etcd::{Alarm, AlarmKind, MemberId},
     model::path,
     plan::{Action, ClusterAction, HostAction, Plan, title},
 };
@@ -319,4 +320,33 @@ async fn flags_that_do_not_suit_change_nothing_that_runs() {
     let ended = runner.converge(&Goal::Up(&changed())).await;
     assert!(ended.is_err(), "{ended:?}");
     assert_eq!(runner.remote.world(|world| containers(world)), before);
+}
+
+/// What a change waits for is no success: the run ends degraded, and says why.
+#[tokio::test]
+async fn a_change_that_an_alarm_holds_up_is_not_called_done() {
+    let plain = Wish::plain().intent();
+    let runner = settled(&plain).await;
+    runner.remote.world(|world| {
+        let alarm = Alarm {
+            member: MemberId(0),
+            kind: AlarmKind::NoSpace,
+        };
+        world.alarms.insert(alarm);
+    });
+    let ended = runner.converge(&Goal::Up(&changed())).await.unwrap();
+    let Outcome::Degraded { left, changed, .. } = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(!changed, "nothing is replaced while etcd has an alarm");
+    let why = &left[&names(1)[0]].why;
+    assert!(
+        why.contains("NOSPACE") && why.contains("not replaced yet"),
+        "{why}"
+    );
+    let unchanged = runner.converge(&Goal::Up(&plain)).await.unwrap();
+    assert!(
+        matches!(unchanged, Outcome::Converged { .. }),
+        "{unchanged:?}"
+    );
 }

@@ -247,7 +247,18 @@ fn by_hand(broken: &mut Broken) {
     );
 }
 
-/// Disks that are full, and etcd's alarm.
+/// Raised by hand, as a member raises it whose database has reached its quota.
+const NO_SPACE: &str = r#"
+    flag() { docker inspect -f '{{range .Args}}{{println .}}{{end}}' etcd | sed -n "s/^--$1=//p"; }
+    curl -sSf --cacert "$(flag trusted-ca-file)" --cert "$(flag cert-file)" --key "$(flag key-file)" \
+      https://127.0.0.1:2379/v3/maintenance/alarm \
+      -d '{"action":"ACTIVATE","memberID":"0","alarm":"NOSPACE"}'"#;
+
+/// The mount point below is empty then, as on a node that booted without its disk.
+const UNMOUNT: &str = "docker stop etcd && mv /var/lib/etcd/member /var/lib/etcd-disk";
+const MOUNT: &str = "mv /var/lib/etcd-disk /var/lib/etcd/member";
+
+/// Disks that are full or away, and etcd's alarm.
 fn disks(broken: &mut Broken) {
     broken.wants_pods("101");
     broken.case(
@@ -255,6 +266,23 @@ fn disks(broken: &mut Broken) {
         |site| site.lab.node("n5").fill_disk().expect("full"),
         (3, &["n5", "no space left on device"]),
         |site| site.lab.heal().expect("healed"),
+    );
+    broken.wants_pods("103");
+    broken.case(
+        "etcd has raised NOSPACE while kubelets are to change",
+        |site| on(site, "n1", NO_SPACE),
+        (3, &["NOSPACE", "is not replaced yet"]),
+        |site| on(site, "n1", "docker exec etcd etcdctl alarm disarm"),
+    );
+    broken.case(
+        "a member's disk is not mounted at boot",
+        |site| {
+            on(site, "n2", UNMOUNT);
+            site.lab.node("n2").stop().expect("off");
+            site.lab.heal().expect("it boots");
+        },
+        (3, &["n2", "/var/lib/etcd/member"]),
+        |site| on(site, "n2", MOUNT),
     );
 }
 

@@ -9,7 +9,7 @@ use crate::{
     actual::ContainerState,
     model::{Component, NodeName, path},
     plan::{
-        ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Target, config_digest,
+        ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, config_digest,
         diff::{ContainerdDiff, Diff, HostDiff, Need},
         guard,
     },
@@ -79,10 +79,8 @@ fn kubelet_runs(host: &HostDiff<'_>) -> bool {
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let late = differing(diff).filter_map(|(name, host, differs)| {
         let why = held_back(name, host, differs, diff)?;
-        Some(Note {
-            target: Some(Target::Host(name.clone())),
-            text: format!("containerd is not configured yet: {why}"),
-        })
+        let text = format!("containerd is not configured yet: {why}");
+        Some(Note::left(name, text))
     });
     late.collect()
 }

@@ -4,7 +4,7 @@ use crate::{
     actual::{HostFacts, HostView},
     model::{Component, NodeName},
     plan::{
-        Enough, Note, OnFailure, Stage, Step, Target,
+        Enough, Note, OnFailure, Stage, Step,
         diff::{Diff, HostDiff},
     },
 };
@@ -50,10 +50,10 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let names = diff.want.hosts.keys();
     names
         .filter_map(|name| match diff.have.hosts.get(name) {
-            Some(HostView::Unreachable(down)) => Some(Note {
-                target: Some(Target::Host(name.clone())),
-                text: format!("does not answer and is left as it is: {}", down.why),
-            }),
+            Some(HostView::Unreachable(down)) => {
+                let text = format!("does not answer and is left as it is: {}", down.why);
+                Some(Note::left(name, text))
+            }
             Some(HostView::Reachable(_)) | None => None,
         })
         .collect()

@@ -8,7 +8,7 @@ use super::hosts;
 use crate::{
     model::{Component, NodeName},
     plan::{
-        Cause, Guard, HostAction, Note, Queue, Stage, Step, Target,
+        Cause, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
         guard,
     },
@@ -78,10 +78,8 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let why = held_back(diff);
     let late = joining(diff).filter_map(|(name, _)| {
-        Some(Note {
-            target: Some(Target::Host(name.clone())),
-            text: format!("its member of etcd does not join yet: {}", why.as_ref()?),
-        })
+        let text = format!("its member of etcd does not join yet: {}", why.as_ref()?);
+        Some(Note::left(name, text))
     });
     late.collect()
 }

@@ -13,7 +13,7 @@ use crate::{
     actual::{ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
     model::NodeName,
-    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard, lost},
+    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, diff::Diff, guard, lost},
 };
 
 /// A node that leaves.
@@ -80,10 +80,8 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
                 "the cluster's API does not answer".to_owned()
             }
         };
-        Some(Note {
-            target: Some(Target::Host(leaver.name.clone())),
-            text: format!("is no longer in the config, and stays for now: {why}"),
-        })
+        let text = format!("is no longer in the config, and stays for now: {why}");
+        Some(Note::left(leaver.name, text))
     });
     late.collect()
 }

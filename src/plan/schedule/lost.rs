@@ -66,10 +66,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
             }
             (None, _) => return None,
         };
-        Some(Note {
-            target: Some(Target::Host(lost.name.clone())),
-            text,
-        })
+        Some(Note::of(Some(Target::Host(lost.name.clone())), text))
     });
     notes.collect()
 }

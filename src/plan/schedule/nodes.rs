@@ -60,11 +60,10 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let hosts = diff.hosts.keys();
     hosts
         .filter(|name| !seen(diff.have, name).is_some_and(|node| node.ready))
-        .map(|name| Note {
-            target: Some(Target::Host((*name).clone())),
-            text: "the network plugin is `none`: the node becomes Ready when you have installed \
-                   one"
-            .to_owned(),
+        .map(|name| {
+            let text = "the network plugin is `none`: the node becomes Ready when you have \
+                        installed one";
+            Note::of(Some(Target::Host((*name).clone())), text.to_owned())
         })
         .collect()
 }

@@ -119,10 +119,7 @@ fn is_lost(host: &NodeName, have: &Actual) -> bool {
 }
 
 fn note(host: &NodeName, text: String) -> Note {
-    Note {
-        target: Some(Target::Host(host.clone())),
-        text,
-    }
+    Note::of(Some(Target::Host(host.clone())), text)
 }
 
 pub(super) fn standing<'a>(

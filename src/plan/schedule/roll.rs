@@ -12,7 +12,7 @@ use crate::{
     etcd::Quorum,
     model::{Component, NodeName},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Target,
+        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
         guard,
     },
@@ -97,10 +97,8 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
                     return None;
                 };
                 let why = held_back(*component, *cause, name, diff)?;
-                Some(Note {
-                    target: Some(Target::Host((*name).clone())),
-                    text: format!("`{}` is not replaced yet: {why}", component.container()),
-                })
+                let text = format!("`{}` is not replaced yet: {why}", component.container());
+                Some(Note::left(name, text))
             })
         })
         .collect()
@@ -315,6 +313,11 @@ pub(super) fn held_back(
                  `{silent}` does not"
             ));
         }
+    }
+    if cause == Cause::Change
+        && let Some(problem) = have.etcd.problems().into_iter().next()
+    {
+        return Some(problem);
     }
     let guards = guards(component, cause, name, diff);
     let held = guards

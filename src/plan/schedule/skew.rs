@@ -4,7 +4,7 @@ use super::roll;
 use crate::{
     model::{Component, ImageVersion, NodeName, image_version},
     plan::{
-        Note, Target,
+        Note,
         diff::{Diff, HostDiff, Need},
     },
 };
@@ -68,10 +68,10 @@ pub(super) fn keeps_out(host: &HostDiff<'_>, turn: &Turn) -> bool {
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let turn = turn(diff);
     let late = diff.hosts.iter().filter_map(|(name, host)| match &turn {
-        Turn::NotYet(why) if keeps_out(host, &turn) => Some(Note {
-            target: Some(Target::Host((*name).clone())),
-            text: format!("`kubelet` is not started yet: {why}"),
-        }),
+        Turn::NotYet(why) if keeps_out(host, &turn) => {
+            let text = format!("`kubelet` is not started yet: {why}");
+            Some(Note::left(name, text))
+        }
         Turn::NotYet(_) | Turn::Now | Turn::AfterApiServers => None,
     });
     late.chain(undrained(diff)).collect()
@@ -84,12 +84,11 @@ fn undrained(diff: &Diff<'_>) -> Option<Note> {
         runs.zip(wanted)
             .is_some_and(|(runs, wanted)| runs.1 != wanted.1)
     });
-    (minor && diff.want.upgrade.drain.is_none()).then(|| Note {
-        target: None,
-        text: "kubelets go to another minor release with their pods in place, which is RKE's \
-               default and which Kubernetes itself does not support: `drain: true` below \
-               `upgrade_strategy` evicts them first"
-            .to_owned(),
+    (minor && diff.want.upgrade.drain.is_none()).then(|| {
+        let text = "kubelets go to another minor release with their pods in place, which is RKE's \
+                    default and which Kubernetes itself does not support: `drain: true` below \
+                    `upgrade_strategy` evicts them first";
+        Note::of(None, text.to_owned())
     })
 }
 

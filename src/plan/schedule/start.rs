@@ -127,13 +127,13 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         containers.filter_map(move |component| {
             let fact = host.facts.containers.get(component)?;
             match fact.state {
-                ContainerState::Restarting(code) => Some(Note {
-                    target: Some(Target::Host((*name).clone())),
-                    text: format!(
+                ContainerState::Restarting(code) => {
+                    let text = format!(
                         "`{component}` keeps exiting with code {code} and Docker restarts it: \
                          `docker logs {component}` says why"
-                    ),
-                }),
+                    );
+                    Some(Note::of(Some(Target::Host((*name).clone())), text))
+                }
                 ContainerState::Created
                 | ContainerState::Running
                 | ContainerState::Exited(_)

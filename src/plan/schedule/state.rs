@@ -65,10 +65,7 @@ pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Stage {
 
 /// What there is to say about keys and certificates.
 pub(super) fn notes(want: &Desired) -> Vec<Note> {
-    let note = |text: &String| Note {
-        target: None,
-        text: text.clone(),
-    };
+    let note = |text: &String| Note::of(None, text.clone());
     want.notes.iter().map(note).collect()
 }
 

@@ -83,22 +83,16 @@ fn must_see_the_api(have: &Actual) -> bool {
 
 fn until_the_api_answers(first: impl IntoIterator<Item = Stage>, diff: &Diff<'_>) -> Plan {
     let mut notes = state::notes(diff.want);
-    notes.push(Note {
-        target: None,
-        text: "what the cluster holds is looked at before anything is written to it: what else \
-               differs is known after its API answers"
-            .to_owned(),
-    });
+    let text = "what the cluster holds is looked at before anything is written to it: what else \
+               differs is known after its API answers";
+    notes.push(Note::of(None, text.to_owned()));
     plan(first, notes)
 }
 
 fn claims_only(diff: &Diff<'_>) -> Plan {
     let stages = [state::save(diff.want, diff.have), claim::claim(diff)];
-    let notes = vec![Note {
-        target: None,
-        text: "files of a node are read through its claim: what else differs is known after \
-               the claim is back"
-            .to_owned(),
-    }];
+    let text = "files of a node are read through its claim: what else differs is known after \
+               the claim is back";
+    let notes = vec![Note::of(None, text.to_owned())];
     plan(stages, notes)
 }

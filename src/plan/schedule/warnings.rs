@@ -13,10 +13,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         .filter(|(_, host)| host.facts.claim().is_none())
         .flat_map(|(name, host)| {
             let facts = host.facts;
-            let note = |text| Note {
-                target: Some(Target::Host((*name).clone())),
-                text,
-            };
+            let note = |text| Note::of(Some(Target::Host((*name).clone())), text);
             let runtime = facts.docker.default_runtime.as_str();
             let runtime = (!runtime.is_empty() && runtime != "runc").then(|| {
                 note(format!(

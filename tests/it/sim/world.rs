@@ -9,7 +9,7 @@ use rke_operator::{
         Unreachable,
     },
     desired::Desired,
-    etcd::{EtcdView, Member, MemberId, MemberStatus, Quorum},
+    etcd::{Alarm, EtcdView, Member, MemberId, MemberStatus, Quorum},
     model::{ClusterId, Component, NodeName, ObjectRef, label, secret::Secret},
     plan,
     plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
@@ -39,6 +39,8 @@ pub(crate) struct World {
     pub(crate) down: BTreeMap<NodeName, Unreachable>,
     /// Nodes that run, and do not answer us.
     pub(crate) cut_off: BTreeMap<NodeName, Unreachable>,
+    /// What members of etcd have raised.
+    pub(crate) alarms: BTreeSet<Alarm>,
 }
 
 /// Where a run is cut off.
@@ -80,6 +82,7 @@ impl World {
             members: BTreeMap::new(),
             down: BTreeMap::new(),
             cut_off: BTreeMap::new(),
+            alarms: BTreeSet::new(),
         }
     }
 
@@ -185,6 +188,7 @@ impl World {
             quorum,
             members: members.collect(),
             heard: Some(self.running(id).map(|(id, _)| MemberId(id)).collect()),
+            alarms: self.alarms.clone(),
             ..EtcdView::default()
         }
     }
