@@ -18,7 +18,7 @@ use crate::model::{ClusterId, NodeName};
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done or nothing to do · 1 the config, a flag or a key path is wrong, or \
                   consent was not given · 2 a node or the network, worth another try · 3 done, except on \
-                  nodes that did not answer or failed; of `status`: something is not well · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
+                  nodes that did not answer or failed, or on which something waits; of `status`: something is not well · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
 )]
 pub struct Cli {
     /// What to do.

@@ -261,8 +261,8 @@ fn exit_codes() -> String {
     }
     let _ = writeln!(
         page,
-        "| {} | `UpToDate` | everything was done on the nodes that answer; the others are named, and \
-         the next run continues with them; of `status`: something is not well |",
+        "| {} | `UpToDate` | all that can be done now was done; the nodes that do not answer, or on which \
+         something waits, are named, and the next run continues with them; of `status`: something is not well |",
         super::dispatch::DEGRADED
     );
     let _ = writeln!(

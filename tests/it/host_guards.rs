@@ -14,6 +14,7 @@ use rke_operator::{
     converge::Goal,
     desired::pki::{EngineClients, Seed, engine_clients},
     environment::Environment,
+    error::ErrorClass,
     etcd::MemberId,
     host::{Dial, KnownHosts, Policy},
     model::{CLAIM, ContainerSpec, HELPER, NodeName, label},
@@ -470,4 +471,31 @@ async fn a_guard_is_evaluated_again_before_another_try() {
     );
     assert!(matches!(ended, Err(StepError::Guard(_))), "{ended:?}");
     assert_eq!(site.fake.docker().containers["kubelet"].state, "created");
+}
+
+/// A program says that it does not know a flag: that is the error, and the node is as it was.
+#[tokio::test]
+async fn flags_are_tried_and_leave_nothing() {
+    let site = Surveyed::new().await;
+    let specs = BTreeMap::from([("etcd".to_owned(), *spec("--gone=1"))]);
+    let step = site.step(HostAction::TryFlags { specs });
+    site.act(&step).await.unwrap();
+    assert_eq!(site.node(), site.before);
+
+    let says = "{\"level\":\"info\"}\nflag provided but not defined: -gone\nSee 'etcd --help'.\n";
+    site.fake.docker().work = Box::new(|_, _| (2, says.to_owned()));
+    let Err(StepError::Failed(error)) = site.act(&step).await else {
+        panic!("it does not know the flag");
+    };
+    let told = error.to_string();
+    for word in [
+        "`n1`",
+        "`etcd`",
+        IMAGE,
+        "flag provided but not defined: -gone",
+    ] {
+        assert!(told.contains(word), "no {word} in {told}");
+    }
+    assert_eq!(error.class(), ErrorClass::User);
+    assert_eq!(site.node(), site.before);
 }

@@ -86,8 +86,12 @@ impl Broken {
         for word in words {
             assert!(said.contains(word), "{what}: no `{word}` in {run:?}");
         }
-        let words = words.join("`, `");
-        writeln!(self.table, "| {what} | {status}, {took:.0} s | `{words}` |").expect("a row");
+        let words = if words.is_empty() {
+            "–".to_owned()
+        } else {
+            format!("`{}`", words.join("`, `"))
+        };
+        writeln!(self.table, "| {what} | {status}, {took:.0} s | {words} |").expect("a row");
         heals(&self.site);
         self.is_whole(what);
     }
@@ -254,6 +258,11 @@ const NO_SPACE: &str = r#"
       https://127.0.0.1:2379/v3/maintenance/alarm \
       -d '{"action":"ACTIVATE","memberID":"0","alarm":"NOSPACE"}'"#;
 
+/// How long a node is away for its pods to be evicted, and more.
+const AWAY: Duration = Duration::from_secs(360);
+/// How much is written meanwhile.
+const WRITES: usize = 5000;
+
 /// The mount point below is empty then, as on a node that booted without its disk.
 const UNMOUNT: &str = "docker stop etcd && mv /var/lib/etcd/member /var/lib/etcd-disk";
 const MOUNT: &str = "mv /var/lib/etcd-disk /var/lib/etcd/member";
@@ -286,6 +295,32 @@ fn disks(broken: &mut Broken) {
     );
 }
 
+/// A control plane that is away for longer than its leases and its pods' tolerations last, while the
+/// others are written to.
+fn away(broken: &mut Broken) {
+    let writer = Writer::start(&broken.site, broken.node("n4"), &broken.runtime);
+    broken.site.lab.node("n3").stop().expect("off");
+    let begun = Instant::now();
+    writer.many("while-away", WRITES, &broken.runtime);
+    std::thread::sleep(AWAY.saturating_sub(begun.elapsed()));
+    let what = format!("a control plane was off for six minutes and {WRITES} writes");
+    broken.case(
+        &what,
+        |site| site.lab.heal().expect("healed"),
+        (0, &[]),
+        nothing,
+    );
+    let count = "docker exec etcd etcdctl get --prefix /registry/configmaps/default/while-away \
+                 --count-only --consistency=s --write-out=fields | sed -n 's/^\"Count\" : //p'";
+    let has = broken.node("n3").sh(count).expect("etcd answers");
+    assert_eq!(
+        has.trim(),
+        WRITES.to_string(),
+        "its own member has them all"
+    );
+    writer.nothing_is_lost(&broken.runtime);
+}
+
 /// Two runs at once, of two people with the same files.
 fn two_runners(broken: &mut Broken) {
     broken.wants_pods("102");
@@ -316,6 +351,7 @@ fn a_cluster_that_is_broken_in_many_ways_is_whole_again() {
     disks(&mut broken);
     by_hand(&mut broken);
     machines(&mut broken);
+    away(&mut broken);
     tell(&broken.table);
     if let Ok(table) = std::env::var("HA_TABLE") {
         fs::write(table, &broken.table).expect("the table is written");

@@ -609,6 +609,43 @@ fn kubernetes_never_goes_back_and_one_minor_at_a_time_forward() {
     asked_for(35).unwrap();
 }
 
+/// A node that was away while the others went on: its kubelet is replaced at once, whatever it has;
+/// and no API server leaves one behind that it would not serve.
+#[test]
+fn a_kubelet_may_skip_releases_and_none_is_left_behind() {
+    let ask = |kubelet: &str, api: &str| {
+        let (mut world, shell) = settled();
+        let container = |facts: &mut HostFacts, name: &str, tag: &str| {
+            let image = &mut facts.containers.get_mut(name).unwrap().image;
+            let (repository, _) = image.rsplit_once(':').unwrap();
+            *image = format!("{repository}:{tag}-rke2r1");
+        };
+        let facts = host(&mut world);
+        for name in ["kubelet", "kube-proxy"] {
+            container(facts, name, kubelet);
+        }
+        for name in [
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+        ] {
+            container(facts, name, api);
+        }
+        let node = world.etcd().nodes.values_mut().next().unwrap();
+        kubelet.clone_into(&mut node.kubelet_version);
+        plan_up(&want(), &world.observe(&shell))
+    };
+    ask("v1.31.9", "v1.34.4").unwrap();
+    ask("v1.29.1", "v1.34.4").unwrap();
+    ask("v1.31.9", "v1.33.1").unwrap();
+    let error = ask("v1.30.9", "v1.33.1").unwrap_err();
+    let told = error.to_string();
+    assert!(
+        told.contains("`n1` has v1.30.9") && told.contains("v1.34."),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_roll_says_what_it_disturbs() {
     let plan = asked_for(35).unwrap();

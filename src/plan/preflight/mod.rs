@@ -25,7 +25,7 @@ use crate::{
 /// Everything that prevents `up`, at once.
 pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     let (want, have) = (diff.want, diff.have);
-    let mut errors = Vec::new();
+    let mut errors = version::left_behind(want, have);
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {

@@ -5,21 +5,23 @@
 
 use super::PreflightError;
 use crate::{
-    actual::HostFacts,
+    actual::{Actual, ApiView, HostFacts},
     catalog::Catalogue,
-    desired::DesiredHost,
+    desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{ClusterId, ImageVersion, NodeName, image_version, label},
+    model::{ClusterId, Component, ImageVersion, NodeName, image_version, label},
 };
 
-/// Components whose image is a release of Kubernetes.
-const KUBERNETES: [&str; 5] = [
+/// Components that go from one minor release of Kubernetes to the next. A kubelet, and kube-proxy with
+/// it, may skip some: the API servers serve older ones, and a node that was away comes back with one.
+const STEPWISE: [&str; 3] = [
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
-    "kubelet",
-    "kube-proxy",
 ];
+
+/// How many minor releases a kubelet may be older than an API server.
+const SKEW: u32 = 3;
 
 const ETCD: &str = "etcd";
 
@@ -47,13 +49,48 @@ pub(super) fn errors(
             errors.extend(etcd(name, runs, wanted));
         } else if wanted < runs {
             errors.push(back(name, component, runs, wanted));
-        } else if KUBERNETES.contains(&component.as_str()) && !one_minor(runs, wanted) {
+        } else if STEPWISE.contains(&component.as_str()) && !one_minor(runs, wanted) {
             errors.push(too_far(name, component, runs, wanted));
         }
     }
     // One cause: every component says the same.
     errors.dedup_by(|a, b| a.hints == b.hints);
     errors
+}
+
+/// Kubelets that the API servers of the wanted release would no longer serve, those of nodes that do not
+/// answer among them.
+pub(super) fn left_behind(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+    let container = Component::ApiServer.container();
+    let mut next = want.hosts.iter().filter_map(|(name, host)| {
+        let wanted = image_version(&host.containers.get(container)?.image)?;
+        let runs = image_version(&have.up(name)?.containers.get(container)?.image)?;
+        (wanted.1 > runs.1).then_some(wanted)
+    });
+    let (Some(wanted), ApiView::Up(api)) = (next.next(), have.api()) else {
+        return Vec::new();
+    };
+    let behind = api.nodes.iter().filter_map(|(name, node)| {
+        let (_, minor, _) = image_version(&format!("kubelet:{}", node.kubelet_version))?;
+        (minor + SKEW < wanted.1).then(|| left(name, &node.kubelet_version, wanted))
+    });
+    behind.collect()
+}
+
+fn left(name: &NodeName, runs: &str, wanted: ImageVersion) -> PreflightError {
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "the kubelet of node `{name}` has {runs}: an API server of {} serves none that is more than \
+             {SKEW} minor releases older",
+            text(wanted)
+        ),
+        hints: vec![format!(
+            "bring the node back and run `up` with the release that the cluster has: its kubelet is \
+             replaced; or take `{name}` out of the config, with `--lose {name}` if it is gone for good"
+        )],
+        class: ErrorClass::User,
+    }
 }
 
 /// etcd's data goes to the next minor from the newest patch of its own, and to no older minor.

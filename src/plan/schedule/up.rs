@@ -20,7 +20,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         claim::claim(diff),      // a node belongs to one cluster
         prepare::images(diff),
         prepare::kernel(diff),
-        flags::tries(diff), // before anything that they would be read by
+        flags::tries(diff), // nothing that runs is touched before
         prepare::files(diff),
         containerd::fresh(diff),
         containerd::without_kubelet(diff),

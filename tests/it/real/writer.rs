@@ -6,12 +6,13 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
@@ -86,6 +87,23 @@ impl Writer {
         }
     }
 
+    /// Writes so many objects more, several at a time, each with this at the begin of its name. All of
+    /// them are acknowledged.
+    pub(crate) fn many(&self, name: &str, count: usize, runtime: &tokio::runtime::Runtime) {
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
+        let write = |number| {
+            let maps = maps.clone();
+            let map: ConfigMap = serde_json::from_value(json!({
+                "metadata": { "name": format!("{name}-{number}") },
+            }))
+            .expect("a map");
+            async move { maps.create(&PostParams::default(), &map).await }
+        };
+        let all = stream::iter((0..count).map(write)).buffer_unordered(16);
+        let written: Result<Vec<ConfigMap>, _> = runtime.block_on(all.try_collect());
+        assert_eq!(written.expect("each is acknowledged").len(), count);
+    }
+
     /// Ends it; whatever was acknowledged must be there.
     pub(crate) fn nothing_is_lost(mut self, runtime: &tokio::runtime::Runtime) {
         self.enough.store(true, Ordering::SeqCst);
@@ -109,6 +127,9 @@ impl Writer {
 }
 
 async fn write(client: &Client, enough: &AtomicBool) -> Written {
+    // Of several in one cluster each has names of its own.
+    static WRITERS: AtomicUsize = AtomicUsize::new(0);
+    let writer = WRITERS.fetch_add(1, Ordering::SeqCst);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let mut written = Written {
         names: BTreeSet::new(),
@@ -116,7 +137,7 @@ async fn write(client: &Client, enough: &AtomicBool) -> Written {
     };
     let mut last = Instant::now();
     while !enough.load(Ordering::SeqCst) {
-        let name = format!("write-{}", written.names.len());
+        let name = format!("write-{writer}-{}", written.names.len());
         let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an object");
         let params = PostParams::default();
         let create = tokio::time::timeout(Duration::from_secs(5), maps.create(&params, &map));
