@@ -198,13 +198,7 @@ pub async fn converge(
             }
         };
         match (outcome, ends) {
-            (_, Some(Failure { step, error })) => {
-                return Err(Error::Step {
-                    title: plan::title(&step),
-                    step: Box::new(step),
-                    error: StepFailure(error),
-                });
-            }
+            (_, Some(failure)) => return Err(failed(failure)),
             (RunOutcome::Stopped, None) => {
                 return Ok(Outcome::Stopped(stop.cause().unwrap_or(StopCause::Signal)));
             }
@@ -225,13 +219,25 @@ pub async fn converge(
         last = iteration.survey.plan;
         session = iteration.session;
     }
+    Err(unsettled(&last))
+}
+
+fn failed(Failure { step, error }: Failure) -> Error {
+    Error::Step {
+        title: plan::title(&step),
+        step: Box::new(step),
+        error: StepFailure(error),
+    }
+}
+
+fn unsettled(last: &Plan) -> Error {
     let changing = last
         .steps()
         .map(|step| format!("{}: {}", plan::title(step), step.why));
-    Err(Error::Unsettled {
+    Error::Unsettled {
         iterations: ITERATIONS,
         changing: changing.collect(),
-    })
+    }
 }
 
 fn waits(plan: &Plan) -> impl Iterator<Item = Action> {

@@ -2,6 +2,11 @@
 //! killed is free at once for whoever is killed and started again there. About those of other
 //! machines nothing is known.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "who runs on this machine is read from its /proc"
+)]
+
 use std::{fmt::Write as _, fs, path::Path};
 
 /// Before the part of an identity that names a process.

@@ -17,7 +17,8 @@ use crate::{
 
 /// The first workload that is not available and the reason, as far as its pods tell it:
 /// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``. `None` when all
-/// are available. Pods of a `DaemonSet` that belong on silent nodes are not waited for.
+/// are available. Pods that belong on silent nodes are not waited for: those of a `DaemonSet`, and while
+/// others of it serve those of a `Deployment`, which may find no other node.
 pub fn waiting_for(
     workloads: &[ObjectRef],
     silent: &BTreeSet<NodeName>,
@@ -25,7 +26,6 @@ pub fn waiting_for(
     deployments: &[Arc<Deployment>],
     pods: &[Arc<Pod>],
 ) -> Option<String> {
-    let nobody = BTreeSet::new();
     workloads.iter().find_map(|workload| {
         let is_it = |name: &Option<String>, namespace: &Option<String>| {
             name.as_deref() == Some(&workload.name)
@@ -47,7 +47,7 @@ pub fn waiting_for(
                         &**one,
                         refused(one),
                         &one.spec.selector,
-                        &nobody,
+                        silent,
                         pods,
                     )
                 }),
@@ -80,7 +80,8 @@ fn missing(
         Rollout::Unseen(why) => Some(why.to_owned()),
         Rollout::Short { available, wanted } => {
             let (lost, its) = pods_of(selector, &workload.namespace, silent, pods);
-            if lost > 0 && available + lost >= wanted {
+            let serves = workload.kind == "DaemonSet" || available > 0;
+            if lost > 0 && serves && available + lost >= wanted {
                 return None;
             }
             let why = refused.unwrap_or_else(|| hangs_on(&its));
@@ -99,7 +100,7 @@ fn refused(one: &Deployment) -> Option<String> {
     condition?.message.clone()
 }
 
-/// How many of its pods are on silent nodes, and the others.
+/// How many of its pods are on silent nodes, or on none while there are such, and the others.
 fn pods_of<'p>(
     selector: &LabelSelector,
     namespace: &str,
@@ -119,7 +120,8 @@ fn pods_of<'p>(
     let (lost, others): (Vec<&Pod>, Vec<&Pod>) = its.partition(|pod| {
         let spec = pod.spec.as_ref();
         let node = spec.and_then(|spec| spec.node_name.as_deref());
-        silent.iter().any(|name| Some(name.0.as_str()) == node)
+        let away = |node: &str| silent.iter().any(|name| name.0 == node);
+        node.map_or(!silent.is_empty(), away)
     });
     (i64::try_from(lost.len()).unwrap_or(i64::MAX), others)
 }

@@ -776,6 +776,48 @@ async fn pods_of_nodes_that_nobody_hears_of_are_not_waited_for() {
     }
 }
 
+/// A Deployment whose replicas keep apart finds no other node for one, perhaps; while another serves that
+/// is no reason to wait.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_finds_no_node_is_not_waited_for_while_another_serves() {
+    let api = FakeApi::new();
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let nobody = BTreeSet::new();
+    let silent = BTreeSet::from(["n2".into()]);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "coredns-2", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"},
+        },
+        "spec": { "containers": [] },
+    });
+    api.put("/api/v1/namespaces/kube-system/pods/coredns-2", pod);
+    for (available, silent, ready) in [(1, &silent, true), (0, &silent, false), (1, &nobody, false)]
+    {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "coredns", "namespace": "kube-system", "generation": 1},
+            "spec": {"replicas": 2, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}, "template": {}},
+            "status": {
+                "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2,
+                "availableReplicas": available,
+            },
+        });
+        api.put(
+            "/apis/apps/v1/namespaces/kube-system/deployments/coredns",
+            deployment,
+        );
+        let coredns = object("apps/v1", "Deployment", "kube-system", "coredns");
+        let waited = await_workloads(&api.client(), &[coredns], silent, PATIENCE, &ear).await;
+        assert_eq!(
+            waited == Waited::Ready,
+            ready,
+            "{available} {silent:?}: {waited:?}"
+        );
+    }
+}
+
 // ---- node metadata
 
 #[tokio::test(start_paused = true)]

@@ -446,10 +446,11 @@ async fn a_wait_that_hangs_does_not_hang_the_job() {
 async fn a_program_is_tried_with_its_flags_and_leaves_nothing() {
     let fake = FakeHost::new();
     let host = claimed(&fake).await;
-    let mut docker = fake.docker();
-    docker.images.insert("kubernetes:2".to_owned(), 1);
-    docker.work = Box::new(|_, _| (1, "unknown flag: --gone\n".to_owned()));
-    drop(docker);
+    {
+        let mut docker = fake.docker();
+        docker.images.insert("kubernetes:2".to_owned(), 1);
+        docker.work = Box::new(|_, _| (1, "unknown flag: --gone\n".to_owned()));
+    }
     let limit = Duration::from_secs(5);
     let tried = host.try_program(&spec("kubernetes:2"), limit, &id()).await;
     let output = tried.unwrap();

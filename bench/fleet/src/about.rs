@@ -85,7 +85,8 @@ pub(crate) fn system(host: &FakeHost, machine: &Machine, script: &str) -> String
             "free",
             asked("free")
                 .map(|path| format!("{path} 50000000\n"))
-                .collect(),
+                .collect::<Vec<_>>()
+                .concat(),
         ),
         ("end", String::new()),
     ];

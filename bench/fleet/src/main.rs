@@ -29,8 +29,7 @@ mod fake;
     dead_code,
     clippy::unwrap_used,
     clippy::panic,
-    clippy::wildcard_enum_match_arm,
-    clippy::too_many_lines,
+    clippy::unwrap_in_result,
     reason = "shared with the tests, which use all of it"
 )]
 mod fake_api;

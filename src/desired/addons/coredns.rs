@@ -150,31 +150,25 @@ fn deployment(intent: &Intent) -> Value {
     })
 }
 
-fn pod(intent: &Intent) -> Value {
-    let mut pod = unspread(intent);
+/// Never two on one node where two nodes can take them: a preference alone puts both on the node that is
+/// Ready first, and a spread over the nodes that are Ready does too.
+fn affinity(intent: &Intent) -> Value {
+    let term = json!({
+        "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        "topologyKey": "kubernetes.io/hostname",
+    });
     if is_spread(intent) {
-        pod["topologySpreadConstraints"] = json!([{
-            "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-            // Those of the rollout before do not count.
-            "matchLabelKeys": ["pod-template-hash"],
-            "maxSkew": 1,
-            "nodeTaintsPolicy": "Honor",
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-        }]);
+        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    } else {
+        json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"podAffinityTerm": term, "weight": 100},
+        ]}})
     }
-    pod
 }
 
-fn unspread(intent: &Intent) -> Value {
+fn pod(intent: &Intent) -> Value {
     json!({
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
-            "podAffinityTerm": {
-                "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-                "topologyKey": "kubernetes.io/hostname",
-            },
-            "weight": 100,
-        }]}},
+        "affinity": affinity(intent),
         "containers": [container(intent)],
         // The node's own resolver: not itself.
         "dnsPolicy": "Default",
