@@ -170,6 +170,7 @@ async fn ones_own_predecessor_is_not_waited_for() {
     let begun = tokio::time::Instant::now();
     assert!(made_it(&shared.up().await));
     assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(shared.holder().as_deref(), Some(""), "given back");
 }
 
 /// A server that keeps no leases keeps them from everybody; what is broken is mended all the same.
