@@ -379,9 +379,8 @@ fn replicas_of_coredns_are_spread_as_soon_as_two_nodes_take_them() {
                 .map(|(_, value)| value)
         };
         let pod = &kind("Deployment").unwrap()["spec"]["template"]["spec"];
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        let required = &pod["affinity"]["podAntiAffinity"][required];
-        assert_eq!(required.is_array(), spread, "{nodes:?}");
+        let required = &pod["topologySpreadConstraints"][0]["whenUnsatisfiable"];
+        assert_eq!(required == "DoNotSchedule", spread, "{nodes:?}");
         assert_eq!(kind("PodDisruptionBudget").is_some(), spread, "{nodes:?}");
     }
 }

@@ -150,25 +150,31 @@ fn deployment(intent: &Intent) -> Value {
     })
 }
 
-/// Never two on one node where two nodes can take them: a preference alone puts both on the node that is
-/// Ready first, and a spread over the nodes that are Ready does too.
-fn affinity(intent: &Intent) -> Value {
-    let term = json!({
-        "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-        "topologyKey": "kubernetes.io/hostname",
-    });
+fn pod(intent: &Intent) -> Value {
+    let mut pod = unspread(intent);
     if is_spread(intent) {
-        json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
-    } else {
-        json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-            {"podAffinityTerm": term, "weight": 100},
-        ]}})
+        pod["topologySpreadConstraints"] = json!([{
+            "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            // Those of the rollout before do not count.
+            "matchLabelKeys": ["pod-template-hash"],
+            "maxSkew": 1,
+            "nodeTaintsPolicy": "Honor",
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+        }]);
     }
+    pod
 }
 
-fn pod(intent: &Intent) -> Value {
+fn unspread(intent: &Intent) -> Value {
     json!({
-        "affinity": affinity(intent),
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+            "podAffinityTerm": {
+                "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+                "topologyKey": "kubernetes.io/hostname",
+            },
+            "weight": 100,
+        }]}},
         "containers": [container(intent)],
         // The node's own resolver: not itself.
         "dnsPolicy": "Default",
