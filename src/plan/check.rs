@@ -7,7 +7,7 @@ use super::{
     schedule::remembered,
 };
 use crate::{
-    actual::{Actual, ApiHealth, ApiView, HostView},
+    actual::{Actual, ApiHealth, ApiView, ContainerState, HostView},
     model::{CLAIM, ClusterId, Component, FILES_IMAGE, NodeName, label},
 };
 
@@ -304,21 +304,31 @@ fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
         }
         for queue in &stage.queues {
             let mut steps = queue.steps.iter();
-            let Some(step) = steps.by_ref().find(replaces) else {
-                continue;
-            };
-            let Some(node) = step.node() else { continue };
-            let waits = steps.any(|step| {
-                step.action.on_host() == Some((node, &HostAction::AwaitHealthy { component }))
-            });
-            if !waits {
-                let node = node.clone();
-                violations.push(Violation::DoesNotWait { node, component });
+            while let Some(step) = steps.by_ref().find(replaces) {
+                let Some(node) = step.node() else { continue };
+                let awaits = |step: &&Step| {
+                    step.action.on_host() == Some((node, &HostAction::AwaitHealthy { component }))
+                };
+                let mut meanwhile = steps.clone().take_while(|step| !awaits(step));
+                if meanwhile.any(|step| replaces(&step) && runs(component, step, have)) {
+                    violations.push(Violation::ReplacesTogether(component));
+                }
+                if !steps.clone().any(|step| awaits(&step)) {
+                    let node = node.clone();
+                    violations.push(Violation::DoesNotWait { node, component });
+                }
+                violations.extend(risks(component, step, node, have));
             }
-            violations.extend(risks(component, step, node, have));
         }
     }
     violations
+}
+
+/// False where the step replaces what has ended, and takes nothing away.
+fn runs(component: Component, step: &Step, have: &Actual) -> bool {
+    let facts = step.node().and_then(|node| have.up(node));
+    let fact = facts.and_then(|facts| facts.containers.get(component.container()));
+    fact.is_none_or(|fact| fact.state == ContainerState::Running)
 }
 
 /// What runs on every node may be replaced on several at once, where each kubelet counts those that

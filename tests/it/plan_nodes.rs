@@ -208,6 +208,31 @@ fn the_member_that_does_not_run_is_replaced_before_the_one_that_does() {
     }
 }
 
+/// Each serves only with the other: who waits for the first before the second is there waits for ever.
+#[test]
+fn members_that_have_ended_are_replaced_before_one_is_awaited() {
+    let want = wish(&[3, 3], &Knobs::default());
+    for ended in [2, 3] {
+        let (mut world, mut shell) = (fresh(3), Shell::default());
+        converge_up(&mut world, &want, &mut shell);
+        for name in &names(3) {
+            change_etcd(&mut world, name);
+        }
+        for name in &names(ended) {
+            let etcd = node(&mut world, name).containers.get_mut("etcd");
+            etcd.unwrap().state = ContainerState::Exited(1);
+        }
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        let steps = plan
+            .steps()
+            .map(plan::title)
+            .filter(|title| title.contains("etcd"));
+        let replaced = steps.take_while(|title| title.starts_with("replace"));
+        assert_eq!(replaced.count(), ended, "{}", plan::render(&plan));
+        converge_up(&mut world, &want, &mut shell);
+    }
+}
+
 /// Rule 26: nginx is told, and nothing is replaced. Whoever is cut off between the file and the word
 /// says the word again.
 #[test]

@@ -48,16 +48,33 @@ const NODES: Roll = Roll {
     ],
 };
 
-/// Members one at a time, the leader last.
+/// Members one at a time, the leader last. Without a quorum those that do not run come together:
+/// each serves only with the others.
 pub(super) fn etcd(diff: &Diff<'_>) -> Stage {
     let etcd = &diff.have.etcd;
-    let leader = match etcd.quorum {
-        Quorum::Serving { leader } => Some(leader),
-        Quorum::Lost | Quorum::Disagree | Quorum::Unknown => None,
-    };
-    stage(&ETCD, diff, |name| {
-        leader.is_some() && etcd.on(name) == leader
-    })
+    match etcd.quorum {
+        Quorum::Serving { leader } => stage(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
+        Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {
+            together(stage(&ETCD, diff, |_| false), |name| {
+                !all_run(&ETCD, name, diff)
+            })
+        }
+    }
+}
+
+/// The queues of these nodes as one, in which everything is awaited after it all.
+fn together(roll: Stage, of: impl Fn(&NodeName) -> bool) -> Stage {
+    let queues = roll.queues.into_iter();
+    let (these, others): (Vec<Queue>, Vec<Queue>) =
+        queues.partition(|queue| queue.node.as_ref().is_some_and(&of));
+    let steps = these.into_iter().flat_map(|queue| queue.steps);
+    let (waits, steps): (Vec<Step>, Vec<Step>) = steps.partition(|step| step.action.is_wait());
+    let steps: Vec<Step> = steps.into_iter().chain(waits).collect();
+    let first = (!steps.is_empty()).then_some(Queue { node: None, steps });
+    Stage {
+        queues: first.into_iter().chain(others).collect(),
+        ..roll
+    }
 }
 
 /// API server, controller manager, scheduler: one host at a time.
@@ -114,24 +131,25 @@ fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stag
         .filter(|queue| !queue.steps.is_empty())
         .collect();
     // What does not run comes first: of two members of etcd the other serves only with it.
-    let all_run = |name: &NodeName| {
-        let facts = diff.have.up(name);
-        let facts = roll.components.iter().filter_map(|component| {
-            let facts = facts?;
-            facts.containers.get(component.container())
-        });
-        facts
-            .map(|fact| fact.state)
-            .all(|state| state == ContainerState::Running)
-    };
     queues.sort_by_key(|queue| {
         let name = queue.node.as_ref();
-        (name.is_some_and(all_run), name.is_some_and(&last))
+        let runs = name.is_some_and(|name| all_run(roll, name, diff));
+        (runs, name.is_some_and(&last))
     });
     Stage {
         queues,
         ..Stage::of(roll.stage, 1, [])
     }
+}
+
+/// True where all that is there of a roll's components runs.
+fn all_run(roll: &Roll, name: &NodeName, diff: &Diff<'_>) -> bool {
+    let facts = diff.have.up(name);
+    let mut facts = roll.components.iter().filter_map(|component| {
+        let facts = facts?;
+        facts.containers.get(component.container())
+    });
+    facts.all(|fact| fact.state == ContainerState::Running)
 }
 
 fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<Step> {
