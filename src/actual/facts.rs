@@ -499,6 +499,20 @@ pub struct ClusterFacts {
     pub marked: bool,
     /// What goes with the nodes that were asked about.
     pub bound: BTreeMap<NodeName, Bound>,
+    /// The pods of those of our Deployments whose pods belong on several nodes, without those that
+    /// end.
+    pub replicas: BTreeMap<ObjectRef, Vec<Replica>>,
+}
+
+/// A pod of a Deployment, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// `None`: it has no node yet.
+    pub node: Option<NodeName>,
 }
 
 /// What goes with a node that is given up, as far as the API tells: the first of each kind.
@@ -561,6 +575,12 @@ impl NodeFact {
     /// True when a run of ours cordoned it and did not come to take that back.
     pub fn is_cordoned_by_us(&self) -> bool {
         self.annotations.contains_key(crate::model::label::CORDONED)
+    }
+
+    /// True where a pod may go that tolerates nothing.
+    pub fn takes_pods(&self) -> bool {
+        let mut taints = self.taints.iter();
+        self.ready && !self.unschedulable && taints.all(|taint| taint.effect == "PreferNoSchedule")
     }
 
     /// True when a person cordoned it.

@@ -178,6 +178,9 @@ impl Executor<'_> {
                 cluster::out_of_service(self, node, uid, reporter, stop).await
             }
             ClusterAction::DeleteNode { node, uid } => cluster::delete_node(self, node, uid).await,
+            ClusterAction::Evict { workload, pod, uid } => {
+                cluster::evict(self, workload, pod, uid, reporter, stop).await
+            }
             ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }
     }

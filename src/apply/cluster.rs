@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     executor::{Executor, bug, failed},
-    limit::{ADDON_PATIENCE, DETACH_PATIENCE, NODE_PATIENCE, drain_patience},
+    limit::{ADDON_PATIENCE, DETACH_PATIENCE, EVICT_PATIENCE, NODE_PATIENCE, drain_patience},
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
@@ -283,6 +283,24 @@ pub(super) async fn delete_node(
     let client = api(run).await?;
     workload::delete_node(&client, node, uid)
         .await
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn evict(
+    run: &Executor<'_>,
+    workload: &ObjectRef,
+    pod: &str,
+    uid: &str,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let pod = (workload.namespace.as_str(), pod, uid);
+    let evicted = workload::evict_one(&client, pod, EVICT_PATIENCE, &waiting);
+    unless_stopped(stop, Box::pin(evicted))
+        .await?
         .map_err(failed)?;
     Ok(Done::default())
 }

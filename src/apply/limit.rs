@@ -22,6 +22,10 @@ pub const DRAIN_PATIENCE: Duration = Duration::from_secs(600);
 /// How long the volumes of a node that is lost may take to be detached before that is a warning.
 pub const DETACH_PATIENCE: Duration = Duration::from_secs(180);
 
+/// How long a `PodDisruptionBudget` may keep a pod that is to move. A run that was killed while it
+/// evicted is in the budget's status for two minutes.
+pub const EVICT_PATIENCE: Duration = Duration::from_secs(180);
+
 /// How long a drain may take.
 pub fn drain_patience(rules: Option<&DrainRules>) -> Duration {
     rules.map_or(DRAIN_PATIENCE, |rules| {
@@ -91,6 +95,7 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         | ClusterAction::Uncordon { .. } => 2 * MINUTE,
         // Beside its own patience: the cordon, and taking it back.
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
+        ClusterAction::Evict { .. } => EVICT_PATIENCE + MINUTE,
         ClusterAction::OutOfService { .. } => DETACH_PATIENCE + MINUTE,
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,

@@ -230,6 +230,16 @@ pub enum ClusterAction {
         /// Its uid.
         uid: String,
     },
+    /// Evicts a pod of a Deployment of ours, while it is the one of that uid and as soon as its
+    /// `PodDisruptionBudget` allows it: another one comes on another node. Gone is success.
+    Evict {
+        /// Whose pod it is.
+        workload: ObjectRef,
+        /// Its name.
+        pod: String,
+        /// Its uid.
+        uid: String,
+    },
     /// Writes the copy of the state into `kube-system`. Visible in `ClusterFacts::state_copy`.
     SaveStateCopy,
 }
@@ -267,6 +277,7 @@ impl Action {
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::PruneObjects { .. }
                 | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::Evict { .. }
                 | ClusterAction::SaveStateCopy,
             )
             | Self::Local(_) => None,
@@ -316,6 +327,7 @@ impl Action {
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
+                | ClusterAction::Evict { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,
@@ -358,7 +370,8 @@ impl Action {
                 | ClusterAction::Drain { .. }
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::OutOfService { .. }
-                | ClusterAction::DeleteNode { .. } => true,
+                | ClusterAction::DeleteNode { .. }
+                | ClusterAction::Evict { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }
                 | ClusterAction::Cordon { .. }

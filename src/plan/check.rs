@@ -161,7 +161,9 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
             step.guards.contains(&serves)
         }
         // Only the one of that uid goes.
-        Action::Cluster(ClusterAction::DeleteNode { uid, .. }) => !uid.is_empty(),
+        Action::Cluster(
+            ClusterAction::DeleteNode { uid, .. } | ClusterAction::Evict { uid, .. },
+        ) => !uid.is_empty(),
         Action::Cluster(ClusterAction::OutOfService { node, .. }) => step
             .guards
             .iter()

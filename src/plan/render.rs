@@ -71,6 +71,7 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::RemoveMember { member, .. } => format!("remove member {member} of etcd"),
         ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
         ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
+        ClusterAction::Evict { pod, .. } => format!("evict pod `{pod}`"),
         ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::model::{DrainRules, NodeName};
 
 /// How often it is looked who is still there.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The annotation of a pod that kubelet has from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -161,8 +161,9 @@ fn is_of_daemon_set(pod: &Pod) -> bool {
     owners.any(|owner| owner.kind == "DaemonSet")
 }
 
-/// Asks for the eviction of one that is not on its way yet; gives what it waits for.
-async fn evict(
+/// Asks for the eviction of one that is not on its way yet, of this one and not of another one of its
+/// name; gives what it waits for.
+pub(super) async fn evict(
     client: &Client,
     pod: &Pod,
     grace_period: Option<u32>,
@@ -176,13 +177,17 @@ async fn evict(
     let params = EvictParams {
         delete_options: Some(DeleteParams {
             grace_period_seconds: grace_period,
+            preconditions: Some(Preconditions {
+                uid: pod.uid(),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         }),
         ..EvictParams::default()
     };
     match within(pods.evict(&name, &params)).await {
         Ok(_) => Ok(ends),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(ends),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(ends),
         // 429: a budget does not allow it now. 500: two budgets select it.
         Err(kube::Error::Api(status)) if matches!(status.code, 429 | 500) => Ok(format!(
             "pod `{namespace}/{name}` may not be evicted yet: {}",

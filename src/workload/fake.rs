@@ -338,9 +338,13 @@ fn is_collection(path: &str) -> bool {
 }
 
 fn selected(object: &Value, query: &BTreeMap<String, String>) -> bool {
-    let label = query
-        .get("labelSelector")
-        .is_none_or(|key| object["metadata"]["labels"].get(key).is_some());
+    let label = query.get("labelSelector").is_none_or(|wanted| {
+        let labels = &object["metadata"]["labels"];
+        wanted.split("%2C").all(|one| match one.split_once('=') {
+            Some((key, value)) => labels[key] == value,
+            None => labels.get(one).is_some(),
+        })
+    });
     let field = query.get("fieldSelector").is_none_or(|field| {
         let (path, value) = field.split_once('=').unwrap_or_default();
         let pointer = format!("/{}", path.replace('.', "/"));

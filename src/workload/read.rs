@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{bound_to, copy, kinds::Kinds};
+use super::{bound_to, copy, kinds::Kinds, replicas::replicas};
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact},
     error::with_causes,
@@ -74,9 +74,9 @@ async fn facts(
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let (version, nodes, (copy, bound), ()) = try_join4(
+    let (version, (nodes, replicas), (copy, bound), ()) = try_join4(
         client.apiserver_version(),
-        nodes(client),
+        try_join(nodes(client), replicas(client, wanted)),
         try_join(
             state_copy(client),
             Box::pin(bound_to(client, &wanted.bound_to)),
@@ -98,6 +98,7 @@ async fn facts(
         dry_runs,
         marked: copy.is_some(),
         bound,
+        replicas,
         state_copy: saved.is_some_and(|saved| copy::equals(copy.as_ref(), saved)),
     })
 }

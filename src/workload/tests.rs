@@ -617,7 +617,7 @@ async fn what_is_not_there_is_not_tried() {
 // ---- waiting
 
 /// What was said to be waited for.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Heard(std::sync::Mutex<Vec<String>>);
 
 impl Heard {
@@ -959,4 +959,73 @@ async fn a_drain_in_vain_leaves_the_node_as_it_was() {
     api.refuse(&format!("POST {POD}/eviction"), &[]);
     drain(&client, &name, None, PATIENCE, &ear).await.unwrap();
     assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], true);
+}
+
+/// A Deployment whose pods belong on several nodes, as an add-on has it.
+fn spread() -> (ObjectRef, Value) {
+    let value = json!({"spec": {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"spec": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
+    }});
+    (object("apps/v1", "Deployment", "default", "web"), value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_belong_on_several_nodes_are_read_and_those_that_end_are_not() {
+    let api = FakeApi::new();
+    api.put(NODE, node("True"));
+    let pod = |app: &str, node: &str| json!({"metadata": {"labels": {"app": app}}, "spec": {"nodeName": node, "containers": []}});
+    let path = |name: &str| format!("/api/v1/namespaces/default/pods/{name}");
+    api.put(&path("one"), pod("web", "n1"));
+    api.put(&path("theirs"), pod("other", "n1"));
+    let mut ends = pod("web", "n1");
+    ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    api.put(&path("ends"), ends);
+    let mut nowhere = pod("web", "n1");
+    nowhere["spec"]["nodeName"] = Value::Null;
+    api.put(&path("two"), nowhere);
+    let (deployment, value) = spread();
+    let mut wanted = of_flannel();
+    wanted.objects.insert(deployment.clone(), value);
+    let facts = read(&api.client(), None, &wanted).await.unwrap();
+    let pods = &facts.replicas[&deployment];
+    let pods: Vec<_> = pods
+        .iter()
+        .map(|pod| {
+            (
+                pod.name.as_str(),
+                pod.node.as_ref().map(|node| node.0.as_str()),
+            )
+        })
+        .collect();
+    assert_eq!(pods, [("one", Some("n1")), ("two", None)]);
+    let without = read(&api.client(), None, &of_flannel()).await.unwrap();
+    assert!(without.replicas.is_empty(), "nobody asks for others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_moves_when_its_budget_allows_it_and_only_that_one() {
+    let api = FakeApi::new();
+    let client = api.client();
+    api.put(POD, web());
+    let uid = api.get(POD).unwrap()["metadata"]["uid"].clone();
+    let uid = uid.as_str().unwrap();
+    api.refuse(&format!("POST {POD}/eviction"), &[429; 2]);
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let another = ("default", "web-1", "another");
+    evict_one(&client, another, PATIENCE, &ear).await.unwrap();
+    assert!(api.get(POD).is_some(), "it is not that one");
+    let this = ("default", "web-1", uid);
+    evict_one(&client, this, PATIENCE, &ear).await.unwrap();
+    assert_eq!(api.get(POD), None);
+    assert!(heard.last().unwrap().contains("ends"), "{heard:?}");
+
+    api.put(POD, web());
+    let uid = api.get(POD).unwrap()["metadata"]["uid"].clone();
+    api.refuse(&format!("POST {POD}/eviction"), &[429; 1000]);
+    let kept = ("default", "web-1", uid.as_str().unwrap());
+    let late = evict_one(&client, kept, PATIENCE, &ear).await;
+    let said = late.unwrap_err().to_string();
+    assert!(said.contains("may not be evicted yet"), "{said}");
 }

@@ -38,6 +38,23 @@ impl Site {
         said.lines().map(|line| line.trim().to_owned()).collect()
     }
 
+    /// The nodes that CoreDNS is on.
+    pub(crate) fn dns(&self) -> BTreeSet<String> {
+        let path = "jsonpath={range .items[*]}{.spec.nodeName}{\"\\n\"}{end}";
+        let pods = [
+            "-n",
+            "kube-system",
+            "get",
+            "pods",
+            "-l",
+            "k8s-app=kube-dns",
+            "-o",
+            path,
+        ];
+        let said = self.kubectl(&pods).well().stdout;
+        said.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
     /// The names of the Nodes that are Ready.
     pub(crate) fn ready(&self) -> BTreeSet<String> {
         let path = "jsonpath={range .items[*]}{.metadata.name} \

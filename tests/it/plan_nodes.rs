@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ContainerState, HostFacts, HostView, Unreachable},
+    actual::{ContainerState, HostFacts, HostView, Replica, Unreachable},
     desired::Desired,
     error::ErrorClass,
-    model::{Component, NodeName, path},
+    model::{Component, NodeName, Taint, path},
     plan::{self, Cause, HostAction, Plan, Step, enough_answer},
 };
 
@@ -231,6 +231,73 @@ fn members_that_have_ended_are_replaced_before_one_is_awaited() {
         assert_eq!(replaced.count(), ended, "{}", plan::render(&plan));
         converge_up(&mut world, &want, &mut shell);
     }
+}
+
+/// Rule 32: one node less takes not all of it.
+#[test]
+fn replicas_that_came_to_one_node_are_spread_as_soon_as_another_takes_them() {
+    let want = wish(&[0, 0], &Knobs::default());
+    let (mut world, mut shell) = (fresh(3), Shell::default());
+    converge_up(&mut world, &want, &mut shell);
+    let dns = want.addons.iter().flat_map(|addon| &addon.workloads);
+    let dns = dns
+        .filter(|workload| workload.kind == "Deployment")
+        .next()
+        .unwrap();
+    let at = |world: &mut World, nodes: [&str; 2]| {
+        let pods = nodes.iter().enumerate().map(|(number, node)| Replica {
+            name: format!("coredns-{number}"),
+            uid: format!("uid-{number}"),
+            node: Some(NodeName::from(*node)),
+        });
+        let api = world.truth.cluster.as_mut().unwrap();
+        api.replicas.insert(dns.clone(), pods.collect());
+    };
+    let evicts = |world: &World| {
+        let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+        plan.steps().map(plan::title).collect::<Vec<_>>()
+    };
+    at(&mut world, ["n2", "n3"]);
+    assert_eq!(evicts(&world), Vec::<String>::new());
+    at(&mut world, ["n2", "n2"]);
+    assert_eq!(
+        evicts(&world),
+        ["evict pod `coredns-0`", "wait for coredns"]
+    );
+
+    // Nobody else takes it: who is cordoned, who tolerates none, who is not Ready.
+    let api = |world: &mut World| world.truth.cluster.clone().unwrap();
+    let whole = api(&mut world);
+    for broken in 0..3 {
+        let mut api = whole.clone();
+        for name in ["n1", "n3"].map(NodeName::from) {
+            let node = api.nodes.get_mut(&name).unwrap();
+            match broken {
+                0 => node.unschedulable = true,
+                1 => node.taints.push(Taint {
+                    key: "theirs".to_owned(),
+                    value: String::new(),
+                    effect: "NoSchedule".to_owned(),
+                }),
+                _ => node.ready = false,
+            }
+        }
+        world.truth.cluster = Some(api);
+        let titles = evicts(&world);
+        let evicted = titles.iter().any(|title| title.starts_with("evict"));
+        assert!(!evicted, "{titles:?}");
+    }
+    // It does not serve: it is waited for, and nothing is taken from it.
+    let mut short = whole.clone();
+    short.objects.get_mut(dns).unwrap()["status"] =
+        serde_json::json!({"updatedReplicas": 1, "availableReplicas": 0});
+    world.truth.cluster = Some(short);
+    assert_eq!(evicts(&world), ["wait for coredns"]);
+
+    world.truth.cluster = Some(whole);
+    converge_up(&mut world, &want, &mut shell);
+    let pods = &world.truth.cluster.as_ref().unwrap().replicas[dns];
+    assert_ne!(pods[0].node, pods[1].node);
 }
 
 /// Rule 26: nginx is told, and nothing is replaced. Whoever is cut off between the file and the word

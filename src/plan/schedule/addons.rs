@@ -2,7 +2,7 @@
 //! wanted. Pure.
 
 use crate::{
-    actual::{self, Actual, ApiView, ClusterFacts, Rollout},
+    actual::{self, Actual, ApiView, ClusterFacts, Replica, Rollout},
     desired::{Addon, Desired},
     model::{ObjectRef, label},
     plan::{
@@ -49,6 +49,45 @@ pub(super) fn apply(diff: &Diff<'_>) -> Stage {
     Stage::of("addons", 1, steps)
 }
 
+/// Deployments that serve and have all of their pods on one node, while another node takes them: one
+/// is evicted and comes back there. So it is where the first of several nodes was Ready early, or
+/// where one was drained after the other.
+pub(super) fn spread(diff: &Diff<'_>) -> Stage {
+    let ApiView::Up(api) = diff.have.api() else {
+        return Stage::of("spread", 1, []);
+    };
+    let workloads = diff.want.addons.iter().flat_map(|addon| &addon.workloads);
+    let steps = workloads.filter_map(|workload| {
+        let pod = crowded(workload, diff, api)?;
+        let action = ClusterAction::Evict {
+            workload: workload.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+        };
+        let why = format!("{workload} has all of its pods on one node, and another one takes them");
+        Some(Step::cluster(Cause::Drift, why, action))
+    });
+    Stage::of("spread", 1, steps)
+}
+
+/// The pod of such a Deployment that goes.
+fn crowded<'a>(
+    workload: &ObjectRef,
+    diff: &Diff<'_>,
+    api: &'a ClusterFacts,
+) -> Option<&'a Replica> {
+    let pods = api.replicas.get(workload)?;
+    let [one, _, ..] = pods.as_slice() else {
+        return None;
+    };
+    let at = one.node.as_ref()?;
+    let together = pods.iter().all(|pod| pod.node.as_ref() == Some(at));
+    let mut others = api.nodes.iter().filter(|(name, _)| *name != at);
+    let elsewhere =
+        others.any(|(name, node)| diff.want.hosts.contains_key(name) && node.takes_pods());
+    (together && elsewhere && available(workload, 0, api)).then_some(one)
+}
+
 /// Waits for what was applied and for what is observably not available. Slow is a warning.
 pub(super) fn wait(diff: &Diff<'_>) -> Stage {
     let addons = diff.addons.iter();
@@ -59,6 +98,8 @@ pub(super) fn wait(diff: &Diff<'_>) -> Stage {
             (Cause::New, "it was just applied")
         } else if unavailable(addon, diff.have) {
             (Cause::Drift, "it is not available")
+        } else if moves(addon, diff) {
+            (Cause::Drift, "one of its pods moves")
         } else {
             return None;
         };
@@ -102,6 +143,14 @@ pub(super) fn prune(diff: &Diff<'_>) -> Option<Step> {
     let action = ClusterAction::PruneObjects { objects };
     let step = Step::cluster(Cause::Leave, why, action);
     Some(guards.into_iter().fold(step, Step::only_if))
+}
+
+fn moves(addon: &Addon, diff: &Diff<'_>) -> bool {
+    let ApiView::Up(api) = diff.have.api() else {
+        return false;
+    };
+    let mut workloads = addon.workloads.iter();
+    workloads.any(|workload| crowded(workload, diff, api).is_some())
 }
 
 fn unavailable(addon: &Addon, have: &Actual) -> bool {

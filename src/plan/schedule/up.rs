@@ -53,8 +53,9 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons::apply(diff), // the network first; no node is Ready without
         state::kubeconfig(want, have),
         state::copy(want, have),
-        nodes::ready(diff), // the other components, labels and taints, Ready
-        addons::wait(diff), // bounded, then a warning
+        nodes::ready(diff),   // the other components, labels and taints, Ready
+        addons::spread(diff), // one node less takes not all of it
+        addons::wait(diff),   // bounded, then a warning
     ];
     let lost = lost::stages(diff).into_iter(); // etcd takes nobody while a member of its own is dead
     let last = leavers::stages(diff).into_iter(); // what takes their place is there

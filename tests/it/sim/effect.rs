@@ -203,6 +203,20 @@ fn in_cluster(
             }
             Ok(())
         }
+        ClusterAction::Evict { workload, uid, .. } => {
+            let api = api(world)?;
+            let mut pods = api.replicas.get_mut(workload).into_iter().flatten();
+            if let Some(pod) = pods.find(|pod| pod.uid == *uid) {
+                let mut others = api
+                    .nodes
+                    .iter()
+                    .filter(|(name, _)| pod.node.as_ref() != Some(name));
+                let takes = others.find(|(_, node)| node.takes_pods());
+                pod.node = takes.map(|(name, _)| name.clone());
+                pod.uid.push('+');
+            }
+            Ok(())
+        }
         ClusterAction::SaveStateCopy => {
             let api = api(world)?;
             (api.state_copy, api.marked) = (true, true);

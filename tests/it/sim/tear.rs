@@ -159,6 +159,7 @@ fn in_cluster(
         | ClusterAction::RemoveMember { .. }
         | ClusterAction::OutOfService { .. }
         | ClusterAction::DeleteNode { .. }
+        | ClusterAction::Evict { .. }
         | ClusterAction::SaveStateCopy => return,
         ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {
             addon: addon.clone(),
