@@ -7,7 +7,7 @@ use rke_operator::{
     actual::{ApiView, Baseline, ContainerState, Unreachable},
     error::ErrorClass,
     etcd::MemberId,
-    model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, label},
+    model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, ObjectRef, label},
     plan,
     plan::{
         Action, Cause, ClusterAction, Guard, HostAction, Live, LocalAction, OnFailure, Plan, Queue,
@@ -324,6 +324,17 @@ fn invariant_04_what_leaves_has_a_guard_of_its_own() {
             uid: uid.to_owned(),
         }));
         assert_eq!(unguarded(node), !known, "{uid}");
+        let pod = step(Action::Cluster(ClusterAction::Evict {
+            workload: ObjectRef {
+                api_version: "apps/v1".to_owned(),
+                kind: "Deployment".to_owned(),
+                namespace: "kube-system".to_owned(),
+                name: "coredns".to_owned(),
+            },
+            pod: "coredns-1".to_owned(),
+            uid: uid.to_owned(),
+        }));
+        assert_eq!(unguarded(pod), !known, "{uid}");
     }
 }
 
@@ -567,6 +578,18 @@ fn invariant_05_a_living_cluster_is_rolled_one_at_a_time() {
         }
     }
     assert_eq!(check(&blind, &have, &id()).len(), 18, "six on three hosts");
+    // Nor is it one where all are taken away first and awaited then.
+    let mut hasty = plan.clone();
+    for stage in &mut hasty.stages {
+        let steps = stage.queues.drain(..).flat_map(|queue| queue.steps);
+        let (waits, steps): (Vec<_>, Vec<_>) = steps.partition(|step| step.action.is_wait());
+        stage.queues.push(Queue {
+            node: None,
+            steps: steps.into_iter().chain(waits).collect(),
+        });
+    }
+    let etcd = Violation::ReplacesTogether(Component::Etcd);
+    assert!(check(&hasty, &have, &id()).contains(&etcd));
     let mut bold = plan;
     for stage in &mut bold.stages {
         for queue in &mut stage.queues {
