@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    io::Write as _,
     time::{Duration, Instant},
 };
 
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     lab_remove::ALLOWED,
-    real::{Site, snapshot, tell},
+    real::{Site, publish, snapshot, tell},
 };
 
 const MINUTES: Duration = Duration::from_secs(240);
@@ -123,13 +122,7 @@ fn row(what: &str, versions: &Versions, up: Duration, no_op: Duration, remove: O
     let (up, no_op) = (seconds(up), seconds(no_op));
     let row = format!("| {what} | {api} | {etcd} | {runtime} | {up} | {no_op} | {remove} |");
     tell(&row);
-    if let Ok(table) = std::env::var("VERSIONS_TABLE") {
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(table);
-        writeln!(file.expect("the table"), "{row}").expect("a row");
-    }
+    publish("VERSIONS_TABLE", &row);
 }
 
 /// `up`, nothing to do, a pod, `remove`, and nothing is left.

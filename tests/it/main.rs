@@ -43,6 +43,7 @@ mod lab_disk;
 mod lab_etcd;
 mod lab_foreign;
 mod lab_ha_broken;
+mod lab_ha_load;
 mod lab_hiccup;
 mod lab_kill;
 mod lab_kill_operator;

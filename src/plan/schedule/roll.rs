@@ -55,9 +55,7 @@ pub(super) fn etcd(diff: &Diff<'_>) -> Stage {
     match etcd.quorum {
         Quorum::Serving { leader } => stage(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {
-            together(stage(&ETCD, diff, |_| false), |name| {
-                !all_run(&ETCD, name, diff)
-            })
+            together(stage(&ETCD, diff, |_| false), |name| !etcd_runs(name, diff))
         }
     }
 }
@@ -130,26 +128,17 @@ fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stag
         })
         .filter(|queue| !queue.steps.is_empty())
         .collect();
-    // What does not run comes first: of two members of etcd the other serves only with it.
-    queues.sort_by_key(|queue| {
-        let name = queue.node.as_ref();
-        let runs = name.is_some_and(|name| all_run(roll, name, diff));
-        (runs, name.is_some_and(&last))
-    });
+    queues.sort_by_key(|queue| queue.node.as_ref().is_some_and(&last));
     Stage {
         queues,
         ..Stage::of(roll.stage, 1, [])
     }
 }
 
-/// True where all that is there of a roll's components runs.
-fn all_run(roll: &Roll, name: &NodeName, diff: &Diff<'_>) -> bool {
+fn etcd_runs(name: &NodeName, diff: &Diff<'_>) -> bool {
     let facts = diff.have.up(name);
-    let mut facts = roll.components.iter().filter_map(|component| {
-        let facts = facts?;
-        facts.containers.get(component.container())
-    });
-    facts.all(|fact| fact.state == ContainerState::Running)
+    let etcd = facts.and_then(|facts| facts.containers.get(Component::Etcd.container()));
+    etcd.is_some_and(|fact| fact.state == ContainerState::Running)
 }
 
 fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<Step> {

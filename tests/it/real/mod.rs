@@ -2,10 +2,11 @@
 //! would, and the state of a node as data.
 
 pub(crate) mod chance;
-mod kill;
 pub(crate) mod operator;
 mod pods;
+pub(crate) mod reader;
 pub(crate) mod snapshot;
+mod watch;
 pub(crate) mod writer;
 
 use std::{
@@ -120,6 +121,18 @@ impl Site {
         }
     }
 
+    /// OpenSSH's client for a node, as its user; what it is to do there is added.
+    pub(crate) fn ssh(&self, node: &Node) -> Command {
+        let known_hosts = self.lab.known_hosts().display().to_string();
+        let mut command = Command::new("ssh");
+        command
+            .arg(format!("{}@{}", node.user(), node.address()))
+            .args(["-o", &format!("UserKnownHostsFile={known_hosts}"), "-i"])
+            .arg(self.lab.ssh_key())
+            .stdin(Stdio::null());
+        command
+    }
+
     /// `kubectl` with the kubeconfig that `up` wrote.
     pub(crate) fn kubectl(&self, args: &[&str]) -> Run {
         kubectl(&self.path("kube_config_cluster.yml"), args)
@@ -169,6 +182,15 @@ pub(crate) fn kubectl(kubeconfig: &Path, args: &[&str]) -> Run {
 /// Says what happens, for whoever reads the output of a test that failed.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Adds to the table of whoever runs the tests, where this variable names a file for it.
+pub(crate) fn publish(variable: &str, text: &str) {
+    if let Ok(table) = std::env::var(variable) {
+        let file = fs::OpenOptions::new().append(true).create(true).open(table);
+        let written = file.and_then(|mut file| writeln!(file, "{text}"));
+        written.expect("the table is written");
+    }
 }
 
 /// The ids of a node's containers by name.

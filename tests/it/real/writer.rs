@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeSet,
     net::TcpListener,
-    process::{Child, Command, Stdio},
+    ops::Range,
+    process::Child,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
@@ -27,19 +28,53 @@ use super::{Site, tell};
 /// A time without a write that is worth a line.
 const LONG: Duration = Duration::from_secs(3);
 
+/// A time without a write that is kept.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// Writes through `127.0.0.1:6443` of a node, as whatever runs there does.
 pub(crate) struct Writer {
     tunnel: Child,
     enough: Arc<AtomicBool>,
-    writes: JoinHandle<Written>,
+    writes: JoinHandle<()>,
+    written: Arc<Mutex<Written>>,
     client: Client,
     begun: Instant,
 }
 
-/// What the API has acknowledged, and the longest time in which it acknowledged nothing.
+/// What the API has acknowledged, and the times in which it acknowledged nothing.
 struct Written {
     names: BTreeSet<String>,
-    gap: Duration,
+    pauses: Vec<Range<Instant>>,
+    last: Instant,
+}
+
+impl Written {
+    fn acknowledged(&mut self, name: String) {
+        let pause = self.last..Instant::now();
+        self.last = pause.end;
+        let took = pause.end - pause.start;
+        if took > LONG {
+            tell(&format!("no `{name}` for {:.1} s", took.as_secs_f64()));
+        }
+        if took > PAUSE {
+            self.pauses.push(pause);
+        }
+        self.names.insert(name);
+    }
+
+    /// The longest time without a write since then that is in none of these spans.
+    fn longest(&self, since: Instant, but: &[Range<Instant>]) -> Duration {
+        let now = self.last..Instant::now();
+        let pauses = self.pauses.iter().chain([&now]);
+        let counted = pauses.filter(|pause| {
+            let mut spans = but.iter();
+            pause.end > since && !spans.any(|span| span.start < pause.end && pause.start < span.end)
+        });
+        let longest = counted
+            .map(|pause| pause.end - pause.start.max(since))
+            .max();
+        longest.unwrap_or_default()
+    }
 }
 
 impl Writer {
@@ -47,17 +82,9 @@ impl Writer {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
-        let tunnel = Command::new("ssh")
-            .arg("-i")
-            .arg(site.lab.ssh_key())
-            .arg("-o")
-            .arg(format!(
-                "UserKnownHostsFile={}",
-                site.lab.known_hosts().display()
-            ))
+        let tunnel = site
+            .ssh(node)
             .args(["-N", "-L", &format!("127.0.0.1:{port}:127.0.0.1:6443")])
-            .arg(format!("{}@{}", node.user(), node.address()))
-            .stdin(Stdio::null())
             .spawn()
             .expect("ssh starts");
         let file = site.path("kube_config_cluster.yml");
@@ -70,18 +97,21 @@ impl Writer {
             Client::try_from(config).expect("a client")
         });
         let enough = Arc::new(AtomicBool::new(false));
+        let written = Arc::new(Mutex::new(Written {
+            names: BTreeSet::new(),
+            pauses: Vec::new(),
+            last: Instant::now(),
+        }));
         let writes = {
-            let (client, enough, handle) = (
-                client.clone(),
-                Arc::clone(&enough),
-                runtime.handle().clone(),
-            );
-            std::thread::spawn(move || handle.block_on(write(&client, &enough)))
+            let (client, handle) = (client.clone(), runtime.handle().clone());
+            let (enough, written) = (Arc::clone(&enough), Arc::clone(&written));
+            std::thread::spawn(move || handle.block_on(write(&client, &enough, &written)))
         };
         Self {
             tunnel,
             enough,
             writes,
+            written,
             client,
             begun: Instant::now(),
         }
@@ -104,10 +134,22 @@ impl Writer {
         assert_eq!(written.expect("each is acknowledged").len(), count);
     }
 
+    /// How many writes the API has acknowledged.
+    pub(crate) fn count(&self) -> usize {
+        self.written.lock().expect("it writes").names.len()
+    }
+
+    /// The longest time since then in which nothing was acknowledged, but for these spans.
+    pub(crate) fn longest_pause(&self, since: Instant, but: &[Range<Instant>]) -> Duration {
+        let written = self.written.lock().expect("it writes");
+        written.longest(since, but)
+    }
+
     /// Ends it; whatever was acknowledged must be there.
     pub(crate) fn nothing_is_lost(mut self, runtime: &tokio::runtime::Runtime) {
         self.enough.store(true, Ordering::SeqCst);
-        let written = self.writes.join().expect("it wrote");
+        self.writes.join().expect("it wrote");
+        let written = self.written.lock().expect("it wrote");
         let maps: Api<ConfigMap> = Api::default_namespaced(self.client);
         let there = runtime.block_on(maps.list(&ListParams::default()));
         let there = there.expect("a list").items.into_iter();
@@ -117,7 +159,7 @@ impl Writer {
         tell(&format!(
             "{} writes, longest gap {:.1} s",
             written.names.len(),
-            written.gap.as_secs_f64()
+            written.longest(self.begun, &[]).as_secs_f64()
         ));
         let seconds = usize::try_from(self.begun.elapsed().as_secs()).expect("seconds");
         assert!(written.names.len() > seconds, "it wrote all the while");
@@ -126,18 +168,14 @@ impl Writer {
     }
 }
 
-async fn write(client: &Client, enough: &AtomicBool) -> Written {
+async fn write(client: &Client, enough: &AtomicBool, written: &Mutex<Written>) {
     // Of several in one cluster each has names of its own.
     static WRITERS: AtomicUsize = AtomicUsize::new(0);
     let writer = WRITERS.fetch_add(1, Ordering::SeqCst);
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let mut written = Written {
-        names: BTreeSet::new(),
-        gap: Duration::ZERO,
-    };
-    let mut last = Instant::now();
+    let mut number = 0;
     while !enough.load(Ordering::SeqCst) {
-        let name = format!("write-{writer}-{}", written.names.len());
+        let name = format!("write-{writer}-{number}");
         let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an object");
         let params = PostParams::default();
         let create = tokio::time::timeout(Duration::from_secs(5), maps.create(&params, &map));
@@ -148,16 +186,9 @@ async fn write(client: &Client, enough: &AtomicBool) -> Written {
             Ok(Err(_)) | Err(_) => false,
         };
         if acknowledged {
-            let gap = last.elapsed();
-            if gap > LONG {
-                tell(&format!("no `{name}` for {:.1} s", gap.as_secs_f64()));
-            }
-            written.names.insert(name);
-            written.gap = written.gap.max(gap);
-            last = Instant::now();
+            written.lock().expect("nobody fails").acknowledged(name);
+            number += 1;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    written.gap = written.gap.max(last.elapsed());
-    written
 }

@@ -1,7 +1,10 @@
-//! Kills a run of the binary on its way, and tells a killed run from one that had ended by itself.
+//! Watches a run of the binary by its events: kills it on its way and tells a killed run from one that had
+//! ended by itself, or notes what it takes away meanwhile.
 
 use std::{
+    collections::BTreeMap,
     io::{BufRead, BufReader},
+    ops::Range,
     os::unix::process::ExitStatusExt,
     process::{Child, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -20,6 +23,15 @@ pub(crate) struct Kill {
     pub(crate) title: String,
     /// Whether that step was still under way.
     pub(crate) within: bool,
+}
+
+/// What became of a run that was watched, and when it replaced or removed something of a node.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) status: i32,
+    /// The last lines that it printed.
+    pub(crate) last: Vec<String>,
+    pub(crate) replaced: BTreeMap<String, Vec<Range<Instant>>>,
 }
 
 /// A step that has a kill coming.
@@ -49,6 +61,60 @@ impl Site {
             .expect("the binary starts");
         let lines = lines_of(&mut child);
         watch(&mut child, &lines, fatal)
+    }
+
+    /// Runs `args` with `-o json` to the end, and says of each node from when to when something of it was
+    /// taken away: until it was healthy again.
+    pub(crate) fn watched(&self, args: &[&str]) -> Watched {
+        let mut args = args.to_vec();
+        args.extend(["-o", "json"]);
+        let mut child = self
+            .command(&args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let lines = lines_of(&mut child);
+        let mut watched = Watched {
+            status: -1,
+            last: Vec::new(),
+            replaced: BTreeMap::new(),
+        };
+        for line in lines {
+            watched.heed(&line);
+            watched.last.push(line);
+            let more = watched.last.len().saturating_sub(20);
+            watched.last.drain(..more);
+        }
+        let status = child.wait().expect("the run is gone");
+        watched.status = status.code().unwrap_or(-1);
+        watched
+    }
+}
+
+impl Watched {
+    fn heed(&mut self, line: &str) {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            return;
+        };
+        let (Some(node), Some(title)) = (event["target"]["Host"].as_str(), event["title"].as_str())
+        else {
+            return;
+        };
+        let takes_away = ["replace ", "remove "]
+            .iter()
+            .any(|word| title.starts_with(word));
+        let gives_back = title.ends_with(" to be healthy");
+        let spans = self.replaced.entry(node.to_owned()).or_default();
+        let now = Instant::now();
+        match event["event"].as_str() {
+            Some("stepStarted") if takes_away => spans.push(now..now),
+            Some("stepFinished") if takes_away || gives_back => {
+                if let Some(span) = spans.last_mut() {
+                    span.end = now;
+                }
+            }
+            _ => {}
+        }
     }
 }
 
