@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-const CLUSTER: &str = "minimal";
+pub(crate) const CLUSTER: &str = "minimal";
 const MINUTES: Duration = Duration::from_secs(240);
 /// How long nothing may be heard of a step before the object is asked whether all is done.
 const QUIET: Duration = Duration::from_secs(2);
@@ -41,14 +41,14 @@ fn kind(title: &str) -> String {
 }
 
 /// Where a sweep kills: decides at the start of each step.
-trait Killer {
+pub(crate) trait Killer {
     /// How long after the start of this step, if it is to be the last of this process.
     fn fatal(&mut self, title: &str) -> Option<Duration>;
 }
 
 /// At the start of the first step of every kind.
 #[derive(Default)]
-struct EveryKind(BTreeSet<String>);
+pub(crate) struct EveryKind(pub(crate) BTreeSet<String>);
 
 impl Killer for EveryKind {
     fn fatal(&mut self, title: &str) -> Option<Duration> {
@@ -94,13 +94,14 @@ const LAST: [&str; 2] = ["remove the kubeconfig", "delete the state"];
 
 /// Runs one operator after the other, each until its step, until the object is as `done` says.
 /// What the object is after each kill is for `alive` to judge. How often it was killed.
-fn killed_until(
+pub(crate) fn killed_until(
     management: &Management,
     killer: &mut dyn Killer,
+    limit: Duration,
     done: impl Fn(Option<&Value>) -> bool,
     alive: impl Fn(&Value),
 ) -> usize {
-    let end = Instant::now() + MINUTES;
+    let end = Instant::now() + limit;
     let mut kills = 0;
     loop {
         let mut operator = management.operator();
@@ -141,7 +142,7 @@ fn killed_until(
     }
 }
 
-fn has_its_finalizer(cluster: &Value) {
+pub(crate) fn has_its_finalizer(cluster: &Value) {
     assert_eq!(
         cluster["metadata"]["finalizers"],
         json!(["clusterprovisioner.rke.io/cleanup"]),
@@ -163,12 +164,12 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
     match &mut round {
         None => {
             let mut every = EveryKind::default();
-            let kills = killed_until(&management, &mut every, built, has_its_finalizer);
+            let kills = killed_until(&management, &mut every, MINUTES, built, has_its_finalizer);
             assert!(kills >= 12, "{kills} kills: {:?}", every.0);
         }
         Some(chance) => {
             let mut few = Few::new(3, chance);
-            let kills = killed_until(&management, &mut few, built, has_its_finalizer);
+            let kills = killed_until(&management, &mut few, MINUTES, built, has_its_finalizer);
             assert!(kills >= 2, "{kills} kills of 3 met a living operator");
         }
     }
@@ -182,7 +183,7 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
     match &mut round {
         None => {
             let mut every = EveryKind::default();
-            let kills = killed_until(&management, &mut every, gone, deleted);
+            let kills = killed_until(&management, &mut every, MINUTES, gone, deleted);
             // Every kind but the last, which may be over while the object is looked at.
             let kinds: Vec<&str> = every.0.iter().map(String::as_str).collect();
             assert!(
@@ -194,7 +195,7 @@ fn an_operator_killed_at_every_kind_of_step_converges() {
         }
         Some(chance) => {
             let mut few = Few::new(2, chance);
-            let kills = killed_until(&management, &mut few, gone, deleted);
+            let kills = killed_until(&management, &mut few, MINUTES, gone, deleted);
             tell(&format!("{kills} kills of a removal"));
         }
     }

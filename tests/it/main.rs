@@ -44,6 +44,7 @@ mod lab_etcd;
 mod lab_foreign;
 mod lab_ha_broken;
 mod lab_ha_load;
+mod lab_ha_operator;
 mod lab_hiccup;
 mod lab_kill;
 mod lab_kill_operator;

@@ -31,7 +31,7 @@ const DEFINITIONS: [&str; 2] = ["crds/clusters.yaml", "crds/kubeconfigs.yaml"];
 /// How long the API server may take for something small.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A management cluster on `n1`, and `n2` for clusters that are objects.
+/// A management cluster on `n1`, and `n2` (and more) for clusters that are objects.
 pub(crate) struct Management {
     site: Site,
 }
@@ -39,9 +39,15 @@ pub(crate) struct Management {
 impl Management {
     /// A lab of its own; the definitions are installed and served.
     pub(crate) fn new(name: &str) -> Self {
-        let spec = LabSpec::own(name)
-            .node("n1", Profile::Plain)
-            .node("n2", Profile::Plain);
+        Self::with(name, &["n2"])
+    }
+
+    /// The same with these nodes for clusters that are objects.
+    pub(crate) fn with(name: &str, nodes: &[&str]) -> Self {
+        let spec = LabSpec::own(name).node("n1", Profile::Plain);
+        let spec = nodes
+            .iter()
+            .fold(spec, |spec, node| spec.node(node, Profile::Plain));
         let site = Site::of(&spec);
         site.run(&["up", "--yes"]).well();
         let management = Self { site };
@@ -168,10 +174,23 @@ impl Management {
         object
     }
 
-    /// The config for a node; a `Cluster` cannot name files: its key is in the Secret.
+    /// The config for a node.
     pub(crate) fn config(name: &str, node: &Node) -> Value {
-        let yaml = node.cluster_yml(name).expect("a config");
-        let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
+        Self::inline(&node.cluster_yml(name).expect("a config"))
+    }
+
+    /// The config for several nodes with their roles.
+    pub(crate) fn config_of(&self, name: &str, nodes: &[(&str, &[&str])]) -> Value {
+        let nodes = nodes
+            .iter()
+            .map(|(node, roles)| (*node, self.site.lab.node(node), roles.to_vec()));
+        let yaml = Node::common_yml(name, &nodes.collect::<Vec<_>>());
+        Self::inline(&yaml.expect("a config"))
+    }
+
+    /// A `Cluster` cannot name files: its key is in the Secret.
+    fn inline(yaml: &str) -> Value {
+        let mut config: Value = serde_saphyr::from_str(yaml).expect("YAML");
         let nodes = config["nodes"].as_array_mut().expect("nodes");
         for node in nodes {
             node.as_object_mut().expect("a node").remove("ssh_key_path");
