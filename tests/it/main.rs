@@ -35,6 +35,7 @@ mod fake_api_contract;
 mod host_docker;
 mod host_errors;
 mod host_guards;
+mod joint_addresses;
 mod joint_lost;
 mod joint_nodes;
 mod joint_properties;

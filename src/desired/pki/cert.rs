@@ -97,6 +97,9 @@ pub(super) struct LeafSpec {
     pub(super) orgs: BTreeSet<String>,
     /// Names of a server.
     pub(super) sans: BTreeSet<San>,
+    /// Names that are written into a new one, and that one which is there need not have: it is not made
+    /// anew for them, and may have others.
+    pub(super) also: BTreeSet<San>,
     /// What for.
     pub(super) usage: Usage,
 }
@@ -166,7 +169,7 @@ impl Authority {
                 .distinguished_name
                 .push(DnType::OrganizationName, org.as_str());
         }
-        for san in &spec.sans {
+        for san in spec.sans.union(&spec.also) {
             params.subject_alt_names.push(match san {
                 San::Dns(name) => SanType::DnsName(name.as_str().try_into().map_err(internal)?),
                 San::Ip(address) => SanType::IpAddress(*address),
@@ -338,8 +341,17 @@ fn says(leaf: &X509Certificate<'_>, spec: &LeafSpec) -> bool {
     );
     cn == Some(BTreeSet::from([spec.cn.clone()]))
         && orgs.as_ref() == Some(&spec.orgs)
-        && sans(leaf).as_ref() == Some(&spec.sans)
+        && sans(leaf).is_some_and(|found| names(&found, spec))
         && usages(leaf) == (spec.usage.client(), spec.usage.server())
+}
+
+/// True when it has the names that it must have, and no others where none are spare.
+fn names(found: &BTreeSet<San>, spec: &LeafSpec) -> bool {
+    if spec.also.is_empty() {
+        *found == spec.sans
+    } else {
+        found.is_superset(&spec.sans)
+    }
 }
 
 /// The names; `None` when there is one of a kind that we never write.

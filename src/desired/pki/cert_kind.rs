@@ -123,15 +123,20 @@ impl CertKind {
             Self::Etcd => LeafSpec {
                 cn: "kube-etcd".to_owned(),
                 orgs: BTreeSet::new(),
-                sans: own_names(name, node)
+                sans: inner_names(name, node)
                     .chain(["127.0.0.1", "localhost"].map(San::of))
                     .collect(),
+                also: outer_name(node),
                 usage: Usage::Both,
             },
             Self::ApiServer => LeafSpec {
                 cn: "kube-apiserver".to_owned(),
                 orgs: BTreeSet::new(),
-                sans: api_names(intent).chain(own_names(name, node)).collect(),
+                sans: api_names(intent)
+                    .chain(inner_names(name, node))
+                    .chain(outer_name(node))
+                    .collect(),
+                also: BTreeSet::new(),
                 usage: Usage::Server,
             },
             Self::ApiServerEtcdClient => client("kube-apiserver-etcd-client", None),
@@ -143,13 +148,14 @@ impl CertKind {
             Self::Kubelet => LeafSpec {
                 cn: format!("system:node:{name}"),
                 orgs: BTreeSet::from(["system:nodes".to_owned()]),
-                sans: own_names(name, node)
+                sans: inner_names(name, node)
                     .chain(
                         facts
                             .and_then(|facts| announced(node, &facts.system))
                             .map(|address| San::of(&address)),
                     )
                     .collect(),
+                also: outer_name(node),
                 usage: Usage::Server,
             },
             Self::KubeProxy => client("system:kube-proxy", None),
@@ -166,6 +172,7 @@ pub(super) fn client(cn: &str, org: Option<&str>) -> LeafSpec {
         cn: cn.to_owned(),
         orgs: org.map(ToOwned::to_owned).into_iter().collect(),
         sans: BTreeSet::new(),
+        also: BTreeSet::new(),
         usage: Usage::Client,
     }
 }
@@ -178,13 +185,15 @@ fn suffix(node: &NodeIntent) -> String {
         .replace(['.', ':'], "-")
 }
 
-fn own_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> {
-    [
-        San::of(&node.endpoint.address),
-        San::from(&node.internal_address),
-        San::of(&name.0),
-    ]
-    .into_iter()
+/// What the other nodes call it.
+fn inner_names(name: &NodeName, node: &NodeIntent) -> impl Iterator<Item = San> {
+    [San::from(&node.internal_address), San::of(&name.0)].into_iter()
+}
+
+/// The address that SSH dials, and the kubeconfig: of what is on the node only an API server is reached
+/// there. The others are not made anew when it changes.
+fn outer_name(node: &NodeIntent) -> BTreeSet<San> {
+    [San::of(&node.endpoint.address)].into()
 }
 
 /// What every API server is called. Besides it has its own names alone: one more control plane is no

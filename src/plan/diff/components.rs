@@ -126,7 +126,7 @@ fn unless_it_runs(now: ContainerState) -> (Cause, String) {
 }
 
 /// The definition that was applied, as the label records it.
-pub(super) fn applied(fact: &ContainerFact) -> Option<ContainerSpec> {
+pub(in crate::plan) fn applied(fact: &ContainerFact) -> Option<ContainerSpec> {
     serde_json::from_str(fact.labels.get(label::SPEC)?).ok()
 }
 

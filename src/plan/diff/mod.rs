@@ -22,7 +22,7 @@ pub use containerd::config_digest;
 
 pub(super) use self::{
     addons::{AddonDiff, NETWORK},
-    components::{Need, in_order},
+    components::{Need, applied, in_order},
     containerd::ContainerdDiff,
     files::{FilesDiff, LOOSE_FILES, is_below},
     images::MissingImage,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+mod addresses;
 mod error;
 mod host;
 mod leavers;
@@ -33,6 +34,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
                 // What is left of a node that was given up is cleaned before it joins.
                 if !want.saved.is_lost(name) {
                     errors.extend(roles::errors(want, name, host, facts));
+                    errors.extend(addresses::errors(want, name, host, facts));
                     errors.extend(version::errors(&want.cluster_id, name, host, facts));
                 }
                 let diff = diff.hosts.get(name);
