@@ -13,7 +13,7 @@ use super::{
 use crate::{
     actual::{ApiHealth, NodeFact, control_planes},
     desired::Addon,
-    model::{DrainRules, NodeMeta, NodeName, ObjectRef, WantedObjects},
+    model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef, WantedObjects},
     state::Membership,
     workload,
     workload::{Waited, WorkloadError},
@@ -90,8 +90,11 @@ fn planes<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
     let mut planes: Vec<&NodeName> = control_planes(saved, &run.context.actual.hosts)
         .map(|(name, _)| name)
         .collect();
+    let desired = run.context.desired;
     planes.sort_by_key(|name| {
-        let stays = saved.inventory[*name].membership == Membership::Active;
+        let stays = saved.inventory[*name].membership == Membership::Active
+            && desired
+                .is_none_or(|desired| desired.with(Component::ApiServer).any(|it| it == *name));
         let serves = run.context.actual.apis.get(*name) == Some(&ApiHealth::Serving);
         (!stays, !serves)
     });

@@ -137,8 +137,8 @@ fn certificates(
 }
 
 fn audit(context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
-    let policy = format!("{}/audit-policy.yaml", path::KUBERNETES);
-    files.insert(policy.clone(), context.file(AUDIT_POLICY, PUBLIC));
+    let policy = path::AUDIT_POLICY;
+    files.insert(policy.to_owned(), context.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
     flags.set(
         "audit-log-path",

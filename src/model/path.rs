@@ -19,6 +19,10 @@ pub const PROXY: &str = "/etc/kubernetes/nginx-proxy";
 pub const PROXY_CONFIG: &str = "/etc/kubernetes/nginx-proxy/nginx.conf";
 /// The digest of the [`PROXY_CONFIG`] that it was told to read.
 pub const PROXY_READ: &str = "/etc/kubernetes/nginx-proxy/read";
+/// What kube-apiserver writes into its audit log.
+pub const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
+/// What only nodes with a control plane have, and only nodes without, besides certificates.
+pub const OF_A_ROLE: [&str; 4] = [STATE, AUDIT_POLICY, PROXY_CONFIG, PROXY_READ];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.

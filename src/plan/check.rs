@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target,
+    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target, lost,
     schedule::remembered,
 };
 use crate::{
     actual::{Actual, ApiHealth, ApiView, ContainerState, HostView},
+    etcd::Quorum,
     model::{CLAIM, ClusterId, Component, FILES_IMAGE, NodeName, label},
 };
 
@@ -48,9 +49,17 @@ pub enum Violation {
     /// Invariant 1: with the API down, nothing is pruned.
     #[error("the plan prunes objects while the API does not answer")]
     PrunesBlindly,
-    /// Invariant 1: etcd is removed only from a node that is removed.
-    #[error("the plan removes etcd from node `{0}` and does not remove the node")]
+    /// Invariant 1: etcd is removed only from a node that is removed, or whose member has left.
+    #[error("the plan removes etcd from node `{0}`, which stays, and not its member before")]
     RemovesEtcd(NodeName),
+    /// Invariant 1: the claim is removed only by releasing it.
+    #[error("the plan removes the claim from node `{0}` and does not remove the node")]
+    RemovesClaim(NodeName),
+    /// Invariant 4: one API server at least serves.
+    #[error(
+        "the plan removes the API server from node `{0}`, which stays, and has no guard that another serves"
+    )]
+    RemovesApi(NodeName),
     /// A plan brings up or gives back, never both.
     #[error("the plan both sets up and removes node `{0}`")]
     Mixed(NodeName),
@@ -130,7 +139,7 @@ pub fn check(plan: &Plan, have: &Actual, id: &ClusterId) -> Vec<Violation> {
             }
         }
     }
-    violations.extend(one_direction(&steps));
+    violations.extend(one_direction(&steps, have));
     violations.extend(plan.stages.iter().flat_map(|stage| rolls(stage, have)));
     violations
 }
@@ -392,7 +401,7 @@ fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> O
 }
 
 /// No host is set up and removed in one plan, and etcd goes only with its host.
-fn one_direction(steps: &[&Step]) -> Vec<Violation> {
+fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
     let hosts_of = |wanted: &dyn Fn(&HostAction) -> bool| -> BTreeSet<&NodeName> {
         let on_hosts = steps.iter().filter_map(|step| step.action.on_host());
         on_hosts
@@ -417,14 +426,47 @@ fn one_direction(steps: &[&Step]) -> Vec<Violation> {
             HostAction::CleanHost { .. } | HostAction::RestoreContainerd | HostAction::ReleaseClaim
         )
     });
-    let etcd = hosts_of(
-        &|action| matches!(action, HostAction::RemoveContainer { name } if name == "etcd" || name == CLAIM),
-    );
+    let removes = |component: &str| {
+        let is = |action: &HostAction| matches!(action, HostAction::RemoveContainer { name } if name == component);
+        let staying = hosts_of(&is)
+            .into_iter()
+            .filter(|host| !back.contains(*host));
+        staying.cloned().collect::<Vec<NodeName>>()
+    };
+    let claim = removes(CLAIM).into_iter().map(Violation::RemovesClaim);
+    let etcd = removes(Component::Etcd.container()).into_iter();
+    let etcd = etcd.filter(|host| !leaves_etcd_first(host, steps, have));
+    let api = removes(Component::ApiServer.container()).into_iter();
+    let api = api.filter(|host| {
+        let guard = Guard::ApiServesWithout(host.clone());
+        !steps
+            .iter()
+            .any(|step| step.node() == Some(host) && step.guards.contains(&guard))
+    });
     let mixed = up
         .intersection(&back)
         .map(|host| Violation::Mixed((*host).clone()));
-    let lost = etcd
-        .difference(&back)
-        .map(|host| Violation::RemovesEtcd((*host).clone()));
-    mixed.chain(lost).collect()
+    let etcd = etcd.map(Violation::RemovesEtcd);
+    let api = api.map(Violation::RemovesApi);
+    mixed.chain(claim).chain(etcd).chain(api).collect()
+}
+
+/// True where etcd's member is removed before its container, or is none any more.
+fn leaves_etcd_first(host: &NodeName, steps: &[&Step], have: &Actual) -> bool {
+    let at = |wanted: &dyn Fn(&Action) -> bool| steps.iter().position(|step| wanted(&step.action));
+    let leaves = at(
+        &|action| matches!(action, Action::Cluster(ClusterAction::RemoveMember { node, .. }) if node == host),
+    );
+    let ends = at(&|action| {
+        matches!(action, Action::Host(node, HostAction::RemoveContainer { name })
+            if node == host && name == Component::Etcd.container())
+    });
+    match (leaves, ends) {
+        (Some(leaves), Some(ends)) => leaves < ends,
+        (None, _) => {
+            let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+            serves && lost::member(host, have).is_none()
+        }
+        (Some(_), None) => true,
+    }
 }

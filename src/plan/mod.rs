@@ -24,6 +24,7 @@ mod lost;
 mod ownership;
 mod preflight;
 mod render;
+mod roles;
 mod schedule;
 mod stage;
 mod step;

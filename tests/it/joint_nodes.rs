@@ -31,7 +31,7 @@ pub(crate) fn of(masks: &[u8]) -> Wish {
 
 /// Who is a node, a member of etcd, a part of the inventory, is what the config says; and what it does
 /// not name is as it was before anybody built on it.
-fn is_as_the_config_says(runner: &Runner, wish: &Wish, bare: &World) {
+pub(crate) fn is_as_the_config_says(runner: &Runner, wish: &Wish, bare: &World) {
     let intent = wish.intent();
     let saved = runner.memory.shell().saved.unwrap();
     let named: BTreeSet<&NodeName> = intent.nodes.keys().collect();
@@ -54,7 +54,7 @@ fn is_as_the_config_says(runner: &Runner, wish: &Wish, bare: &World) {
     });
 }
 
-async fn titles(runner: &Runner, wish: &Wish) -> Vec<String> {
+pub(crate) async fn titles(runner: &Runner, wish: &Wish) -> Vec<String> {
     let plan = runner.plan(&Goal::Up(&wish.intent())).await.unwrap();
     all(&plan)
 }

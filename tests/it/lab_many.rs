@@ -123,6 +123,38 @@ fn a_cluster_grows_and_shrinks_while_it_is_written_to() {
     let again = site.run(&["plan"]).well();
     assert!(again.stdout.contains("nothing to do"), "{again:?}");
 
+    // A worker becomes a control plane with a member, and one of those that were there a worker.
+    let promoted = [
+        ("n2", CENTRAL),
+        ("n3", CENTRAL),
+        ("n4", WORKER),
+        ("n5", ALL),
+    ];
+    site.names(&promoted);
+    site.run(up).well();
+    assert_eq!(
+        site.members("n3"),
+        names(&["etcd-n2", "etcd-n3", "etcd-n5"])
+    );
+    let [_, stay @ ..] = promoted;
+    site.names(&[&[("n2", WORKER)], &stay[..]].concat());
+    site.run(up).well();
+    assert_eq!(site.ready(), names(&["n2", "n3", "n4", "n5"]));
+    assert_eq!(site.members("n3"), names(&["etcd-n3", "etcd-n5"]));
+    let kept = "ls /etc/kubernetes /etc/kubernetes/ssl; docker ps --format '{{.Names}}'";
+    let kept = site.lab.node("n2").sh(kept).expect("it answers");
+    for gone in [
+        "state.json",
+        "service-account",
+        "etcd",
+        "apiserver",
+        "scheduler",
+    ] {
+        assert!(!kept.contains(gone), "{kept}");
+    }
+    let again = site.run(&["plan"]).well();
+    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+
     writer.nothing_is_lost(&runtime);
     site.run(&["remove", "--force"]).well();
     for (name, before) in nodes.iter().zip(&before) {

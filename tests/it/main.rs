@@ -39,6 +39,7 @@ mod joint_addresses;
 mod joint_lost;
 mod joint_nodes;
 mod joint_properties;
+mod joint_roles;
 mod lab_cri;
 mod lab_disk;
 mod lab_etcd;

@@ -343,14 +343,6 @@ fn a_new_control_plane_is_told_to_the_proxies_and_disturbs_nobody() {
     *config = effect::file(b"leads elsewhere", 0o644);
     let plan = plan_up(&two, &world.observe(&shell)).unwrap();
     assert_eq!(on_proxy(&plan.unasked()), [write, reload]);
-    // Nobody removes a node or changes its roles by an edit yet.
-    let error = plan_up(&wish(&[2, 2], &knobs), &world.observe(&shell)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("roles of a node cannot be changed yet"),
-        "{error}"
-    );
 }
 
 /// A member that answers and follows nobody serves nobody: it is put right while the others stay as

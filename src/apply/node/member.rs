@@ -42,7 +42,13 @@ pub(in crate::apply) async fn join_etcd(
     let known = roster.with_peer_url(peer_url);
     let container = Component::Etcd.container();
     // What a container has is its member's: etcd writes before the others know its name.
-    let runs = host.container(container).await.map_err(failed)?;
+    let mut runs = host.container(container).await.map_err(failed)?;
+    // Its member was removed meanwhile: what is left of that never serves again.
+    if is_no_member(&roster, peer_url)
+        && let Some(left) = runs.take_if(|there| is_ours(there, run))
+    {
+        remove_container(host, &left.id).await?;
+    }
     if runs.is_none() {
         let has_data = data(run, host, "look").await?;
         let started = known.is_some_and(|(_, member)| !member.name.is_empty());
@@ -89,6 +95,12 @@ pub(in crate::apply) async fn remove_member(
     let voter = voter(run, node).await?;
     change::remove(&voter, member).await.map_err(failed)?;
     Ok(Done::default())
+}
+
+/// True when a majority confirms that etcd has no member with this address: what a container or a folder
+/// there has is a former member's.
+fn is_no_member(roster: &Roster, peer_url: &str) -> bool {
+    roster.confirmed && roster.with_peer_url(peer_url).is_none()
 }
 
 /// What the definition says of the member.
@@ -275,6 +287,19 @@ mod tests {
             "etcd-n1=https://10.0.0.1:2380,etcd-n2=https://10.0.0.2:2380,\
              not-started-3=https://10.0.0.3:2380"
         );
+    }
+
+    /// A list that nobody confirmed proves nothing.
+    #[test]
+    fn only_a_confirmed_list_tells_that_a_member_was_removed() {
+        let members = [(MemberId(1), member("etcd-n1", "https://10.0.0.1:2380"))];
+        let roster = |confirmed| Roster {
+            confirmed,
+            members: members.clone().into(),
+        };
+        assert!(is_no_member(&roster(true), "https://10.0.0.2:2380"));
+        assert!(!is_no_member(&roster(true), "https://10.0.0.1:2380"));
+        assert!(!is_no_member(&roster(false), "https://10.0.0.2:2380"));
     }
 
     /// Rule 5: data of a member that was removed are never used again and never deleted.

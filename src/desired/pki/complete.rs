@@ -1,13 +1,13 @@
 //! What the store must hold: a new cluster's keys, and what a known state lacks. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{PkiContext, PkiError, cert::new_authority, key::Key};
 use crate::{
     actual::{Actual, ApiView, HostFacts},
     config::{Intent, NodeIntent},
     etcd::Quorum,
-    model::{ClusterId, NodeName, Role},
+    model::{ClusterId, Component, NodeName, Role, label},
     state::{ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts},
 };
 
@@ -63,10 +63,11 @@ pub(super) fn completed(
         known.etcd_bootstrap.clone()
     };
     let inventory = inventory(known, intent, have, ctx);
-    // Whoever comes again under such a name joins as everybody else does.
+    // Whoever comes again under such a name, or is a member again, joins as everybody else does.
     etcd_bootstrap.retain(|name, _| {
         let entry = inventory.get(name);
-        entry.is_some_and(|entry| entry.membership != Membership::Lost)
+        let stays = entry.is_some_and(|entry| entry.membership != Membership::Lost);
+        stays && !is_no_member(name, have)
     });
     let mut next = ClusterState {
         etcd_bootstrap,
@@ -117,13 +118,51 @@ fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
     let clean = have
         .up(name)
         .is_some_and(|facts| !facts.is_of(&known.cluster_id) && !facts.has_data());
-    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
-    let is_no_member = serves && have.etcd.of_node(name).next().is_none();
     let is_no_node = match have.api() {
         ApiView::Up(api) => !api.nodes.contains_key(name),
         ApiView::Unknown | ApiView::Unreachable(_) => false,
     };
-    clean && is_no_member && is_no_node
+    clean && is_no_member(name, have) && is_no_node
+}
+
+/// True when etcd's own list, confirmed by a majority, has no member of the node.
+fn is_no_member(name: &NodeName, have: &Actual) -> bool {
+    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+    serves && have.etcd.of_node(name).next().is_none()
+}
+
+/// The roles of a node of the intent: those that it shall have, and those that it was not seen without
+/// yet. Whoever is asked about etcd, and through whom, follows from them.
+fn roles(
+    known: &ClusterState,
+    name: &NodeName,
+    node: &NodeIntent,
+    have: &Actual,
+    was: Option<&InventoryEntry>,
+) -> Vec<Role> {
+    let runs = |components: &[Component]| {
+        have.up(name).is_none_or(|facts| {
+            let mut facts = components
+                .iter()
+                .filter_map(|component| facts.containers.get(component.container()));
+            facts.any(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&known.cluster_id.0))
+        })
+    };
+    let keeps = |role: &Role| match role {
+        Role::Etcd => runs(&[Component::Etcd]) || !is_no_member(name, have),
+        Role::ControlPlane => runs(&[
+            Component::ApiServer,
+            Component::ControllerManager,
+            Component::Scheduler,
+        ]),
+        Role::Worker => false,
+    };
+    let had = was.into_iter().flat_map(|was| was.roles.iter().copied());
+    let all: BTreeSet<Role> = had
+        .filter(keeps)
+        .chain(node.roles.iter().copied())
+        .collect();
+    all.into_iter().collect()
 }
 
 /// The inventory with every node of the intent as the intent has it. Nodes that the intent no
@@ -150,10 +189,13 @@ fn inventory(
     for (name, node) in &intent.nodes {
         let was = inventory.get(name);
         let lost = was.filter(|was| was.membership == Membership::Lost);
-        let entry = match lost.filter(|_| !is_gone(known, name, have)) {
-            Some(tombstone) => tombstone.clone(),
-            None => entry(node, have.up(name), was.filter(|_| lost.is_none())),
+        let tombstone = lost.filter(|_| !is_gone(known, name, have));
+        let was = was.filter(|_| lost.is_none());
+        let as_wanted = || InventoryEntry {
+            roles: roles(known, name, node, have, was),
+            ..entry(node, have.up(name), was)
         };
+        let entry = tombstone.cloned().unwrap_or_else(as_wanted);
         inventory.insert(name.clone(), entry);
     }
     inventory

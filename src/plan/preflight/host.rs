@@ -264,10 +264,15 @@ fn ports(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
     let wanted = Component::ALL
         .into_iter()
         .filter(|component| host.containers.contains_key(component.container()));
+    // What gives the port up before it is taken: a proxy to an API server, and the other way round.
+    let own = |port: u16| {
+        let mut all = Component::ALL.into_iter();
+        all.any(|other| other.ports().contains(&port) && runs(other.container()))
+    };
     wanted
         .filter(|component| !runs(component.container()))
         .flat_map(|component| component.ports().iter().map(move |port| (component, *port)))
-        .filter(|(_, port)| facts.system.listening.contains(port))
+        .filter(|(_, port)| facts.system.listening.contains(port) && !own(*port))
         .map(|(component, port)| {
             let (owner, cure) = listener(port, facts);
             PreflightError::host(

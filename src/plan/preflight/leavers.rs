@@ -8,6 +8,9 @@
 //! | half of etcd's members, or more | never | never |
 //! | the last API server that serves | never | never |
 //!
+//! A node that stays and gives up its control plane or its member of etcd counts as one that leaves. Its API
+//! server is no reason to refuse: it stays until another one serves.
+//!
 //! What answers goes by the config alone because it is drained first, leaves etcd while it serves, and can
 //! be added again; what is lost takes with it what only it had. Whether it is lost: [`super::lost`].
 
@@ -20,6 +23,7 @@ use crate::{
     error::ErrorClass,
     etcd::{Member, MemberId, member_name},
     model::{Component, NodeName, label::LOSE},
+    plan::roles::GivenUp,
     state::Membership,
 };
 
@@ -31,11 +35,17 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Option<PreflightError> {
     }
     let names: Vec<String> = leaving.iter().map(|name| format!("`{name}`")).collect();
     let names = names.join(", ");
+    let stay = leaving
+        .iter()
+        .any(|name| GivenUp::of(name, want, have).any());
+    let what = if stay {
+        "no longer in the config, given up, or without the role `controlplane` or `etcd` that they had"
+    } else {
+        "no longer in the config, or given up"
+    };
     let error = |why: String, hint: String| PreflightError {
         node: None,
-        message: format!(
-            "no longer in the config, or given up: {names}, and {why}; nothing is changed"
-        ),
+        message: format!("{what}: {names}, and {why}; nothing is changed"),
         hints: vec![
             "look whether this is the right file for this cluster".to_owned(),
             hint,
@@ -75,7 +85,9 @@ fn nodes(have: &Actual) -> impl Iterator<Item = &NodeName> {
 
 /// Those of them that leave with this run.
 fn leaving<'a>(want: &'a Desired, have: &'a Actual) -> BTreeSet<&'a NodeName> {
-    let gone = nodes(have).filter(|name| !want.hosts.contains_key(*name));
+    let goes =
+        |name: &&NodeName| !want.hosts.contains_key(*name) || GivenUp::of(name, want, have).any();
+    let gone = nodes(have).filter(goes);
     gone.chain(lost::given_up(want, have)).collect()
 }
 
@@ -83,12 +95,18 @@ fn leaving<'a>(want: &'a Desired, have: &'a Actual) -> BTreeSet<&'a NodeName> {
 fn never(leaving: &BTreeSet<&NodeName>, want: &Desired, have: &Actual) -> Option<String> {
     let voters = have.etcd.voters().count();
     let members = have.etcd.voters().filter(|voter| {
-        let goes = |name: &NodeName| leaving.contains(name) || want.saved.is_lost(name);
+        let keeps =
+            |name: &NodeName| want.hosts.contains_key(name) && !GivenUp::of(name, want, have).etcd;
+        let leaves = |name: &NodeName| leaving.contains(name) && !keeps(name);
+        let goes = |name: &NodeName| leaves(name) || want.saved.is_lost(name);
         goes_with(voter, want, goes)
     });
     let members = members.count();
     let serves = |name: &&NodeName| have.apis.get(*name) == Some(&ApiHealth::Serving);
-    let planes = leaving.iter().copied().any(|name| serves(&name))
+    // Of those that stay, each keeps its API server until another one serves.
+    let stays = |name: &&NodeName| GivenUp::of(name, want, have).any();
+    let mut gone = leaving.iter().copied().filter(|name| !stays(name));
+    let planes = gone.any(|name| serves(&name))
         && !want.with(Component::ApiServer).any(|name| serves(&name));
     if members > 0 && members * 2 >= voters {
         Some(format!(

@@ -11,7 +11,7 @@ use crate::{
     error::ErrorClass,
     etcd::Quorum,
     model::{NodeName, label::LOSE},
-    plan::{Guard, guard, lost},
+    plan::{Guard, guard, lost, roles::GivenUp},
     state::Membership,
 };
 
@@ -54,6 +54,7 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
         let why = match (entry, have.up(name)) {
             (None, _) => format!("the cluster has no node `{name}`"),
             (Some(_), _) if want.saved.is_lost(name) => return None,
+            (Some(_), _) if mass && GivenUp::of(name, want, have).any() => return None,
             (Some(_), _) if want.hosts.contains_key(name) => {
                 format!(
                     "node `{name}` is not lost: the config names it{}",

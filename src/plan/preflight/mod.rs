@@ -33,7 +33,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
                 errors.extend(host::errors(want, have, name, host, facts));
                 // What is left of a node that was given up is cleaned before it joins.
                 if !want.saved.is_lost(name) {
-                    errors.extend(roles::errors(want, name, host, facts));
+                    errors.extend(roles::errors(want, have, name, host, facts));
                     errors.extend(addresses::errors(want, name, host, facts));
                     errors.extend(version::errors(&want.cluster_id, name, host, facts));
                 }

@@ -1,46 +1,72 @@
-//! Changes of roles that this release does not make yet. Pure. Each would take something away that
-//! others rely on, and none is done by half.
+//! Changes of roles that wait for another change. Pure.
 
 use super::PreflightError;
 use crate::{
-    actual::HostFacts,
+    actual::{Actual, HostFacts},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{Component, NodeName, label},
+    etcd::Quorum,
+    model::{Component, NodeName, image_version},
+    plan::roles::GivenUp,
 };
 
-/// What tells a role: the component that a node with it has.
-const TELLING: [(Component, &str); 3] = [
-    (Component::Etcd, "etcd"),
-    (Component::ApiServer, "controlplane"),
-    (Component::NginxProxy, "worker, without controlplane"),
-];
-
-/// Refuses what would change the roles of a living node.
+/// Refuses what cannot be done in one run, with the order in which it can.
 pub(super) fn errors(
     want: &Desired,
+    have: &Actual,
     name: &NodeName,
     host: &DesiredHost,
     facts: &HostFacts,
 ) -> Vec<PreflightError> {
-    let ours = |component: Component| {
-        let container = facts.containers.get(component.container());
-        container.is_some_and(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0))
-    };
-    TELLING
-        .into_iter()
-        .filter(|(component, _)| {
-            ours(*component) && !host.containers.contains_key(component.container())
-        })
-        .map(|(component, role)| PreflightError {
-            node: Some(name.clone()),
-            message: format!(
-                "node `{name}` has `{}`, and the config gives it other roles now: roles of a node \
-                 cannot be changed yet",
-                component.container()
-            ),
-            hints: vec![format!("its role was: {role}")],
-            class: ErrorClass::User,
-        })
-        .collect()
+    let roles = GivenUp::of(name, want, have);
+    let unmade = roles.etcd && !was_made(have);
+    let unmade = unmade.then(|| error(
+        name,
+        format!(
+            "node `{name}` is to give up the role `etcd`, and the cluster was not made yet: its first \
+             members start together"
+        ),
+        format!(
+            "write the role `etcd` of `{name}` into the config again, run `up`, and then take it away"
+        ),
+    ));
+    let newer = roles.control_plane && is_upgraded(host, facts);
+    let newer = newer.then(|| error(
+        name,
+        format!(
+            "node `{name}` is to give up the role `controlplane`, and the config wants another minor \
+             release of Kubernetes: its kubelet would be newer than the API server that it still has"
+        ),
+        "change the roles first, with the `kubernetes_version` that the cluster has; then the version"
+            .to_owned(),
+    ));
+    unmade.into_iter().chain(newer).collect()
+}
+
+/// True when etcd serves, or has served.
+fn was_made(have: &Actual) -> bool {
+    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+    serves
+        || have
+            .saved
+            .as_ref()
+            .is_some_and(|saved| saved.memory.populated)
+}
+
+fn is_upgraded(host: &DesiredHost, facts: &HostFacts) -> bool {
+    let server = facts.containers.get(Component::ApiServer.container());
+    let runs = server.and_then(|fact| image_version(&fact.image));
+    let kubelet = host.containers.get(Component::Kubelet.container());
+    let wanted = kubelet.and_then(|spec| image_version(&spec.image));
+    runs.zip(wanted)
+        .is_some_and(|(runs, wanted)| (wanted.0, wanted.1) > (runs.0, runs.1))
+}
+
+fn error(name: &NodeName, message: String, hint: String) -> PreflightError {
+    PreflightError {
+        node: Some(name.clone()),
+        message,
+        hints: vec![hint],
+        class: ErrorClass::User,
+    }
 }

@@ -4,7 +4,7 @@
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
 
-use super::{addons, hosts, nodes, pool::Pool, roll::guards, start};
+use super::{addons, hosts, nodes, pool::Pool, roles, roll::guards, start};
 use crate::{
     actual::ContainerState,
     model::{Component, NodeName, path},
@@ -21,7 +21,8 @@ const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
 /// Of nodes that are new, side by side.
 pub(super) fn fresh(diff: &Diff<'_>) -> Stage {
     hosts::preparing("containerd", diff, |name, host| {
-        let differs = host.containerd().filter(|_| !is_living(host));
+        let new = !is_living(host) && !roles::gives_up(name, diff);
+        let differs = host.containerd().filter(|_| new);
         differs.map_or_else(Vec::new, |differs| configure(name, host, differs, diff))
     })
 }
@@ -132,6 +133,10 @@ fn held_back(
     differs: &ContainerdDiff,
     diff: &Diff<'_>,
 ) -> Option<String> {
+    if roles::gives_up(name, diff) {
+        // On some machines etcd and the API server that it still has would go away with it.
+        return Some("the node gives up roles first".to_owned());
+    }
     let guards = must_hold(name, host, differs, diff);
     guards
         .iter()

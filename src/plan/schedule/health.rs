@@ -1,7 +1,7 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{hosts, join, roll, skew};
+use super::{hosts, join, roles, roll, skew};
 use crate::{
     actual::{Actual, ApiHealth, ApiView, ContainerState},
     model::{Component, NodeName},
@@ -48,6 +48,7 @@ fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stag
             .filter(|component| host.has(*component))
             .filter(|component| !(API.contains(component) && join::joins(name, host, diff)))
             .filter(|component| API.contains(component) || !skew::keeps_out(host, &turn))
+            .filter(|component| !roles::proxy_waits(component.container(), host))
             .filter_map(|component| {
                 let (cause, why) = if replaced(component, name, host, diff).is_some() {
                     before_its_turn(component, name, diff)?

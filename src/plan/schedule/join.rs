@@ -4,7 +4,7 @@
 //! The members that etcd was made with start together and are in `initial-cluster`; every other one
 //! is added to the etcd that serves. An API server beside a member that joins starts after it.
 
-use super::hosts;
+use super::{hosts, roles};
 use crate::{
     model::{Component, NodeName},
     plan::{
@@ -67,10 +67,12 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
             spec: Box::new(spec.clone()),
         };
         let wait = HostAction::AwaitHealthy { component };
-        vec![
+        let room = roles::makes_room(name, component.container(), host, diff);
+        let steps = [
             Step::on(name, Cause::New, "its member has joined", run),
             Step::on(name, Cause::New, "it was just started", wait),
-        ]
+        ];
+        room.into_iter().chain(steps).collect()
     })
 }
 

@@ -18,6 +18,7 @@ mod pool;
 mod prepare;
 mod prune;
 mod remove;
+mod roles;
 mod roll;
 mod skew;
 mod start;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{addons, health, skew};
 use crate::{
     actual::{self, Actual, ApiView, NodeFact},
-    model::{Component, NodeMeta, NodeName},
+    model::{Component, DrainRules, NodeMeta, NodeName},
     plan::{
         Action, Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target,
         diff::{Diff, HostDiff, Need},
@@ -39,7 +39,12 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
             continue;
         }
         let seen = seen(diff.have, name);
-        steps.extend(meta(name, &host.want.node, seen));
+        let meta = meta(name, &host.want.node, seen);
+        if meta.is_some() && evicts(&host.want.node, seen) {
+            steps.extend(emptied(name, diff, meta));
+        } else {
+            steps.extend(meta);
+        }
         if networked && let Some((cause, why)) = wait(host, seen) {
             let action = ClusterAction::AwaitNodeReady {
                 node: (*name).clone(),
@@ -88,6 +93,41 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
     let changes = actual::node_changes(node, wants);
     let why = "labels, annotations or taints differ";
     (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
+}
+
+/// True for a taint that the node does not have yet and that would end its pods at once, whatever their
+/// disruption budgets say.
+fn evicts(wants: &NodeMeta, seen: Option<&NodeFact>) -> bool {
+    let mut taints = wants
+        .taints
+        .iter()
+        .filter(|taint| taint.effect == "NoExecute");
+    seen.is_some_and(|node| taints.any(|taint| !node.taints.contains(taint)))
+}
+
+/// The node's pods are evicted before it gets its taints.
+fn emptied(name: &NodeName, diff: &Diff<'_>, meta: Option<Step>) -> impl Iterator<Item = Step> {
+    let rules = DrainRules {
+        force: true,
+        ignore_daemonsets: true,
+        delete_local_data: true,
+        ..diff.want.upgrade.drain.unwrap_or_default()
+    };
+    let action = ClusterAction::Drain {
+        node: name.clone(),
+        rules: Some(rules),
+    };
+    let why = "a taint of the effect `NoExecute` ends its pods at once: they are evicted before, within \
+               their PodDisruptionBudgets";
+    let drain = Step::cluster(Cause::Change, why, action)
+        .guarded(&diff.want.cluster_id)
+        .disturbing(
+            "the node's pods are evicted and start on other nodes; what they keep in an emptyDir is \
+             gone",
+        );
+    let action = ClusterAction::Uncordon { node: name.clone() };
+    let last = Step::cluster(Cause::Change, "its taints keep pods away", action);
+    [drain].into_iter().chain(meta).chain([last])
 }
 
 /// A run that was cut off left its cordon.

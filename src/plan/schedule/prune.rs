@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, hosts};
+use super::{addons, hosts, roles};
 use crate::{
     actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
-    model::{CLAIM, label, path},
+    model::{CLAIM, Component, START_ORDER, label, path},
     plan::{
         Cause, HostAction, Queue, Stage, Step,
-        diff::{Diff, LOOSE_FILES, is_below},
+        diff::{Diff, HostDiff, LOOSE_FILES, Need, is_below},
     },
 };
 
@@ -18,7 +18,9 @@ use crate::{
 pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
     let want = diff.want;
     let mut stage = hosts::stage("prune", diff, |name, host| {
+        let gives_up = roles::gives_up(name, diff);
         let mut steps: Vec<Step> = containers(want, host.want, host.facts)
+            .filter(|container| !(gives_up || is_replaced(container, host)))
             .map(|container| {
                 let action = HostAction::RemoveContainer { name: container };
                 Step::on(name, Cause::Leave, "nothing wants it any more", action)
@@ -26,7 +28,9 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
             })
             .collect();
         let paths = paths(host.want, host.facts);
-        if !paths.is_empty() {
+        // What reads them goes first, and is seen to be gone.
+        let read = gives_up || containers(want, host.want, host.facts).any(|name| is_role(&name));
+        if !read && !paths.is_empty() {
             let action = HostAction::RemoveFiles { paths };
             let step = Step::on(name, Cause::Leave, "nothing reads them any more", action);
             steps.push(step.guarded(&want.cluster_id));
@@ -57,6 +61,17 @@ fn containers<'a>(
         .map(|(name, _)| name.clone())
 }
 
+/// A component of a role that the node does not have any more.
+fn is_role(container: &str) -> bool {
+    START_ORDER.contains(&container)
+}
+
+/// A proxy goes when the API server on its port is started.
+fn is_replaced(container: &str, host: &HostDiff<'_>) -> bool {
+    let server = host.need(Component::ApiServer.container());
+    container == Component::NginxProxy.container() && *server == Need::Run
+}
+
 /// Only names that we make: people keep files of their own in these folders, an OIDC provider's
 /// certificate or a webhook's.
 fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
@@ -68,8 +83,10 @@ fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
             // It may name an authority that Docker lost: then nothing could be pulled.
             let registry = is_below(path, path::CERTS_D)
                 && fact.content.expose().starts_with(REGISTRY_HEAD.as_bytes());
-            let ours =
-                path::is_certificate(path) || LOOSE_FILES.contains(&path.as_str()) || registry;
+            let ours = path::is_certificate(path)
+                || LOOSE_FILES.contains(&path.as_str())
+                || path::OF_A_ROLE.contains(&path.as_str())
+                || registry;
             ours && !fact.is_dir && !host.files.contains_key(*path)
         })
         .map(|(path, _)| path.clone())

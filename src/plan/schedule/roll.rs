@@ -260,8 +260,11 @@ pub(super) fn guards(
             Some(_) | None => Vec::new(),
         },
         Component::ApiServer => {
-            let several = want.with(Component::ApiServer).nth(1).is_some();
-            let serves = have.apis.get(name) == Some(&ApiHealth::Serving);
+            let serving = |name: &NodeName| have.apis.get(name) == Some(&ApiHealth::Serving);
+            let mut others = have.apis.keys().filter(|other| *other != name);
+            // One that goes serves until then.
+            let several = want.with(Component::ApiServer).nth(1).is_some() || others.any(serving);
+            let serves = serving(name);
             if several && serves {
                 vec![Guard::ApiServesWithout(name.clone())]
             } else {

@@ -2,7 +2,7 @@
 //! in a roll. Pure.
 
 use super::{
-    hosts, join,
+    hosts, join, roles,
     skew::{self, Turn},
 };
 use crate::{
@@ -28,9 +28,11 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
         for (component, spec) in in_order(host.want) {
             let waits = joins && join::STARTS.contains(&component);
             let waits = waits || !now && component == "kubelet";
+            let waits = waits || roles::proxy_waits(component, host);
             if CLIENTS.contains(&component) || waits {
                 continue;
             }
+            steps.extend(roles::makes_room(name, component, host, diff));
             steps.extend(with_pause(name, component, spec, host));
         }
         steps
@@ -80,7 +82,7 @@ pub(super) fn proxies(diff: &Diff<'_>) -> Stage {
     })
 }
 
-fn step(
+pub(super) fn step(
     name: &NodeName,
     component: &str,
     spec: &ContainerSpec,

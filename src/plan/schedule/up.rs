@@ -2,7 +2,7 @@
 
 use super::{
     addons, claim, containerd, flags, health, hosts, join, leavers, lost, nodes, plan, prepare,
-    prune, roll, skew, start, state, warnings,
+    prune, roles, roll, skew, start, state, warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -58,7 +58,8 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons::wait(diff),   // bounded, then a warning
     ];
     let lost = lost::stages(diff).into_iter(); // etcd takes nobody while a member of its own is dead
-    let last = leavers::stages(diff).into_iter(); // what takes their place is there
+    let last = [roles::stage(diff)].into_iter(); // what takes their place is there
+    let last = last.chain(leavers::stages(diff)); // as it is for these
     let last = last.chain([prune::leftovers(diff)]); // ours, there, and no longer wanted
     let mut notes = state::notes(want);
     notes.extend(warnings::notes(diff));
@@ -70,6 +71,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     notes.extend(skew::notes(diff));
     notes.extend(hosts::notes(diff));
     notes.extend(lost::notes(diff));
+    notes.extend(roles::notes(diff));
     notes.extend(leavers::notes(diff));
     plan(first.into_iter().chain(lost).chain(then).chain(last), notes)
 }

@@ -431,6 +431,14 @@ fn run(
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
     }
+    let takes_its_port = match name {
+        "kube-apiserver" => "nginx-proxy",
+        "nginx-proxy" => "kube-apiserver",
+        _ => "",
+    };
+    if facts.containers.contains_key(takes_its_port) {
+        return Err(format!("`{takes_its_port}` has the port of `{name}`"));
+    }
     let wanted = want
         .hosts
         .get(node)

@@ -137,6 +137,20 @@ pub(crate) fn with_roles(mut want: Desired, masks: &[u8]) -> Desired {
             host.containers.insert("nginx-proxy".to_owned(), proxy);
         }
     }
+    let has = |name: &NodeName, component: &str| {
+        let host = want.hosts.get(name);
+        host.is_some_and(|host| host.containers.contains_key(component))
+    };
+    for (name, entry) in &mut want.saved.inventory {
+        entry.roles.retain(|role| match role {
+            Role::Etcd => has(name, "etcd"),
+            Role::ControlPlane => has(name, "kube-apiserver"),
+            Role::Worker => true,
+        });
+    }
+    want.saved
+        .etcd_bootstrap
+        .retain(|name, _| has(name, "etcd"));
     let servers: Vec<&NodeName> = want.with(Component::ApiServer).collect();
     let config = file(format!("leads to {servers:?}"), 0o644);
     let read = file(format!("has read {}", config.digest.0), 0o644);

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) cluster: &'static str,
-    /// Roles of every node but the first, which has all: bit 0 is etcd, bit 1 the control plane;
-    /// every node is a worker.
+    /// Roles of every node but the first, which has all: bit 0 is etcd, bit 1 the control plane,
+    /// and every node without bit 2 is a worker.
     pub(crate) masks: Vec<u8>,
     /// Nodes that the config does not name, by their places from 0.
     pub(crate) without: Vec<usize>,
@@ -103,7 +103,8 @@ impl Wish {
             .enumerate()
             .filter(|(at, _)| !self.without.contains(at));
         let nodes = named.map(|(at, mask)| {
-            let mut roles = vec!["worker"];
+            let mut roles = Vec::new();
+            roles.extend((mask & 4 == 0).then_some("worker"));
             roles.extend((mask & 1 == 1).then_some("etcd"));
             roles.extend((mask & 2 == 2).then_some("controlplane"));
             json!({

@@ -10,7 +10,7 @@ use rke_operator::{
     },
     desired::Desired,
     etcd::{Alarm, EtcdView, Member, MemberId, MemberStatus, Quorum},
-    model::{ClusterId, Component, NodeName, ObjectRef, label, secret::Secret},
+    model::{ClusterId, Component, NodeName, ObjectRef, Role, label, secret::Secret},
     plan,
     plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
     state::ClusterState,
@@ -92,8 +92,18 @@ impl World {
         seen.saved = shell.saved.clone().map(Box::new);
         seen.kubeconfig.clone_from(&shell.kubeconfig);
         if let Some(saved) = &shell.saved {
+            // Who is asked has the role in the state.
+            let has = |name: &NodeName, role| {
+                let entry = saved.inventory.get(name);
+                entry.is_some_and(|entry| entry.roles.contains(&role))
+            };
             seen.etcd = self.etcd_view(&saved.cluster_id);
+            for member in seen.etcd.members.values_mut() {
+                let asked = |(name, _): &(NodeName, MemberStatus)| has(name, Role::Etcd);
+                member.status.take_if(|status| !asked(status));
+            }
             seen.apis = self.apis(&saved.cluster_id);
+            seen.apis.retain(|name, _| has(name, Role::ControlPlane));
         }
         if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
             seen.cluster = None;

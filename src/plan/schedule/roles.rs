@@ -1,0 +1,165 @@
+//! A node that stays and has fewer roles: what it gives up, in the order in which nothing relies on it any
+//! more. Pure.
+//!
+//! It comes last, as nodes that leave do: the proxies of the others ask other API servers by then, and the
+//! API servers other members. Then, one node after the other: its API server and controllers go, its own
+//! proxy starts on their port at once, so that its kubelet is without the API for a moment only; its
+//! member leaves etcd; and the next survey sees keys and files that nothing reads any more, which are
+//! pruned. Each part is seen by a survey, so a run that was cut off goes on.
+
+use super::{roll, start};
+use crate::{
+    actual::{ApiHealth, ApiView},
+    etcd::Quorum,
+    model::{Component, NodeName},
+    plan::{
+        Cause, ClusterAction, Guard, HostAction, Note, OnFailure, Stage, Step,
+        diff::{Diff, HostDiff, Need},
+        guard, lost,
+        roles::{CONTROL_PLANE, GivenUp, is_there},
+    },
+};
+
+const WHY: &str = "the config gives this node other roles";
+
+/// One node after the other; a failure ends it.
+pub(super) fn stage(diff: &Diff<'_>) -> Stage {
+    let going = changing(diff).filter(|(name, _, roles)| held_back(name, *roles, diff).is_none());
+    let steps = going.flat_map(|(name, host, roles)| {
+        let control_plane = roles.control_plane.then(|| control_plane(name, host, diff));
+        let member = roles.etcd.then(|| member(name, host, diff));
+        control_plane.into_iter().chain(member).flatten()
+    });
+    Stage::of("roles", 1, steps).on_failure(OnFailure::EndRun)
+}
+
+/// Why a node has its former roles for now.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let late = changing(diff).filter_map(|(name, _, roles)| {
+        let why = held_back(name, roles, diff)?;
+        let text = format!("does not give up {} yet: {why}", roles.names());
+        Some(Note::left(name, text))
+    });
+    late.collect()
+}
+
+/// True while the node gives up roles: what would restart its components besides waits.
+pub(super) fn gives_up(name: &NodeName, diff: &Diff<'_>) -> bool {
+    GivenUp::of(name, diff.want, diff.have).any()
+}
+
+/// True while its API server has the port that its proxy is to have.
+pub(super) fn proxy_waits(component: &str, host: &HostDiff<'_>) -> bool {
+    let server = Component::ApiServer.container();
+    component == Component::NginxProxy.container() && host.facts.containers.contains_key(server)
+}
+
+/// The proxy goes just before the API server takes its port.
+pub(super) fn makes_room(
+    name: &NodeName,
+    component: &str,
+    host: &HostDiff<'_>,
+    diff: &Diff<'_>,
+) -> Option<Step> {
+    let starts = match host.need(component) {
+        Need::Run | Need::Start(_) => component == Component::ApiServer.container(),
+        Need::Nothing | Need::Replace(..) => false,
+    };
+    let proxy = Component::NginxProxy;
+    let there = starts && is_there(proxy, host.facts, diff.want);
+    there.then(|| {
+        remove(
+            name,
+            proxy,
+            "the API server of this node takes its port",
+            diff,
+        )
+    })
+}
+
+fn changing<'d>(
+    diff: &'d Diff<'_>,
+) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>, GivenUp)> {
+    let hosts = diff.hosts.iter();
+    let hosts = hosts.map(|(name, host)| {
+        let roles = GivenUp::of(name, diff.want, diff.have);
+        (*name, host, roles)
+    });
+    hosts.filter(|(_, _, roles)| roles.any())
+}
+
+/// Why it cannot be now, if it cannot.
+fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<String> {
+    let (want, have) = (diff.want, diff.have);
+    if !matches!(have.api(), ApiView::Up(_)) {
+        return Some("the cluster's API does not answer".to_owned());
+    }
+    let untold = diff.hosts.iter().find_map(|(other, host)| {
+        let Need::Replace(cause, ..) = host.need(Component::ApiServer.container()) else {
+            return None;
+        };
+        let why = roll::held_back(Component::ApiServer, *cause, other, diff)?;
+        Some(format!(
+            "the API server on `{other}` is not replaced yet: {why}"
+        ))
+    });
+    if untold.is_some() {
+        return untold;
+    }
+    let serves = |other: &NodeName| have.apis.get(other) == Some(&ApiHealth::Serving);
+    if roles.control_plane && !want.with(Component::ApiServer).any(serves) {
+        return Some("no API server serves of those that stay".to_owned());
+    }
+    if !roles.etcd {
+        return None;
+    }
+    let Some(member) = lost::member(name, have) else {
+        let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+        return (!serves).then(|| "etcd does not serve".to_owned());
+    };
+    guard::held(&Guard::ServesAfterRemoval(member), have).err()
+}
+
+/// Its API server first, of which nobody asks any more, and then its controllers.
+fn control_plane(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<Step> {
+    let there = |component: &Component| is_there(*component, host.facts, diff.want);
+    let mut steps = Vec::new();
+    for component in CONTROL_PLANE.into_iter().filter(there) {
+        let mut step = remove(name, component, WHY, diff);
+        if component == Component::ApiServer {
+            step = step
+                .only_if(Guard::ApiServesWithout(name.clone()))
+                .disturbing("one API server ends; the others serve");
+        }
+        steps.push(step);
+    }
+    let proxy = Component::NginxProxy;
+    if proxy_waits(proxy.container(), host)
+        && let Some(spec) = host.want.containers.get(proxy.container())
+    {
+        steps.extend(start::step(name, proxy.container(), spec, host));
+        let wait = HostAction::AwaitHealthy { component: proxy };
+        steps.push(Step::on(name, Cause::Leave, "it was just started", wait));
+    }
+    steps
+}
+
+/// The member leaves before its container: whoever is gone counts as a voter until then.
+fn member(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<Step> {
+    let leaves = lost::member(name, diff.have).map(|member| {
+        let node = name.clone();
+        let action = ClusterAction::RemoveMember { node, member };
+        let step = Step::cluster(Cause::Leave, WHY, action);
+        step.only_if(Guard::ServesAfterRemoval(member))
+    });
+    let there = is_there(Component::Etcd, host.facts, diff.want);
+    let container = there.then(|| remove(name, Component::Etcd, WHY, diff));
+    leaves.into_iter().chain(container).collect()
+}
+
+fn remove(name: &NodeName, component: Component, why: &'static str, diff: &Diff<'_>) -> Step {
+    let action = HostAction::RemoveContainer {
+        name: component.container().to_owned(),
+    };
+    Step::on(name, Cause::Leave, why, action).guarded(&diff.want.cluster_id)
+}
