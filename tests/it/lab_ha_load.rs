@@ -121,7 +121,8 @@ impl Loaded {
         site.kubectl(&rolled).well();
         let path = "jsonpath={.spec.clusterIP}";
         let address = site.kubectl(&["get", "service", "web", "-o", path]);
-        self.address = address.well().stdout.trim().to_owned();
+        let address = address.well().stdout;
+        address.trim().clone_into(&mut self.address);
         Site::eventually("the Service answers", Duration::from_secs(60), || {
             let ask = format!("curl -sf -o /dev/null -m 2 http://{}/", self.address);
             self.site.lab.node(THROUGH).sh(&ask).is_ok()

@@ -239,11 +239,8 @@ fn replicas_that_came_to_one_node_are_spread_as_soon_as_another_takes_them() {
     let want = wish(&[0, 0], &Knobs::default());
     let (mut world, mut shell) = (fresh(3), Shell::default());
     converge_up(&mut world, &want, &mut shell);
-    let dns = want.addons.iter().flat_map(|addon| &addon.workloads);
-    let dns = dns
-        .filter(|workload| workload.kind == "Deployment")
-        .next()
-        .unwrap();
+    let mut dns = want.addons.iter().flat_map(|addon| &addon.workloads);
+    let dns = dns.find(|workload| workload.kind == "Deployment").unwrap();
     let at = |world: &mut World, nodes: [&str; 2]| {
         let pods = nodes.iter().enumerate().map(|(number, node)| Replica {
             name: format!("coredns-{number}"),
