@@ -2,7 +2,7 @@
 //! the containers of a role, and the member in etcd's own list.
 
 use crate::{
-    actual::{Actual, HostFacts},
+    actual::{Actual, ApiHealth, HostFacts},
     desired::Desired,
     model::{Component, NodeName, Role, label},
 };
@@ -68,6 +68,15 @@ impl GivenUp {
             (false, _) => "`etcd`",
         }
     }
+}
+
+/// Why an API server that goes is still here.
+pub(super) const NONE_STAYS: &str = "no API server serves of those that stay";
+
+/// True while the cluster would be without its API if those went that the config does not want.
+pub(super) fn none_that_stays_serves(want: &Desired, have: &Actual) -> bool {
+    let mut stay = want.with(Component::ApiServer);
+    !stay.any(|name| have.apis.get(name) == Some(&ApiHealth::Serving))
 }
 
 /// True for a container of ours.

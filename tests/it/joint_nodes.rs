@@ -11,7 +11,7 @@ use rke_operator::{
     converge::Goal,
     error::{ErrorClass, Explain},
     model::{NodeName, Role},
-    plan::{self, Plan},
+    plan::{self, Guard, Plan},
 };
 
 use crate::{
@@ -257,5 +257,42 @@ fn nobody_leaves_while_etcd_would_not_serve_without_them() {
         settle(&runner, &less.intent()).await;
         let inventory = runner.memory.shell().saved.unwrap().inventory;
         assert_eq!(inventory.len(), 2);
+    });
+}
+
+/// One who leaves serves until one who stays does: a roll that was cut off is put right first.
+#[test]
+fn the_api_server_of_a_leaver_ends_when_another_one_serves() {
+    block_on(async {
+        let runner = runner(5);
+        settle(&runner, &of(&[1, 1, 2, 0]).intent()).await;
+        let mut less = of(&[1, 1, 2, 0]);
+        less.without = vec![3];
+        let steps = |plan| -> Vec<String> {
+            let steps = all(&plan).into_iter();
+            steps.filter(|step| step.starts_with("n4: ")).collect()
+        };
+        let whole = runner.plan(&Goal::Up(&less.intent())).await.unwrap();
+        let guard = Guard::ApiServesWithout("n4".into());
+        let guarded = whole.steps().filter(|step| step.guards.contains(&guard));
+        assert_eq!(guarded.count(), 1);
+        assert_ne!(steps(whole), [""; 0]);
+        runner.remote.end("n1", "kube-apiserver");
+        let plan = runner.plan(&Goal::Up(&less.intent())).await.unwrap();
+        let stays = "stays for now: no API server serves of those that stay";
+        let mut notes = plan.notes.iter();
+        assert!(
+            notes.any(|note| note.text.contains(stays)),
+            "{:?}",
+            plan.notes
+        );
+        assert_eq!(steps(plan), [""; 0]);
+        let id = runner.memory.shell().saved.unwrap().cluster_id;
+        runner
+            .remote
+            .watch(move |world, step| assert!(world.serving(&id) > 0, "{step:?}"));
+        settle(&runner, &less.intent()).await;
+        let inventory = runner.memory.shell().saved.unwrap().inventory;
+        assert_eq!(inventory.len(), 4);
     });
 }

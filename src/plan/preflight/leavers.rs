@@ -9,7 +9,9 @@
 //! | the last API server that serves | never | never |
 //!
 //! A node that stays and gives up its control plane or its member of etcd counts as one that leaves. Its API
-//! server is no reason to refuse: it stays until another one serves.
+//! server is no reason to refuse: it stays until another one serves. So does one that leaves while the API
+//! server of a node that answers and was of the cluster before is yet to start: a run that was cut off in
+//! the middle of a roll is no wrong file.
 //!
 //! What answers goes by the config alone because it is drained first, leaves etcd while it serves, and can
 //! be added again; what is lost takes with it what only it had. Whether it is lost: [`super::lost`].
@@ -22,7 +24,7 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     etcd::{Member, MemberId, member_name},
-    model::{Component, NodeName, label::LOSE},
+    model::{Component, NodeName, Role, label::LOSE},
     plan::roles::GivenUp,
     state::Membership,
 };
@@ -106,8 +108,14 @@ fn never(leaving: &BTreeSet<&NodeName>, want: &Desired, have: &Actual) -> Option
     // Of those that stay, each keeps its API server until another one serves.
     let stays = |name: &&NodeName| GivenUp::of(name, want, have).any();
     let mut gone = leaving.iter().copied().filter(|name| !stays(name));
-    let planes = gone.any(|name| serves(&name))
-        && !want.with(Component::ApiServer).any(|name| serves(&name));
+    let saved = have.saved.as_ref();
+    let starts = |name: &&NodeName| {
+        let entry = saved.and_then(|saved| saved.inventory.get(*name));
+        entry.is_some_and(|entry| entry.roles.contains(&Role::ControlPlane))
+            && have.up(name).is_some()
+    };
+    let mut stay = want.with(Component::ApiServer);
+    let planes = gone.any(|name| serves(&name)) && !stay.any(|name| serves(&name) || starts(&name));
     if members > 0 && members * 2 >= voters {
         Some(format!(
             "{members} of {voters} members of etcd would leave with them"

@@ -10,10 +10,15 @@ use super::{
     remove::{self, Standing},
 };
 use crate::{
-    actual::{ApiView, ClusterFacts, HostFacts, HostView},
+    actual::{ApiHealth, ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
-    model::NodeName,
-    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, diff::Diff, guard, lost},
+    model::{Component, NodeName},
+    plan::{
+        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step,
+        diff::Diff,
+        guard, lost,
+        roles::{NONE_STAYS, none_that_stays_serves},
+    },
 };
 
 /// A node that leaves.
@@ -55,9 +60,10 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
     ];
     let why = leave::Why("the config no longer names this node");
     let parts = leave::PARTS.map(|(name, steps)| {
-        let steps = ours
-            .iter()
-            .flat_map(|leaver| steps(id, leaver.name, leaver.facts, why));
+        let steps = ours.iter().flat_map(|leaver| {
+            let steps = steps(id, leaver.name, leaver.facts, why).into_iter();
+            steps.map(|step| beside_another(step, leaver.name))
+        });
         Stage::of(name, ours.len(), steps)
     });
     for (number, part) in parts.into_iter().enumerate() {
@@ -109,8 +115,23 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
 
 /// Why it cannot go now, if it cannot.
 fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+    let serves = diff.have.apis.get(leaver.name) == Some(&ApiHealth::Serving);
+    if serves && none_that_stays_serves(diff.want, diff.have) {
+        return Some(NONE_STAYS.to_owned());
+    }
     let guard = Guard::ServesAfterRemoval(leaver.member?);
     guard::held(&guard, diff.have).err()
+}
+
+/// Its API server ends only beside another one.
+fn beside_another(step: Step, name: &NodeName) -> Step {
+    let server = Component::ApiServer.container();
+    match step.action.on_host() {
+        Some((_, HostAction::RemoveContainer { name: ends })) if ends == server => {
+            step.only_if(Guard::ApiServesWithout(name.clone()))
+        }
+        _ => step,
+    }
 }
 
 fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Step> {

@@ -9,14 +9,14 @@
 
 use super::{roll, start};
 use crate::{
-    actual::{ApiHealth, ApiView},
+    actual::ApiView,
     etcd::Quorum,
     model::{Component, NodeName},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, OnFailure, Stage, Step,
         diff::{Diff, HostDiff, Need},
         guard, lost,
-        roles::{CONTROL_PLANE, GivenUp, is_there},
+        roles::{CONTROL_PLANE, GivenUp, NONE_STAYS, is_there, none_that_stays_serves},
     },
 };
 
@@ -106,9 +106,8 @@ fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<String>
     if untold.is_some() {
         return untold;
     }
-    let serves = |other: &NodeName| have.apis.get(other) == Some(&ApiHealth::Serving);
-    if roles.control_plane && !want.with(Component::ApiServer).any(serves) {
-        return Some("no API server serves of those that stay".to_owned());
+    if roles.control_plane && none_that_stays_serves(want, have) {
+        return Some(NONE_STAYS.to_owned());
     }
     if !roles.etcd {
         return None;
