@@ -8,7 +8,7 @@ use std::{
 };
 
 use lab::{LabSpec, Node, Profile};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     lab_many::{ALL, WORKER, names},
@@ -17,9 +17,6 @@ use crate::{
 
 const NODES: [&str; 5] = ["n1", "n2", "n3", "n4", "n5"];
 const UP: &[&str] = &["up", "--yes"];
-
-/// Long enough for a machine to boot and for everything on it to be there again.
-const WHOLE: Duration = Duration::from_secs(300);
 
 /// A cluster of three all-in-one nodes and two workers, and what became of each case.
 struct Broken {
@@ -96,38 +93,16 @@ impl Broken {
         self.is_whole(what);
     }
 
-    /// `up` gets through, everybody is there, and there is nothing left to do.
     fn is_whole(&self, what: &str) {
-        let site = &self.site;
-        Site::eventually(&format!("after `{what}`: whole"), WHOLE, || {
-            let run = site.run(UP);
-            if run.status != 0 {
-                tell(&format!("exit {}\n{}", run.status, run.stderr));
-            }
-            run.status == 0
-        });
-        assert_eq!(
-            site.members("n1"),
-            names(&["etcd-n1", "etcd-n2", "etcd-n3"]),
-            "{what}"
-        );
-        Site::eventually("every node is Ready", WHOLE, || {
-            site.ready() == names(&NODES)
-        });
-        // Pods of a node that has just booted are waited for until they run.
-        let nothing = format!("after `{what}`: nothing to do");
-        Site::eventually(&nothing, WHOLE, || {
-            let plan = site.run(&["plan"]).well();
-            plan.stdout.contains("nothing to do")
-        });
+        self.site.gets_through(what);
+        self.site.is_whole(what, &NODES, &["n1", "n2", "n3"]);
     }
 
     /// The config with other flags of the kubelets.
     fn wants_pods(&self, most: &str) {
-        let yaml = fs::read_to_string(self.site.path("cluster.yml")).expect("a config");
-        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
-        config["services"]["kubelet"]["extra_args"]["max-pods"] = json!(most);
-        self.site.write_config("cluster.yml", &config.to_string());
+        self.site.edits(|config| {
+            config["services"]["kubelet"]["extra_args"]["max-pods"] = json!(most);
+        });
     }
 
     fn state(&self) -> Vec<u8> {

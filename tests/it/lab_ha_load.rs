@@ -9,10 +9,10 @@ use std::{
 };
 
 use lab::{LabSpec, Profile};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    lab_many::{ALL, WORKER, names},
+    lab_many::{ALL, WORKER, drains, names},
     real::{
         Site, publish,
         reader::{Answers, Reader},
@@ -98,17 +98,13 @@ impl Loaded {
             .map(|(name, roles)| (*name, *roles))
             .collect();
         site.names(&nodes);
-        let yaml = std::fs::read_to_string(site.path("cluster.yml")).expect("a config");
-        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
-        config["kubernetes_version"] = json!(self.release);
-        if let Some(flag) = self.flag {
-            config["services"]["kube-api"]["extra_args"]["max-requests-inflight"] = json!(flag);
-        }
-        let input = json!({
-            "ignore_daemonsets": true, "delete_local_data": true, "force": true, "timeout": 300,
+        site.edits(|config| {
+            config["kubernetes_version"] = json!(self.release);
+            if let Some(flag) = self.flag {
+                config["services"]["kube-api"]["extra_args"]["max-requests-inflight"] = json!(flag);
+            }
+            drains(config);
         });
-        config["upgrade_strategy"] = json!({"drain": true, "node_drain_input": input});
-        site.write_config("cluster.yml", &config.to_string());
     }
 
     /// The Service is there, and its pods are on three nodes.

@@ -5,29 +5,17 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lab::{LabSpec, Profile};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    lab_many::{ALL, CENTRAL, WORKER, names},
-    real::{Site, tell, writer::Writer},
+    lab_many::{ALL, CENTRAL, WORKER, drains, names},
+    real::{Site, tell, watch::kind, writer::Writer},
 };
 
 const UP: &[&str] = &["up", "--yes"];
 
 /// Every other kill comes this long after its step has begun.
 const WITHIN: Duration = Duration::from_millis(300);
-
-/// What is done on several images, nodes or members is one kind.
-fn kind(title: &str) -> String {
-    let mut words = title.split(' ');
-    match words.next() {
-        Some(first @ ("pull" | "import")) => first.to_owned(),
-        _ => title
-            .chars()
-            .filter(|letter| !letter.is_ascii_digit())
-            .collect(),
-    }
-}
 
 /// Kills `args` once at each kind of step, a run a kill, until a run gets through; gives the kinds.
 fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
@@ -68,17 +56,11 @@ fn met(kinds: &BTreeSet<String>, wanted: &[&str]) {
 impl Site {
     /// Other flags of kubelets and API servers, which are drained before.
     fn wants_flags(&self) {
-        let yaml = std::fs::read_to_string(self.path("cluster.yml")).expect("a config");
-        let mut config: Value = serde_saphyr::from_str(&yaml).expect("a document");
-        config["services"]["kube-api"]["extra_args"] = json!({"max-requests-inflight": "500"});
-        config["services"]["kubelet"]["extra_args"]["max-pods"] = json!("100");
-        // A run that is killed while it evicts leaves the pod in the status of its PodDisruptionBudget, and
-        // Kubernetes waits two minutes for it to go before it lets another one go.
-        let input = json!({
-            "ignore_daemonsets": true, "delete_local_data": true, "force": true, "timeout": 300,
+        self.edits(|config| {
+            config["services"]["kube-api"]["extra_args"] = json!({"max-requests-inflight": "500"});
+            config["services"]["kubelet"]["extra_args"]["max-pods"] = json!("100");
+            drains(config);
         });
-        config["upgrade_strategy"] = json!({"drain": true, "node_drain_input": input});
-        self.write_config("cluster.yml", &config.to_string());
     }
 }
 
@@ -113,13 +95,7 @@ fn several_nodes_converge_wherever_a_run_is_killed() {
     let rolled = ["replace kube-apiserver", "replace kubelet", "drain"];
     met(&killed(&site, UP), &rolled);
     converged(&site, "n1", &nodes, &members, 2);
-    let cordoned = [
-        "get",
-        "nodes",
-        "-o",
-        "jsonpath={.items[*].spec.unschedulable}",
-    ];
-    assert_eq!(site.kubectl(&cordoned).well().stdout.trim(), "");
+    assert!(site.nobody_is_cordoned());
 
     site.names(&all[1..]);
     let kinds = killed(&site, UP);
