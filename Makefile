@@ -17,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-fleet docs clean guards mutants soak lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-fleet docs clean guards mutants soak soak-ha lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -90,6 +90,9 @@ mutants: ## Changes the code in one place at a time and runs the tests: make mut
 
 soak: ## Repeats the fault tests: make soak N=50 SEED=7
 	@SOAK_ROUNDS='$(N)' SOAK_SEED='$(SEED)' tests/soak.sh
+
+soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
+	@SOAK_SEED='$(SEED)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
 
 lab: ## Builds the lab's command
 	@cargo build --quiet --locked --package lab

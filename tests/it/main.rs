@@ -22,6 +22,7 @@ mod fake_api;
 mod operator_rig;
 mod real;
 mod sim;
+mod soak;
 
 mod cli_config;
 mod cli_node;
@@ -66,6 +67,7 @@ mod lab_refused;
 mod lab_remove;
 mod lab_secrets;
 mod lab_self;
+mod lab_soak;
 mod lab_up;
 mod lab_versions;
 mod operator_faults;

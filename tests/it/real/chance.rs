@@ -1,5 +1,5 @@
-//! The instants at which a round of `make soak` kills: out of `SOAK_SEED`, so that each round is
-//! another one and every round can be run again.
+//! The instants at which a round of `make soak` kills, and what a pair of `make soak-ha` does: out of
+//! `SOAK_SEED`, so that each round is another one and every round can be run again.
 
 use std::time::Duration;
 
@@ -7,12 +7,17 @@ use std::time::Duration;
 pub(crate) struct Chance(u64);
 
 impl Chance {
+    /// Of this seed.
+    pub(crate) const fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// Of the round that `make soak` asks for; `None` outside of it.
     pub(crate) fn of_round() -> Option<Self> {
         let seed = std::env::var("SOAK_SEED").ok()?;
         let seed = seed.parse().expect("SOAK_SEED is a number");
         super::tell(&format!("SOAK_SEED={seed}"));
-        Some(Self(seed))
+        Some(Self::of(seed))
     }
 
     /// A number below `end` (splitmix64; the bias does not matter here).

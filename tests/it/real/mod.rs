@@ -6,7 +6,8 @@ pub(crate) mod operator;
 mod pods;
 pub(crate) mod reader;
 pub(crate) mod snapshot;
-mod watch;
+pub(crate) mod watch;
+mod whole;
 pub(crate) mod writer;
 
 use std::{
@@ -18,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lab::{Lab, LabSpec, Node, Profile};
+use lab::{Lab, LabSpec, Node, Profile, Sweep};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -57,7 +58,9 @@ impl Run {
 /// A lab, and a folder with a `cluster.yml` for its first node.
 pub(crate) struct Site {
     pub(crate) lab: Lab,
-    folder: TempDir,
+    folder: PathBuf,
+    /// The folder goes with the site, unless the lab has it.
+    _own: Option<TempDir>,
 }
 
 impl Site {
@@ -69,9 +72,11 @@ impl Site {
     /// The same with more nodes than the config names; the config is for `n1`.
     pub(crate) fn of(spec: &LabSpec) -> Self {
         let lab = Lab::up(spec, &mut std::io::stderr()).expect("a lab");
+        let folder = tempfile::tempdir().expect("a folder");
         let site = Self {
             lab,
-            folder: tempfile::tempdir().expect("a folder"),
+            folder: folder.path().to_owned(),
+            _own: Some(folder),
         };
         site.write_config(
             "cluster.yml",
@@ -80,16 +85,34 @@ impl Site {
         site
     }
 
+    /// The lab of that name with all that an earlier test left in it, or a fresh one: it stands when the
+    /// test ends, and so does the folder.
+    pub(crate) fn standing(spec: &LabSpec) -> Self {
+        Lab::sweep(Sweep::Abandoned).expect("labs without a process go");
+        let lab = Lab::open(&spec.name).unwrap_or_else(|_| {
+            let mut lab = Lab::up(spec, &mut std::io::stderr()).expect("a lab");
+            lab.keep().expect("it stands");
+            lab
+        });
+        let folder = lab.dir().join("site");
+        fs::create_dir_all(&folder).expect("a folder");
+        Self {
+            lab,
+            folder,
+            _own: None,
+        }
+    }
+
     pub(crate) fn node(&self) -> &Node {
         self.lab.node("n1")
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     pub(crate) fn write_config(&self, name: &str, yaml: &str) {

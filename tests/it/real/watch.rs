@@ -1,11 +1,13 @@
 //! Watches a run of the binary by its events: kills it on its way and tells a killed run from one that had
-//! ended by itself, or notes what it takes away meanwhile.
+//! ended by itself, does something else on its way, or notes what it takes away meanwhile.
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader},
+    fs::File,
+    io::{BufRead, BufReader, Write as _},
     ops::Range,
     os::unix::process::ExitStatusExt,
+    path::Path,
     process::{Child, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
@@ -61,6 +63,42 @@ impl Site {
             .expect("the binary starts");
         let lines = lines_of(&mut child);
         watch(&mut child, &lines, fatal)
+    }
+
+    /// Runs `args` with `-o json` to its end, with what it says in files of this folder; gives its exit code
+    /// unless a signal ended it. As long after a step's start as `when` says of its title and its node,
+    /// `acts` is called, and again each time that it asks for.
+    pub(crate) fn disturbed(
+        &self,
+        args: &[&str],
+        folder: &Path,
+        mut when: impl FnMut(&str, Option<&str>) -> Option<Duration>,
+        mut acts: impl FnMut(&mut Child) -> Option<Instant>,
+    ) -> Option<i32> {
+        let file = |name: &str| File::create(folder.join(name)).expect("a file");
+        let mut events = file("events.jsonl");
+        let mut args = args.to_vec();
+        args.extend(["-o", "json"]);
+        let mut child = self
+            .command(&args)
+            .stdout(Stdio::piped())
+            .stderr(file("stderr"))
+            .spawn()
+            .expect("the binary starts");
+        let (mut met, mut alarm) = (false, None::<Instant>);
+        follow(&lines_of(&mut child), |line| {
+            if let Some(line) = line {
+                writeln!(events, "{line}").expect("the event is written");
+                if !met && let Some(after) = started(line, &mut when) {
+                    met = true;
+                    alarm = Some(Instant::now() + after);
+                }
+            } else if alarm.is_some() {
+                alarm = acts(&mut child);
+            }
+            alarm
+        });
+        child.wait().expect("the run is gone").code()
     }
 
     /// Runs `args` with `-o json` to the end, and says of each node from when to when something of it was
@@ -132,47 +170,72 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
     lines
 }
 
+/// What is done on several images, nodes or members is one kind of step.
+pub(crate) fn kind(title: &str) -> String {
+    let mut words = title.split(' ');
+    match words.next() {
+        Some(first @ ("pull" | "import")) => first.to_owned(),
+        _ => title
+            .chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect(),
+    }
+}
+
+/// What is said of a step that begins: of its title, and of the node that it is on if it is on one.
+fn started<T>(line: &str, say: impl FnOnce(&str, Option<&str>) -> Option<T>) -> Option<T> {
+    let event: Value = serde_json::from_str(line).ok()?;
+    let begins = event["event"] == "stepStarted";
+    let title = event["title"].as_str().filter(|_| begins)?;
+    say(title, event["target"]["Host"].as_str())
+}
+
+/// Reads what a run prints until it ends. `hears` is given each line, and nothing at the time that it
+/// asked for last.
+fn follow(lines: &Receiver<String>, mut hears: impl FnMut(Option<&str>) -> Option<Instant>) {
+    let far = Duration::from_secs(3600);
+    let mut alarm: Option<Instant> = None;
+    loop {
+        let left = alarm.map_or(far, |at| at.saturating_duration_since(Instant::now()));
+        alarm = match lines.recv_timeout(left) {
+            Ok(line) => hears(Some(&line)),
+            Err(RecvTimeoutError::Timeout) => hears(None),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+    }
+}
+
 fn watch(
     child: &mut Child,
     lines: &Receiver<String>,
     mut fatal: impl FnMut(&str) -> Option<Duration>,
 ) -> Option<Kill> {
     let mut doomed: Option<Doomed> = None;
-    let mut last = String::new();
-    let far = Duration::from_secs(3600);
-    loop {
-        let left = doomed.as_ref().map_or(far, |doomed| {
-            doomed.at.saturating_duration_since(Instant::now())
-        });
-        let killed = match lines.recv_timeout(left) {
-            Ok(line) => {
-                heed(&line, &mut doomed, &mut fatal);
-                last = line;
-                continue;
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                child.kill().expect("the signal is sent");
-                true
-            }
-            Err(RecvTimeoutError::Disconnected) => false,
-        };
-        let status = child.wait().expect("the run is gone");
-        if killed && status.signal() == Some(9) {
-            // What it said before it died may not have been read yet.
-            for line in lines {
-                heed(&line, &mut doomed, &mut |_: &str| None);
-            }
-            return doomed.map(|doomed| Kill {
-                title: doomed.title,
-                within: !doomed.over,
-            });
+    let (mut last, mut killed) = (String::new(), false);
+    // What it said before it died is read after that, too.
+    follow(lines, |line| {
+        if let Some(line) = line {
+            heed(line, &mut doomed, &mut fatal);
+            line.clone_into(&mut last);
+        } else if doomed.is_some() {
+            child.kill().expect("the signal is sent");
+            killed = true;
         }
-        assert!(
-            status.success(),
-            "a run after a kill ended with {status}: {last}"
-        );
-        return None;
+        let doomed = doomed.as_ref().filter(|_| !killed);
+        doomed.map(|doomed| doomed.at)
+    });
+    let status = child.wait().expect("the run is gone");
+    if killed && status.signal() == Some(9) {
+        return doomed.map(|doomed| Kill {
+            title: doomed.title,
+            within: !doomed.over,
+        });
     }
+    assert!(
+        status.success(),
+        "a run after a kill ended with {status}: {last}"
+    );
+    None
 }
 
 /// Notes the start of a step that is to be the last, and its end.
@@ -229,6 +292,25 @@ mod tests {
         let kill = killed(&script, Duration::ZERO).unwrap();
         assert_eq!((kill.title.as_str(), kill.within), ("first", true));
         assert!(!killed(&script, Duration::from_secs(1)).unwrap().within);
+    }
+
+    #[test]
+    fn of_a_step_that_begins_title_and_node_are_told() {
+        let say =
+            |title: &str, node: Option<&str>| Some((title.to_owned(), node.map(str::to_owned)));
+        let line = r#"{"event":"stepStarted","target":{"Host":"n1"},"title":"run etcd"}"#;
+        let told = Some(("run etcd".to_owned(), Some("n1".to_owned())));
+        assert_eq!(started(line, say), told);
+        let line = r#"{"event":"stepStarted","target":"Cluster","title":"drain n1"}"#;
+        assert_eq!(started(line, say), Some(("drain n1".to_owned(), None)));
+        assert_eq!(started(&line.replace("Started", "Finished"), say), None);
+    }
+
+    #[test]
+    fn of_several_images_or_nodes_there_is_one_kind() {
+        assert_eq!(kind("pull nginx:1.26"), kind("pull etcd"));
+        assert_eq!(kind("join etcd-n2"), kind("join etcd-n13"));
+        assert_ne!(kind("run kubelet"), kind("run kube-proxy"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::Node;
@@ -33,9 +33,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Writes through `127.0.0.1:6443` of a node, as whatever runs there does.
 pub(crate) struct Writer {
+    /// What the names of its objects begin with, and their label.
+    name: String,
     tunnel: Child,
     enough: Arc<AtomicBool>,
-    writes: JoinHandle<()>,
+    writes: Option<JoinHandle<()>>,
     written: Arc<Mutex<Written>>,
     client: Client,
     begun: Instant,
@@ -79,6 +81,20 @@ impl Written {
 
 impl Writer {
     pub(crate) fn start(site: &Site, node: &Node, runtime: &tokio::runtime::Runtime) -> Self {
+        // Of several in one cluster each has names of its own.
+        static WRITERS: AtomicUsize = AtomicUsize::new(0);
+        let writer = WRITERS.fetch_add(1, Ordering::SeqCst);
+        Self::named(&format!("write-{writer}"), site, node, runtime)
+    }
+
+    /// One whose objects have this name, which no other one has had in this cluster: an object that is
+    /// there already counts as written.
+    pub(crate) fn named(
+        name: &str,
+        site: &Site,
+        node: &Node,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
@@ -105,12 +121,14 @@ impl Writer {
         let writes = {
             let (client, handle) = (client.clone(), runtime.handle().clone());
             let (enough, written) = (Arc::clone(&enough), Arc::clone(&written));
-            std::thread::spawn(move || handle.block_on(write(&client, &enough, &written)))
+            let name = name.to_owned();
+            std::thread::spawn(move || handle.block_on(write(&client, &name, &enough, &written)))
         };
         Self {
+            name: name.to_owned(),
             tunnel,
             enough,
-            writes,
+            writes: Some(writes),
             written,
             client,
             begun: Instant::now(),
@@ -147,36 +165,59 @@ impl Writer {
 
     /// Ends it; whatever was acknowledged must be there.
     pub(crate) fn nothing_is_lost(mut self, runtime: &tokio::runtime::Runtime) {
+        let seconds = usize::try_from(self.begun.elapsed().as_secs()).expect("seconds");
+        let writes = self.all_is_there(runtime);
+        assert!(writes > seconds, "it wrote all the while");
+    }
+
+    /// The same, however long it was kept from writing; then what it wrote is deleted. Gives how much that
+    /// was.
+    pub(crate) fn leaves_nothing(mut self, runtime: &tokio::runtime::Runtime) -> usize {
+        let writes = self.all_is_there(runtime);
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
+        let own = ListParams::default().labels(&format!("writer={}", self.name));
+        let params = DeleteParams::default();
+        let deleted = runtime.block_on(maps.delete_collection(&params, &own));
+        drop(deleted.expect("what it wrote is deleted"));
+        writes
+    }
+
+    fn all_is_there(&mut self, runtime: &tokio::runtime::Runtime) -> usize {
         self.enough.store(true, Ordering::SeqCst);
-        self.writes.join().expect("it wrote");
+        if let Some(writes) = self.writes.take() {
+            writes.join().expect("it wrote");
+        }
         let written = self.written.lock().expect("it wrote");
-        let maps: Api<ConfigMap> = Api::default_namespaced(self.client);
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
         let there = runtime.block_on(maps.list(&ListParams::default()));
         let there = there.expect("a list").items.into_iter();
         let there: BTreeSet<String> = there.filter_map(|map| map.metadata.name).collect();
-        let _ = self.tunnel.kill();
-        let _ = self.tunnel.wait();
         tell(&format!(
             "{} writes, longest gap {:.1} s",
             written.names.len(),
             written.longest(self.begun, &[]).as_secs_f64()
         ));
-        let seconds = usize::try_from(self.begun.elapsed().as_secs()).expect("seconds");
-        assert!(written.names.len() > seconds, "it wrote all the while");
         let lost: Vec<&String> = written.names.difference(&there).collect();
         assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+        written.names.len()
     }
 }
 
-async fn write(client: &Client, enough: &AtomicBool, written: &Mutex<Written>) {
-    // Of several in one cluster each has names of its own.
-    static WRITERS: AtomicUsize = AtomicUsize::new(0);
-    let writer = WRITERS.fetch_add(1, Ordering::SeqCst);
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.enough.store(true, Ordering::SeqCst);
+        let _ = self.tunnel.kill();
+        let _ = self.tunnel.wait();
+    }
+}
+
+async fn write(client: &Client, writer: &str, enough: &AtomicBool, written: &Mutex<Written>) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let mut number = 0;
     while !enough.load(Ordering::SeqCst) {
-        let name = format!("write-{writer}-{number}");
-        let map = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an object");
+        let name = format!("{writer}-{number}");
+        let metadata = json!({"name": name, "labels": {"writer": writer}});
+        let map = serde_json::from_value(json!({"metadata": metadata})).expect("an object");
         let params = PostParams::default();
         let create = tokio::time::timeout(Duration::from_secs(5), maps.create(&params, &map));
         let acknowledged = match create.await {
