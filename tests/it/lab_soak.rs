@@ -28,10 +28,7 @@ use crate::{
 
 const UP: &[&str] = &["up", "--yes"];
 
-/// How long a fault lasts while the run that it disturbs goes on.
-const LASTS: Duration = Duration::from_secs(120);
-
-/// How long a run may go on after that.
+/// How long a run may go on after a fault was healed.
 const ENDS: Duration = Duration::from_secs(600);
 
 /// Gives certificates that are signed by `authority` in place of `$*` the validity of some that were made
@@ -163,7 +160,7 @@ impl Soak {
                 2 => node.heal().expect("healed"),
                 _ => child.kill().expect("the signal is sent"),
             }
-            [LASTS, ENDS]
+            [moment.lasts, ENDS]
                 .get(acts - 1)
                 .map(|next| Instant::now() + *next)
         };
@@ -187,7 +184,6 @@ impl Soak {
     /// Goes through a pair; what is known of it is in the row, also when this ends with a panic.
     fn goes_through(&mut self, row: &mut Row) {
         let Pair { operation, fault } = row.pair;
-        self.is_ready_for(operation);
         let before = self.wanted.clone();
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let name = format!("soak-{}", now.expect("a time").as_secs());
@@ -211,8 +207,8 @@ impl Soak {
         fs::create_dir_all(&folder).expect("a folder");
         row.exit = self.is_disturbed(fault, &moment, &folder);
         let said = fs::read_to_string(folder.join("stderr")).expect("what it said");
-        let last = said.lines().last().unwrap_or_default();
-        last.trim().clone_into(&mut row.said);
+        let first = said.lines().find(|line| !line.is_empty());
+        first.unwrap_or_default().clone_into(&mut row.said);
         tell(&format!("exit {:?}: {said}", row.exit));
         row.runs = self.converges(&row.pair.to_string());
         row.writes = writer.leaves_nothing(&self.runtime);
@@ -303,8 +299,12 @@ fn a_cluster_converges_whatever_goes_wrong_with_whatever_is_done_to_it() {
     for pair in due_now.into_iter().take(pairs) {
         let soak = soak.get_or_insert_with(Soak::open);
         let mut row = Row::new(pair, told("SOAK_HA_COMMIT"), seed);
-        let begun = Instant::now();
-        let went = panic::catch_unwind(AssertUnwindSafe(|| soak.goes_through(&mut row)));
+        let mut begun = Instant::now();
+        let went = panic::catch_unwind(AssertUnwindSafe(|| {
+            soak.is_ready_for(pair.operation);
+            begun = Instant::now();
+            soak.goes_through(&mut row);
+        }));
         row.seconds = begun.elapsed().as_secs();
         row.failed = went.as_ref().err().map(|panic| said_by(panic.as_ref()));
         keep(&file, &row);

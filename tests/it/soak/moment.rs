@@ -15,13 +15,21 @@ pub(crate) struct Place {
     pub(crate) node: Option<String>,
 }
 
-/// So long after this step's start this node is struck.
+/// So long after this step's start this node is struck, and healed when the run has ended or so much later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) place: Place,
     pub(crate) after: Duration,
     pub(crate) victim: String,
+    pub(crate) lasts: Duration,
 }
+
+/// Shorter than a run waits for a node that is away, about as long, and longer.
+const LASTS: [Duration; 3] = [
+    Duration::from_secs(20),
+    Duration::from_secs(60),
+    Duration::from_secs(200),
+];
 
 /// The generator of a pair: the same seed gives the same moments, in whatever order pairs are done.
 pub(crate) fn chance(seed: u64, pair: Pair) -> Chance {
@@ -54,6 +62,7 @@ pub(crate) fn moment(
         place: place.clone(),
         after: chance.instant(),
         victim: victim.to_owned(),
+        lasts: *one_of(&mut chance, &LASTS)?,
     })
 }
 
@@ -98,6 +107,8 @@ mod tests {
         assert_eq!(kinds.len(), 4, "{kinds:?}");
         let struck: BTreeSet<&str> = moments.iter().map(|it| it.victim.as_str()).collect();
         assert_eq!(struck, BTreeSet::from(["n1", "n2", "n3", "n6"]));
+        let lasts: BTreeSet<Duration> = moments.iter().map(|it| it.lasts).collect();
+        assert_eq!(lasts, LASTS.into());
         let own = |it: &&Moment| it.place.node.as_ref() == Some(&it.victim);
         let on_six = |it: &&Moment| it.place.node.as_deref() == Some("n6");
         let (own, all) = (
