@@ -207,8 +207,7 @@ impl Soak {
         fs::create_dir_all(&folder).expect("a folder");
         row.exit = self.is_disturbed(fault, &moment, &folder);
         let said = fs::read_to_string(folder.join("stderr")).expect("what it said");
-        let first = said.lines().find(|line| !line.is_empty());
-        first.unwrap_or_default().clone_into(&mut row.said);
+        said.trim().clone_into(&mut row.said);
         tell(&format!("exit {:?}: {said}", row.exit));
         row.runs = self.converges(&row.pair.to_string());
         row.writes = writer.leaves_nothing(&self.runtime);
