@@ -126,6 +126,41 @@ fn programs_are_installed_before_the_tests_that_run_them() {
     assert!(of("lab missing --install") < of("a test runs"), "{said}");
 }
 
+/// The soak's own program tells what it was asked for.
+const SOAK: &[(&str, &str)] = &[
+    ("git", "echo abc"),
+    (
+        "cargo",
+        r#"case $1 in
+        nextest) echo "commit $SOAK_HA_COMMIT: ${PAIRS:-all} of '$ONLY' in $SOAK_HA_ROWS" >"$SOAK_HA_TABLE"; exit 7 ;;
+        *) echo "$1" ;;
+        esac"#,
+    ),
+];
+
+#[test]
+fn a_soak_goes_on_where_it_is_told_and_ends_with_its_table_even_if_it_fails() {
+    let programs = Programs::new(SOAK);
+    let lab = programs.0.path().join("debug/lab");
+    fs::create_dir_all(lab.parent().unwrap()).unwrap();
+    fs::write(&lab, "#!/bin/sh\necho lab $1 >&2\n").unwrap();
+    fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |environment: &[(&str, &str)]| {
+        let output = programs.run("tests/soak-ha.sh", environment);
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let rows = programs.0.path().join("soak-ha.jsonl");
+    let (table, said) = run(&[("PAIRS", ""), ("ONLY", "flags/hang")]);
+    let wanted = format!("commit abc: all of 'flags/hang' in {}", rows.display());
+    assert!(table.contains(&wanted), "{table}");
+    assert!(said.contains("lab missing") && said.contains("lab images"));
+
+    let (table, said) = run(&[("TABLE", "1"), ("ROWS", "/tmp/../rows")]);
+    assert!(table.contains("commit abc: 0 of '' in /rows"), "{table}");
+    assert!(!said.contains("lab"), "no lab is needed: {said}");
+}
+
 /// What a change must pass has the lab's tests in it, unless somebody says otherwise beforehand.
 #[test]
 fn ci_requires_the_lab() {
