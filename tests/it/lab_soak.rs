@@ -148,8 +148,9 @@ impl Soak {
         }
     }
 
-    /// `up`, with a fault on its way; gives its exit code, unless it was killed.
-    fn is_disturbed(&self, fault: Fault, moment: &Moment, folder: &Path) -> Option<i32> {
+    /// `up`, with a fault on its way; gives its exit code, unless it was killed, and whether it had ended
+    /// before.
+    fn is_disturbed(&self, fault: Fault, moment: &Moment, folder: &Path) -> (Option<i32>, bool) {
         let node = self.site.lab.node(&moment.victim);
         let mut acts = 0;
         let act = |child: &mut Child| {
@@ -174,11 +175,10 @@ impl Soak {
             "the run did not end within {ENDS:?} after the fault was healed"
         );
         if acts == 0 && fault != Fault::Kill {
-            tell("the run ended before that");
             strike(node, fault);
         }
         node.heal().expect("healed");
-        exit
+        (exit, acts == 0)
     }
 
     /// Goes through a pair; what is known of it is in the row, also when this ends with a panic.
@@ -205,10 +205,10 @@ impl Soak {
         let folder = self.evidence(row.pair);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        row.exit = self.is_disturbed(fault, &moment, &folder);
+        (row.exit, row.late) = self.is_disturbed(fault, &moment, &folder);
         let said = fs::read_to_string(folder.join("stderr")).expect("what it said");
         said.trim().clone_into(&mut row.said);
-        tell(&format!("exit {:?}: {said}", row.exit));
+        tell(&format!("exit {:?}, late: {}: {said}", row.exit, row.late));
         row.runs = self.converges(&row.pair.to_string());
         row.writes = writer.leaves_nothing(&self.runtime);
         assert!(row.writes > 0, "nothing could be written all the while");
@@ -250,17 +250,19 @@ impl Soak {
 }
 
 fn strike(node: &Node, fault: Fault) {
-    let struck = match fault {
-        Fault::Off => node.stop(),
-        Fault::Hang => node.pause(),
-        Fault::CutOff => node.cut(),
-        Fault::DockerRestart => node.sh("systemctl restart docker").map(drop),
-        Fault::Reboot => node.reboot(),
-        // What runs may free a block meanwhile.
-        Fault::DiskFull => node.fill_disk().or_else(|_| node.fill_disk()),
-        Fault::Kill => Ok(()),
-    };
-    struck.expect("the fault is there");
+    // What runs may free a block just then, and what forks may not be frozen at once.
+    Site::eventually("the fault is there", Duration::from_secs(20), || {
+        let struck = match fault {
+            Fault::Off => node.stop(),
+            Fault::Hang => node.pause(),
+            Fault::CutOff => node.cut(),
+            Fault::DockerRestart => node.sh("systemctl restart docker").map(drop),
+            Fault::Reboot => node.reboot(),
+            Fault::DiskFull => node.fill_disk(),
+            Fault::Kill => Ok(()),
+        };
+        struck.inspect_err(|error| tell(&error.to_string())).is_ok()
+    });
 }
 
 fn told(name: &str) -> String {

@@ -223,7 +223,7 @@ async fn write(client: &Client, writer: &str, enough: &AtomicBool, written: &Mut
         let acknowledged = match create.await {
             Ok(Ok(_)) => true,
             // The answer to the try before was lost.
-            Ok(Err(kube::Error::Api(status))) => status.is_conflict(),
+            Ok(Err(kube::Error::Api(status))) => status.is_already_exists(),
             Ok(Err(_)) | Err(_) => false,
         };
         if acknowledged {

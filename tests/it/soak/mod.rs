@@ -106,6 +106,9 @@ pub(crate) struct Row {
     /// The step that the fault came with, and the node that it struck.
     pub(crate) step: String,
     pub(crate) struck: String,
+    /// The run had ended before.
+    #[serde(default)]
+    pub(crate) late: bool,
     /// How the run ended that was disturbed; a run that was killed has no exit code.
     pub(crate) exit: Option<i32>,
     pub(crate) said: String,
@@ -127,6 +130,7 @@ impl Row {
             seed,
             step: String::new(),
             struck: String::new(),
+            late: false,
             exit: None,
             said: String::new(),
             runs: 0,

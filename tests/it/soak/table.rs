@@ -1,18 +1,19 @@
 //! What became of all pairs, for docs/measurements.md. Pure.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::fmt::Write as _;
 
 use super::{FAULTS, OPERATIONS, Operation, Pair, Row, name, outcome, pairs};
 
 /// A line for each operation and a column for each fault: runs that it took after the fault, and seconds in
-/// all.
+/// all, and whether the fault came when the run had ended already.
 pub(crate) fn table(rows: &[Row]) -> String {
     let said: Vec<&Row> = pairs().filter_map(|pair| outcome(rows, pair)).collect();
     let well = said.iter().filter(|row| row.failed.is_none());
-    let commits: BTreeSet<&str> = said.iter().map(|row| row.commit.as_str()).collect();
+    let mut commits: Vec<&str> = rows.iter().map(|row| row.commit.as_str()).collect();
+    commits.dedup();
     let mut text = format!(
         "commit {}: {} of {} pairs, {} converged, {} acknowledged writes, {} s\n\n| |",
-        commits.into_iter().collect::<Vec<_>>().join(", "),
+        commits.join(", "),
         said.len(),
         pairs().count(),
         well.count(),
@@ -38,13 +39,15 @@ fn cell(row: &Row) -> String {
     let Row {
         runs,
         seconds,
+        late,
         failed,
         ..
     } = row;
     if failed.is_some() {
         "**FAILED**".to_owned()
     } else {
-        format!("{runs}, {seconds} s")
+        let late = if *late { ", late" } else { "" };
+        format!("{runs}, {seconds} s{late}")
     }
 }
 
@@ -57,6 +60,7 @@ mod tests {
         let all: Vec<Pair> = pairs().collect();
         let mut other = row(all[7], None);
         other.commit = "def".to_owned();
+        other.late = true;
         let rows = [
             row(all[0], Some("a member is missing")),
             row(all[0], None),
@@ -76,7 +80,7 @@ mod tests {
         assert_eq!(lines[3].matches("---").count(), 8);
         assert_eq!(
             lines[4],
-            "| add-worker | 2, 61 s | 2, 61 s | – | – | – | – | – |"
+            "| add-worker | 2, 61 s | 2, 61 s, late | – | – | – | – | – |"
         );
         assert_eq!(
             lines[5],
