@@ -17,7 +17,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-fleet docs clean guards mutants soak soak-ha lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants soak soak-ha lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -70,7 +70,10 @@ run: ## The operator as a process of this machine, for the cluster that kubectl 
 	cargo run --locked -- run --namespace rke-operator
 
 bench: ## A fresh `up` on a real node beside kubeadm and a floor: make bench ROUNDS=5
-	@bench/run.sh
+	@bench/run.sh 1
+
+bench-ha: ## The same for three control planes with etcd and two workers: make bench-ha ROUNDS=3
+	@bench/run.sh 5
 
 bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
 	@bench/fleet.sh $(SIZES)

@@ -1,15 +1,15 @@
 //! The ways to make a cluster that are put beside each other.
 
-/// A way to make a cluster of one node.
+/// A way to make a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Candidate {
     /// `rke-operator up`.
     Up,
-    /// `kubeadm init` and flannel, as kubeadm's own guide says.
+    /// `kubeadm init`, flannel and `kubeadm join`, as kubeadm's own guide says.
     Kubeadm,
     /// The same with the flags and the order that are known to be quickest.
     KubeadmBest,
-    /// A script on the node that has all files already, with the same flags and order.
+    /// A script on each node that has all files already, with the same flags and order.
     Floor,
 }
 
@@ -22,6 +22,15 @@ impl Candidate {
             Self::Kubeadm => "kubeadm, as users run it",
             Self::KubeadmBest => "kubeadm, at its best",
             Self::Floor => "floor",
+        }
+    }
+
+    /// What the time of `up` beside it is to be at most.
+    pub(crate) fn aim(self) -> Option<f64> {
+        match self {
+            Self::Up => None,
+            Self::Kubeadm | Self::KubeadmBest => Some(0.6),
+            Self::Floor => Some(1.2),
         }
     }
 

@@ -1,17 +1,47 @@
-//! What a run asks of a node, counted there: in sshd's log, dockerd's and the API server's audit log.
+//! What a run asks of nodes, counted there: in sshd's log, dockerd's and the API servers' audit logs.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use lab::Node;
 
-use crate::Fallible;
+use crate::{Fallible, site::Site};
+
+const AUDIT: &str = "/var/log/kube-audit/audit-log.json";
+
+/// Where a node's logs were before the run.
+struct Before {
+    since: String,
+    audited: String,
+}
+
+/// What was asked of one node.
+struct Counts {
+    node: String,
+    connections: usize,
+    commands: usize,
+    docker: BTreeMap<String, usize>,
+    kubernetes: BTreeMap<String, usize>,
+}
 
 /// Counts what a run asks.
 pub(crate) fn around(
-    node: &Node,
+    site: &Site,
     what: &str,
     run: impl FnOnce() -> Fallible<()>,
 ) -> Fallible<String> {
+    let before = site.each(before)?;
+    run()?;
+    let counts: Vec<Counts> = site
+        .lab
+        .nodes()
+        .iter()
+        .zip(&before)
+        .map(|(node, before)| after(node, before))
+        .collect::<Fallible<_>>()?;
+    Ok(told(what, &counts))
+}
+
+fn before(node: &Node) -> Fallible<Before> {
     // dockerd logs its requests at level debug, and sshd the commands that it starts at VERBOSE.
     node.sh(
         "test -s /etc/docker/daemon.json || echo '{}' > /etc/docker/daemon.json
@@ -20,13 +50,17 @@ pub(crate) fn around(
          echo 'LogLevel VERBOSE' > /etc/ssh/sshd_config.d/bench.conf
          systemctl reload docker ssh; sleep 1",
     )?;
-    let since = node.sh("date '+%Y-%m-%d %H:%M:%S'")?;
-    let since = since.trim();
+    let since = node.sh("date '+%Y-%m-%d %H:%M:%S'")?.trim().to_owned();
     // A whole second, so that what came before is not counted.
     node.sh("sleep 1.1")?;
-    let audit = "/var/log/kube-audit/audit-log.json";
-    let audited = node.sh(&format!("cat {audit} 2>/dev/null | wc -l"))?;
-    run()?;
+    let audited = node.sh(&format!("cat {AUDIT} 2>/dev/null | wc -l"))?;
+    Ok(Before {
+        since,
+        audited: audited.trim().to_owned(),
+    })
+}
+
+fn after(node: &Node, Before { since, audited }: &Before) -> Fallible<Counts> {
     let log = |unit: &str| {
         node.sh(&format!(
             "journalctl --unit {unit} --since '{since}' --output cat"
@@ -35,31 +69,63 @@ pub(crate) fn around(
     let (ssh, docker) = (log("ssh")?, log("docker")?);
     // The program has a certificate of its own.
     let api = node.sh(&format!(
-        "tail -n +$(({} + 1)) {audit} | jq -r 'select(.user.username == \"rke-operator\") \
+        "tail -n +$(({audited} + 1)) {AUDIT} 2>/dev/null | jq -r 'select(.user.username == \"rke-operator\") \
          | select(.stage == \"ResponseComplete\") \
          | .verb + \" \" + (.objectRef.resource // (.requestURI | split(\"?\")[0]))'",
-        audited.trim()
     ))?;
-    let requests = docker.lines().filter_map(request);
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{what}: {} SSH connections with {} commands in them",
-        matching(&ssh, "Accepted publickey"),
-        matching(&ssh, "Starting session: command")
-    );
-    for (name, counts) in [
-        ("Docker", counted(requests)),
-        ("Kubernetes", counted(api.lines().map(str::to_owned))),
-    ] {
-        let all: usize = counts.values().sum();
-        let each: Vec<String> = counts
-            .iter()
-            .map(|(what, count)| format!("{count} × {what}"))
-            .collect();
-        let _ = writeln!(out, "  {all} requests to {name}: {}", each.join(", "));
+    Ok(Counts {
+        node: node.name().to_owned(),
+        connections: matching(&ssh, "Accepted publickey"),
+        commands: matching(&ssh, "Starting session: command"),
+        docker: counted(docker.lines().filter_map(request)),
+        kubernetes: counted(api.lines().map(str::to_owned)),
+    })
+}
+
+/// A line for each node, and which requests they were, of all nodes together.
+fn told(what: &str, counts: &[Counts]) -> String {
+    let mut out = format!("{what}:\n");
+    for Counts {
+        node,
+        connections,
+        commands,
+        docker,
+        kubernetes,
+    } in counts
+    {
+        let of = |counts: &BTreeMap<String, usize>| counts.values().sum::<usize>();
+        let _ = writeln!(
+            out,
+            "  {node}: {connections} SSH connections with {commands} commands in them, \
+             {} requests to Docker, {} to Kubernetes",
+            of(docker),
+            of(kubernetes)
+        );
     }
-    Ok(out)
+    let kinds = [
+        ("Docker", summed(counts.iter().map(|node| &node.docker))),
+        (
+            "Kubernetes",
+            summed(counts.iter().map(|node| &node.kubernetes)),
+        ),
+    ];
+    for (name, counts) in kinds {
+        let each = counts
+            .iter()
+            .map(|(what, count)| format!("{count} × {what}"));
+        let _ = writeln!(out, "  {name}: {}", each.collect::<Vec<_>>().join(", "));
+    }
+    out
+}
+
+fn summed<'a>(
+    nodes: impl Iterator<Item = &'a BTreeMap<String, usize>>,
+) -> BTreeMap<&'a str, usize> {
+    let mut sum = BTreeMap::new();
+    for (what, count) in nodes.flatten() {
+        *sum.entry(what.as_str()).or_default() += count;
+    }
+    sum
 }
 
 fn matching(log: &str, pattern: &str) -> usize {
@@ -103,6 +169,27 @@ fn request(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_node_is_told_and_requests_are_summed() {
+        let of = |node: &str, requests: &[&str]| Counts {
+            node: node.to_owned(),
+            connections: 1,
+            commands: 2,
+            docker: counted(requests.iter().map(|one| (*one).to_owned())),
+            kubernetes: BTreeMap::new(),
+        };
+        let told = told(
+            "a run",
+            &[
+                of("n1", &["GET /info", "GET /info"]),
+                of("n2", &["GET /info"]),
+            ],
+        );
+        let line = "  n1: 1 SSH connections with 2 commands in them, 2 requests to Docker, 0 to Kubernetes\n";
+        assert!(told.contains(line), "{told}");
+        assert!(told.contains("  Docker: 3 × GET /info\n"), "{told}");
+    }
 
     #[test]
     fn requests_are_told_without_names() {

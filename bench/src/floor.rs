@@ -1,14 +1,18 @@
-//! The floor: what a script on the node needs to start the cluster that `up` made, with the flags
+//! The floor: what a script on each node needs to start the cluster that `up` made, with the flags
 //! and in the order that are known to be quickest.
 
-use std::{net::Ipv4Addr, path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
+use lab::Node;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
     Fallible,
-    site::{Site, docker},
+    site::{Site, put, take},
 };
 
 /// On a node: certificates, configurations, what is loaded at boot.
@@ -21,13 +25,15 @@ pub(crate) const LOAD: &str = "
     sysctl --system > /dev/null 2>&1 || true
     systemctl daemon-reload && systemctl restart containerd && sleep 2";
 const SCRIPT: &str = include_str!("floor.sh");
-const COMPONENTS: [&str; 6] = [
+/// What may run on a node.
+const COMPONENTS: [&str; 7] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubelet",
     "kube-proxy",
+    "nginx-proxy",
 ];
 /// The quickest known flags, whatever `up` has: etcd's own defaults, for a lone member waits for an
 /// election first; and a controller-manager that does not start a controller every 150 ms only.
@@ -41,71 +47,72 @@ const LABEL: &str = "clusterprovisioner.rke.io/addon";
 const KINDS: &str = "serviceaccounts,configmaps,services,daemonsets,deployments,clusterroles,\
                      clusterrolebindings,roles,rolebindings";
 
-/// Everything that the floor needs, in a folder of this machine.
-pub(crate) struct Floor {
-    folder: TempDir,
-    address: Ipv4Addr,
-}
+/// Everything that the floor needs, in a folder of this machine with one for each node.
+pub(crate) struct Floor(TempDir);
 
 impl Floor {
-    /// From a node on which `up` has just ended.
+    /// From nodes on which `up` has just ended.
     pub(crate) fn take(site: &Site) -> Fallible<Self> {
-        let node = site.node();
-        let folder = tempfile::tempdir()?;
-        let path = |name: &str| folder.path().join(name);
-        take_files(site, FILES, &path("files.tar"))?;
-        for name in COMPONENTS {
-            let inspected = node.sh(&format!("docker inspect {name}"))?;
-            let inspected: Value = serde_json::from_str(&inspected)?;
-            let container = inspected.get(0).ok_or("docker inspect gave nothing")?;
-            std::fs::write(path(&format!("run-{name}.sh")), start(name, container))?;
-        }
+        let floor = Self(tempfile::tempdir()?);
+        site.each(|node| {
+            let folder = floor.of(node);
+            std::fs::create_dir(&folder)?;
+            take(node, FILES, &folder.join("files.tar"))?;
+            std::fs::write(folder.join("floor.sh"), SCRIPT)?;
+            let running = node.sh("docker ps --format '{{.Names}}'")?;
+            for name in COMPONENTS
+                .into_iter()
+                .filter(|name| running.lines().any(|one| one == *name))
+            {
+                let inspected = node.sh(&format!("docker inspect {name}"))?;
+                let inspected: Value = serde_json::from_str(&inspected)?;
+                let container = inspected.get(0).ok_or("docker inspect gave nothing")?;
+                std::fs::write(
+                    folder.join(format!("run-{name}.sh")),
+                    start(name, container),
+                )?;
+            }
+            Ok(())
+        })?;
+        // Objects are applied from one node.
+        let folder = floor.of(site.first());
         std::fs::write(
-            path("manifests.json"),
+            folder.join("manifests.json"),
             manifests(&site.kubeconfig(), LABEL)?,
         )?;
-        std::fs::write(path("floor.sh"), SCRIPT)?;
-        std::fs::copy(site.kubeconfig(), path("admin.kubeconfig"))?;
-        std::fs::copy(lab::kubectl()?, path("kubectl"))?;
-        Ok(Self {
-            folder,
-            address: node.address(),
-        })
+        std::fs::copy(site.kubeconfig(), folder.join("admin.kubeconfig"))?;
+        std::fs::copy(lab::kubectl()?, folder.join("kubectl"))?;
+        Ok(floor)
     }
 
-    /// Puts the files onto a fresh node.
+    fn of(&self, node: &Node) -> PathBuf {
+        self.0.path().join(node.name())
+    }
+
+    /// The kubeconfig of its clusters, which all have the same certificates.
+    pub(crate) fn kubeconfig(&self, site: &Site) -> PathBuf {
+        self.of(site.first()).join("admin.kubeconfig")
+    }
+
+    /// Puts the files onto the nodes.
     pub(crate) fn prepare(&self, site: &Site) -> Fallible<()> {
-        let node = site.node();
-        if node.address() != self.address {
-            // The certificates would not fit.
-            return Err(
-                format!("the node is at {}, not at {}", node.address(), self.address).into(),
-            );
-        }
-        site.put(self.folder.path(), "/root/floor")?;
-        node.sh(&format!(
-            "install -m 0755 /root/floor/kubectl /usr/local/bin/kubectl
-             tar xf /root/floor/files.tar -C /
-             mkdir -p /var/lib/etcd /var/lib/kubelet && chmod 0700 /var/lib/etcd
-             {LOAD}"
-        ))?;
+        site.each(|node| {
+            put(node, &self.of(node), "/root/floor")?;
+            node.sh(&format!(
+                "tar xf /root/floor/files.tar -C /
+                 mkdir -p /var/lib/etcd /var/lib/kubelet && chmod 0700 /var/lib/etcd
+                 {LOAD}"
+            ))?;
+            Ok(())
+        })?;
         Ok(())
     }
 
-    /// Starts everything, and ends when every object is applied.
+    /// Starts everything on all nodes at once, and ends when every object is applied.
     pub(crate) fn run(site: &Site) -> Fallible<()> {
-        site.node().sh("sh /root/floor/floor.sh")?;
+        site.each(|node| Ok(node.sh("sh /root/floor/floor.sh").map(drop)?))?;
         Ok(())
     }
-}
-
-/// Takes folders of the node, those of them that are there, as an archive.
-pub(crate) fn take_files(site: &Site, folders: &str, to: &Path) -> Fallible<()> {
-    site.node().sh(&format!(
-        "tar cf /root/files.tar --ignore-failed-read {folders} 2>/dev/null; test -s /root/files.tar"
-    ))?;
-    let from = format!("{}:/root/files.tar", site.node().container());
-    docker(&["cp", &from, &to.display().to_string()]).map(drop)
 }
 
 /// `docker run` for a container as it is, with the quickest flags.

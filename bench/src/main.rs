@@ -1,7 +1,8 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-//! `make bench`: how long a fresh `up` of one node takes, beside kubeadm (as users run it, and at
-//! its best) and beside a floor: the same programs started by a script on the node itself. Each on a
-//! node that was made a moment ago and has every image; interleaved, so that a slow minute hits all.
+//! `make bench` and `make bench-ha`: how long a fresh `up` of one node and of five takes, beside kubeadm
+//! (as users run it, and at its best) and beside a floor: the same programs started by a script on the
+//! nodes themselves. Each on nodes that have every image and nothing else; interleaved, so that a slow
+//! minute hits all.
 
 mod candidate;
 mod count;
@@ -9,14 +10,16 @@ mod floor;
 mod kubeadm;
 mod load;
 mod probe;
+mod reach;
 mod report;
+mod shape;
 mod site;
 
 use std::{
     env,
     error::Error,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -27,7 +30,11 @@ use kubeadm::Kubeadm;
 use lab::Images;
 use probe::Probe;
 use report::Run;
+use shape::Shape;
 use site::Site;
+
+/// How often `up` has nothing to do in each round.
+const AGAIN: usize = 5;
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
@@ -42,21 +49,23 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Fallible<()> {
-    let binary = env::args()
-        .nth(1)
-        .ok_or("usage: bench PATH-OF-RKE-OPERATOR [ROUNDS]")?;
-    let binary = PathBuf::from(binary).canonicalize()?;
-    let rounds: usize = env::args().nth(2).map_or(Ok(5), |rounds| rounds.parse())?;
+    let words: Vec<String> = env::args().skip(1).collect();
+    let [binary, nodes, rounds] = words.as_slice() else {
+        return Err("usage: bench PATH-OF-RKE-OPERATOR 1|5 ROUNDS".into());
+    };
+    let shape = Shape::of(nodes).ok_or("a cluster of one node or of five")?;
+    let rounds: usize = rounds.parse()?;
     let images = lab::images(&mut io::stderr())?;
+    lab::kubeadm(&mut io::stderr())?;
 
-    println!("warming up: one run to take files from, and to count requests");
-    let (others, counts) = first(&binary, &images)?;
+    println!("{shape}\nwarming up: one run to take files from, and to count requests");
+    let (mut bench, counts) = Bench::new(PathBuf::from(binary).canonicalize()?, shape, images)?;
     println!("{counts}");
 
     let mut runs = Vec::new();
     for round in 1..=rounds {
         for candidate in Candidate::round(round) {
-            let run = others.measure(&binary, &images, round, candidate)?;
+            let run = bench.measure(round, candidate)?;
             let busy = if load::is_quiet(run.busy) {
                 ""
             } else {
@@ -71,6 +80,7 @@ fn run() -> Fallible<()> {
             runs.push(run);
         }
     }
+    bench.site.lab.destroy()?;
     println!("\n{}\n{counts}", report::tables(&runs));
     let busy = runs.iter().filter(|run| !load::is_quiet(run.busy)).count();
     if busy > 0 {
@@ -82,44 +92,71 @@ fn run() -> Fallible<()> {
     Ok(())
 }
 
-/// What the ways beside `up` need, taken from a cluster that `up` made.
-struct Others {
+/// The nodes, and what the ways to make a cluster need.
+struct Bench {
+    binary: PathBuf,
+    images: Images,
+    site: Site,
     floor: Floor,
     kubeadm: Kubeadm,
 }
 
-impl Others {
-    /// Makes a cluster on a fresh node in one way, and takes the node down.
-    fn measure(
-        &self,
-        binary: &Path,
-        images: &Images,
-        round: usize,
-        candidate: Candidate,
-    ) -> Fallible<Run> {
-        let site = Site::new(images)?;
+impl Bench {
+    /// Makes the nodes, and one cluster that is not timed: what a run asks of the nodes is counted
+    /// there, and the other ways' files are taken from what it made.
+    fn new(binary: PathBuf, shape: Shape, images: Images) -> Fallible<(Self, String)> {
+        let site = Site::new(shape, &images)?;
+        let up = || site.up(&binary).map(drop);
+        let counts = count::around(&site, "a fresh `up`", up)?
+            + &count::around(&site, "`up` with nothing to do", up)?;
+        let floor = Floor::take(&site)?;
+        let kubeadm = Kubeadm::take(&site, &images)?;
+        let bench = Self {
+            binary,
+            images,
+            site,
+            floor,
+            kubeadm,
+        };
+        Ok((bench, counts))
+    }
+
+    /// Makes a cluster in one way on nodes that were cleaned.
+    fn measure(&mut self, round: usize, candidate: Candidate) -> Fallible<Run> {
+        self.site.clean()?;
+        let site = &self.site;
         match candidate {
             Candidate::Up => {}
-            Candidate::Kubeadm | Candidate::KubeadmBest => self.kubeadm.prepare(&site, images)?,
-            Candidate::Floor => self.floor.prepare(&site)?,
+            Candidate::Kubeadm | Candidate::KubeadmBest => {
+                self.kubeadm.prepare(site, &self.images)?;
+            }
+            Candidate::Floor => self.floor.prepare(site)?,
         }
         let busy = load::wait_until_quiet()?;
+        let nodes = site.lab.nodes().len();
         let begun = Instant::now();
-        let probe = Probe::start(begun, site.root()?, site.node().address());
+        let probe = Probe::start(begun, site.root()?, site.first().address(), nodes);
         match candidate {
-            Candidate::Up => site.up(binary).map(drop)?,
-            Candidate::Kubeadm => Kubeadm::run(&site, "users")?,
-            Candidate::KubeadmBest => Kubeadm::run(&site, "best")?,
-            Candidate::Floor => Floor::run(&site)?,
+            Candidate::Up => site.up(&self.binary).map(drop)?,
+            Candidate::Kubeadm => Kubeadm::run(site, "users")?,
+            Candidate::KubeadmBest => Kubeadm::run(site, "best")?,
+            Candidate::Floor => Floor::run(site)?,
         }
         let ended = begun.elapsed();
         let phases = probe.end()?;
         let took = phases.iter().map(|(_, at)| *at).fold(ended, Duration::max);
-        let again = match candidate {
-            Candidate::Up => Some(site.up(binary)?),
-            Candidate::Kubeadm | Candidate::KubeadmBest | Candidate::Floor => None,
+        let kubeconfig = match candidate {
+            Candidate::Up => site.kubeconfig(),
+            Candidate::Kubeadm | Candidate::KubeadmBest => Kubeadm::kubeconfig(site)?,
+            Candidate::Floor => self.floor.kubeconfig(site),
         };
-        site.lab.destroy()?;
+        let reached = reach::each_to_each(&kubeconfig, &self.images, nodes)?;
+        let again = match candidate {
+            Candidate::Up => (0..AGAIN)
+                .map(|_| site.up(&self.binary))
+                .collect::<Fallible<_>>()?,
+            Candidate::Kubeadm | Candidate::KubeadmBest | Candidate::Floor => vec![],
+        };
         Ok(Run {
             round,
             candidate,
@@ -130,25 +167,9 @@ impl Others {
                 took
             },
             phases,
+            reached,
             again,
             busy,
         })
     }
-}
-
-/// The run that is not timed: what it asks of the node is counted there, and the other ways' files
-/// are taken from what it made.
-fn first(binary: &Path, images: &Images) -> Fallible<(Others, String)> {
-    let site = Site::new(images)?;
-    let node = site.node();
-    let counts = count::around(node, "a fresh `up`", || site.up(binary).map(drop))?
-        + &count::around(node, "`up` with nothing to do", || {
-            site.up(binary).map(drop)
-        })?;
-    let others = Others {
-        floor: Floor::take(&site)?,
-        kubeadm: Kubeadm::take(&site)?,
-    };
-    site.lab.destroy()?;
-    Ok((others, counts))
 }

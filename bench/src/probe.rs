@@ -3,10 +3,11 @@
     reason = "it reads credentials off the node's disk"
 )]
 //! Looks at a cluster from outside while it comes up, in the same way whoever makes it: when the
-//! API is ready, controllers run, the node is Ready, CoreDNS is available. Watches are streams, so
+//! API is ready, controllers run, all nodes are Ready, CoreDNS is available. Watches are streams, so
 //! looking costs next to nothing once the API answers.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{BufRead, BufReader},
     net::Ipv4Addr,
@@ -31,25 +32,25 @@ const POLL: Duration = Duration::from_millis(50);
 /// Points in the life of a cluster, in the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// `/readyz` says so.
+    /// `/readyz` of the first node says so.
     Api,
     /// A controller did its work: `kube-system` has its default service account. None works before
     /// kube-controller-manager has started all.
     Controllers,
-    /// The node is Ready.
-    Node,
+    /// Every node is Ready.
+    Nodes,
     /// A replica of CoreDNS is available.
     Dns,
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Controllers, Self::Node, Self::Dns];
+    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Controllers, Self::Nodes, Self::Dns];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Api => "API ready",
             Self::Controllers => "controllers run",
-            Self::Node => "node Ready",
+            Self::Nodes => "nodes Ready",
             Self::Dns => "CoreDNS available",
         }
     }
@@ -61,29 +62,41 @@ impl Phase {
             Self::Controllers => {
                 "/api/v1/namespaces/kube-system/serviceaccounts?watch=1&fieldSelector=metadata.name%3Ddefault"
             }
-            Self::Node => "/api/v1/nodes?watch=1",
+            Self::Nodes => "/api/v1/nodes?watch=1",
             Self::Dns => {
                 "/apis/apps/v1/namespaces/kube-system/deployments?watch=1&fieldSelector=metadata.name%3Dcoredns"
             }
         }
     }
 
-    /// Whether an event of the watch says that the point is reached.
-    fn is_reached(self, event: &Value) -> bool {
+    /// Whether the point is reached after an event of the watch, which changes what was seen.
+    fn is_reached(self, event: &Value, seen: &mut Seen) -> bool {
         let object = &event["object"];
         match self {
             Self::Api => false,
             Self::Controllers => event["type"] == "ADDED",
-            Self::Node => {
+            Self::Nodes => {
                 let all = object["status"]["conditions"].as_array();
                 let ready = |condition: &Value| {
                     condition["type"] == "Ready" && condition["status"] == "True"
                 };
-                all.into_iter().flatten().any(ready)
+                let name = object["metadata"]["name"].to_string();
+                if all.into_iter().flatten().any(ready) {
+                    seen.ready.insert(name);
+                } else {
+                    seen.ready.remove(&name);
+                }
+                seen.ready.len() == seen.nodes
             }
             Self::Dns => object["status"]["availableReplicas"].as_u64() > Some(0),
         }
     }
+}
+
+/// What a watch knows: how many nodes there are to be, and which are Ready.
+struct Seen {
+    nodes: usize,
+    ready: BTreeSet<String>,
 }
 
 /// When each point was reached, since the start.
@@ -129,10 +142,10 @@ fn credentials(root: &Path) -> Option<Credentials> {
 pub(crate) struct Probe(JoinHandle<Result<Phases, String>>);
 
 impl Probe {
-    /// Begins to look at the node whose root folder is there.
-    pub(crate) fn start(begun: Instant, root: PathBuf, address: Ipv4Addr) -> Self {
+    /// Begins to look at a cluster of so many nodes by its first one, whose root folder is there.
+    pub(crate) fn start(begun: Instant, root: PathBuf, address: Ipv4Addr, nodes: usize) -> Self {
         Self(thread::spawn(move || {
-            look(begun, &root, address).map_err(|error| error.to_string())
+            look(begun, &root, address, nodes).map_err(|error| error.to_string())
         }))
     }
 
@@ -146,7 +159,7 @@ impl Probe {
     }
 }
 
-fn look(begun: Instant, root: &Path, address: Ipv4Addr) -> Fallible<Phases> {
+fn look(begun: Instant, root: &Path, address: Ipv4Addr, nodes: usize) -> Fallible<Phases> {
     let folder = tempfile::tempdir()?;
     let found = wait(begun, "credentials", || credentials(root))?;
     for (name, bytes) in [
@@ -162,10 +175,10 @@ fn look(begun: Instant, root: &Path, address: Ipv4Addr) -> Fallible<Phases> {
     };
     wait(begun, "the API", || curl.is_ready().then_some(()))?;
     let reached = Arc::new(Mutex::new(vec![(Phase::Api, begun.elapsed())]));
-    for phase in [Phase::Controllers, Phase::Node, Phase::Dns] {
+    for phase in [Phase::Controllers, Phase::Nodes, Phase::Dns] {
         let (curl, reached) = (curl.clone(), Arc::clone(&reached));
         thread::spawn(move || {
-            while begun.elapsed() < LIMIT && !curl.watch(phase) {
+            while begun.elapsed() < LIMIT && !curl.watch(phase, nodes) {
                 thread::sleep(POLL);
             }
             let took = begun.elapsed();
@@ -173,7 +186,7 @@ fn look(begun: Instant, root: &Path, address: Ipv4Addr) -> Fallible<Phases> {
             reached.push((phase, took));
         });
     }
-    wait(begun, "CoreDNS or the node", || {
+    wait(begun, "CoreDNS or a node", || {
         let reached = reached.lock().unwrap_or_else(PoisonError::into_inner);
         (reached.len() == Phase::ALL.len()).then(|| reached.clone())
     })
@@ -215,7 +228,7 @@ impl Curl {
     }
 
     /// Watches until the point is reached, which is `true`, or the stream ends.
-    fn watch(&self, phase: Phase) -> bool {
+    fn watch(&self, phase: Phase, nodes: usize) -> bool {
         let limit = LIMIT.as_secs().to_string();
         let spawned = self
             .command(phase)
@@ -226,12 +239,16 @@ impl Curl {
             return false;
         };
         let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+        let mut seen = Seen {
+            nodes,
+            ready: BTreeSet::new(),
+        };
         let reached = lines
             .into_iter()
             .flatten()
             .map_while(Result::ok)
             .filter_map(|line| serde_json::from_str::<Value>(&line).ok())
-            .any(|event| phase.is_reached(&event));
+            .any(|event| phase.is_reached(&event, &mut seen));
         let _ = child.kill();
         let _ = child.wait();
         reached
@@ -244,23 +261,35 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_deployment_that_may_have_none_is_available_with_one() {
-        let event = |replicas: Value| json!({"type": "MODIFIED", "object": {"status": replicas}});
-        assert!(!Phase::Dns.is_reached(&event(
-            json!({"conditions": [{"type": "Available", "status": "True"}]})
-        )));
-        assert!(Phase::Dns.is_reached(&event(json!({"availableReplicas": 1}))));
+    fn two() -> Seen {
+        Seen {
+            nodes: 2,
+            ready: BTreeSet::new(),
+        }
     }
 
     #[test]
-    fn a_node_is_ready_when_its_condition_is_true() {
-        let event = |status: &str| {
-            json!({"type": "MODIFIED", "object": {"status": {
+    fn a_deployment_that_may_have_none_is_available_with_one() {
+        let event = |replicas: Value| json!({"type": "MODIFIED", "object": {"status": replicas}});
+        let none = json!({"conditions": [{"type": "Available", "status": "True"}]});
+        assert!(!Phase::Dns.is_reached(&event(none), &mut two()));
+        assert!(Phase::Dns.is_reached(&event(json!({"availableReplicas": 1})), &mut two()));
+    }
+
+    #[test]
+    fn nodes_are_ready_when_the_condition_of_each_is_true() {
+        let event = |name: &str, status: &str| {
+            json!({"type": "MODIFIED", "object": {"metadata": {"name": name}, "status": {
             "conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": status}]}}})
         };
-        assert!(!Phase::Node.is_reached(&event("False")));
-        assert!(Phase::Node.is_reached(&event("True")));
+        let mut seen = two();
+        let mut after = |name, status| Phase::Nodes.is_reached(&event(name, status), &mut seen);
+        assert!(!after("n1", "True"));
+        assert!(!after("n1", "True"));
+        assert!(!after("n2", "False"));
+        assert!(!after("n1", "False"));
+        assert!(!after("n2", "True"));
+        assert!(after("n1", "True"));
     }
 
     #[test]

@@ -14,11 +14,16 @@ pub(crate) struct Run {
     pub(crate) candidate: Candidate,
     pub(crate) took: Duration,
     pub(crate) phases: Phases,
+    /// How long it took then until each pod reached each.
+    pub(crate) reached: Duration,
     /// `up` again, where the candidate has such.
-    pub(crate) again: Option<Duration>,
+    pub(crate) again: Vec<Duration>,
     /// How busy the machine was before.
     pub(crate) busy: f64,
 }
+
+/// What `up` with nothing to do is to take at most, in seconds.
+const AIM_AGAIN: f64 = 1.0;
 
 pub(crate) fn tables(runs: &[Run]) -> String {
     let of = |candidate: Candidate| -> Vec<&Run> {
@@ -50,21 +55,32 @@ pub(crate) fn tables(runs: &[Run]) -> String {
     row("all of it", &|candidate| shown(median(took(candidate))));
     row("spread", &|candidate| spread(&took(candidate)));
     row("`up` beside it", &|candidate| {
-        median(ratios(runs, candidate))
-            .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"))
+        let ratio = median(ratios(runs, candidate));
+        let told = |ratio| format!("{ratio:.2}{}", beside_aim(ratio, candidate.aim()));
+        ratio.map_or_else(|| "–".to_owned(), told)
     });
-    let again: Vec<f64> = runs
-        .iter()
-        .filter_map(|run| run.again)
-        .map(seconds)
-        .collect();
+    row("each pod reaches each, from then", &|candidate| {
+        let times = of(candidate).into_iter().map(|run| seconds(run.reached));
+        shown(median(times.collect()))
+    });
+    let again = runs.iter().flat_map(|run| &run.again);
+    let again: Vec<f64> = again.copied().map(seconds).collect();
+    let middle = median(again.clone());
     let _ = writeln!(
         out,
-        "\n`up` again, with nothing to do: {} ({})",
-        shown(median(again.clone())),
-        spread(&again)
+        "\n`up` again, with nothing to do: {} ({}, {} times){}",
+        shown(middle),
+        spread(&again),
+        again.len(),
+        middle.map_or_else(String::new, |middle| beside_aim(middle, Some(AIM_AGAIN)))
     );
     out
+}
+
+/// What is over its aim is told.
+fn beside_aim(value: f64, aim: Option<f64>) -> String {
+    aim.filter(|aim| value > *aim)
+        .map_or_else(String::new, |aim| format!(", over the aim of {aim:.2}"))
 }
 
 fn reached(run: &Run, phase: Phase) -> Option<Duration> {
@@ -128,7 +144,8 @@ mod tests {
             candidate,
             took: Duration::from_secs(took),
             phases: vec![(Phase::Api, Duration::from_secs(took / 2))],
-            again: None,
+            reached: Duration::from_secs(1),
+            again: vec![],
             busy: 0.0,
         }
     }
@@ -162,7 +179,7 @@ mod tests {
             "{table}"
         );
         assert!(
-            table.contains("| `up` beside it | 1.00 | – | – | 1.25 |"),
+            table.contains("| `up` beside it | 1.00 | – | – | 1.25, over the aim of 1.20 |"),
             "{table}"
         );
     }

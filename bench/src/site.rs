@@ -1,43 +1,99 @@
-//! A node that was made a moment ago and has every image, and a folder with a config for it.
+//! Nodes that have every image and nothing else, and a folder with a config for them.
 
 use std::{
     io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 use lab::{Images, Lab, LabSpec, Node, Profile};
 use tempfile::TempDir;
 
-use crate::Fallible;
+use crate::{Fallible, shape::Shape};
+
+/// Takes what makes a cluster off a node, and puts back what the node had in its place. What only a
+/// restart ends (pods, links, rules, mounts) ends between the two parts.
+const CLEAN: [&str; 2] = [
+    "systemctl disable --quiet --now kubelet 2> /dev/null || true
+     docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes > /dev/null",
+    "for kind in tasks containers; do
+         ctr --namespace k8s.io $kind list --quiet | xargs --no-run-if-empty ctr --namespace k8s.io $kind rm
+     done
+     rm -rf /etc/kubernetes /etc/cni /etc/containerd /etc/systemd/system /etc/modules-load.d \
+         /etc/sysctl.d /opt/* /root/* /var/lib/cni /var/lib/etcd /var/lib/kubelet /var/log/pods \
+         /var/log/containers /var/log/kube-audit
+     tar xf /lab/clean.tar -C /
+     systemctl daemon-reload && systemctl restart containerd",
+];
+/// What of it a node has before.
+const KEEP: &str = "tar cf /lab/clean.tar -C / etc/containerd etc/systemd/system etc/modules-load.d \
+                    etc/sysctl.d";
+const START: Duration = Duration::from_mins(2);
 
 pub(crate) struct Site {
     pub(crate) lab: Lab,
+    pub(crate) shape: Shape,
     folder: TempDir,
 }
 
 impl Site {
-    pub(crate) fn new(images: &Images) -> Fallible<Self> {
-        let lab = Lab::up(
-            &LabSpec::new("bench").node("n1", Profile::Plain),
-            &mut io::sink(),
-        )?;
+    /// Makes the nodes and gives them the images.
+    pub(crate) fn new(shape: Shape, images: &Images) -> Fallible<Self> {
+        let nodes = shape.0.iter();
+        let spec = nodes.fold(LabSpec::new("bench"), |spec, (name, _)| {
+            spec.node(name, Profile::Plain)
+        });
         let site = Self {
-            lab,
+            lab: Lab::up(&spec, &mut io::sink())?,
+            shape,
             folder: tempfile::tempdir()?,
         };
-        site.node().load_images(images)?;
-        let home = site.folder.path().join(".ssh");
-        std::fs::create_dir_all(&home)?;
-        std::fs::copy(site.lab.known_hosts(), home.join("known_hosts"))?;
-        let config = site.node().cluster_yml("bench")?;
-        std::fs::write(site.folder.path().join("cluster.yml"), config)?;
+        site.each(|node| {
+            node.sh(KEEP)?;
+            Ok(node.load_images(images)?)
+        })?;
+        site.begin_folder()?;
         Ok(site)
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    /// Makes the nodes what they were after [`Self::new`].
+    pub(crate) fn clean(&mut self) -> Fallible<()> {
+        let [before, after] = CLEAN;
+        self.each(|node| {
+            node.sh(before)?;
+            node.reboot()?;
+            node.wait_started(START)?;
+            node.sh(after)?;
+            Ok(node.wait_ssh(START)?)
+        })?;
+        self.folder = tempfile::tempdir()?;
+        self.begin_folder()
+    }
+
+    fn begin_folder(&self) -> Fallible<()> {
+        let home = self.folder.path().join(".ssh");
+        std::fs::create_dir_all(&home)?;
+        std::fs::copy(self.lab.known_hosts(), home.join("known_hosts"))?;
+        let nodes = self.shape.0.iter();
+        let nodes = nodes.map(|(name, roles)| (*name, self.lab.node(name), roles.to_vec()));
+        let config = Node::common_yml("bench", &nodes.collect::<Vec<_>>())?;
+        std::fs::write(self.folder.path().join("cluster.yml"), config)?;
+        Ok(())
+    }
+
+    /// The node that the cluster begins with.
+    pub(crate) fn first(&self) -> &Node {
         self.lab.node("n1")
+    }
+
+    /// Does something on all nodes at once.
+    pub(crate) fn each<T: Send>(
+        &self,
+        act: impl Fn(&Node) -> Fallible<T> + Sync,
+    ) -> Fallible<Vec<T>> {
+        at_once(self.lab.nodes(), act)
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
@@ -62,22 +118,46 @@ impl Site {
         }
     }
 
-    /// The node's root folder as this machine sees it: reading there costs the node nothing.
+    /// The first node's root folder as this machine sees it: reading there costs the node nothing.
     pub(crate) fn root(&self) -> Fallible<PathBuf> {
         let inspect = ["inspect", "--format", "{{.State.Pid}}"];
-        let pid = docker(&[&inspect[..], &[self.node().container()]].concat())?;
+        let pid = docker(&[&inspect[..], &[self.first().container()]].concat())?;
         Ok(Path::new("/proc").join(pid.trim()).join("root"))
-    }
-
-    /// Puts a folder's contents into a new folder of the node.
-    pub(crate) fn put(&self, folder: &Path, to: &str) -> Fallible<()> {
-        let target = format!("{}:{to}", self.node().container());
-        docker(&["cp", &folder.display().to_string(), &target]).map(drop)
     }
 }
 
+/// Does something on some nodes at once; the first error counts.
+pub(crate) fn at_once<T: Send>(
+    nodes: &[Node],
+    act: impl Fn(&Node) -> Fallible<T> + Sync,
+) -> Fallible<Vec<T>> {
+    let act = |node: &Node| act(node).map_err(|error| format!("{}: {error}", node.name()));
+    thread::scope(|scope| {
+        let threads: Vec<_> = nodes.iter().map(|node| scope.spawn(|| act(node))).collect();
+        threads
+            .into_iter()
+            .map(|thread| Ok(thread.join().map_err(|_| "a thread failed")??))
+            .collect()
+    })
+}
+
+/// Puts a folder's contents into a new folder of a node.
+pub(crate) fn put(node: &Node, folder: &Path, to: &str) -> Fallible<()> {
+    let target = format!("{}:{to}", node.container());
+    docker(&["cp", &folder.display().to_string(), &target]).map(drop)
+}
+
+/// Takes folders of a node, those of them that are there, as an archive.
+pub(crate) fn take(node: &Node, folders: &str, to: &Path) -> Fallible<()> {
+    node.sh(&format!(
+        "tar cf /root/files.tar --ignore-failed-read {folders} 2>/dev/null; test -s /root/files.tar"
+    ))?;
+    let from = format!("{}:/root/files.tar", node.container());
+    docker(&["cp", &from, &to.display().to_string()]).map(drop)
+}
+
 /// A command of the machine's Docker; what it prints.
-pub(crate) fn docker(args: &[&str]) -> Fallible<String> {
+fn docker(args: &[&str]) -> Fallible<String> {
     let output = Command::new("docker").args(args).output()?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -1,15 +1,17 @@
 # Runs on the node, as root: what a user types (`users`), or the quickest way that is known (`best`):
 # elliptic curves, no preflight, one replica of CoreDNS, and its and flannel's objects as soon as the
-# API takes them instead of after `kubeadm init`.
+# API takes them instead of after `kubeadm init`. What else `kubeadm init` is given comes after that.
 set -eu
 cd /root/kubeadm
-case $1 in
+variant=$1
+shift
+case $variant in
 users)
-  kubeadm init --config users.yml --ignore-preflight-errors=all >init.log 2>&1 || { cat init.log >&2 && exit 1; }
+  kubeadm init --config users.yml --ignore-preflight-errors=all "$@" >init.log 2>&1 || { cat init.log >&2 && exit 1; }
   kubectl --kubeconfig /etc/kubernetes/admin.conf apply --filename users.json >/dev/null
   ;;
 best)
-  kubeadm init --config best.yml --ignore-preflight-errors=all --skip-phases=preflight,addon/coredns \
+  kubeadm init --config best.yml --ignore-preflight-errors=all --skip-phases=preflight,addon/coredns "$@" \
     >init.log 2>&1 &
   init=$!
   api=https://127.0.0.1:6443/readyz

@@ -1,160 +1,228 @@
-//! The peer: `kubeadm init` and flannel on a node that has kubelet, kubeadm, kubectl and every image
-//! already, as kubeadm's own guide has it prepared. The programs are those that `up` starts, flannel's
-//! objects and containerd's configuration those that `up` made.
+//! The peer: `kubeadm init`, flannel and `kubeadm join` on nodes that have kubelet, kubeadm, kubectl and
+//! every image already, as kubeadm's own guide has them prepared. The programs are those that `up`
+//! starts, flannel's objects and containerd's configuration those that `up` made.
 
-use std::{io, path::Path, process::Command};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use lab::Images;
+use lab::{Images, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     Fallible,
-    floor::{LOAD, manifests, take_files},
-    site::Site,
+    floor::{LOAD, manifests},
+    shape::Shape,
+    site::{Site, at_once, put, take},
 };
 
 /// What a guide has people prepare: containerd's configuration, modules and sysctls.
 const FILES: &str = "/etc/containerd /etc/systemd/system/containerd.service.d \
                      /etc/modules-load.d /etc/sysctl.d";
-const SCRIPT: &str = include_str!("init.sh");
+const INIT: &str = include_str!("init.sh");
+const JOIN: &str = include_str!("join.sh");
 const CONFIG: &str = include_str!("config.yml");
+const JOINING: &str = include_str!("join.yml");
 const UNIT: &str = include_str!("kubelet.service");
 const FLANNEL: &str = "clusterprovisioner.rke.io/addon=flannel";
 const FLANNEL_AND_DNS: &str = "clusterprovisioner.rke.io/addon in (flannel,coredns)";
 
+/// What makes a node that joins a control plane: RKE's control planes and their etcd in one.
+const CONTROL_PLANE: &str = "controlPlane:\n  localAPIEndpoint: {advertiseAddress: ADDRESS}\n  \
+                             certificateKey: CERTIFICATE_KEY\n";
+/// Chosen beforehand, so that nodes can be about to join before the first one has told them.
+const TOKEN: &str = "bench0.0123456789abcdef";
+const CERTIFICATE_KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// Everything that kubeadm needs, in a folder of this machine.
-pub(crate) struct Kubeadm {
-    folder: TempDir,
-    /// The names under which kubeadm wants its images.
-    names: Vec<String>,
-}
+pub(crate) struct Kubeadm(TempDir);
 
 /// What differs between kubeadm as users run it and at its best.
 struct Variant {
     name: &'static str,
     encryption: &'static str,
-    /// A node that takes pods as soon as it is there, as that of `up` does.
-    taints: &'static str,
+    /// A node that is all there is takes pods as soon as it is there, as that of `up` does.
+    taints_of_one: &'static str,
     controller_manager: &'static str,
-    /// flannel, as `up` has it, reaches the API at an address that kubeadm's certificate lacks.
-    api_server: &'static str,
 }
 
 const VARIANTS: [Variant; 2] = [
     Variant {
         name: "users",
         encryption: "RSA-2048",
-        taints: "",
+        taints_of_one: "",
         controller_manager: "",
-        api_server: "",
     },
     Variant {
         name: "best",
         encryption: "ECDSA-P256",
-        taints: "  taints: []\n",
+        taints_of_one: "  taints: []\n",
         controller_manager: "controllerManager:\n  extraArgs:\n  \
                              - {name: kube-api-qps, value: '200'}\n  \
                              - {name: kube-api-burst, value: '400'}\n",
-        api_server: "apiServer:\n  certSANs: [127.0.0.1]\n",
     },
 ];
 
 impl Kubeadm {
-    /// From a node on which `up` has just ended.
-    pub(crate) fn take(site: &Site) -> Fallible<Self> {
-        let node = site.node();
+    /// From nodes on which `up` has just ended; they get the images under kubeadm's names.
+    pub(crate) fn take(site: &Site, images: &Images) -> Fallible<Self> {
+        let first = site.first();
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
-        take_files(site, FILES, &path("files.tar"))?;
-        let driver = node.sh("sed -n 's/^cgroupDriver: *//p' /etc/kubernetes/kubelet.yaml")?;
+        take(first, FILES, &path("files.tar"))?;
+        let driver = first.sh("sed -n 's/^cgroupDriver: *//p' /etc/kubernetes/kubelet.yaml")?;
+        let address = first.address().to_string();
         let values = [
-            ("ADDRESS", node.address().to_string()),
-            ("NODE", node.name().to_owned()),
-            ("VERSION", lab::KUBERNETES_VERSION.to_owned()),
-            ("CGROUP_DRIVER", driver.trim().trim_matches('"').to_owned()),
+            ("FIRST", address.as_str()),
+            ("VERSION", lab::KUBERNETES_VERSION),
+            ("CGROUP_DRIVER", driver.trim().trim_matches('"')),
+            ("BOOTSTRAP_TOKEN", TOKEN),
+            ("CERTIFICATE_KEY", CERTIFICATE_KEY),
         ];
-        for variant in &VARIANTS {
-            let file = format!("{}.yml", variant.name);
-            std::fs::write(path(&file), config(variant, &values))?;
+        for (name, text) in configs(site.shape) {
+            std::fs::write(path(&name), filled(text, &values))?;
         }
         let flannel = manifests(&site.kubeconfig(), FLANNEL)?;
-        std::fs::write(path("users.json"), through_the_service(&flannel)?)?;
-        std::fs::write(
-            path("best.json"),
-            manifests(&site.kubeconfig(), FLANNEL_AND_DNS)?,
-        )?;
-        std::fs::write(path("init.sh"), SCRIPT)?;
+        std::fs::write(path("users.json"), through(&flannel, None)?)?;
+        let both = manifests(&site.kubeconfig(), FLANNEL_AND_DNS)?;
+        std::fs::write(path("best.json"), through(&both, Some(&address))?)?;
+        std::fs::write(path("init.sh"), INIT)?;
+        std::fs::write(path("join.sh"), JOIN)?;
         std::fs::write(path("kubelet.service"), UNIT)?;
         std::fs::copy(lab::kubectl()?, path("kubectl"))?;
         let kubeadm = lab::kubeadm(&mut io::stderr())?;
         std::fs::copy(&kubeadm, path("kubeadm"))?;
-        Ok(Self {
-            folder,
-            names: image_names(&kubeadm)?,
-        })
+        let names = image_names(&kubeadm)?;
+        site.each(|node| {
+            for name in &names {
+                node.load_for_pods(images.program(program(name)?)?, name)?;
+            }
+            Ok(())
+        })?;
+        Ok(Self(folder))
     }
 
-    /// Prepares a fresh node.
+    /// Prepares the nodes.
     pub(crate) fn prepare(&self, site: &Site, images: &Images) -> Fallible<()> {
-        let node = site.node();
-        site.put(self.folder.path(), "/root/kubeadm")?;
-        for name in &self.names {
-            node.load_for_pods(images.program(program(name)?)?, name)?;
-        }
         let kubernetes = images.program("kubernetes")?;
         let image = kubernetes.names.first().ok_or("an image without a name")?;
-        node.sh(&format!(
-            "set -eu; cd /root/kubeadm; install -m 0755 kubeadm kubectl /usr/bin/
-             docker create --name kubelet-source {image} kubelet > /dev/null
-             docker cp --follow-link kubelet-source:/usr/local/bin/kubelet - | tar x -C /usr/bin
-             docker rm kubelet-source > /dev/null
-             test -x /usr/bin/kubelet
-             install -m 0644 kubelet.service /etc/systemd/system/kubelet.service
-             tar xf files.tar -C /
-             {LOAD}
-             systemctl enable --quiet kubelet"
-        ))?;
+        site.each(|node| {
+            put(node, self.0.path(), "/root/kubeadm")?;
+            let joining = if site.shape.is_control_plane(node.name()) {
+                "control-plane.yml"
+            } else {
+                "worker.yml"
+            };
+            node.sh(&format!(
+                "set -eu; cd /root/kubeadm; install -m 0755 kubeadm kubectl /usr/bin/
+                 sed -i 's/NODE/{}/; s/ADDRESS/{}/' *.yml; cp {joining} join.yml
+                 docker create --name kubelet-source {image} kubelet > /dev/null
+                 docker cp --follow-link kubelet-source:/usr/local/bin/kubelet - | tar x -C /usr/bin
+                 docker rm kubelet-source > /dev/null
+                 test -x /usr/bin/kubelet
+                 install -m 0644 kubelet.service /etc/systemd/system/kubelet.service
+                 tar xf files.tar -C /
+                 {LOAD}
+                 systemctl enable --quiet kubelet",
+                node.name(),
+                node.address(),
+            ))?;
+            Ok(())
+        })?;
         Ok(())
     }
 
-    /// Makes the cluster; ends when the commands that a user types have ended.
+    /// Makes the cluster; ends when the commands that a user types have ended. A user begins with the
+    /// other nodes when the first one is done; at its best all join together as soon as they can.
     pub(crate) fn run(site: &Site, variant: &str) -> Fallible<()> {
-        site.node()
-            .sh(&format!("sh /root/kubeadm/init.sh {variant}"))?;
+        let Some((first, others)) = site.lab.nodes().split_first() else {
+            return Err("a lab without nodes".into());
+        };
+        let upload = if others.is_empty() {
+            ""
+        } else {
+            "--upload-certs"
+        };
+        let init =
+            |node: &Node| Ok(node.sh(&format!("sh /root/kubeadm/init.sh {variant} {upload}"))?);
+        let join = |node: &Node| Ok(node.sh(&format!("sh /root/kubeadm/join.sh {variant}"))?);
+        if variant == "best" {
+            site.each(|node| {
+                if node.name() == first.name() {
+                    init(node)
+                } else {
+                    join(node)
+                }
+            })?;
+        } else {
+            init(first)?;
+            at_once(others, join)?;
+        }
         Ok(())
+    }
+
+    /// The kubeconfig that it has just written.
+    pub(crate) fn kubeconfig(site: &Site) -> Fallible<PathBuf> {
+        Ok(site.root()?.join("etc/kubernetes/admin.conf"))
     }
 }
 
-/// flannel's objects as its own manifest has them: it reaches the API at the Service's address.
-fn through_the_service(objects: &str) -> Fallible<String> {
+/// The add-ons' objects with flannel reaching the API at an address, or at the Service's, as its own
+/// manifest has it. `up` has something on each node that leads there; kubeadm has not.
+fn through(objects: &str, address: Option<&str>) -> Fallible<String> {
     let mut list: Value = serde_json::from_str(objects)?;
     for item in list["items"].as_array_mut().into_iter().flatten() {
         let containers = item.pointer_mut("/spec/template/spec/containers");
         let containers = containers.and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             if let Some(variables) = container.pointer_mut("/env").and_then(Value::as_array_mut) {
-                let at_the_node = |name: &str| name.starts_with("KUBERNETES_SERVICE_");
-                variables.retain(|variable| !variable["name"].as_str().is_some_and(at_the_node));
+                let of_the_api = |name: &str| name.starts_with("KUBERNETES_SERVICE_");
+                variables.retain(|variable| {
+                    address.is_some() || !variable["name"].as_str().is_some_and(of_the_api)
+                });
+                for variable in variables {
+                    if variable["name"] == "KUBERNETES_SERVICE_HOST" {
+                        variable["value"] = address.into();
+                    }
+                }
             }
         }
     }
     Ok(list.to_string())
 }
 
-fn config(variant: &Variant, values: &[(&str, String)]) -> String {
-    let parts = [
-        ("ENCRYPTION", variant.encryption),
-        ("TAINTS\n", variant.taints),
-        ("CONTROLLER_MANAGER\n", variant.controller_manager),
-        ("API_SERVER\n", variant.api_server),
-    ];
-    let text = parts.iter().fold(CONFIG.to_owned(), |text, (word, part)| {
-        text.replace(word, part)
+/// kubeadm's files by name: those of each variant, and those of nodes that join.
+fn configs(shape: Shape) -> Vec<(String, String)> {
+    let of_variant = |variant: &Variant| {
+        let taints = if shape.is_one() {
+            variant.taints_of_one
+        } else {
+            ""
+        };
+        let parts = [
+            ("ENCRYPTION", variant.encryption),
+            ("TAINTS\n", taints),
+            ("CONTROLLER_MANAGER\n", variant.controller_manager),
+        ];
+        (
+            format!("{}.yml", variant.name),
+            filled(CONFIG.to_owned(), &parts),
+        )
+    };
+    let joining = [("control-plane.yml", CONTROL_PLANE), ("worker.yml", "")];
+    let joining = joining.map(|(name, part)| {
+        let text = filled(JOINING.to_owned(), &[("CONTROL_PLANE\n", part)]);
+        (name.to_owned(), text)
     });
-    values
-        .iter()
-        .fold(text, |text, (word, value)| text.replace(word, value))
+    VARIANTS.iter().map(of_variant).chain(joining).collect()
+}
+
+fn filled(text: String, values: &[(&str, &str)]) -> String {
+    let values = values.iter();
+    values.fold(text, |text, (word, value)| text.replace(word, value))
 }
 
 fn image_names(kubeadm: &Path) -> Fallible<Vec<String>> {
@@ -204,21 +272,47 @@ mod tests {
     #[test]
     fn configurations_are_yaml_without_a_word_left() {
         let values = [
-            ("ADDRESS", "10.0.0.1".to_owned()),
-            ("NODE", "n1".to_owned()),
-            ("VERSION", "v1.34.4".to_owned()),
-            ("CGROUP_DRIVER", "systemd".to_owned()),
+            ("FIRST", "10.0.0.1"),
+            ("ADDRESS", "10.0.0.2"),
+            ("NODE", "n2"),
+            ("VERSION", "v1.34.4"),
+            ("CGROUP_DRIVER", "systemd"),
+            ("BOOTSTRAP_TOKEN", TOKEN),
+            ("CERTIFICATE_KEY", CERTIFICATE_KEY),
         ];
-        for variant in &VARIANTS {
-            let text = config(variant, &values);
+        for (name, text) in ["1", "5"]
+            .into_iter()
+            .filter_map(Shape::of)
+            .flat_map(configs)
+        {
+            let text = filled(text, &values);
             for document in text.split("---\n") {
                 let parsed: serde_json::Value = serde_saphyr::from_str(document).unwrap();
-                assert!(parsed["kind"].is_string(), "{document}");
+                assert!(parsed["kind"].is_string(), "{name}: {document}");
             }
-            assert!(
-                !text.contains("TAINTS") && !text.contains("_DRIVER"),
-                "{text}"
-            );
+            for word in ["TAINTS", "_DRIVER", "CONTROL_", "CONTROLLER_", "ENCRYPTION"] {
+                assert!(!text.contains(word), "{name}: {text}");
+            }
         }
+    }
+
+    #[test]
+    fn flannel_goes_where_there_is_an_api() {
+        let with = |variables: &Value| serde_json::json!({"items": [{"spec": {"template": {"spec": {"containers": [{"env": variables}]}}}}]});
+        let of_up = with(&serde_json::json!([
+            {"name": "A", "value": "b"},
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},
+        ]));
+        let of_users = with(&serde_json::json!([{"name": "A", "value": "b"}]));
+        let at_best = with(&serde_json::json!([
+            {"name": "A", "value": "b"},
+            {"name": "KUBERNETES_SERVICE_HOST", "value": "10.0.0.1"},
+        ]));
+        let parsed = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+        assert_eq!(parsed(through(&of_up.to_string(), None).unwrap()), of_users);
+        assert_eq!(
+            parsed(through(&of_up.to_string(), Some("10.0.0.1")).unwrap()),
+            at_best
+        );
     }
 }
