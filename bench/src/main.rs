@@ -64,7 +64,7 @@ fn run() -> Fallible<()> {
 
     let mut runs = Vec::new();
     for round in 1..=rounds {
-        for candidate in Candidate::round(round) {
+        for candidate in Candidate::round(shape, round) {
             let run = bench.measure(round, candidate)?;
             let busy = if load::is_quiet(run.busy) {
                 ""
@@ -81,7 +81,10 @@ fn run() -> Fallible<()> {
         }
     }
     bench.site.lab.destroy()?;
-    println!("\n{}\n{counts}", report::tables(&runs));
+    println!(
+        "\n{}\n{counts}",
+        report::tables(Candidate::of(shape), &runs)
+    );
     let busy = runs.iter().filter(|run| !load::is_quiet(run.busy)).count();
     if busy > 0 {
         println!(
