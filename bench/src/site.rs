@@ -88,12 +88,20 @@ impl Site {
         self.lab.node("n1")
     }
 
-    /// Does something on all nodes at once.
+    /// Does something on all nodes at once; the first error counts.
     pub(crate) fn each<T: Send>(
         &self,
         act: impl Fn(&Node) -> Fallible<T> + Sync,
     ) -> Fallible<Vec<T>> {
-        at_once(self.lab.nodes(), act)
+        let act = |node: &Node| act(node).map_err(|error| format!("{}: {error}", node.name()));
+        thread::scope(|scope| {
+            let nodes = self.lab.nodes().iter();
+            let threads: Vec<_> = nodes.map(|node| scope.spawn(|| act(node))).collect();
+            threads
+                .into_iter()
+                .map(|thread| Ok(thread.join().map_err(|_| "a thread failed")??))
+                .collect()
+        })
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
@@ -124,21 +132,6 @@ impl Site {
         let pid = docker(&[&inspect[..], &[self.first().container()]].concat())?;
         Ok(Path::new("/proc").join(pid.trim()).join("root"))
     }
-}
-
-/// Does something on some nodes at once; the first error counts.
-pub(crate) fn at_once<T: Send>(
-    nodes: &[Node],
-    act: impl Fn(&Node) -> Fallible<T> + Sync,
-) -> Fallible<Vec<T>> {
-    let act = |node: &Node| act(node).map_err(|error| format!("{}: {error}", node.name()));
-    thread::scope(|scope| {
-        let threads: Vec<_> = nodes.iter().map(|node| scope.spawn(|| act(node))).collect();
-        threads
-            .into_iter()
-            .map(|thread| Ok(thread.join().map_err(|_| "a thread failed")??))
-            .collect()
-    })
 }
 
 /// Puts a folder's contents into a new folder of a node.

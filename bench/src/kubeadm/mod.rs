@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use lab::{Images, Node};
+use lab::Images;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ use crate::{
     Fallible,
     floor::{LOAD, manifests},
     shape::Shape,
-    site::{Site, at_once, put, take},
+    site::{Site, put, take},
 };
 
 /// What a guide has people prepare: containerd's configuration, modules and sysctls.
@@ -135,32 +135,22 @@ impl Kubeadm {
         Ok(())
     }
 
-    /// Makes the cluster; ends when the commands that a user types have ended. A user begins with the
-    /// other nodes when the first one is done; at its best all join together as soon as they can.
+    /// Makes the cluster; ends when the commands that a user types have ended. All other nodes join
+    /// together as soon as the first lets them in.
     pub(crate) fn run(site: &Site, variant: &str) -> Fallible<()> {
-        let Some((first, others)) = site.lab.nodes().split_first() else {
-            return Err("a lab without nodes".into());
-        };
-        let upload = if others.is_empty() {
+        let upload = if site.shape.is_one() {
             ""
         } else {
             "--upload-certs"
         };
-        let init =
-            |node: &Node| Ok(node.sh(&format!("sh /root/kubeadm/init.sh {variant} {upload}"))?);
-        let join = |node: &Node| Ok(node.sh(&format!("sh /root/kubeadm/join.sh {variant}"))?);
-        if variant == "best" {
-            site.each(|node| {
-                if node.name() == first.name() {
-                    init(node)
-                } else {
-                    join(node)
-                }
-            })?;
-        } else {
-            init(first)?;
-            at_once(others, join)?;
-        }
+        site.each(|node| {
+            let script = if node.name() == site.first().name() {
+                format!("sh /root/kubeadm/init.sh {variant} {upload}")
+            } else {
+                "sh /root/kubeadm/join.sh".to_owned()
+            };
+            Ok(node.sh(&script).map(drop)?)
+        })?;
         Ok(())
     }
 
