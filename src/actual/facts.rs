@@ -502,6 +502,39 @@ pub struct ClusterFacts {
     /// The pods of those of our Deployments whose pods belong on several nodes, without those that
     /// end.
     pub replicas: BTreeMap<ObjectRef, Vec<Replica>>,
+    /// Who uses what the wanted release no longer has; asked before the API servers go to another
+    /// minor release only.
+    pub old_clients: OldClients,
+}
+
+/// Kinds that somebody asks for and that a release no longer has, as the API servers tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldClients {
+    /// Asked for since the API servers started.
+    pub asked: BTreeSet<RemovedApi>,
+    /// The API servers that did not tell, and why.
+    pub untold: BTreeMap<NodeName, String>,
+}
+
+/// A kind in a version that goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemovedApi {
+    /// Group; empty for the core one.
+    pub group: String,
+    /// Version in it.
+    pub version: String,
+    /// The plural.
+    pub resource: String,
+    /// The first minor release without it, `1.32`.
+    pub removed_in: String,
+}
+
+impl std::fmt::Display for RemovedApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slash = if self.group.is_empty() { "" } else { "/" };
+        let (group, version) = (&self.group, &self.version);
+        write!(f, "`{}` of `{group}{slash}{version}`", self.resource)
+    }
 }
 
 /// A pod of a Deployment, and where it is.

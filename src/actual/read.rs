@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     facts::{
-        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, Unreachable,
+        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, OldClients, Unreachable,
         control_planes,
     },
     members, system,
@@ -28,7 +28,10 @@ use crate::{
         Host, HostError, Passing,
         pool::{Hosts, NotOpen},
     },
-    model::{ClientIdentity, Component, NodeName, Secret, WantedObjects, label, path},
+    model::{
+        ClientIdentity, Component, ImageVersion, NodeName, Secret, WantedObjects, image_version,
+        label, path,
+    },
     state::ClusterState,
     workload,
 };
@@ -208,15 +211,23 @@ async fn read_apis(
     views: &BTreeMap<NodeName, HostView>,
 ) -> (BTreeMap<NodeName, ApiHealth>, Option<Box<ClusterFacts>>) {
     let cluster = Mutex::new(None);
+    let old = Mutex::new(OldClients::default());
     let asked = control_planes(saved, views)
         .filter(|(_, facts)| runs_ours(facts, saved))
-        .map(|(name, _)| {
-            let cluster = &cluster;
+        .map(|(name, facts)| {
+            let (cluster, old) = (&cluster, &old);
+            let release = wanted.release.filter(|wanted| is_older(facts, *wanted));
             async move {
                 // A connection that was lost meanwhile: the server was not asked.
                 let host = hosts.get(name).await.ok()?;
                 let health = match workload::through(host, engine) {
-                    Ok(client) => read_api(&client, saved, wanted, cluster).await,
+                    Ok(client) => {
+                        let health = read_api(&client, saved, wanted, cluster).await;
+                        if let (Ok(()), Some(release)) = (&health, release) {
+                            read_old_clients(&client, name, release, old).await;
+                        }
+                        health
+                    }
                     Err(error) => Err(error.to_string()),
                 };
                 let health = match health {
@@ -232,7 +243,11 @@ async fn read_apis(
         .filter_map(std::future::ready)
         .collect()
         .await;
-    (apis, cluster.into_inner())
+    let mut cluster: Option<Box<ClusterFacts>> = cluster.into_inner();
+    if let Some(cluster) = &mut cluster {
+        cluster.old_clients = old.into_inner();
+    }
+    (apis, cluster)
 }
 
 /// What the cluster holds is told by one server for all. One that cannot does not serve, and then
@@ -250,6 +265,28 @@ async fn read_api(
         *cluster = Some(Box::new(facts));
     }
     Ok(())
+}
+
+/// Each server tells of those that it was asked by.
+async fn read_old_clients(
+    client: &Client,
+    name: &NodeName,
+    release: ImageVersion,
+    old: &Mutex<OldClients>,
+) {
+    let told = workload::removed_apis(client, release).await;
+    let mut old = old.lock().await;
+    match told {
+        Ok(asked) => old.asked.extend(asked),
+        Err(why) => drop(old.untold.insert(name.clone(), why)),
+    }
+}
+
+/// True where the API server has an older minor release.
+fn is_older(facts: &HostFacts, wanted: ImageVersion) -> bool {
+    let container = facts.containers.get(Component::ApiServer.container());
+    let runs = container.and_then(|container| image_version(&container.image));
+    runs.is_some_and(|runs| (runs.0, runs.1) < (wanted.0, wanted.1))
 }
 
 fn runs_ours(facts: &HostFacts, saved: &ClusterState) -> bool {

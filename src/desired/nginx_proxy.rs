@@ -59,15 +59,18 @@ pub(super) fn files(context: &HostContext<'_>) -> Files {
     ])
 }
 
-/// RKE's, and an end for connections by a configuration that is gone: whoever watches through a
-/// control plane that leaves goes on through another.
+/// RKE's, but for three things. Connections by a configuration that is gone end: whoever watches
+/// through a control plane that leaves goes on through another. Servers take turns: one that listens
+/// and does not answer yet has the fewest connections, and would get every new one. And one that
+/// refused is asked again after 2 s: with nginx's 10 s a roll leaves none to ask, because the next
+/// is replaced before the last is asked again.
 fn configuration(context: &HostContext<'_>) -> String {
     let mut servers = String::new();
     for (_, node) in context.intent.with_role(Role::ControlPlane) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             servers,
-            "    server {};",
+            "    server {} max_fails=1 fail_timeout=2s;",
             node.internal_address.with_port(6443)
         );
     }
@@ -83,7 +86,7 @@ events {{
 }}
 stream {{
   upstream kube_apiserver {{
-    least_conn;
+    zone kube_apiserver 64k;
 {servers}  }}
   server {{
     listen 127.0.0.1:6443;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{NodeName, ObjectRef};
+use super::{ImageVersion, NodeName, ObjectRef};
 
 /// A kind of object, as a manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,4 +33,6 @@ pub struct WantedObjects {
     pub kinds: BTreeSet<ObjectKind>,
     /// The nodes of which it is asked what would go with them.
     pub bound_to: BTreeSet<NodeName>,
+    /// The release that the API servers are to have: who asks them for what it no longer has.
+    pub release: Option<ImageVersion>,
 }

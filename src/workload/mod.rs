@@ -18,6 +18,7 @@ mod node_meta;
 mod objects;
 mod probe;
 mod read;
+mod removed;
 mod replicas;
 mod service_address;
 mod wait;
@@ -39,6 +40,7 @@ pub use node_meta::set_node_meta;
 pub use objects::{apply_objects, prune, read_object};
 pub use probe::probe;
 pub use read::{held, read, serves};
+pub use removed::removed_apis;
 pub use replicas::evict_one;
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::{bound_to, copy, kinds::Kinds, replicas::replicas};
 use crate::{
-    actual::{ClusterFacts, DryRun, NodeFact},
+    actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
     model::{NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label},
     state::ClusterState,
@@ -58,7 +58,8 @@ pub async fn held(
     within(facts(client, saved, wanted)).await
 }
 
-async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+/// Bounded.
+pub(super) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(DEADLINE, answer).await {
         Ok(answer) => answer.map_err(|error| with_causes(&error)),
         Err(_elapsed) => Err(format!(
@@ -99,6 +100,7 @@ async fn facts(
         marked: copy.is_some(),
         bound,
         replicas,
+        old_clients: OldClients::default(),
         state_copy: saved.is_some_and(|saved| copy::equals(copy.as_ref(), saved)),
     })
 }

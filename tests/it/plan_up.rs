@@ -1,7 +1,7 @@
 //! Plans of `up` as people read them, and every refusal.
 
 use rke_operator::{
-    actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
+    actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi, Unreachable},
     desired::Desired,
     error::{ErrorClass, Explain},
     model::{ClusterId, Component, NodeName, ObjectRef, label, path},
@@ -644,6 +644,24 @@ fn a_kubelet_may_skip_releases_and_none_is_left_behind() {
         told.contains("`n1` has v1.30.9") && told.contains("v1.34."),
         "{told}"
     );
+}
+
+/// Rule 23: what the new release no longer has, and who did not tell.
+#[test]
+fn who_asks_for_what_the_next_release_no_longer_has_is_told() {
+    let (mut world, shell) = settled();
+    let old = &mut world.etcd().old_clients;
+    old.asked.insert(RemovedApi {
+        group: "flowcontrol.apiserver.k8s.io".to_owned(),
+        version: "v1beta3".to_owned(),
+        resource: "flowschemas".to_owned(),
+        removed_in: "1.32".to_owned(),
+    });
+    old.untold
+        .insert("n1".into(), "no complete answer".to_owned());
+    let plan = plan_up(&want(), &world.observe(&shell)).unwrap();
+    let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
+    insta::assert_snapshot!(notes.join("\n"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::Addon;
 use crate::{
     config::{Dns, Intent, Network},
-    model::{ObjectRef, WantedObjects, label},
+    model::{ObjectRef, WantedObjects, image_version, label},
 };
 
 /// Every add-on that this version knows.
@@ -61,6 +61,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),
         bound_to: std::collections::BTreeSet::new(),
+        release: image_version(&intent.images.kubernetes),
     }
 }
 

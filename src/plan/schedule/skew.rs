@@ -2,6 +2,7 @@
 
 use super::roll;
 use crate::{
+    actual::ApiView,
     model::{Component, ImageVersion, NodeName, image_version},
     plan::{
         Note,
@@ -74,7 +75,32 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         }
         Turn::NotYet(_) | Turn::Now | Turn::AfterApiServers => None,
     });
-    late.chain(undrained(diff)).collect()
+    late.chain(undrained(diff))
+        .chain(old_clients(diff))
+        .collect()
+}
+
+/// Who gets errors from API servers of the wanted release.
+fn old_clients(diff: &Diff<'_>) -> Vec<Note> {
+    let ApiView::Up(api) = diff.have.api() else {
+        return Vec::new();
+    };
+    let asked = api.old_clients.asked.iter().map(|api| {
+        format!(
+            "somebody asks for {api}, which Kubernetes {} no longer has: API servers of the new \
+             release answer with an error. Their audit logs tell who asks: the annotation \
+             `k8s.io/removed-release` is on such requests",
+            api.removed_in
+        )
+    });
+    let untold = api.old_clients.untold.iter().map(|(name, why)| {
+        format!(
+            "the API server on `{name}` does not tell whether somebody asks for kinds that the new \
+             release no longer has: {why}"
+        )
+    });
+    let texts = asked.chain(untold);
+    texts.map(|text| Note::of(None, text)).collect()
 }
 
 fn undrained(diff: &Diff<'_>) -> Option<Note> {
