@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-const RELEASES: [&str; 3] = ["v1.32.13", "v1.33.13", "v1.34.4"];
+const RELEASES: [&str; 4] = ["v1.32.13", "v1.33.13", "v1.34.3", "v1.34.4"];
 
 /// The demo's Service.
 const SERVICE: &str = include_str!("../demo-service.yaml");

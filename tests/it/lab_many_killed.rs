@@ -12,14 +12,15 @@ use crate::{
     real::{Site, tell, watch::kind, writer::Writer},
 };
 
-const UP: &[&str] = &["up", "--yes"];
+pub(crate) const UP: &[&str] = &["up", "--yes"];
 
 /// Every other kill comes this long after its step has begun.
 const WITHIN: Duration = Duration::from_millis(300);
 
-/// Kills `args` once at each kind of step, a run a kill, until a run gets through; gives the kinds.
-fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
-    let (mut kinds, mut within) = (BTreeSet::new(), 0);
+/// Kills `args` once at each kind of step, a run a kill, until a run gets through. Gives the kinds, and those of
+/// steps that began just before a kill: where one of these was done by then, no later run has it.
+pub(crate) fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
+    let (mut kinds, mut begun, mut within) = (BTreeSet::new(), BTreeSet::new(), 0);
     while let Some(kill) = site.kill_when(args, |title| {
         let delay = if kinds.len() % 2 == 0 {
             Duration::ZERO
@@ -30,14 +31,15 @@ fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
     }) {
         within += usize::from(kill.within);
         tell(&format!("killed: {}", kill.title));
+        begun.extend(kill.begun.iter().map(|title| kind(title)));
         assert!(kinds.insert(kind(&kill.title)), "{kill:?} of {kinds:?}");
     }
     tell(&format!("{} kills, {within} within a step", kinds.len()));
-    kinds
+    kinds.union(&begun).cloned().collect()
 }
 
 /// Who is there is as the config says, and there is nothing left to do.
-fn converged(site: &Site, from: &str, ready: &[&str], members: &[&str], dns: usize) {
+pub(crate) fn converged(site: &Site, from: &str, ready: &[&str], members: &[&str], dns: usize) {
     assert_eq!(site.ready(), names(ready));
     assert_eq!(site.members(from), names(members));
     let again = site.run(&["plan"]).well();
@@ -45,8 +47,8 @@ fn converged(site: &Site, from: &str, ready: &[&str], members: &[&str], dns: usi
     assert_eq!(site.dns().len(), dns, "nodes with a replica of CoreDNS");
 }
 
-/// Each of these kinds was killed.
-fn met(kinds: &BTreeSet<String>, wanted: &[&str]) {
+/// Each of these kinds was met.
+pub(crate) fn met(kinds: &BTreeSet<String>, wanted: &[&str]) {
     for wanted in wanted {
         let mut all = kinds.iter();
         assert!(all.any(|kind| kind.contains(wanted)), "{wanted}: {kinds:?}");

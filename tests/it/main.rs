@@ -46,6 +46,7 @@ mod lab_disk;
 mod lab_etcd;
 mod lab_foreign;
 mod lab_ha_broken;
+mod lab_ha_killed;
 mod lab_ha_load;
 mod lab_ha_operator;
 mod lab_hiccup;

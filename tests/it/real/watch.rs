@@ -25,6 +25,8 @@ pub(crate) struct Kill {
     pub(crate) title: String,
     /// Whether that step was still under way.
     pub(crate) within: bool,
+    /// The steps that began between the start of that one and the kill.
+    pub(crate) begun: Vec<String>,
 }
 
 /// What became of a run that was watched, and when it replaced or removed something of a node.
@@ -42,6 +44,7 @@ struct Doomed {
     id: Value,
     at: Instant,
     over: bool,
+    begun: Vec<String>,
 }
 
 impl Site {
@@ -229,6 +232,7 @@ fn watch(
         return doomed.map(|doomed| Kill {
             title: doomed.title,
             within: !doomed.over,
+            begun: doomed.begun,
         });
     }
     assert!(
@@ -238,21 +242,24 @@ fn watch(
     None
 }
 
-/// Notes the start of a step that is to be the last, and its end.
+/// Notes the start of a step that is to be the last, its end, and which others begin meanwhile.
 fn heed(line: &str, doomed: &mut Option<Doomed>, fatal: &mut impl FnMut(&str) -> Option<Duration>) {
     let Ok(event) = serde_json::from_str::<Value>(line) else {
         return;
     };
+    let title = || event["title"].as_str().expect("a title");
     match (event["event"].as_str(), &mut *doomed) {
         (Some("stepStarted"), None) => {
-            let title = event["title"].as_str().expect("a title");
+            let title = title();
             *doomed = fatal(title).map(|instant| Doomed {
                 title: title.to_owned(),
                 id: event["id"].clone(),
                 at: Instant::now() + instant,
                 over: false,
+                begun: Vec::new(),
             });
         }
+        (Some("stepStarted"), Some(doomed)) => doomed.begun.push(title().to_owned()),
         (Some("stepFinished"), Some(doomed)) if doomed.id == event["id"] => doomed.over = true,
         _ => {}
     }
@@ -292,6 +299,16 @@ mod tests {
         let kill = killed(&script, Duration::ZERO).unwrap();
         assert_eq!((kill.title.as_str(), kill.within), ("first", true));
         assert!(!killed(&script, Duration::from_secs(1)).unwrap().within);
+    }
+
+    #[test]
+    fn what_begins_before_the_kill_is_told_too() {
+        let script = format!("{STEP} {} exec sleep 60", STEP.replace("first", "second"));
+        let kill = killed(&script, Duration::from_secs(1)).unwrap();
+        assert_eq!(
+            (kill.title.as_str(), kill.begun),
+            ("first", vec!["second".to_owned()])
+        );
     }
 
     #[test]
