@@ -211,42 +211,56 @@ async fn read_apis(
     views: &BTreeMap<NodeName, HostView>,
 ) -> (BTreeMap<NodeName, ApiHealth>, Option<Box<ClusterFacts>>) {
     let cluster = Mutex::new(None);
-    let old = Mutex::new(OldClients::default());
     let asked = control_planes(saved, views)
         .filter(|(_, facts)| runs_ours(facts, saved))
         .map(|(name, facts)| {
-            let (cluster, old) = (&cluster, &old);
+            let cluster = &cluster;
             let release = wanted.release.filter(|wanted| is_older(facts, *wanted));
             async move {
                 // A connection that was lost meanwhile: the server was not asked.
                 let host = hosts.get(name).await.ok()?;
-                let health = match workload::through(host, engine) {
-                    Ok(client) => {
-                        let health = read_api(&client, saved, wanted, cluster).await;
-                        if let (Ok(()), Some(release)) = (&health, release) {
-                            read_old_clients(&client, name, release, old).await;
-                        }
-                        health
-                    }
-                    Err(error) => Err(error.to_string()),
+                let read = async {
+                    let client =
+                        workload::through(host, engine).map_err(|error| error.to_string())?;
+                    read_api(&client, saved, wanted, cluster).await?;
+                    Ok(match release {
+                        Some(release) => Some(workload::removed_apis(&client, release).await),
+                        None => None,
+                    })
                 };
-                let health = match health {
-                    Ok(()) => ApiHealth::Serving,
-                    Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
-                };
-                Some((name.clone(), health))
+                let answer: Result<_, String> = read.await;
+                Some((name.clone(), answer))
             }
         });
     let asked: Vec<_> = asked.collect();
-    let apis = stream::iter(asked)
+    let answers: Vec<_> = stream::iter(asked)
         .buffer_unordered(WIDTH)
         .filter_map(std::future::ready)
         .collect()
         .await;
-    let mut cluster: Option<Box<ClusterFacts>> = cluster.into_inner();
-    if let Some(cluster) = &mut cluster {
-        cluster.old_clients = old.into_inner();
+    let mut old_clients = OldClients::default();
+    let mut apis = BTreeMap::new();
+    for (name, answer) in answers {
+        let health = match answer {
+            Ok(told) => {
+                match told {
+                    Some(Ok(asked)) => old_clients.asked.extend(asked),
+                    Some(Err(why)) => drop(old_clients.untold.insert(name.clone(), why)),
+                    None => {}
+                }
+                ApiHealth::Serving
+            }
+            Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
+        };
+        apis.insert(name, health);
     }
+    let cluster: Option<Box<ClusterFacts>> = cluster.into_inner();
+    let cluster = cluster.map(|cluster| {
+        Box::new(ClusterFacts {
+            old_clients,
+            ..*cluster
+        })
+    });
     (apis, cluster)
 }
 
@@ -265,21 +279,6 @@ async fn read_api(
         *cluster = Some(Box::new(facts));
     }
     Ok(())
-}
-
-/// Each server tells of those that it was asked by.
-async fn read_old_clients(
-    client: &Client,
-    name: &NodeName,
-    release: ImageVersion,
-    old: &Mutex<OldClients>,
-) {
-    let told = workload::removed_apis(client, release).await;
-    let mut old = old.lock().await;
-    match told {
-        Ok(asked) => old.asked.extend(asked),
-        Err(why) => drop(old.untold.insert(name.clone(), why)),
-    }
 }
 
 /// True where the API server has an older minor release.

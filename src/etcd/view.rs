@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::NodeName;
+use crate::model::{NodeName, samples};
 
 /// A member's id, shown in hexadecimal as `etcdctl` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -182,15 +182,11 @@ pub fn combine(
 /// The peers with which a member has a connection at this moment, out of its metrics. One that is
 /// switched off is missing after some seconds.
 pub fn active_peers(metrics: &str) -> BTreeSet<MemberId> {
-    let lines = metrics.lines().filter_map(|line| {
-        let line = line.strip_prefix("etcd_network_active_peers{")?;
-        let (labels, count) = line.split_once("} ")?;
-        let remote = labels.split_once("Remote=\"")?.1.split_once('"')?.0;
-        let active = count.trim().parse::<f64>().ok()? > 0.0;
-        let id = u64::from_str_radix(remote, 16).ok()?;
-        active.then_some(MemberId(id))
-    });
-    lines.collect()
+    samples(metrics, "etcd_network_active_peers")
+        .filter(|connections| connections.value > 0.0)
+        .filter_map(|active| u64::from_str_radix(active.label("Remote")?, 16).ok())
+        .map(MemberId)
+        .collect()
 }
 
 fn quorum(answers: &BTreeMap<NodeName, Answer>, roster: Option<&Roster>) -> Quorum {

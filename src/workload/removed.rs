@@ -9,10 +9,10 @@ use kube::Client;
 use super::read::within;
 use crate::{
     actual::RemovedApi,
-    model::{ImageVersion, version},
+    model::{ImageVersion, samples, version},
 };
 
-const METRIC: &str = "apiserver_requested_deprecated_apis{";
+const METRIC: &str = "apiserver_requested_deprecated_apis";
 
 /// What this API server was asked for that this release, or one before it, no longer has.
 pub async fn removed_apis(
@@ -30,13 +30,8 @@ pub async fn removed_apis(
 }
 
 fn removed(metrics: &str, (major, minor, _): ImageVersion) -> BTreeSet<RemovedApi> {
-    let asked = metrics.lines().filter_map(|line| {
-        let (labels, count) = line.strip_prefix(METRIC)?.split_once("} ")?;
-        let label = |name: &str| {
-            let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-            let (_, value) = pairs.find(|(found, _)| *found == name)?;
-            Some(value.trim_matches('"').to_owned())
-        };
+    let asked = samples(metrics, METRIC).filter_map(|asked| {
+        let label = |name| asked.label(name).map(str::to_owned);
         let removed_in = label("removed_release")?;
         let (of_major, of_minor, _) = version(&format!("{removed_in}.0"))?;
         let gone = (of_major, of_minor) <= (major, minor);
@@ -46,7 +41,7 @@ fn removed(metrics: &str, (major, minor, _): ImageVersion) -> BTreeSet<RemovedAp
             resource: label("resource")?,
             removed_in,
         };
-        (gone && count.trim().parse::<f64>().ok()? > 0.0).then_some(api)
+        (gone && asked.value > 0.0).then_some(api)
     });
     asked.collect()
 }
