@@ -2,7 +2,10 @@
 //! goes, is killed or is frozen; it has the rights that it uses and no others; a new release
 //! restarts nothing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -44,19 +47,32 @@ fn create(management: &Management) {
     management.send(&["create"], &sample).well();
 }
 
-/// Names of containers of the second node that something happened to since `time`.
+/// Names of containers of the second node that somebody did something to since `time`. One whose process ends by
+/// itself is started again by Docker: a controller manager without its API server ends every few seconds.
 fn touched_since(management: &Management, time: &str) -> BTreeSet<String> {
-    let events = management.second().sh(&format!(
+    let node = management.second();
+    let events = node.sh(&format!(
         "docker events --since {time} --until \"$(date +%s)\" --filter type=container \
          --format '{{{{.Action}}}} {{{{.Actor.Attributes.name}}}}'"
     ));
     let events = events.expect("docker events");
-    events
-        .lines()
-        .filter(|line| !line.starts_with("exec_") && !line.starts_with("archive-path"))
-        .filter_map(|line| line.split_whitespace().last())
-        .map(str::to_owned)
-        .collect()
+    let mut actions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (action, name) in events.lines().filter_map(|line| line.rsplit_once(' ')) {
+        if !action.starts_with("exec_") && !action.starts_with("archive-path") {
+            actions.entry(name).or_default().insert(action);
+        }
+    }
+    let by_docker = |name: &str, actions: &BTreeSet<&str>| {
+        let format = "docker inspect --format '{{.RestartCount}}' --type container";
+        actions.is_subset(&["die", "start"].into())
+            && node
+                .sh(&format!("{format} '{name}'"))
+                .is_ok_and(|count| count.trim() != "0")
+    };
+    let by_somebody = actions
+        .iter()
+        .filter(|(name, actions)| !by_docker(name, actions));
+    by_somebody.map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// What `make deploy` applies, without the definitions, which have a golden of their own.
