@@ -192,6 +192,9 @@ pub struct ContainerFact {
     pub runs: Option<ContainerSpec>,
     /// Image reference it was created from.
     pub image: String,
+    /// When it started last, in seconds since 1970 by its node's clock; only of one that bears a
+    /// cluster id.
+    pub started: Option<i64>,
 }
 
 impl ContainerFact {

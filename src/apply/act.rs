@@ -134,6 +134,9 @@ impl Executor<'_> {
             HostAction::AwaitHealthy { component } => {
                 node::await_healthy(self, host, *component, reporter, stop).await
             }
+            HostAction::AwaitAge { component, seconds } => {
+                node::await_age(host, *component, *seconds, reporter, stop).await
+            }
             HostAction::CleanHost { before } => {
                 let containerd = &self.facts(host)?.system.containerd;
                 node::clean(host, self.context.id()?, before, containerd).await

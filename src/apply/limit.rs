@@ -75,6 +75,7 @@ fn on_host(action: &HostAction) -> Duration {
         | HostAction::ConfigureContainerd { .. }
         | HostAction::RestoreContainerd
         | HostAction::AwaitHealthy { .. }
+        | HostAction::AwaitAge { .. }
         | HostAction::RemoveImages { .. } => 5 * MINUTE,
         // A learner's own bound, and what comes before and after it.
         HostAction::JoinEtcd { .. } => CATCHES_UP + 5 * MINUTE,

@@ -203,6 +203,7 @@ pub(super) fn claim(id: &ClusterId) -> ContainerFact {
         state: ContainerState::Created,
         runs: None,
         image: crate::model::FILES_IMAGE.to_owned(),
+        started: None,
     }
 }
 

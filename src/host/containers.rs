@@ -17,6 +17,7 @@ use bollard::{
     },
 };
 use futures::StreamExt;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
@@ -80,6 +81,7 @@ impl Host {
                 state: ContainerState::Other,
                 runs: None,
                 image: String::new(),
+                started: None,
             };
             learn(&mut fact, &details);
             fact
@@ -92,6 +94,16 @@ impl Host {
             let restarts = details.restart_count.unwrap_or_default();
             (state(&details).unwrap_or(ContainerState::Other), restarts)
         }))
+    }
+
+    /// How long a container has run, by the node's clock; `None` where that is not known.
+    pub async fn age(&self, name: &str) -> Result<Option<SignedDuration>, HostError> {
+        let info = self.docker().info().await;
+        let info = self.done("look at Docker", info).await?;
+        let now: Option<Timestamp> = info.system_time.and_then(|time| time.parse().ok());
+        let details = self.inspected(name).await?;
+        let started = details.as_ref().and_then(started);
+        Ok(now.zip(started).map(|(now, at)| now.duration_since(at)))
     }
 
     /// The last lines of a container's log.
@@ -317,6 +329,7 @@ fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
         state,
         runs: None,
         image: summary.image.unwrap_or_default(),
+        started: None,
     };
     Some((name.trim_start_matches('/').to_owned(), fact))
 }
@@ -337,8 +350,15 @@ fn state(details: &ContainerInspectResponse) -> Option<ContainerState> {
     })
 }
 
+/// Docker says the year 1 of one that never started.
+fn started(details: &ContainerInspectResponse) -> Option<Timestamp> {
+    let started: Timestamp = details.state.as_ref()?.started_at.as_ref()?.parse().ok()?;
+    (started > Timestamp::UNIX_EPOCH).then_some(started)
+}
+
 fn learn(fact: &mut ContainerFact, details: &ContainerInspectResponse) {
     fact.state = state(details).unwrap_or(ContainerState::Other);
+    fact.started = started(details).map(Timestamp::as_second);
     if let Some(config) = &details.config {
         let labels: HashMap<_, _> = config.labels.clone().unwrap_or_default();
         fact.labels = labels.into_iter().collect();

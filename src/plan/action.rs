@@ -130,6 +130,13 @@ pub enum HostAction {
         /// What.
         component: Component,
     },
+    /// Waits until a component has run this long. No effect.
+    AwaitAge {
+        /// What.
+        component: Component,
+        /// How long.
+        seconds: u16,
+    },
     /// As root on the node, in one one-off container: ends pods and sandboxes of `k8s.io`,
     /// unmounts below kubelet's root, removes links, network namespaces, iptables chains, our
     /// files for the next boot, folders and sysctls that were not there before.
@@ -296,7 +303,7 @@ impl Action {
     pub const fn is_wait(&self) -> bool {
         match self {
             Self::Host(_, action) => match action {
-                HostAction::AwaitHealthy { .. } => true,
+                HostAction::AwaitHealthy { .. } | HostAction::AwaitAge { .. } => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
                 | HostAction::TryFlags { .. }
@@ -362,7 +369,8 @@ impl Action {
                 | HostAction::ImportPause { .. }
                 | HostAction::RunContainer { .. }
                 | HostAction::StartContainer { .. }
-                | HostAction::AwaitHealthy { .. } => false,
+                | HostAction::AwaitHealthy { .. }
+                | HostAction::AwaitAge { .. } => false,
             },
             // An apply sets fields of objects whose names are an add-on's, and deletes nothing.
             Self::Cluster(action) => match action {

@@ -246,6 +246,7 @@ fn host_step(
             let harmless = matches!(
                 action,
                 HostAction::AwaitHealthy { .. }
+                    | HostAction::AwaitAge { .. }
                     | HostAction::Claim { .. }
                     | HostAction::PullImage { .. }
                     | HostAction::RemoveImages { .. }

@@ -46,6 +46,9 @@ fn on_host(action: &HostAction) -> String {
         HostAction::AwaitHealthy { component } => {
             format!("wait for {} to be healthy", component.container())
         }
+        HostAction::AwaitAge { component, .. } => {
+            format!("wait for the clients of {}", component.container())
+        }
         HostAction::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
         HostAction::RestoreContainerd => "restore containerd's configuration".to_owned(),
         HostAction::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),

@@ -109,6 +109,7 @@ impl Theirs {
             state,
             runs: None,
             image: "theirs:1".to_owned(),
+            started: None,
         }
     }
 

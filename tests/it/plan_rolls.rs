@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{HostView, Unreachable},
+    actual::{ApiHealth, ClockFact, HostView, Unreachable},
     desired::Desired,
     error::ErrorClass,
     model::{
@@ -452,6 +452,63 @@ fn api_servers_take_a_release_before_anything_that_asks_them() {
         matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. } | HostAction::RunContainer { name, .. })) if name == "kubelet" || name == "kube-proxy")
     });
     assert!(last.unwrap() < first.unwrap(), "{}", plan::render(&plan));
+}
+
+/// Whoever asks it has lost it once, and would be away for a minute if it went again at once.
+#[test]
+fn an_api_server_is_not_replaced_twice_within_two_minutes() {
+    const NOW: i64 = 1_800_000_000;
+    let new = Knobs {
+        minor: 33,
+        ..Knobs::default()
+    };
+    let waits = |server: i64, client: i64, serves: bool| {
+        let (mut world, mut shell) = (fresh(4), Shell::default());
+        let none = UpgradeStrategy::default();
+        converge_up(&mut world, &wish(1, &new, none), &mut shell);
+        let mut have = world.observe(&shell);
+        let Some(HostView::Reachable(facts)) = have.hosts.get_mut(&node(2)) else {
+            panic!("it answers");
+        };
+        facts.clock = Some(ClockFact {
+            unix_seconds: NOW,
+            uncertainty_ms: 0,
+        });
+        for (name, age) in [
+            ("kube-apiserver", server),
+            ("kube-controller-manager", client),
+        ] {
+            facts.containers.get_mut(name).unwrap().started = Some(NOW - age);
+        }
+        if !serves {
+            let why = "it hangs".to_owned();
+            have.apis.insert(node(2), ApiHealth::Unreachable(why));
+        }
+        let plan = plan_up(&wish(1, &Knobs::default(), none), &have).unwrap();
+        let titles: Vec<(Option<NodeName>, String)> = plan
+            .steps()
+            .map(|step| (step.node().cloned(), plan::title(step)))
+            .filter(|(_, title)| title.ends_with("kube-apiserver") && !title.starts_with("try"))
+            .collect();
+        let wait = (
+            Some(node(2)),
+            "wait for the clients of kube-apiserver".to_owned(),
+        );
+        let replace = (Some(node(2)), "replace kube-apiserver".to_owned());
+        let at = titles.iter().position(|step| *step == replace).unwrap();
+        let waits = titles
+            .iter()
+            .filter(|(_, title)| title.starts_with("wait"))
+            .count();
+        assert!(waits <= 1, "{titles:?}");
+        waits == 1 && titles[at - 1] == wait
+    };
+    assert!(waits(20, 500, true));
+    assert!(waits(149, 500, true));
+    assert!(!waits(150, 500, true), "they are back");
+    assert!(!waits(-20, 500, true), "its clock was set back");
+    assert!(!waits(20, 15, true), "they began after it");
+    assert!(!waits(20, 500, false), "nobody has it");
 }
 
 /// On such machines Docker goes down with containerd, and etcd and the API server with Docker.

@@ -278,6 +278,7 @@ pub(crate) fn foreign(image: &str, labels: &[(&str, &str)]) -> ContainerFact {
         state: ContainerState::Running,
         runs: None,
         image: image.to_owned(),
+        started: None,
     }
 }
 

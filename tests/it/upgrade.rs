@@ -69,6 +69,7 @@ fn node(name: &NodeName) -> HostFacts {
                 .expect("a state"),
             runs: spec,
             image: of("image"),
+            started: None,
         };
         facts.containers.insert(name.clone(), fact);
     }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
+use jiff::SignedDuration;
+
 use super::helper::node_error;
 use crate::{
     actual::ContainerState,
@@ -137,6 +139,39 @@ pub(in crate::apply) async fn await_healthy(
                 return Err(exits(host, name, code).await);
             }
             Ok(Err(why))
+        },
+    )
+    .await?;
+    Ok(Done::default())
+}
+
+/// Asks Docker. One that does not run has nobody who waits, and of one that is younger than nothing the clock was set
+/// back: its age is not known.
+pub(in crate::apply) async fn await_age(
+    host: &Host,
+    component: Component,
+    seconds: u16,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let name = component.container();
+    let wanted = SignedDuration::from_secs(seconds.into());
+    until(
+        name,
+        Duration::from_secs(1),
+        reporter,
+        stop,
+        |_| async move {
+            let age = host.age(name).await.map_err(failed)?;
+            let known = age.filter(|age| !age.is_negative());
+            let left = known.map_or(SignedDuration::ZERO, |age| wanted - age);
+            if left <= SignedDuration::ZERO {
+                return Ok(Ok(()));
+            }
+            Ok(Err(format!(
+                "its clients begin anew, {} s left",
+                left.as_secs()
+            )))
         },
     )
     .await?;

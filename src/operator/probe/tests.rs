@@ -35,6 +35,7 @@ fn container(state: ContainerState) -> ContainerFact {
         state,
         runs: None,
         image: "an image".to_owned(),
+        started: None,
     }
 }
 

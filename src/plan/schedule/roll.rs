@@ -162,6 +162,7 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
         if component == Component::Kubelet {
             steps.push(start::import_pause(name, host, cause));
         }
+        steps.extend(clients_return(component, cause, name, diff));
         let action = HostAction::ReplaceContainer {
             name: container.to_owned(),
             spec: Box::new(spec.clone()),
@@ -201,6 +202,36 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
     } else {
         steps
     }
+}
+
+/// How long who asks an API server needs after its start until nobody remembers that it was away: Kubernetes'
+/// clients wait longer after each try that failed, up to a minute, and begin anew after two minutes without one.
+const CLIENTS_RETURN: u16 = 150;
+
+/// An API server that its clients have lost lately is left alone until they begin anew: after three or four times
+/// within two minutes the controller manager that leads is blind for so long that it takes all nodes for gone.
+fn clients_return(
+    component: Component,
+    cause: Cause,
+    name: &NodeName,
+    diff: &Diff<'_>,
+) -> Option<Step> {
+    let serves = diff.have.apis.get(name) == Some(&ApiHealth::Serving);
+    if component != Component::ApiServer || !serves {
+        return None;
+    }
+    let facts = diff.have.up(name)?;
+    let started = |component: Component| facts.containers.get(component.container())?.started;
+    let server = started(Component::ApiServer)?;
+    let client = started(Component::ControllerManager)?;
+    let age = facts.clock?.unix_seconds.saturating_sub(server);
+    let why = "its clients have lost it a moment ago";
+    let action = HostAction::AwaitAge {
+        component,
+        seconds: CLIENTS_RETURN,
+    };
+    let lately = (0..i64::from(CLIENTS_RETURN)).contains(&age);
+    (client < server && lately).then(|| Step::on(name, cause, why, action))
 }
 
 /// The steps of a node whose kubelet changes, between its cordon (or its drain) and what takes that

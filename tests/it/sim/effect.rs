@@ -109,7 +109,7 @@ fn on_host(
             facts.containers.remove(name);
             Ok(())
         }
-        HostAction::AwaitHealthy { .. } => Ok(()),
+        HostAction::AwaitHealthy { .. } | HostAction::AwaitAge { .. } => Ok(()),
         HostAction::CleanHost { before } => clean(facts, before),
         HostAction::RestoreContainerd => {
             let files = files(facts)?;
@@ -331,6 +331,7 @@ fn claim(
         state: ContainerState::Created,
         runs: None,
         image: FILES_IMAGE.to_owned(),
+        started: None,
     };
     facts.containers.insert(CLAIM.to_owned(), claim);
     facts.system.paths.insert(path::KUBERNETES.to_owned());
@@ -417,6 +418,7 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
             ..spec.clone()
         }),
         image: spec.image.clone(),
+        started: None,
     }
 }
 

@@ -406,6 +406,7 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
         state: ContainerState::Running,
         runs: None,
         image: "nginx:1.27".to_owned(),
+        started: None,
     };
     HostFacts {
         docker: DockerFacts {

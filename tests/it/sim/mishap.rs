@@ -109,6 +109,7 @@ pub(crate) fn another_claims(on: u8, world: &mut World) -> NodeName {
             state: ContainerState::Created,
             runs: None,
             image: FILES_IMAGE.to_owned(),
+            started: None,
         };
         facts.containers.insert(CLAIM.to_owned(), claim);
         facts.images.insert(FILES_IMAGE.to_owned());

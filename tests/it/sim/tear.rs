@@ -52,7 +52,8 @@ fn on_host(
         | HostAction::ImportPause { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReloadProxy { .. }
-        | HostAction::AwaitHealthy { .. } => {}
+        | HostAction::AwaitHealthy { .. }
+        | HostAction::AwaitAge { .. } => {}
         HostAction::Claim { .. } => on(node, world, |facts| {
             facts.images.insert(FILES_IMAGE.to_owned());
         }),
