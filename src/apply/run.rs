@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     model::NodeName,
-    plan::{OnFailure, Plan, Stage, Step},
+    plan::{OnFailure, Plan, Stage},
 };
 
 /// What a run left to say.
@@ -87,7 +87,6 @@ impl Drop for Ending {
 }
 
 async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> Report {
-    let nodes: BTreeSet<NodeName> = plan.steps().filter_map(Step::node).cloned().collect();
     let mut report = Report {
         outcome: RunOutcome::Completed,
         failures: Vec::new(),
@@ -113,7 +112,7 @@ async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> R
                 steps: stage.steps().count(),
             })
             .await;
-        let runner = StageRunner::new(stage, &nodes, &dropped, act, events, stop);
+        let runner = StageRunner::new(stage, &dropped, act, events, stop);
         let mut failed = BTreeSet::new();
         runner
             .run(index, |end| {
@@ -122,7 +121,7 @@ async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> R
             })
             .await;
         dropped.extend(failed);
-        report.still_enough(stage, &nodes, &dropped);
+        report.still_enough(stage, &dropped);
     }
     report
 }
@@ -166,15 +165,10 @@ impl Report {
     }
 
     /// A run that lost too many nodes does not go on.
-    fn still_enough(
-        &mut self,
-        stage: &Stage,
-        nodes: &BTreeSet<NodeName>,
-        dropped: &BTreeSet<NodeName>,
-    ) {
+    fn still_enough(&mut self, stage: &Stage, dropped: &BTreeSet<NodeName>) {
         if let OnFailure::DropNode { while_left } = &stage.on_failure
             && self.outcome == RunOutcome::Degraded
-            && !while_left.left(nodes, dropped)
+            && !while_left.left(dropped)
         {
             self.outcome = RunOutcome::Failed;
         }

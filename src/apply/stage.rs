@@ -73,8 +73,7 @@ pub(super) enum QueueOutcome {
 /// What every queue of a stage sees.
 pub(super) struct StageRunner<'a, A> {
     stage: &'a Stage,
-    /// All nodes of the plan, and those that earlier stages left out.
-    nodes: &'a BTreeSet<NodeName>,
+    /// The nodes that earlier stages left out.
     dropped: &'a BTreeSet<NodeName>,
     act: &'a A,
     events: &'a Events,
@@ -88,7 +87,6 @@ pub(super) struct StageRunner<'a, A> {
 impl<'a, A: Act> StageRunner<'a, A> {
     pub(super) const fn new(
         stage: &'a Stage,
-        nodes: &'a BTreeSet<NodeName>,
         dropped: &'a BTreeSet<NodeName>,
         act: &'a A,
         events: &'a Events,
@@ -96,7 +94,6 @@ impl<'a, A: Act> StageRunner<'a, A> {
     ) -> Self {
         Self {
             stage,
-            nodes,
             dropped,
             act,
             events,
@@ -127,7 +124,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
         while let Some(end) = going.next().await {
             dropped.extend(end.failed_node().cloned());
             if let OnFailure::DropNode { while_left } = &self.stage.on_failure
-                && !while_left.left(self.nodes, &dropped)
+                && !while_left.left(&dropped)
             {
                 self.halted.store(true, Ordering::Relaxed);
             }

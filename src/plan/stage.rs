@@ -149,25 +149,22 @@ pub enum OnFailure {
 /// How many nodes must be left for a run to go on without those that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Enough {
-    /// One at least, whichever it is.
-    Any,
     /// More than half of these: the members of a new etcd.
     Quorum(BTreeSet<NodeName>),
-    /// One of these: the control planes.
+    /// One of these.
     OneOf(BTreeSet<NodeName>),
     /// All of these.
     All(Vec<Self>),
 }
 
 impl Enough {
-    /// True when, without the nodes that failed, enough are left. `nodes` are all of the plan.
-    pub fn left(&self, nodes: &BTreeSet<NodeName>, failed: &BTreeSet<NodeName>) -> bool {
+    /// True when, without the nodes that failed, enough are left.
+    pub fn left(&self, failed: &BTreeSet<NodeName>) -> bool {
         let left = |of: &BTreeSet<NodeName>| of.difference(failed).count();
         match self {
-            Self::Any => left(nodes) > 0,
             Self::Quorum(of) => left(of) > of.len() / 2,
             Self::OneOf(of) => left(of) > 0,
-            Self::All(all) => all.iter().all(|enough| enough.left(nodes, failed)),
+            Self::All(all) => all.iter().all(|enough| enough.left(failed)),
         }
     }
 }

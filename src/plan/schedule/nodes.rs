@@ -52,8 +52,10 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
             steps.push(Step::cluster(cause, why, action));
         }
     }
+    // Those with nothing to do here are left, too: a run that mends one node and cannot ends degraded.
+    let nodes = diff.want.hosts.keys().cloned().collect();
     Stage::of("nodes", diff.want.hosts.len(), steps).on_failure(OnFailure::DropNode {
-        while_left: Enough::Any,
+        while_left: Enough::OneOf(nodes),
     })
 }
 
