@@ -27,9 +27,14 @@ pub enum Error {
     /// The plan is refused.
     #[error(transparent)]
     Plan(#[from] PreflightErrors),
-    /// Nodes of the config did not answer; nothing was done.
-    #[error("{}", hosts_down(.0))]
-    HostsUnreachable(Vec<(NodeName, Unreachable)>),
+    /// Nodes did not answer, or a step on them failed.
+    #[error("{}", hosts_down(why.as_deref(), down))]
+    HostsUnreachable {
+        /// The nodes, and why.
+        down: Vec<(NodeName, Unreachable)>,
+        /// What cannot be done without them, if that is not plain.
+        why: Option<String>,
+    },
     /// The config names no release, and that of the cluster is not in the catalogue.
     #[error(
         "the cluster runs Kubernetes {has}, which this release does not know, and the config names none"
@@ -98,12 +103,14 @@ impl std::error::Error for StepFailure {
     }
 }
 
-/// One as it is; several each on a line.
-fn hosts_down(down: &[(NodeName, Unreachable)]) -> String {
+/// One on the line of what cannot be done without it; several each on a line.
+fn hosts_down(why: Option<&str>, down: &[(NodeName, Unreachable)]) -> String {
     let lines = down.iter().map(|(_, down)| format!("\n  {}", down.why));
-    match down {
-        [(_, only)] => only.why.clone(),
-        several => format!("{} nodes:{}", several.len(), lines.collect::<String>()),
+    match (why, down) {
+        (None, [(_, only)]) => only.why.clone(),
+        (Some(why), [(_, only)]) => format!("{why}: {}", only.why),
+        (None, several) => format!("{} nodes:{}", several.len(), lines.collect::<String>()),
+        (Some(why), _) => format!("{why}:{}", lines.collect::<String>()),
     }
 }
 
@@ -122,7 +129,7 @@ impl Explain for Error {
             Self::Pki(error) => error.class(),
             Self::Desired(error) => error.class(),
             Self::Plan(error) => error.class(),
-            Self::HostsUnreachable(down) => {
+            Self::HostsUnreachable { down, .. } => {
                 let user = down.iter().all(|(_, down)| down.class == ErrorClass::User);
                 if user {
                     ErrorClass::User
@@ -145,7 +152,7 @@ impl Explain for Error {
             Self::Pki(error) => error.hints(),
             Self::Desired(error) => error.hints(),
             Self::Plan(error) => error.hints(),
-            Self::HostsUnreachable(down) => {
+            Self::HostsUnreachable { down, .. } => {
                 let hints = distinct(down.iter().flat_map(|(_, down)| &down.hints));
                 hints.into_iter().cloned().map(Cow::Owned).collect()
             }
@@ -186,13 +193,27 @@ mod tests {
             };
             (NodeName::from(name), why)
         };
-        let one = Error::HostsUnreachable(vec![down("n1")]);
-        assert_eq!(one.to_string(), "node `n1` is off");
-        let two = Error::HostsUnreachable(vec![down("n1"), down("n2")]);
-        assert_eq!(
-            two.to_string(),
-            "2 nodes:\n  node `n1` is off\n  node `n2` is off"
-        );
-        assert_eq!(two.hints(), ["turn it on"], "once");
+        let of = |names: &[&str], why: Option<&str>| Error::HostsUnreachable {
+            down: names.iter().map(|name| down(name)).collect(),
+            why: why.map(str::to_owned),
+        };
+        for (names, why, said) in [
+            (&["n1"][..], None, "node `n1` is off"),
+            (&["n1"], Some("too few"), "too few: node `n1` is off"),
+            (
+                &["n1", "n2"],
+                None,
+                "2 nodes:\n  node `n1` is off\n  node `n2` is off",
+            ),
+            (
+                &["n1", "n2"],
+                Some("too few"),
+                "too few:\n  node `n1` is off\n  node `n2` is off",
+            ),
+        ] {
+            let error = of(names, why);
+            assert_eq!(error.to_string(), said);
+            assert_eq!(error.hints(), ["turn it on"], "once");
+        }
     }
 }

@@ -407,17 +407,20 @@ async fn from_inventory(
 /// another Kubernetes is where a new cluster shall be.
 fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error> {
     let with = |role| intent.with_role(role).map(|(name, _)| name);
-    if plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) {
+    let Err(why) = plan::enough_answer(with(Role::Etcd), with(Role::ControlPlane), actual) else {
         if new {
             plan::strangers(actual)?;
         }
         return Ok(());
-    }
+    };
     let down = silent(actual).into_iter();
-    Err(Error::HostsUnreachable(
-        down.filter(|(name, _)| intent.nodes.contains_key(name))
+    Err(Error::HostsUnreachable {
+        down: down
+            .filter(|(name, _)| intent.nodes.contains_key(name))
             .collect(),
-    ))
+        // Where there is one node, what is the matter with it says it all.
+        why: (intent.nodes.len() > 1).then_some(why),
+    })
 }
 
 #[cfg(test)]

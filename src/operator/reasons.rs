@@ -49,7 +49,7 @@ impl Reasoned for Error {
             Self::Kubeconfig { .. } => by_class(self.class(), Reason::PermissionDenied),
             Self::Desired(_)
             | Self::UnknownRelease { .. }
-            | Self::HostsUnreachable(_)
+            | Self::HostsUnreachable { .. }
             | Self::Busy { .. }
             | Self::TurnLost
             | Self::Step { .. }
@@ -106,7 +106,10 @@ mod tests {
             why: "no route".to_owned(),
             hints: Vec::new(),
         };
-        Error::HostsUnreachable(vec![("n1".into(), down)])
+        Error::HostsUnreachable {
+            down: vec![("n1".into(), down)],
+            why: None,
+        }
     }
 
     fn preflight(class: ErrorClass) -> Error {

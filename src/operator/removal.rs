@@ -454,7 +454,10 @@ fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) 
         .collect();
     RemovalError {
         remaining,
-        ..RemovalError::of(&Error::HostsUnreachable(left))
+        ..RemovalError::of(&Error::HostsUnreachable {
+            down: left,
+            why: None,
+        })
     }
 }
 

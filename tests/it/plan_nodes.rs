@@ -99,7 +99,7 @@ proptest! {
         let down = nodes.into_iter().enumerate().filter(|(at, _)| off >> at & 1 == 1);
         world.down = down.map(|(_, name)| (name, silent())).collect();
         let have = world.observe(&shell);
-        if enough_answer(with(&want, "etcd"), with(&want, "kube-apiserver"), &have) {
+        if enough_answer(with(&want, "etcd"), with(&want, "kube-apiserver"), &have).is_ok() {
             converge(&mut world, &want, &mut shell, &order);
         } else {
             prop_assert!(plan_up(&want, &have).is_err());

@@ -145,7 +145,11 @@ impl Reconcile<'_> {
             }
             // Only a removal ends so; told as the hosts that do not answer.
             Ok(Outcome::RemovalIncomplete { left, .. }) => {
-                self.failed(&Error::HostsUnreachable(left), found).await
+                let error = Error::HostsUnreachable {
+                    down: left,
+                    why: None,
+                };
+                self.failed(&error, found).await
             }
             Ok(Outcome::Stopped(cause)) => Ok(stopped(cause)),
             Err(error) => {

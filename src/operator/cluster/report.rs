@@ -77,7 +77,7 @@ impl Found {
         let mut found = Self::blind(error);
         valid(&mut found.conditions);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let unreachable = if let Error::HostsUnreachable(down) = error {
+        let unreachable = if let Error::HostsUnreachable { down, .. } = error {
             down.len()
         } else {
             0
@@ -92,7 +92,7 @@ impl Found {
 
     /// Adds which nodes do not answer, when that is what the error is about.
     pub(super) fn unreachable(&mut self, error: &Error) {
-        if let Error::HostsUnreachable(down) = error {
+        if let Error::HostsUnreachable { down, .. } = error {
             let down: BTreeMap<NodeName, _> = down.iter().cloned().collect();
             probe::unreachable(&down, &mut self.conditions);
         }

@@ -71,22 +71,32 @@ pub fn strangers(have: &Actual) -> Result<(), PreflightErrors> {
 }
 
 /// A survey never fails because of a host. But without a control plane, or without a majority of
-/// etcd's hosts, nothing can be brought about.
+/// etcd's hosts, nothing can be brought about: says which of both it is.
 pub fn enough_answer<'a>(
     etcd: impl IntoIterator<Item = &'a NodeName>,
     control_planes: impl IntoIterator<Item = &'a NodeName>,
     have: &Actual,
-) -> bool {
+) -> Result<(), String> {
     let (up, down): (Vec<_>, Vec<_>) = etcd.into_iter().partition(|name| have.up(name).is_some());
+    if up.len() <= down.len() {
+        let all = up.len() + down.len();
+        let (needs, answer) = (all / 2 + 1, up.len());
+        return Err(format!(
+            "nothing is changed: etcd needs {needs} of its {all} nodes, and {answer} can be worked on"
+        ));
+    }
     let mut planes = control_planes.into_iter();
-    planes.any(|name| have.up(name).is_some()) && up.len() > down.len()
+    if planes.any(|name| have.up(name).is_some()) {
+        return Ok(());
+    }
+    Err("nothing is changed: no control plane can be worked on".to_owned())
 }
 
 fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let with = |component| want.with(component);
-    if enough_answer(with(Component::Etcd), with(Component::ApiServer), have) {
+    let Err(why) = enough_answer(with(Component::Etcd), with(Component::ApiServer), have) else {
         return Vec::new();
-    }
+    };
     let silent = want
         .hosts
         .keys()
@@ -99,7 +109,15 @@ fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
             }),
             Some(HostView::Reachable(_)) | None => None,
         });
-    silent.collect()
+    let first = PreflightError {
+        node: None,
+        message: why,
+        hints: Vec::new(),
+        class: ErrorClass::Host,
+    };
+    // Where there is one node, what is the matter with it says it all.
+    let first = (want.hosts.len() > 1).then_some(first);
+    first.into_iter().chain(silent).collect()
 }
 
 /// An etcd that started without its disk serves an empty cluster. Whatever is written to it then
