@@ -36,3 +36,9 @@ pub struct WantedObjects {
     /// The release that the API servers are to have: who asks them for what it no longer has.
     pub release: Option<ImageVersion>,
 }
+
+/// True where each node is to have a part of its pods.
+pub fn is_spread(object: &serde_json::Value) -> bool {
+    let constraints = object.pointer("/spec/template/spec/topologySpreadConstraints");
+    constraints.is_some()
+}

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     actual::Replica,
-    model::{NodeName, ObjectRef, WantedObjects},
+    model::{NodeName, ObjectRef, WantedObjects, is_spread},
 };
 
 /// Where the pods are of the Deployments whose pods are to be spread.
@@ -24,12 +24,10 @@ pub(super) async fn replicas(
     client: &Client,
     wanted: &WantedObjects,
 ) -> kube::Result<BTreeMap<ObjectRef, Vec<Replica>>> {
-    let spread = wanted.objects.iter().filter(|(object, value)| {
-        object.kind == "Deployment"
-            && value
-                .pointer("/spec/template/spec/topologySpreadConstraints")
-                .is_some()
-    });
+    let spread = wanted
+        .objects
+        .iter()
+        .filter(|(object, value)| object.kind == "Deployment" && is_spread(value));
     let pods = spread.map(|(object, value)| async move {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &object.namespace);
         let its = ListParams::default().labels(&selector(value));

@@ -9,7 +9,7 @@ use rke_operator::{
     desired::Desired,
     error::ErrorClass,
     model::{Component, NodeName, Taint, path},
-    plan::{self, Cause, HostAction, Plan, Step, enough_answer},
+    plan::{self, Cause, HostAction, OnFailure, Plan, Step, enough_answer},
 };
 
 use crate::{
@@ -295,6 +295,63 @@ fn replicas_that_came_to_one_node_are_spread_as_soon_as_another_takes_them() {
     converge_up(&mut world, &want, &mut shell);
     let pods = &world.truth.cluster.as_ref().unwrap().replicas[dns];
     assert_ne!(pods[0].node, pods[1].node);
+}
+
+/// The others had nothing to do: they are left all the same, and the run ends degraded.
+#[test]
+fn a_run_that_mends_one_node_may_lose_it() {
+    let want = wish(&[0, 0], &Knobs::default());
+    let (mut world, mut shell) = (fresh(3), Shell::default());
+    converge_up(&mut world, &want, &mut shell);
+    let api = world.truth.cluster.as_mut().unwrap();
+    api.nodes.get_mut(&NodeName::from("n3")).unwrap().ready = false;
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let stage = plan.stages.iter().find(|stage| stage.name == "nodes");
+    let OnFailure::DropNode { while_left } = &stage.unwrap().on_failure else {
+        panic!("{plan:?}");
+    };
+    assert!(while_left.left(&["n3".into()].into()), "{while_left:?}");
+    let all = names(3).into_iter().collect();
+    assert!(!while_left.left(&all), "{while_left:?}");
+}
+
+/// As many pods as there are nodes ready at that moment would go to the first of them.
+#[test]
+fn what_is_spread_is_applied_when_two_nodes_take_pods() {
+    let mut want = wish(&[0, 0], &Knobs::default());
+    let objects = want.addons.iter_mut().flat_map(|addon| &mut addon.objects);
+    let dns = objects.filter(|(object, _)| object.kind == "Deployment");
+    for (_, value) in dns {
+        value["spec"]["template"]["spec"]["topologySpreadConstraints"] = serde_json::json!([{}]);
+    }
+    let (mut world, mut shell) = (fresh(3), Shell::default());
+    let order = |world: &World, shell: &Shell| {
+        let plan = plan_up(&want, &world.observe(shell)).unwrap();
+        let titles: Vec<_> = plan.steps().map(plan::title).collect();
+        let at = |title: &str| titles.iter().position(|other| other.starts_with(title));
+        (
+            at("apply coredns"),
+            at("wait for the node to be Ready"),
+            at("apply flannel"),
+        )
+    };
+    let (dns, ready, network) = order(&world, &shell);
+    assert!(
+        network < ready && ready < dns && network.is_some(),
+        "{network:?} {ready:?} {dns:?}"
+    );
+
+    // One of three is to be awaited: the other two are enough.
+    converge_up(&mut world, &want, &mut shell);
+    let api = world.truth.cluster.as_mut().unwrap();
+    api.objects.retain(|object, _| object.kind != "Deployment");
+    api.nodes.get_mut(&NodeName::from("n3")).unwrap().ready = false;
+    let (dns, ready, _) = order(&world, &shell);
+    assert!(dns < ready && dns.is_some(), "{dns:?} {ready:?}");
+    let api = world.truth.cluster.as_mut().unwrap();
+    api.nodes.get_mut(&NodeName::from("n2")).unwrap().ready = false;
+    let (dns, ready, _) = order(&world, &shell);
+    assert!(ready < dns && ready.is_some(), "{ready:?} {dns:?}");
 }
 
 /// Rule 26: nginx is told, and nothing is replaced. Whoever is cut off between the file and the word

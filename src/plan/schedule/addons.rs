@@ -4,7 +4,7 @@
 use crate::{
     actual::{self, Actual, ApiView, ClusterFacts, Replica, Rollout},
     desired::{Addon, Desired},
-    model::{ObjectRef, label},
+    model::{ObjectRef, is_spread, label},
     plan::{
         Cause, ClusterAction, Guard, Stage, Step,
         diff::{AddonDiff, Diff, NETWORK},
@@ -18,40 +18,66 @@ pub(super) fn has_network(want: &Desired) -> bool {
         .any(|addon| NETWORK.contains(&addon.name.as_str()))
 }
 
-/// One step an add-on, in order: network first.
-pub(super) fn apply(diff: &Diff<'_>) -> Stage {
-    let steps = diff.addons.iter().filter_map(|differs| {
-        let AddonDiff {
-            addon,
-            objects,
-            changes,
-            all_new,
-            drifted,
-        } = differs;
-        if objects.is_empty() {
-            return None;
-        }
-        let (cause, why) = match diff.have.api() {
-            ApiView::Up(_) if *all_new => (Cause::New, "the cluster does not have these objects"),
-            ApiView::Up(_) if *drifted => (Cause::Drift, "objects were changed by others"),
-            ApiView::Up(_) => (Cause::Change, "objects differ"),
-            ApiView::Unknown | ApiView::Unreachable(_) => (
-                Cause::New,
-                "what the cluster has is known after its API answers",
-            ),
-        };
-        let action = ClusterAction::ApplyAddon {
-            addon: addon.name.clone(),
-            objects: objects.clone(),
-        };
-        Some(Step::cluster(cause, why, action).changing(changes.clone()))
+/// One step an add-on, in order: network first. What is spread over nodes comes in the second stage, after the
+/// nodes are awaited, unless two of them take pods already: all of its pods would go to the first.
+pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 2] {
+    let early = two_nodes_take_pods(diff.have);
+    let (first, then): (Vec<_>, Vec<_>) = diff.addons.iter().partition(|differs| {
+        let mut objects = differs.addon.objects.values();
+        early || !objects.any(is_spread)
     });
-    Stage::of("addons", 1, steps)
+    let stage = |part: Vec<&AddonDiff<'_>>| {
+        Stage::of(
+            "addons",
+            1,
+            part.into_iter()
+                .filter_map(|differs| applied(differs, diff.have)),
+        )
+    };
+    [stage(first), stage(then)]
+}
+
+fn two_nodes_take_pods(have: &Actual) -> bool {
+    match have.api() {
+        ApiView::Up(api) => api
+            .nodes
+            .values()
+            .filter(|node| node.takes_pods())
+            .nth(1)
+            .is_some(),
+        ApiView::Unknown | ApiView::Unreachable(_) => false,
+    }
+}
+
+fn applied(differs: &AddonDiff<'_>, have: &Actual) -> Option<Step> {
+    let AddonDiff {
+        addon,
+        objects,
+        changes,
+        all_new,
+        drifted,
+    } = differs;
+    if objects.is_empty() {
+        return None;
+    }
+    let (cause, why) = match have.api() {
+        ApiView::Up(_) if *all_new => (Cause::New, "the cluster does not have these objects"),
+        ApiView::Up(_) if *drifted => (Cause::Drift, "objects were changed by others"),
+        ApiView::Up(_) => (Cause::Change, "objects differ"),
+        ApiView::Unknown | ApiView::Unreachable(_) => (
+            Cause::New,
+            "what the cluster has is known after its API answers",
+        ),
+    };
+    let action = ClusterAction::ApplyAddon {
+        addon: addon.name.clone(),
+        objects: objects.clone(),
+    };
+    Some(Step::cluster(cause, why, action).changing(changes.clone()))
 }
 
 /// Deployments that serve and have all of their pods on one node, while another node takes them: one
-/// is evicted and comes back there. So it is where the first of several nodes was Ready early, or
-/// where one was drained after the other.
+/// is evicted and comes back there. So it is where one was drained after the other.
 pub(super) fn spread(diff: &Diff<'_>) -> Stage {
     let ApiView::Up(api) = diff.have.api() else {
         return Stage::of("spread", 1, []);

@@ -40,6 +40,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let rolls = roll::nodes(diff);
     let left_cordoned = nodes::left_cordoned(diff, &rolls);
     let [central, workers] = rolls;
+    let [addons, addons_spread] = addons::apply(diff);
     let then = [
         join::members(diff), // one at a time, caught up before it votes
         join::api_servers(diff),
@@ -50,10 +51,11 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         containerd_workers,
         central,
         workers,
-        addons::apply(diff), // the network first; no node is Ready without
+        addons, // the network first; no node is Ready without
         state::kubeconfig(want, have),
         state::copy(want, have),
         nodes::ready(diff),   // the other components, labels and taints, Ready
+        addons_spread,        // where there are nodes for it
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
     ];
