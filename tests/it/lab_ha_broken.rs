@@ -3,7 +3,7 @@
 
 use std::{
     fmt::Write as _,
-    fs,
+    fs, io,
     time::{Duration, Instant},
 };
 
@@ -71,6 +71,18 @@ impl Broken {
     ) {
         tell(&format!("== {what}"));
         breaks(&self.site);
+        self.told(what, runs, (status, words));
+        heals(&self.site);
+        self.is_whole(what);
+    }
+
+    /// One run on what is broken, as a row of the table.
+    fn told(
+        &mut self,
+        what: &str,
+        runs: impl FnOnce(&Site) -> Run,
+        (status, words): (i32, &[&str]),
+    ) {
         let begun = Instant::now();
         let run = runs(&self.site);
         let took = begun.elapsed().as_secs_f64();
@@ -89,8 +101,6 @@ impl Broken {
             format!("`{}`", words.join("`, `"))
         };
         writeln!(self.table, "| {what} | {status}, {took:.0} s | {words} |").expect("a row");
-        heals(&self.site);
-        self.is_whole(what);
     }
 
     fn is_whole(&self, what: &str) {
@@ -131,7 +141,14 @@ fn machines(broken: &mut Broken) {
             site.lab.node("n2").stop().expect("off");
             site.lab.node("n3").stop().expect("off");
         },
-        (2, &["n2", "n3"]),
+        (
+            2,
+            &[
+                "etcd needs 2 of its 3 nodes, and 1 can be worked on",
+                "n2",
+                "n3",
+            ],
+        ),
         |site| site.lab.heal().expect("healed"),
     );
     assert_eq!(
@@ -270,6 +287,27 @@ fn disks(broken: &mut Broken) {
     );
 }
 
+/// The same address, and a machine on which nothing of the cluster is.
+fn installed_anew(broken: &mut Broken) {
+    let what = "a member's machine was installed anew";
+    tell(&format!("== {what}"));
+    let lab = &broken.site.lab;
+    lab.reinstall("n3", &mut io::stderr()).expect("a machine");
+    broken.told(
+        what,
+        |site| site.run(UP),
+        (3, &["the host key of node `n3`", "has changed"]),
+    );
+    broken.site.lab.learn_host_keys().expect("they are known");
+    broken.judged(
+        "its new host key is accepted",
+        nothing,
+        |site| site.run(UP),
+        (1, &["another machine answers as node `n3`", "--lose n3"]),
+        |site| drop(site.run(&["up", "--yes", "--lose", "n3"]).well()),
+    );
+}
+
 /// A control plane that is away for longer than its leases and its pods' tolerations last, while the
 /// others are written to.
 fn away(broken: &mut Broken) {
@@ -326,6 +364,7 @@ fn a_cluster_that_is_broken_in_many_ways_is_whole_again() {
     disks(&mut broken);
     by_hand(&mut broken);
     machines(&mut broken);
+    installed_anew(&mut broken);
     away(&mut broken);
     tell(&broken.table);
     publish("HA_TABLE", &broken.table);

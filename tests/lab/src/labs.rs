@@ -119,6 +119,15 @@ struct Rare {
     programs: Vec<Image>,
 }
 
+impl Rare {
+    /// What a node is made of.
+    fn parts_of<'a>(&'a self, node: &Node, images: &'a Images) -> Result<Vec<&'a Image>, LabError> {
+        let programs = self.programs.iter();
+        let own = programs.filter(|image| node.profile().programs() == Some(&image.program));
+        Ok([images.program("node")?].into_iter().chain(own).collect())
+    }
+}
+
 /// What the lab's folder keeps about it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
@@ -217,13 +226,7 @@ impl Lab {
         }
         lab.start_registry(images.program("registry")?)?;
         for node in &lab.nodes {
-            let programs = rare.programs.iter();
-            let programs =
-                programs.filter(|image| node.profile().programs() == Some(&image.program));
-            let parts: Vec<&Image> = [images.program("node")?]
-                .into_iter()
-                .chain(programs)
-                .collect();
+            let parts = rare.parts_of(node, &images)?;
             node.make(&lab.name, host, &parts, &lab.registry)?;
         }
         for node in &lab.nodes {
@@ -250,6 +253,27 @@ impl Lab {
             }
         }
         Ok(lab)
+    }
+
+    /// Installs a node's machine anew: its name and address stay, its disk is empty, and it has other
+    /// host keys, which nobody knows before [`Self::learn_host_keys`].
+    pub fn reinstall(&self, name: &str, log: &mut dyn Write) -> Result<(), LabError> {
+        let node = self.find(name)?;
+        let (host, images) = (Host::prepare(log)?, image::images(log)?);
+        let rare = State::read(&self.dir)?.spec.rare_images(log)?;
+        remove_container(node.container())?;
+        remove_volume(node.container())?;
+        cache::remove_dir(&node.dir)?;
+        node.make_host_keys()?;
+        let parts = rare.parts_of(node, &images)?;
+        node.make(&self.name, host, &parts, &self.registry)?;
+        node.wait_started(START).map(drop)
+    }
+
+    /// Writes the host keys that the nodes have by now where who logs in looks for them.
+    pub fn learn_host_keys(&self) -> Result<(), LabError> {
+        let lines: Result<String, LabError> = self.nodes.iter().map(Node::host_key).collect();
+        cache::write(&self.known_hosts, lines?)
     }
 
     /// Finds a lab that stands.
@@ -446,8 +470,8 @@ impl Lab {
             ])
             .arg(self.ssh_key())
             .done()?;
-        let lines: Result<String, LabError> = self.nodes.iter().map(Node::make_host_keys).collect();
-        cache::write(&self.known_hosts, lines?)
+        self.nodes.iter().try_for_each(Node::make_host_keys)?;
+        self.learn_host_keys()
     }
 
     fn start_registry(&self, image: &Image) -> Result<(), LabError> {
@@ -613,21 +637,32 @@ const WATCHERS: u32 = 1024;
 const RESUME: &str = "timeout 20 docker ps --quiet --filter status=paused | xargs --no-run-if-empty \
                       timeout 20 docker unpause";
 
+/// Removes a node or a registry with all that runs on it.
+fn remove_container(container: &str) -> Result<(), LabError> {
+    // What hangs cannot be killed, nor a node on which a container is paused; that nothing hangs is
+    // no error.
+    Run::docker("cannot resume")
+        .args(["unpause", container])
+        .output()?;
+    Run::docker("cannot resume what is on a node")
+        .args(["exec", container, "sh", "-c", RESUME])
+        .output()?;
+    Run::docker(format!("cannot remove {container}"))
+        .args(["rm", "--force", "--volumes", container])
+        .done()
+}
+
+fn remove_volume(volume: &str) -> Result<(), LabError> {
+    Run::docker(format!("cannot remove {volume}"))
+        .args(["volume", "rm", volume])
+        .done()
+}
+
 /// Removes everything that bears the lab's name. What is not there is fine.
 fn take_down(name: &str) -> Result<(), LabError> {
     let _lock = cache::lock(&format!("lab-{name}"))?;
     for container in labelled("container", Some(name), "{{.Names}}")? {
-        // What hangs cannot be killed, nor a node on which a container is paused; that nothing hangs is
-        // no error.
-        Run::docker("cannot resume")
-            .args(["unpause", &container])
-            .output()?;
-        Run::docker("cannot resume what is on a node")
-            .args(["exec", &container, "sh", "-c", RESUME])
-            .output()?;
-        Run::docker(format!("cannot remove {container}"))
-            .args(["rm", "--force", "--volumes", &container])
-            .done()?;
+        remove_container(&container)?;
     }
     for network in labelled("network", Some(name), "{{.Name}}")? {
         Run::docker(format!("cannot remove {network}"))
@@ -635,9 +670,7 @@ fn take_down(name: &str) -> Result<(), LabError> {
             .done()?;
     }
     for volume in labelled("volume", Some(name), "{{.Name}}")? {
-        Run::docker(format!("cannot remove {volume}"))
-            .args(["volume", "rm", &volume])
-            .done()?;
+        remove_volume(&volume)?;
     }
     cache::remove_dir(&folder(name))
 }

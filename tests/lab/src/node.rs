@@ -581,7 +581,7 @@ impl Node {
 
     /// Makes the node's host keys, and gives the line for `known_hosts`: only that of one key, as
     /// after a first login, though the server has two.
-    pub(crate) fn make_host_keys(&self) -> Result<String, LabError> {
+    pub(crate) fn make_host_keys(&self) -> Result<(), LabError> {
         make_dir(&self.dir)?;
         for kind in ["ed25519", "ecdsa"] {
             Run::new("cannot make a host key", "ssh-keygen")
@@ -589,6 +589,11 @@ impl Node {
                 .arg(self.dir.join(format!("ssh_host_{kind}_key")))
                 .done()?;
         }
+        Ok(())
+    }
+
+    /// Its host key, as a line of OpenSSH's known hosts.
+    pub(crate) fn host_key(&self) -> Result<String, LabError> {
         let public = cache::read(&self.dir.join("ssh_host_ed25519_key.pub"))?;
         let key: Vec<&str> = public.split_whitespace().take(2).collect();
         Ok(format!("{} {}\n", self.address, key.join(" ")))
