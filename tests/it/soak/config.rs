@@ -7,7 +7,7 @@ use super::Operation;
 use crate::lab_many::{ALL, CENTRAL, WORKER};
 
 /// The releases of Kubernetes that the cluster goes through.
-pub(crate) const RELEASES: [&str; 2] = ["v1.32.13", "v1.33.13"];
+pub(crate) const RELEASES: [&str; 2] = ["v1.33.13", "v1.34.4"];
 
 /// The worker that the API is written through: no fault strikes it.
 pub(crate) const THROUGH: &str = "n4";
