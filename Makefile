@@ -95,7 +95,7 @@ soak: ## Repeats the fault tests: make soak N=50 SEED=7
 	@SOAK_ROUNDS='$(N)' SOAK_SEED='$(SEED)' tests/soak.sh
 
 soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
-	@SOAK_SEED='$(SEED)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
+	@SOAK_SEED='$(SEED)' CLUSTER='$(CLUSTER)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
 
 lab: ## Builds the lab's command
 	@cargo build --quiet --locked --package lab

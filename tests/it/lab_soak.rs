@@ -57,9 +57,11 @@ impl Soak {
     /// The lab of an earlier run, if it stands.
     fn open() -> Self {
         let nodes = ["n1", "n2", "n3", THROUGH, "n5", "n6"];
-        let spec = nodes.iter().fold(LabSpec::new("soak-ha"), |spec, name| {
-            spec.node(name, Profile::Plain)
-        });
+        let spec = nodes
+            .iter()
+            .fold(LabSpec::new(&told("SOAK_HA_LAB")), |spec, name| {
+                spec.node(name, Profile::Plain)
+            });
         let spec = RELEASES.iter().fold(spec, |spec, it| spec.release(it));
         let site = Site::standing(&spec);
         site.lab.heal().expect("healed");
