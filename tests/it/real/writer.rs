@@ -28,6 +28,9 @@ use super::{Site, tell};
 /// A time without a write that is worth a line.
 const LONG: Duration = Duration::from_secs(3);
 
+/// How long a request is made again that is no write.
+const AGAIN: Duration = Duration::from_secs(30);
+
 /// A time without a write that is kept.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -177,8 +180,12 @@ impl Writer {
         let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
         let own = ListParams::default().labels(&format!("writer={}", self.name));
         let params = DeleteParams::default();
-        let deleted = runtime.block_on(maps.delete_collection(&params, &own));
-        drop(deleted.expect("what it wrote is deleted"));
+        // The way there may break once more: what is done again deletes what is left.
+        Site::eventually("what it wrote is deleted", AGAIN, || {
+            runtime
+                .block_on(maps.delete_collection(&params, &own))
+                .is_ok()
+        });
         writes
     }
 
@@ -189,9 +196,18 @@ impl Writer {
         }
         let written = self.written.lock().expect("it wrote");
         let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
-        let there = runtime.block_on(maps.list(&ListParams::default()));
-        let there = there.expect("a list").items.into_iter();
-        let there: BTreeSet<String> = there.filter_map(|map| map.metadata.name).collect();
+        let mut there = BTreeSet::new();
+        Site::eventually("what is there is listed", AGAIN, || {
+            let listed = runtime.block_on(maps.list(&ListParams::default()));
+            listed
+                .map(|maps| {
+                    there = maps
+                        .into_iter()
+                        .filter_map(|map| map.metadata.name)
+                        .collect();
+                })
+                .is_ok()
+        });
         tell(&format!(
             "{} writes, longest gap {:.1} s",
             written.names.len(),
