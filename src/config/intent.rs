@@ -55,10 +55,34 @@ pub struct NodeIntent {
 pub struct ServiceExtras {
     /// Flags that replace or extend the defaults; an empty value is the bare `--flag=`.
     pub extra_args: BTreeMap<String, String>,
+    /// Flags that are given once for each of these values, after the one that stands already.
+    pub extra_args_array: BTreeMap<String, Vec<String>>,
     /// Docker binds, one for each target.
     pub extra_binds: Vec<Bind>,
     /// Variables by name. People put passwords of proxies and the like into them.
     pub extra_env: BTreeMap<String, Secret<String>>,
+}
+
+/// `services.kube-api.audit_log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditLog {
+    /// Days that a file is kept.
+    pub max_age: u32,
+    /// How many files are kept.
+    pub max_backup: u32,
+    /// Megabytes of a file.
+    pub max_size: u32,
+    /// `json` or `legacy`.
+    pub format: String,
+}
+
+/// What a namespace without labels of its own may run (`services.kube-api.pod_security_configuration`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodSecurity {
+    /// Anything.
+    Privileged,
+    /// What the standard `restricted` lets run; not in `kube-system`.
+    Restricted,
 }
 
 /// `services.*`.
@@ -88,6 +112,12 @@ pub struct Services {
     pub cluster_dns_server: IpAddr,
     /// `services.kubelet.fail_swap_on` (RKE's default: false).
     pub fail_swap_on: bool,
+    /// `services.kube-api.always_pull_images`.
+    pub always_pull_images: bool,
+    /// `None`: no audit log.
+    pub audit_log: Option<AuditLog>,
+    /// `services.kube-api.pod_security_configuration`.
+    pub pod_security: PodSecurity,
 }
 
 /// The network plugin.
@@ -125,6 +155,8 @@ pub struct Intent {
     pub system_images: BTreeMap<String, String>,
     /// `services`.
     pub services: Services,
+    /// `authentication.sans`: names and addresses that every API server has in its certificate.
+    pub sans: BTreeSet<String>,
     /// `network.plugin`.
     pub network: Network,
     /// `dns.provider`.

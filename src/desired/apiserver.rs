@@ -9,7 +9,10 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View, read_write},
 };
-use crate::model::{ContainerSpec, Role, path};
+use crate::{
+    config::{AuditLog, PodSecurity},
+    model::{ContainerSpec, Role, path},
+};
 
 /// RKE's policy: who did what, never what was in it.
 const AUDIT_POLICY: &str = "\
@@ -19,12 +22,50 @@ rules:
 - level: Metadata
 ";
 
+/// As RKE has it: what a namespace without labels may run, `kube-system` excepted, where our add-ons are.
+/// JSON is YAML, too.
+fn restricted() -> String {
+    let level = "restricted";
+    serde_json::json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{
+            "name": "PodSecurity",
+            "configuration": {
+                "apiVersion": "pod-security.admission.config.k8s.io/v1",
+                "kind": "PodSecurityConfiguration",
+                "defaults": {
+                    "enforce": level, "enforce-version": "latest",
+                    "audit": level, "audit-version": "latest",
+                    "warn": level, "warn-version": "latest",
+                },
+                "exemptions": {
+                    "usernames": [],
+                    "runtimeClasses": [],
+                    "namespaces": ["ingress-nginx", "kube-system"],
+                },
+            },
+        }],
+    })
+    .to_string()
+}
+
 /// The container and its files.
 pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
     let mut flags = basics(context);
     certificates(context, &mut flags, &mut files)?;
-    audit(context, &mut flags, &mut files);
+    let services = &context.intent.services;
+    let mut binds = Vec::new();
+    if let Some(log) = &services.audit_log {
+        audit(log, context, &mut flags, &mut files);
+        binds.push(read_write(path::AUDIT_LOG, path::AUDIT_LOG));
+    }
+    if services.pod_security == PodSecurity::Restricted {
+        let file = context.file(restricted(), PUBLIC);
+        files.insert(path::ADMISSION.to_owned(), file);
+        flags.set("admission-control-config-file", path::ADMISSION);
+    }
     Service {
         key: "kube-api",
         image: &context.intent.images.kubernetes,
@@ -34,7 +75,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         bootstrap: Flags::default(),
         files,
         view: View::OwnFiles,
-        binds: vec![read_write(path::AUDIT_LOG, path::AUDIT_LOG)],
+        binds,
         mounts: Vec::new(),
         env: [].into(),
         privileged: false,
@@ -47,13 +88,18 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
 fn basics(context: &HostContext<'_>) -> Flags {
     let services = &context.intent.services;
     let (first, last) = services.service_node_port_range;
+    let plugins = if services.always_pull_images {
+        "NodeRestriction,AlwaysPullImages"
+    } else {
+        "NodeRestriction"
+    };
     let mut flags = Flags::from([
         ("allow-privileged", "true".to_owned()),
         ("anonymous-auth", "false".to_owned()),
         ("authorization-mode", "Node,RBAC".to_owned()),
         ("bind-address", "0.0.0.0".to_owned()),
         // Added to those that are on by default.
-        ("enable-admission-plugins", "NodeRestriction".to_owned()),
+        ("enable-admission-plugins", plugins.to_owned()),
         ("etcd-servers", etcd_servers(context)),
         (
             "kubelet-preferred-address-types",
@@ -136,7 +182,7 @@ fn certificates(
     Ok(())
 }
 
-fn audit(context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
+fn audit(log: &AuditLog, context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = path::AUDIT_POLICY;
     files.insert(policy.to_owned(), context.file(AUDIT_POLICY, PUBLIC));
     flags.set("audit-policy-file", policy);
@@ -144,10 +190,10 @@ fn audit(context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
         "audit-log-path",
         format!("{}/audit-log.json", path::AUDIT_LOG),
     );
-    flags.set("audit-log-format", "json");
-    flags.set("audit-log-maxage", "30");
-    flags.set("audit-log-maxbackup", "10");
-    flags.set("audit-log-maxsize", "100");
+    flags.set("audit-log-format", log.format.as_str());
+    flags.set("audit-log-maxage", log.max_age.to_string());
+    flags.set("audit-log-maxbackup", log.max_backup.to_string());
+    flags.set("audit-log-maxsize", log.max_size.to_string());
 }
 
 /// The node's own member first, without leaving the node; then the others.

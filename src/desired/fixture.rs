@@ -12,7 +12,9 @@ use crate::{
         HostView, SystemFacts, Unreachable,
     },
     catalog::Images,
-    config::{Dns, Intent, Login, Network, NodeIntent, ServiceExtras, Services},
+    config::{
+        AuditLog, Dns, Intent, Login, Network, NodeIntent, PodSecurity, ServiceExtras, Services,
+    },
     error::ErrorClass,
     model::{
         CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret, UpgradeStrategy,
@@ -90,7 +92,16 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             cluster_domain: "cluster.local".to_owned(),
             cluster_dns_server: "10.43.0.10".parse().unwrap(),
             fail_swap_on: false,
+            always_pull_images: false,
+            audit_log: Some(AuditLog {
+                max_age: 30,
+                max_backup: 10,
+                max_size: 100,
+                format: "json".to_owned(),
+            }),
+            pod_security: PodSecurity::Privileged,
         },
+        sans: BTreeSet::new(),
         network: Network::Flannel,
         dns: Dns::CoreDns,
         upgrade: UpgradeStrategy::default(),

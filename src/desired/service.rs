@@ -90,6 +90,14 @@ impl Service<'_> {
             };
             flags.insert(name, vec![value]);
         }
+        for (name, values) in self.extras.extra_args_array.clone() {
+            let flags = if bootstrap.contains_key(&name) {
+                &mut bootstrap
+            } else {
+                &mut flags
+            };
+            flags.entry(name).or_default().extend(values);
+        }
         let words = |flags: BTreeMap<String, Vec<String>>| {
             let given = flags.into_iter().flat_map(|(name, values)| {
                 let word = move |value| format!("--{name}={value}");

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     actual::HostView,
-    config::{Dns, Intent, Network},
+    config::{Dns, Intent, Network, PodSecurity, Services},
     error::Explain as _,
     model::{Bind, ContainerSpec, EnvVar, NodeName, Role, Secret, Taint, label, path},
 };
@@ -426,6 +426,115 @@ fn a_users_flags_binds_and_variables_win() {
     let etcd = env("etcd");
     assert!(etcd.contains(&"ETCDCTL_ENDPOINTS=https://10.0.0.2:2379".to_owned()));
     assert_eq!(etcd.len(), 4);
+}
+
+#[test]
+fn a_flag_that_is_given_more_than_once_keeps_the_one_that_stands() {
+    let values = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect();
+    let desired = desired_with(|intent| {
+        let services = &mut intent.services;
+        let api = &mut services.kube_api;
+        api.extra_args_array = [
+            ("runtime-config".to_owned(), values(&["a=true", "b=true"])),
+            (
+                "service-account-issuer".to_owned(),
+                values(&["https://old"]),
+            ),
+        ]
+        .into();
+        services.etcd.extra_args_array =
+            [("initial-cluster-token".to_owned(), values(&["x"]))].into();
+    })
+    .unwrap();
+    let api = &host(&desired).containers["kube-apiserver"].command;
+    let given = |name: &str| -> Vec<&str> {
+        let prefix = format!("--{name}=");
+        api.iter()
+            .filter_map(|word| word.strip_prefix(&prefix))
+            .collect()
+    };
+    assert_eq!(given("runtime-config"), ["a=true", "b=true"]);
+    let issuers = given("service-account-issuer");
+    assert!(
+        issuers.len() > 1 && issuers.last() == Some(&"https://old"),
+        "{issuers:?}"
+    );
+    // Of the first start only, as the flag that stands.
+    let etcd = &host(&desired).containers["etcd"];
+    let token = "--initial-cluster-token=x".to_owned();
+    assert!(etcd.bootstrap_args.contains(&token) && !etcd.command.contains(&token));
+}
+
+#[test]
+fn names_of_the_user_are_in_every_api_servers_certificate_and_in_no_other() {
+    let desired = desired_with(|intent| {
+        intent.sans = ["api.example.com".to_owned(), "192.0.2.99".to_owned()].into();
+    })
+    .unwrap();
+    let named = host(&desired).files.iter().filter(|(path, file)| {
+        let certificate = path.ends_with(".pem") && !path.ends_with("-key.pem");
+        let name = |at: &[u8]| at == b"api.example.com";
+        certificate && {
+            let (_, pem) = x509_parser::pem::parse_x509_pem(file.content.expose()).unwrap();
+            pem.contents.windows(15).any(name)
+        }
+    });
+    let named: Vec<_> = named.map(|(path, _)| path.as_str()).collect();
+    assert_eq!(named, ["/etc/kubernetes/ssl/kube-apiserver.pem"]);
+}
+
+#[test]
+fn the_audit_log_and_the_admission_plugins_are_as_the_config_says() {
+    let api = |change: fn(&mut Services)| {
+        let desired = desired_with(|intent| change(&mut intent.services)).unwrap();
+        let host = host(&desired);
+        let spec = host.containers["kube-apiserver"].clone();
+        let file = host
+            .files
+            .get(path::ADMISSION)
+            .map(|file| file.content.clone());
+        (spec, file)
+    };
+    let has = |spec: &ContainerSpec, word: &str| spec.command.contains(&word.to_owned());
+
+    let (spec, file) = api(|services| services.always_pull_images = true);
+    assert!(has(
+        &spec,
+        "--enable-admission-plugins=NodeRestriction,AlwaysPullImages"
+    ));
+    assert!(has(&spec, "--audit-log-maxage=30") && file.is_none());
+
+    let (spec, _) = api(|services| services.audit_log = None);
+    assert!(
+        !spec.command.iter().any(|word| word.contains("audit")),
+        "{spec:?}"
+    );
+    assert!(!spec.binds.iter().any(|bind| bind.target.contains("audit")));
+    assert!(!spec.files.contains_key(path::AUDIT_POLICY));
+
+    let (spec, _) = api(|services| {
+        let log = services.audit_log.as_mut().unwrap();
+        (log.max_age, log.max_backup, log.max_size) = (1, 2, 3);
+        log.format = "legacy".to_owned();
+    });
+    for word in ["maxage=1", "maxbackup=2", "maxsize=3", "format=legacy"] {
+        assert!(has(&spec, &format!("--audit-log-{word}")), "{word}");
+    }
+
+    let (spec, file) = api(|services| services.pod_security = PodSecurity::Restricted);
+    assert!(has(
+        &spec,
+        &format!("--admission-control-config-file={}", path::ADMISSION)
+    ));
+    assert!(
+        spec.files.contains_key(path::ADMISSION),
+        "a change of it replaces the API server"
+    );
+    let file: serde_json::Value = serde_json::from_slice(file.unwrap().expose()).unwrap();
+    assert_eq!(
+        file["plugins"][0]["configuration"]["defaults"]["enforce"],
+        "restricted"
+    );
 }
 
 #[test]

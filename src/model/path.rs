@@ -21,8 +21,11 @@ pub const PROXY_CONFIG: &str = "/etc/kubernetes/nginx-proxy/nginx.conf";
 pub const PROXY_READ: &str = "/etc/kubernetes/nginx-proxy/read";
 /// What kube-apiserver writes into its audit log.
 pub const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
+/// How kube-apiserver's admission plugins are set. A name of our own: RKE's `admission.yaml` may be a
+/// file of people's, with a flag of theirs.
+pub const ADMISSION: &str = "/etc/kubernetes/rke-operator-admission.yaml";
 /// What only nodes with a control plane have, and only nodes without, besides certificates.
-pub const OF_A_ROLE: [&str; 4] = [STATE, AUDIT_POLICY, PROXY_CONFIG, PROXY_READ];
+pub const OF_A_ROLE: [&str; 5] = [STATE, AUDIT_POLICY, ADMISSION, PROXY_CONFIG, PROXY_READ];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.

@@ -1,5 +1,7 @@
 //! The top level: names, the version, and which add-ons.
 
+use std::{collections::BTreeSet, net::IpAddr};
+
 use super::{Found, images, nodes, services, upgrade, values, version};
 use crate::{
     catalog::Catalogue,
@@ -23,6 +25,7 @@ pub(super) fn read(
     let version = version::read(&version_at, catalogue, found);
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
+    let sans = sans(&root.get("authentication").get("sans"), found);
     let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
@@ -41,6 +44,7 @@ pub(super) fn read(
         images: images?,
         system_images: system_images?,
         services,
+        sans,
         network: network?,
         dns: dns?,
         upgrade: upgrade?,
@@ -57,6 +61,22 @@ fn cluster_name(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
         );
     }
     (found.problems.len() == before).then(|| name.to_owned())
+}
+
+/// A name may begin with `*.`, as certificates have it.
+fn sans(at: &Cursor<'_>, found: &mut Found) -> BTreeSet<String> {
+    let mut sans = BTreeSet::new();
+    for (item, text) in values::texts(at, found) {
+        let name = text.to_ascii_lowercase();
+        let plain = name.strip_prefix("*.").unwrap_or(&name);
+        if values::is_host(plain) || name.parse::<IpAddr>().is_ok() {
+            sans.insert(name);
+        } else {
+            let problem = item.problem("is neither a DNS name nor an address");
+            found.problem(problem.detail(text));
+        }
+    }
+    sans
 }
 
 fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {

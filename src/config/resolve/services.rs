@@ -8,7 +8,7 @@ use super::{Found, values};
 use crate::{
     config::{
         cursor::Cursor,
-        intent::{ServiceExtras, Services},
+        intent::{AuditLog, PodSecurity, ServiceExtras, Services},
     },
     model::Bind,
 };
@@ -38,6 +38,10 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         node_ports(&at.get("kube-api").get("service_node_port_range"), found);
     let cluster_domain = domain(&at.get("kubelet").get("cluster_domain"), found);
     let fail_swap_on = values::flag(&at.get("kubelet").get("fail_swap_on"), found).unwrap_or(false);
+    let api = at.get("kube-api");
+    let always_pull_images = values::flag(&api.get("always_pull_images"), found).unwrap_or(false);
+    let audit_log = audit_log(&api.get("audit_log"), found);
+    let pod_security = pod_security(&api.get("pod_security_configuration"), found);
     if found.problems.len() > before {
         return None;
     }
@@ -54,6 +58,9 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         cluster_domain,
         cluster_dns_server: cluster_dns_server?,
         fail_swap_on,
+        always_pull_images,
+        audit_log,
+        pod_security,
     })
 }
 
@@ -70,15 +77,15 @@ fn snapshot(at: &Cursor<'_>, found: &mut Found) {
 fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
     let mut extras = ServiceExtras::default();
     for (name, (value, text)) in values::map(&at.get("extra_args"), found) {
-        if values::is_flag_name(name) {
+        if is_flag(name, &value, found) {
             extras.extra_args.insert(name.to_owned(), text.to_owned());
-        } else {
-            let problem = value.problem("is not the name of a flag");
-            found.problem(if name.starts_with('-') {
-                problem.hint("write it without the dashes")
-            } else {
-                problem
-            });
+        }
+    }
+    for (name, list) in values::entries(&at.get("extra_args_array"), found) {
+        if is_flag(name, &list, found) {
+            let texts = values::texts(&list, found).into_iter();
+            let texts = texts.map(|(_, text)| text.to_owned()).collect();
+            extras.extra_args_array.insert(name.to_owned(), texts);
         }
     }
     let mut targets = BTreeSet::new();
@@ -109,6 +116,55 @@ fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
         }
     }
     extras
+}
+
+fn is_flag(name: &str, at: &Cursor<'_>, found: &mut Found) -> bool {
+    let is = values::is_flag_name(name);
+    if !is {
+        let problem = at.problem("is not the name of a flag");
+        found.problem(if name.starts_with('-') {
+            problem.hint("write it without the dashes")
+        } else {
+            problem
+        });
+    }
+    is
+}
+
+/// There is one unless the config says otherwise, with RKE's settings where it names none.
+fn audit_log(at: &Cursor<'_>, found: &mut Found) -> Option<AuditLog> {
+    let enabled = values::flag(&at.get("enabled"), found);
+    let at = at.get("configuration");
+    let mut number = |key: &str, default| values::number(&at.get(key), found).unwrap_or(default);
+    let (max_age, max_backup, max_size) = (
+        number("max_age", 30),
+        number("max_backup", 10),
+        number("max_size", 100),
+    );
+    let format_at = at.get("format");
+    let format = values::text(&format_at, found).unwrap_or("json");
+    if !["json", "legacy"].contains(&format) {
+        let problem = format_at.problem("is not a format of the audit log");
+        found.problem(problem.detail(format).hint("write `json` or `legacy`"));
+    }
+    enabled.unwrap_or(true).then(|| AuditLog {
+        max_age,
+        max_backup,
+        max_size,
+        format: format.to_owned(),
+    })
+}
+
+fn pod_security(at: &Cursor<'_>, found: &mut Found) -> PodSecurity {
+    match values::text(at, found) {
+        None | Some("privileged") => PodSecurity::Privileged,
+        Some("restricted") => PodSecurity::Restricted,
+        Some(other) => {
+            let problem = at.problem("is not a level of RKE's").detail(other);
+            found.problem(problem.hint("write `privileged` or `restricted`"));
+            PodSecurity::Privileged
+        }
+    }
 }
 
 fn is_variable(name: &str) -> bool {

@@ -225,6 +225,20 @@ fn values_of_the_wrong_type() {
     `nodes[0].labels` (line 4): must be a mapping, is a list
     `nodes[0].taints` (line 5): must be a list, is a mapping
     ");
+    assert_snapshot!(bad(&and("services: {kube-api: {pod_security_configuration: baseline, always_pull_images: 2, audit_log: {configuration: {max_age: -1, format: xml}}, extra_args_array: {v: 4, --v: [1], w: [[]]}}}\nauthentication: {sans: ['a b', '10.0.0', '*.example.com', 'fd00::1']}")), @"
+    `services.kube-api.pod_security_configuration` (line 8): is not a level of RKE's | baseline
+      write `privileged` or `restricted`
+    `services.kube-api.always_pull_images` (line 8): must be `true` or `false` | 2
+    `services.kube-api.audit_log.configuration.max_age` (line 8): must be a whole number, 0 or more | -1
+    `services.kube-api.audit_log.configuration.format` (line 8): is not a format of the audit log | xml
+      write `json` or `legacy`
+    `services.kube-api.extra_args_array.v` (line 8): must be a list, is a single value
+    `services.kube-api.extra_args_array.--v` (line 8): is not the name of a flag
+      write it without the dashes
+    `services.kube-api.extra_args_array.w[0]` (line 8): must be a single value, is a list
+    `authentication.sans[0]` (line 9): is neither a DNS name nor an address | a b
+    `authentication.sans[1]` (line 9): is neither a DNS name nor an address | 10.0.0
+    ");
     assert_snapshot!(bad(&and("services: {kubelet: {fail_swap_on: perhaps}}")), @"`services.kubelet.fail_swap_on` (line 8): must be `true` or `false` | perhaps");
     let strategy = |text: &str| bad(&and(&format!("upgrade_strategy: {{{text}}}")));
     assert_snapshot!(strategy("max_unavailable_worker: 0"), @"`upgrade_strategy.max_unavailable_worker` (line 8): must be a number of nodes, 1 or more, or a percentage, `1%` to `100%` | 0");
@@ -571,9 +585,8 @@ services:
     backup_config: {enabled: true, interval_hours: 12}
   kube-api:
     pod_security_configuration: restricted
-    audit_log: {enabled: true, configuration: {max_age: 7}}
+    audit_log: {enabled: true, configuration: {policy: {rules: []}}}
   kubelet:
-    extra_args_array: {v: [a]}
     infra_container_image: pause:1")), @"
     `private_registries` (line 8): not supported yet
       remove `private_registries`, or leave it empty
@@ -594,13 +607,9 @@ services:
       remove `awsCloudProvider`, or leave it empty
     `services.etcd.backup_config.enabled` (line 19): only `false` is supported so far
       write `enabled: false` under `services.etcd.backup_config`
-    `services.kube-api.pod_security_configuration` (line 21): not supported yet
-      remove `pod_security_configuration`, or write `privileged`
-    `services.kube-api.audit_log.configuration.max_age` (line 22): not supported yet
-      remove `max_age`, or write `30`
-    `services.kubelet.extra_args_array` (line 24): not supported yet
-      write each flag once under `extra_args`
-    `services.kubelet.infra_container_image` (line 25): not supported yet
+    `services.kube-api.audit_log.configuration.policy` (line 22): not supported yet
+      remove `policy`, or leave it empty
+    `services.kubelet.infra_container_image` (line 24): not supported yet
       write `pod_infra_container` under `system_images`
     ");
 }

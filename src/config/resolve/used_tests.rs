@@ -34,6 +34,7 @@ services:
     extra_env: [A=b]
     service_cluster_ip_range: 10.43.0.0/16
     service_node_port_range: 30000-32767
+    audit_log: {enabled: true, configuration: {max_age: 30}}
   kube-controller:
     extra_args: {v: 1}
     extra_binds: ['/a:/b']
@@ -48,6 +49,7 @@ services:
     cluster_dns_server: 10.43.0.10
     fail_swap_on: false
   kubeproxy: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
+authentication: {sans: [a.example.com]}
 network: {plugin: flannel}
 dns: {provider: coredns}
 ingress: {provider: none}
@@ -86,6 +88,14 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.etcd.snapshot", "true"),
     ("services.kube-api.service_cluster_ip_range", "10.43.0.0/17"),
     ("services.kube-api.service_node_port_range", "30000-30100"),
+    ("services.kube-api.always_pull_images", "true"),
+    ("services.kube-api.pod_security_configuration", "restricted"),
+    ("services.kube-api.audit_log.enabled", "false"),
+    ("services.kube-api.audit_log.configuration.max_age", "7"),
+    ("services.kube-api.audit_log.configuration.max_backup", "7"),
+    ("services.kube-api.audit_log.configuration.max_size", "7"),
+    ("services.kube-api.audit_log.configuration.format", "legacy"),
+    ("authentication.sans", "[b.example.com]"),
     ("services.kube-controller.cluster_cidr", "10.42.0.0/17"),
     (
         "services.kube-controller.service_cluster_ip_range",
@@ -115,6 +125,7 @@ const CHANGES: &[(&str, &str)] = &[
 /// What every service has.
 const OF_SERVICES: &[(&str, &str)] = &[
     ("extra_args", "{v: 2}"),
+    ("extra_args_array", "{v: [2, 3]}"),
     ("extra_binds", "['/a:/c']"),
     ("extra_env", "[A=c]"),
 ];

@@ -66,11 +66,32 @@ pub(super) fn texts<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(Cursor<'a>, 
     all
 }
 
+/// A number that is not negative.
+pub(super) fn number(at: &Cursor<'_>, found: &mut Found) -> Option<u32> {
+    let text = text(at, found)?;
+    let number = text.parse().ok();
+    if number.is_none() {
+        found.problem(at.problem("must be a whole number, 0 or more").detail(text));
+    }
+    number
+}
+
 /// The texts of a mapping, each with its place. An empty value is an empty text.
 pub(super) fn map<'a>(
     at: &Cursor<'a>,
     found: &mut Found,
 ) -> BTreeMap<&'a str, (Cursor<'a>, &'a str)> {
+    entries(at, found)
+        .into_iter()
+        .map(|(key, value)| {
+            let text = text(&value, found).unwrap_or_default();
+            (key, (value, text))
+        })
+        .collect()
+}
+
+/// The values of a mapping by their names.
+pub(super) fn entries<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(&'a str, Cursor<'a>)> {
     match at.value() {
         None | Some(Value::Null | Value::Map(_)) => {}
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
@@ -79,12 +100,6 @@ pub(super) fn map<'a>(
         }
     }
     at.entries()
-        .into_iter()
-        .map(|(key, value)| {
-            let text = text(&value, found).unwrap_or_default();
-            (key, (value, text))
-        })
-        .collect()
 }
 
 /// RFC 1123: letters, digits and `-`, not at the ends, at most 63.

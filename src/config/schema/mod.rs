@@ -64,7 +64,11 @@ pub(super) const ROOT: &[Key] = &[
 
 const AUTHENTICATION: &[Key] = &[
     text("strategy", "`x509`, or `x509|webhook`.").default("x509"),
-    list("sans", "More names in the API server's certificate."),
+    list(
+        "sans",
+        "More names and addresses in the API server's certificate.",
+    )
+    .used(),
     later_section(
         "webhook",
         "A server that tells who a token belongs to.",

@@ -27,8 +27,7 @@ macro_rules! service {
             text("image", "Not read by RKE 1.6 either.")
                 .ignored("write the image under `system_images`: `etcd`, or `kubernetes` for all other services"),
             map("extra_args", "Flags without dashes; they win over ours.").used(),
-            map("extra_args_array", "Flags that are given more than once.")
-                .refused("write each flag once under `extra_args`"),
+            any("extra_args_array", "Flags without dashes, each with a list of values: given once for each, after ours.").used(),
             list("extra_binds", "More mounts, `source:target[:options]`.").used(),
             list("extra_env", "More variables, `NAME=value`; they win over ours.").secret().used(),
             map("win_extra_args", "Flags on Windows nodes.").refused(NO_WINDOWS),
@@ -121,11 +120,13 @@ pub(in crate::config) const KUBE_API: &[Key] = service!(
         "pod_security_configuration",
         "The level of PodSecurity admission."
     )
-    .default("privileged"),
+    .default("privileged")
+    .used(),
     flag(
         "always_pull_images",
         "Pull every image at every start of a pod."
-    ),
+    )
+    .used(),
     section(
         "secrets_encryption_config",
         "Encrypt Secrets in etcd.",
@@ -140,9 +141,14 @@ pub(in crate::config) const KUBE_API: &[Key] = service!(
     ),
     section(
         "audit_log",
-        "The API server's audit log; ours has the settings of RKE's defaults.",
+        "The API server's audit log; there is one unless this says otherwise.",
         &[
-            flag("enabled", "Whether there is one.").default("true"),
+            flag(
+                "enabled",
+                "Whether there is one. RKE takes `false` where the section is there without it."
+            )
+            .default("true")
+            .used(),
             section("configuration", "Its settings.", AUDIT_CONFIGURATION),
         ]
     ),
@@ -158,11 +164,17 @@ pub(in crate::config) const KUBE_API: &[Key] = service!(
 );
 
 const AUDIT_CONFIGURATION: &[Key] = &[
-    number("max_age", "Days that a file is kept.").default("30"),
-    number("max_backup", "How many files are kept.").default("10"),
-    number("max_size", "Megabytes of a file.").default("100"),
+    number("max_age", "Days that a file is kept.")
+        .default("30")
+        .used(),
+    number("max_backup", "How many files are kept.")
+        .default("10")
+        .used(),
+    number("max_size", "Megabytes of a file.")
+        .default("100")
+        .used(),
     text("path", "The file.").default("/var/log/kube-audit/audit-log.json"),
-    text("format", "`json` or `legacy`.").default("json"),
+    text("format", "`json` or `legacy`.").default("json").used(),
     any(
         "policy",
         "What is logged; who did what, without content, when empty.",

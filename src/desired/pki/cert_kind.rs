@@ -214,6 +214,7 @@ fn api_names(intent: &Intent) -> impl Iterator<Item = San> {
         .chain([San::Ip(first_address(
             intent.services.service_cluster_ip_range,
         ))])
+        .chain(intent.sans.iter().map(|name| San::of(name)))
 }
 
 /// The address of the Service `kubernetes`: the range's first but one.
