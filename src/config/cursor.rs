@@ -101,6 +101,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// What YAML makes of it; null when absent.
+    pub(super) fn json(&self) -> serde_json::Value {
+        self.node.map_or(serde_json::Value::Null, Node::to_json)
+    }
+
     /// True when it says nothing, at any depth.
     pub(super) fn is_empty(&self) -> bool {
         self.node.is_none_or(Node::is_empty)

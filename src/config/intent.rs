@@ -74,6 +74,8 @@ pub struct AuditLog {
     pub max_size: u32,
     /// `json` or `legacy`.
     pub format: String,
+    /// A `Policy` of `audit.k8s.io`; who did what, without content, when `None`.
+    pub policy: Option<serde_json::Value>,
 }
 
 /// What a namespace without labels of its own may run (`services.kube-api.pod_security_configuration`).
@@ -118,6 +120,11 @@ pub struct Services {
     pub audit_log: Option<AuditLog>,
     /// `services.kube-api.pod_security_configuration`.
     pub pod_security: PodSecurity,
+    /// The settings of the admission plugin `EventRateLimit` (`services.kube-api.event_rate_limit`); `None`
+    /// where it is off.
+    pub event_rate_limit: Option<serde_json::Value>,
+    /// `services.kube-api.admission_configuration.plugins` by name; they win over ours.
+    pub admission_plugins: BTreeMap<String, serde_json::Value>,
 }
 
 /// The network plugin.

@@ -2,7 +2,8 @@
 //! module that knows the YAML library. Pure.
 //!
 //! Scalars keep the text that stands in the file, so that `1.30` stays `1.30` and a label `no`
-//! stays `no`: what a scalar means is decided by the key that reads it, as in Go's YAML.
+//! stays `no`: what a scalar means is decided by the key that reads it, as in Go's YAML. Only what is
+//! handed on as it is, an object of Kubernetes, takes what YAML makes of it ([`Node::to_json`]).
 
 use std::ops::Range;
 
@@ -28,6 +29,8 @@ pub(super) struct Node {
     pub(super) place: Option<Place>,
     /// Where its text stands when `place` is an alias of it (`*name`).
     pub(super) defined: Option<Place>,
+    /// YAML reads this scalar as a bool or a number.
+    pub(super) typed: bool,
 }
 
 /// What a value is.
@@ -104,6 +107,23 @@ impl Node {
             value,
             place: None,
             defined: None,
+            typed: matches!(json, Json::Bool(_) | Json::Number(_)),
+        }
+    }
+
+    /// What YAML makes of it, the last of equal keys. Numbers that JSON does not have stay text.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as Json;
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Scalar(text) if self.typed => serde_saphyr::from_str(text.expose())
+                .unwrap_or_else(|_| Json::String(text.expose().clone())),
+            Value::Scalar(text) => Json::String(text.expose().clone()),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.node.to_json()))
+                .collect(),
         }
     }
 
@@ -111,6 +131,7 @@ impl Node {
         let place = Place::of(&raw.referenced, source);
         let defined =
             Place::of(&raw.defined, source).filter(|defined| Some(defined) != place.as_ref());
+        let typed = matches!(raw.value, Raw::Typed(_));
         let value = match raw.value {
             Raw::Null => Value::Null,
             Raw::Text(text) => Value::Scalar(text.into()),
@@ -141,6 +162,7 @@ impl Node {
             value,
             place,
             defined,
+            typed,
         }
     }
 

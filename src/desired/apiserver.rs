@@ -4,13 +4,13 @@
 //! kubelets are verified, etcd has its own clients, issuer and audience are the standard ones.
 
 use super::{
-    DesiredError,
+    DesiredError, admission,
     host_context::{Files, HostContext, PUBLIC, TLS_CIPHERS},
     pki::CertKind,
     service::{Flags, Service, View, read_write},
 };
 use crate::{
-    config::{AuditLog, PodSecurity},
+    config::AuditLog,
     model::{ContainerSpec, Role, path},
 };
 
@@ -21,34 +21,6 @@ kind: Policy
 rules:
 - level: Metadata
 ";
-
-/// As RKE has it: what a namespace without labels may run, `kube-system` excepted, where our add-ons are.
-/// JSON is YAML, too.
-fn restricted() -> String {
-    let level = "restricted";
-    serde_json::json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AdmissionConfiguration",
-        "plugins": [{
-            "name": "PodSecurity",
-            "configuration": {
-                "apiVersion": "pod-security.admission.config.k8s.io/v1",
-                "kind": "PodSecurityConfiguration",
-                "defaults": {
-                    "enforce": level, "enforce-version": "latest",
-                    "audit": level, "audit-version": "latest",
-                    "warn": level, "warn-version": "latest",
-                },
-                "exemptions": {
-                    "usernames": [],
-                    "runtimeClasses": [],
-                    "namespaces": ["ingress-nginx", "kube-system"],
-                },
-            },
-        }],
-    })
-    .to_string()
-}
 
 /// The container and its files.
 pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
@@ -61,9 +33,8 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         audit(log, context, &mut flags, &mut files);
         binds.push(read_write(path::AUDIT_LOG, path::AUDIT_LOG));
     }
-    if services.pod_security == PodSecurity::Restricted {
-        let file = context.file(restricted(), PUBLIC);
-        files.insert(path::ADMISSION.to_owned(), file);
+    if let Some(file) = admission::configuration(services) {
+        files.insert(path::ADMISSION.to_owned(), context.file(file, PUBLIC));
         flags.set("admission-control-config-file", path::ADMISSION);
     }
     Service {
@@ -88,18 +59,13 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
 fn basics(context: &HostContext<'_>) -> Flags {
     let services = &context.intent.services;
     let (first, last) = services.service_node_port_range;
-    let plugins = if services.always_pull_images {
-        "NodeRestriction,AlwaysPullImages"
-    } else {
-        "NodeRestriction"
-    };
     let mut flags = Flags::from([
         ("allow-privileged", "true".to_owned()),
         ("anonymous-auth", "false".to_owned()),
         ("authorization-mode", "Node,RBAC".to_owned()),
         ("bind-address", "0.0.0.0".to_owned()),
         // Added to those that are on by default.
-        ("enable-admission-plugins", plugins.to_owned()),
+        ("enable-admission-plugins", admission::enabled(services)),
         ("etcd-servers", etcd_servers(context)),
         (
             "kubelet-preferred-address-types",
@@ -184,7 +150,10 @@ fn certificates(
 
 fn audit(log: &AuditLog, context: &HostContext<'_>, flags: &mut Flags, files: &mut Files) {
     let policy = path::AUDIT_POLICY;
-    files.insert(policy.to_owned(), context.file(AUDIT_POLICY, PUBLIC));
+    // JSON is YAML, too.
+    let written = log.policy.as_ref().map(ToString::to_string);
+    let text = written.unwrap_or_else(|| AUDIT_POLICY.to_owned());
+    files.insert(policy.to_owned(), context.file(text, PUBLIC));
     flags.set("audit-policy-file", policy);
     flags.set(
         "audit-log-path",

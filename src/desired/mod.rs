@@ -38,6 +38,7 @@
 //! ```
 
 mod addons;
+mod admission;
 mod apiserver;
 pub mod containerd;
 mod controller_manager;

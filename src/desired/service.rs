@@ -80,31 +80,7 @@ impl Service<'_> {
         self,
         context: &HostContext<'_>,
     ) -> Result<(ContainerSpec, Files), DesiredError> {
-        let mut flags = self.flags.0;
-        let mut bootstrap = self.bootstrap.0;
-        for (name, value) in self.extras.extra_args.clone() {
-            let flags = if bootstrap.contains_key(&name) {
-                &mut bootstrap
-            } else {
-                &mut flags
-            };
-            flags.insert(name, vec![value]);
-        }
-        for (name, values) in self.extras.extra_args_array.clone() {
-            let flags = if bootstrap.contains_key(&name) {
-                &mut bootstrap
-            } else {
-                &mut flags
-            };
-            flags.entry(name).or_default().extend(values);
-        }
-        let words = |flags: BTreeMap<String, Vec<String>>| {
-            let given = flags.into_iter().flat_map(|(name, values)| {
-                let word = move |value| format!("--{name}={value}");
-                values.into_iter().map(word)
-            });
-            given.collect()
-        };
+        let (command, bootstrap_args) = words(self.flags.0, self.bootstrap.0, self.extras);
         let own = match self.view {
             View::OwnFiles => self.files.keys().map(|path| read_only(path)).collect(),
             View::Host => Vec::new(),
@@ -143,8 +119,8 @@ impl Service<'_> {
         let spec = ContainerSpec {
             image: self.image.to_owned(),
             entrypoint: self.entrypoint,
-            command: words(flags),
-            bootstrap_args: words(bootstrap),
+            command,
+            bootstrap_args,
             env: env
                 .into_iter()
                 .map(|(name, value)| {
@@ -168,6 +144,41 @@ impl Service<'_> {
         };
         Ok((spec, self.files))
     }
+}
+
+type Values = BTreeMap<String, Vec<String>>;
+
+/// The words of the command, and those of the first start. The user's flags win; those of a list come after
+/// what is there.
+fn words(
+    mut flags: Values,
+    mut bootstrap: Values,
+    extras: &ServiceExtras,
+) -> (Vec<String>, Vec<String>) {
+    let one = extras.extra_args.iter();
+    let one = one.map(|(name, value)| (name, vec![value.clone()], true));
+    let many = extras.extra_args_array.iter();
+    let many = many.map(|(name, values)| (name, values.clone(), false));
+    for (name, values, instead) in one.chain(many) {
+        let flags = if bootstrap.contains_key(name) {
+            &mut bootstrap
+        } else {
+            &mut flags
+        };
+        let there = flags.entry(name.clone()).or_default();
+        if instead {
+            there.clear();
+        }
+        there.extend(values);
+    }
+    let words = |flags: Values| {
+        let given = flags.into_iter().flat_map(|(name, values)| {
+            let word = move |value| format!("--{name}={value}");
+            values.into_iter().map(word)
+        });
+        given.collect()
+    };
+    (words(flags), words(bootstrap))
 }
 
 /// A bind of a path onto itself, read-only.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
-    Desired, DesiredError, DesiredHost,
+    Desired, DesiredError, DesiredFile, DesiredHost,
     fixture::{applied, blank, claim, desired, facts, intent, intent_of, reuse_or_issue, up},
 };
 use crate::{
@@ -472,12 +472,11 @@ fn names_of_the_user_are_in_every_api_servers_certificate_and_in_no_other() {
     })
     .unwrap();
     let named = host(&desired).files.iter().filter(|(path, file)| {
-        let certificate = path.ends_with(".pem") && !path.ends_with("-key.pem");
         let name = |at: &[u8]| at == b"api.example.com";
-        certificate && {
-            let (_, pem) = x509_parser::pem::parse_x509_pem(file.content.expose()).unwrap();
-            pem.contents.windows(15).any(name)
-        }
+        // Of a list of certificates, the first; kubeconfigs are none.
+        let certificate = x509_parser::pem::parse_x509_pem(file.content.expose());
+        path.starts_with("/etc/kubernetes/ssl/")
+            && certificate.is_ok_and(|(_, pem)| pem.contents.windows(15).any(name))
     });
     let named: Vec<_> = named.map(|(path, _)| path.as_str()).collect();
     assert_eq!(named, ["/etc/kubernetes/ssl/kube-apiserver.pem"]);
@@ -488,21 +487,22 @@ fn the_audit_log_and_the_admission_plugins_are_as_the_config_says() {
     let api = |change: fn(&mut Services)| {
         let desired = desired_with(|intent| change(&mut intent.services)).unwrap();
         let host = host(&desired);
-        let spec = host.containers["kube-apiserver"].clone();
-        let file = host
-            .files
-            .get(path::ADMISSION)
-            .map(|file| file.content.clone());
-        (spec, file)
+        (
+            host.containers["kube-apiserver"].clone(),
+            host.files.clone(),
+        )
+    };
+    let text = |files: &BTreeMap<String, DesiredFile>, path: &str| {
+        String::from_utf8(files[path].content.expose().clone()).unwrap()
     };
     let has = |spec: &ContainerSpec, word: &str| spec.command.contains(&word.to_owned());
 
-    let (spec, file) = api(|services| services.always_pull_images = true);
+    let (spec, files) = api(|services| services.always_pull_images = true);
     assert!(has(
         &spec,
         "--enable-admission-plugins=NodeRestriction,AlwaysPullImages"
     ));
-    assert!(has(&spec, "--audit-log-maxage=30") && file.is_none());
+    assert!(has(&spec, "--audit-log-maxage=30") && !files.contains_key(path::ADMISSION));
 
     let (spec, _) = api(|services| services.audit_log = None);
     assert!(
@@ -512,16 +512,33 @@ fn the_audit_log_and_the_admission_plugins_are_as_the_config_says() {
     assert!(!spec.binds.iter().any(|bind| bind.target.contains("audit")));
     assert!(!spec.files.contains_key(path::AUDIT_POLICY));
 
-    let (spec, _) = api(|services| {
+    let (spec, files) = api(|services| {
         let log = services.audit_log.as_mut().unwrap();
         (log.max_age, log.max_backup, log.max_size) = (1, 2, 3);
         log.format = "legacy".to_owned();
+        log.policy = Some(serde_json::json!({"kind": "Policy"}));
     });
+    assert_eq!(text(&files, path::AUDIT_POLICY), r#"{"kind":"Policy"}"#);
     for word in ["maxage=1", "maxbackup=2", "maxsize=3", "format=legacy"] {
         assert!(has(&spec, &format!("--audit-log-{word}")), "{word}");
     }
 
-    let (spec, file) = api(|services| services.pod_security = PodSecurity::Restricted);
+    let (spec, files) = api(|services| {
+        services.pod_security = PodSecurity::Restricted;
+        services.event_rate_limit = Some(serde_json::json!({"limits": []}));
+        let plugins = ["EventRateLimit", "ImagePolicyWebhook"];
+        let own = |name: &str| {
+            (
+                name.to_owned(),
+                serde_json::json!({"name": name, "path": "/a"}),
+            )
+        };
+        services.admission_plugins = plugins.map(own).into();
+    });
+    assert!(has(
+        &spec,
+        "--enable-admission-plugins=NodeRestriction,EventRateLimit"
+    ));
     assert!(has(
         &spec,
         &format!("--admission-control-config-file={}", path::ADMISSION)
@@ -530,10 +547,19 @@ fn the_audit_log_and_the_admission_plugins_are_as_the_config_says() {
         spec.files.contains_key(path::ADMISSION),
         "a change of it replaces the API server"
     );
-    let file: serde_json::Value = serde_json::from_slice(file.unwrap().expose()).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&text(&files, path::ADMISSION)).unwrap();
     assert_eq!(
-        file["plugins"][0]["configuration"]["defaults"]["enforce"],
+        file["plugins"][2]["configuration"]["defaults"]["enforce"],
         "restricted"
+    );
+    let own = serde_json::json!([
+        {"name": "EventRateLimit", "path": "/a"},
+        {"name": "ImagePolicyWebhook", "path": "/a"},
+    ]);
+    assert_eq!(
+        file["plugins"].as_array().unwrap()[..2],
+        own.as_array().unwrap()[..],
+        "the config's own win"
     );
 }
 

@@ -1,14 +1,19 @@
 //! `services`: images, flags, mounts and environment of each component, and the address ranges.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::{IpNet, Ipv4Net};
+use serde_json::Value as Json;
 
 use super::{Found, values};
 use crate::{
     config::{
         cursor::Cursor,
         intent::{AuditLog, PodSecurity, ServiceExtras, Services},
+        problem::Problem,
     },
     model::Bind,
 };
@@ -42,6 +47,8 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let always_pull_images = values::flag(&api.get("always_pull_images"), found).unwrap_or(false);
     let audit_log = audit_log(&api.get("audit_log"), found);
     let pod_security = pod_security(&api.get("pod_security_configuration"), found);
+    let event_rate_limit = event_rate_limit(&api.get("event_rate_limit"), found);
+    let admission_plugins = admission_plugins(&api.get("admission_configuration"), found);
     if found.problems.len() > before {
         return None;
     }
@@ -61,6 +68,8 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         always_pull_images,
         audit_log,
         pod_security,
+        event_rate_limit,
+        admission_plugins,
     })
 }
 
@@ -147,12 +156,76 @@ fn audit_log(at: &Cursor<'_>, found: &mut Found) -> Option<AuditLog> {
         let problem = format_at.problem("is not a format of the audit log");
         found.problem(problem.detail(format).hint("write `json` or `legacy`"));
     }
+    let policy = audit_policy(&at.get("policy"), found);
     enabled.unwrap_or(true).then(|| AuditLog {
         max_age,
         max_backup,
         max_size,
         format: format.to_owned(),
+        policy,
     })
+}
+
+/// An API server does not start with a policy that says nothing, or a level that it does not know.
+fn audit_policy(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
+    const LEVELS: [&str; 4] = ["None", "Metadata", "Request", "RequestResponse"];
+    let policy = values::object(at, &["audit.k8s.io/v1"], "Policy", found)?;
+    for rule in values::mappings(&at.get("rules"), found) {
+        let at = rule.get("level");
+        let level = values::text(&at, found);
+        if !level.is_some_and(|level| LEVELS.contains(&level)) {
+            let problem = at.problem("is not a level of the audit log");
+            let problem = problem.hint(format!("write one of `{}`", LEVELS.join("`, `")));
+            found.problem(level.into_iter().fold(problem, Problem::detail));
+        }
+    }
+    Some(policy.into())
+}
+
+/// The plugin's settings, RKE's where the config has none; `None` where it is off.
+fn event_rate_limit(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
+    const API: &str = "eventratelimit.admission.k8s.io/v1alpha1";
+    let enabled = values::flag(&at.get("enabled"), found).unwrap_or(false);
+    let at = at.get("configuration");
+    let written = values::object(&at, &[API], "Configuration", found);
+    if written.is_some() {
+        values::mappings(&at.get("limits"), found);
+    }
+    let settings = written.map_or_else(
+        || {
+            serde_json::json!({
+                "apiVersion": API,
+                "kind": "Configuration",
+                "limits": [{"type": "Server", "qps": 5000, "burst": 20000}],
+            })
+        },
+        Json::from,
+    );
+    enabled.then_some(settings)
+}
+
+/// The plugins of an `AdmissionConfiguration` by name. RKE dropped all but its own two; here each is taken.
+fn admission_plugins(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, Json> {
+    let versions = [
+        "apiserver.config.k8s.io/v1",
+        "apiserver.config.k8s.io/v1alpha1",
+    ];
+    let mut plugins = BTreeMap::new();
+    if values::object(at, &versions, "AdmissionConfiguration", found).is_none() {
+        return plugins;
+    }
+    for plugin in values::mappings(&at.get("plugins"), found) {
+        let name = plugin.get("name");
+        match values::text(&name, found) {
+            None => found.problem(name.problem("a plugin needs a name")),
+            Some(text) => {
+                if plugins.insert(text.to_owned(), plugin.json()).is_some() {
+                    found.problem(name.problem("another plugin has this name").detail(text));
+                }
+            }
+        }
+    }
+    plugins
 }
 
 fn pod_security(at: &Cursor<'_>, found: &mut Found) -> PodSecurity {

@@ -225,13 +225,25 @@ fn values_of_the_wrong_type() {
     `nodes[0].labels` (line 4): must be a mapping, is a list
     `nodes[0].taints` (line 5): must be a list, is a mapping
     ");
-    assert_snapshot!(bad(&and("services: {kube-api: {pod_security_configuration: baseline, always_pull_images: 2, audit_log: {configuration: {max_age: -1, format: xml}}, extra_args_array: {v: 4, --v: [1], w: [[]]}}}\nauthentication: {sans: ['a b', '10.0.0', '*.example.com', 'fd00::1']}")), @"
+    assert_snapshot!(bad(&and("services: {kube-api: {pod_security_configuration: baseline, always_pull_images: 2, audit_log: {configuration: {max_age: -1, format: xml, policy: {kind: Rules, rules: [{level: All}, {}]}}}, event_rate_limit: {configuration: {apiVersion: v1, limits: 5}}, admission_configuration: {plugins: [{path: /a}, {name: b}, {name: b}]}, extra_args_array: {v: 4, --v: [1], w: [[]]}}}\nauthentication: {sans: ['a b', '10.0.0', '*.example.com', 'fd00::1']}")), @"
     `services.kube-api.pod_security_configuration` (line 8): is not a level of RKE's | baseline
       write `privileged` or `restricted`
     `services.kube-api.always_pull_images` (line 8): must be `true` or `false` | 2
     `services.kube-api.audit_log.configuration.max_age` (line 8): must be a whole number, 0 or more | -1
     `services.kube-api.audit_log.configuration.format` (line 8): is not a format of the audit log | xml
       write `json` or `legacy`
+    `services.kube-api.audit_log.configuration.policy.kind` (line 8): is another one than what belongs here | Rules
+      write `Policy`
+    `services.kube-api.audit_log.configuration.policy.rules` (line 8): must be a list of mappings, at least one
+    `services.kube-api.audit_log.configuration.policy.rules[0].level` (line 8): is not a level of the audit log | All
+      write one of `None`, `Metadata`, `Request`, `RequestResponse`
+    `services.kube-api.audit_log.configuration.policy.rules[1].level` (line 8): is not a level of the audit log
+      write one of `None`, `Metadata`, `Request`, `RequestResponse`
+    `services.kube-api.event_rate_limit.configuration.apiVersion` (line 8): is another one than what belongs here | v1
+      write `eventratelimit.admission.k8s.io/v1alpha1`
+    `services.kube-api.event_rate_limit.configuration.limits` (line 8): must be a list of mappings, at least one
+    `services.kube-api.admission_configuration.plugins[0].name` (line 8): a plugin needs a name
+    `services.kube-api.admission_configuration.plugins[2].name` (line 8): another plugin has this name | b
     `services.kube-api.extra_args_array.v` (line 8): must be a list, is a single value
     `services.kube-api.extra_args_array.--v` (line 8): is not the name of a flag
       write it without the dashes
@@ -585,7 +597,7 @@ services:
     backup_config: {enabled: true, interval_hours: 12}
   kube-api:
     pod_security_configuration: restricted
-    audit_log: {enabled: true, configuration: {policy: {rules: []}}}
+    secrets_encryption_config: {enabled: true, custom_config: {kind: EncryptionConfiguration}}
   kubelet:
     infra_container_image: pause:1")), @"
     `private_registries` (line 8): not supported yet
@@ -607,8 +619,10 @@ services:
       remove `awsCloudProvider`, or leave it empty
     `services.etcd.backup_config.enabled` (line 19): only `false` is supported so far
       write `enabled: false` under `services.etcd.backup_config`
-    `services.kube-api.audit_log.configuration.policy` (line 22): not supported yet
-      remove `policy`, or leave it empty
+    `services.kube-api.secrets_encryption_config.enabled` (line 22): not supported yet
+      remove `enabled`, or write `false`
+    `services.kube-api.secrets_encryption_config.custom_config` (line 22): not supported yet
+      remove `custom_config`, or leave it empty
     `services.kubelet.infra_container_image` (line 24): not supported yet
       write `pod_infra_container` under `system_images`
     ");

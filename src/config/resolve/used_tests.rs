@@ -35,6 +35,7 @@ services:
     service_cluster_ip_range: 10.43.0.0/16
     service_node_port_range: 30000-32767
     audit_log: {enabled: true, configuration: {max_age: 30}}
+    event_rate_limit: {enabled: true}
   kube-controller:
     extra_args: {v: 1}
     extra_binds: ['/a:/b']
@@ -95,6 +96,19 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.kube-api.audit_log.configuration.max_backup", "7"),
     ("services.kube-api.audit_log.configuration.max_size", "7"),
     ("services.kube-api.audit_log.configuration.format", "legacy"),
+    (
+        "services.kube-api.audit_log.configuration.policy",
+        "{rules: [{level: Request}]}",
+    ),
+    ("services.kube-api.event_rate_limit.enabled", "false"),
+    (
+        "services.kube-api.event_rate_limit.configuration",
+        "{limits: [{type: Server, qps: 1, burst: 1}]}",
+    ),
+    (
+        "services.kube-api.admission_configuration",
+        "{plugins: [{name: PodSecurity, configuration: {defaults: {enforce: baseline}}}]}",
+    ),
     ("authentication.sans", "[b.example.com]"),
     ("services.kube-controller.cluster_cidr", "10.42.0.0/17"),
     (

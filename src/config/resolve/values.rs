@@ -102,6 +102,43 @@ pub(super) fn entries<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(&'a str, C
     at.entries()
 }
 
+/// An object of Kubernetes as written, of one of these versions: the first, and this kind, where it does
+/// not say. `None` when absent or empty, and with a problem when it is none.
+pub(super) fn object(
+    at: &Cursor<'_>,
+    versions: &[&str],
+    kind: &str,
+    found: &mut Found,
+) -> Option<serde_json::Map<String, serde_json::Value>> {
+    if entries(at, found).is_empty() {
+        return None;
+    }
+    for (key, known) in [("apiVersion", versions), ("kind", &[kind])] {
+        let at = at.get(key);
+        if let Some(other) = text(&at, found).filter(|text| !known.contains(text)) {
+            let problem = at.problem("is another one than what belongs here");
+            found.problem(problem.detail(other).hint(format!("write `{}`", known[0])));
+        }
+    }
+    let serde_json::Value::Object(mut object) = at.json() else {
+        return None;
+    };
+    object.insert("kind".to_owned(), kind.into());
+    if at.get("apiVersion").is_empty() {
+        object.insert("apiVersion".to_owned(), versions[0].into());
+    }
+    Some(object)
+}
+
+/// The mappings of a list in an object of Kubernetes; a problem when there is none.
+pub(super) fn mappings<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<Cursor<'a>> {
+    let items = at.items();
+    if items.is_empty() || items.iter().any(|item| item.entries().is_empty()) {
+        found.problem(at.problem("must be a list of mappings, at least one"));
+    }
+    items
+}
+
 /// RFC 1123: letters, digits and `-`, not at the ends, at most 63.
 fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len())

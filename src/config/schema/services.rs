@@ -152,13 +152,21 @@ pub(in crate::config) const KUBE_API: &[Key] = service!(
             section("configuration", "Its settings.", AUDIT_CONFIGURATION),
         ]
     ),
-    any("admission_configuration", "An AdmissionConfiguration."),
+    any(
+        "admission_configuration",
+        "An AdmissionConfiguration; of two plugins with one name, its own is taken."
+    )
+    .used(),
     section(
         "event_rate_limit",
         "The admission plugin EventRateLimit.",
         &[
-            flag("enabled", "Whether it is on."),
-            any("configuration", "Its settings."),
+            flag("enabled", "Whether it is on.").used(),
+            any(
+                "configuration",
+                "Its settings; 5000 events a second for each API server, 20000 at once, when empty."
+            )
+            .used(),
         ]
     ),
 );
@@ -177,8 +185,9 @@ const AUDIT_CONFIGURATION: &[Key] = &[
     text("format", "`json` or `legacy`.").default("json").used(),
     any(
         "policy",
-        "What is logged; who did what, without content, when empty.",
-    ),
+        "A Policy: what is logged; who did what, without content, when empty.",
+    )
+    .used(),
 ];
 
 /// `services.kube-controller`.
