@@ -24,7 +24,7 @@ command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest
 # Where a guard is missed first; whatever these do not notice, all others are asked.
 near() {
   case $1 in
-    plan-roles* | plan-addresses | plan-no-execute | plan-prune-after-* | pki-roles-* | pki-no-first-*)
+    plan-roles* | plan-addresses* | plan-no-execute | plan-prune-after-* | pki-roles-* | pki-no-first-*)
       echo 'test(/joint_roles|joint_addresses/)' ;;
     plan-lost-* | plan-leavers-*) echo 'test(/joint_lost|plan_/)' ;;
     plan-*) echo 'test(/plan_|unasked|cli_node/)' ;;

@@ -127,3 +127,45 @@ fn another_internal_address_of_a_member_or_a_control_plane_is_refused() {
         settle(&runner, &intent).await;
     });
 }
+
+/// Nodes and Services keep what they have.
+#[test]
+fn another_range_of_pods_or_services_is_refused() {
+    block_on(async {
+        for (pods, was, key) in [
+            (
+                true,
+                "10.42.0.0/16",
+                "services.kube-controller.cluster_cidr",
+            ),
+            (
+                false,
+                "10.43.0.0/16",
+                "services.kube-api.service_cluster_ip_range",
+            ),
+        ] {
+            let runner = runner(4);
+            let mut intent = apart();
+            settle(&runner, &intent).await;
+            let services = &mut intent.services;
+            let range = if pods {
+                &mut services.cluster_cidr
+            } else {
+                &mut services.service_cluster_ip_range
+            };
+            *range = "10.96.0.0/12".parse().unwrap();
+            let before = runner.remote.world(|world| world.clone());
+            let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+            assert_eq!(error.class(), ErrorClass::User);
+            let said = error.to_string();
+            let why = format!("{was}: the range cannot be changed to 10.96.0.0/12");
+            assert!(said.contains(&why), "{said}");
+            let hints = error.hints().join("\n");
+            assert!(
+                hints.contains(&format!("write {was} as `{key}` again")),
+                "{hints}"
+            );
+            assert!(runner.remote.world(|world| *world == before));
+        }
+    });
+}

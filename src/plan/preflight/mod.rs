@@ -8,6 +8,7 @@ mod host;
 mod leavers;
 mod lost;
 mod machine;
+mod ranges;
 mod roles;
 mod version;
 
@@ -27,6 +28,7 @@ use crate::{
 pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     let (want, have) = (diff.want, diff.have);
     let mut errors = version::left_behind(want, have);
+    errors.extend(ranges::errors(want, have));
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
