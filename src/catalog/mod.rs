@@ -41,6 +41,8 @@ pub struct Images {
     pub coredns: String,
     /// flanneld.
     pub flannel: String,
+    /// metrics-server.
+    pub metrics_server: String,
     /// Installs the CNI plugins.
     pub cni_plugins: String,
     /// The sandbox image.
@@ -59,6 +61,7 @@ impl Images {
                 "etcd" => &mut self.etcd,
                 "coredns" => &mut self.coredns,
                 "flannel" => &mut self.flannel,
+                "metrics_server" => &mut self.metrics_server,
                 "flannel_cni" => &mut self.cni_plugins,
                 "pod_infra_container" => &mut self.pause,
                 "nginx_proxy" => &mut self.nginx,
@@ -98,6 +101,7 @@ struct Row {
     etcd: String,
     coredns: String,
     flannel: String,
+    metrics_server: String,
     cni_plugins: String,
     pause: String,
 }
@@ -156,6 +160,7 @@ impl Catalogue {
             etcd,
             coredns,
             flannel,
+            metrics_server,
             cni_plugins,
             pause,
         } = self.releases.get(&version)?.clone();
@@ -164,6 +169,7 @@ impl Catalogue {
             etcd,
             coredns,
             flannel,
+            metrics_server,
             cni_plugins,
             pause,
             nginx: self.nginx.clone(),

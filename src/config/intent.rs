@@ -145,6 +145,21 @@ pub enum Dns {
     None,
 }
 
+/// `monitoring`, where its provider is metrics-server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsServer {
+    /// Flags that replace or extend the defaults.
+    pub options: BTreeMap<String, String>,
+    /// Labels of the nodes that its pods run on.
+    pub node_selector: BTreeMap<String, String>,
+    /// How many pods.
+    pub replicas: u32,
+    /// Its pods', as Kubernetes has them.
+    pub tolerations: Vec<serde_json::Value>,
+    /// Its pods'; `None`: that of the cluster's own.
+    pub priority_class: Option<String>,
+}
+
 /// What the user wants, complete and valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
@@ -168,6 +183,8 @@ pub struct Intent {
     pub network: Network,
     /// `dns.provider`.
     pub dns: Dns,
+    /// `monitoring`; `None`: the user brings one.
+    pub metrics_server: Option<MetricsServer>,
     /// `upgrade_strategy`.
     pub upgrade: UpgradeStrategy,
 }

@@ -6,7 +6,7 @@ use super::{
     problem::Problem,
     schema::{
         Answer, Below, ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, Key, Kind, NETWORK, NODE, ROOT,
-        SERVICES, boolean,
+        SERVICES,
     },
     tree::{Entry, Value},
 };
@@ -86,9 +86,13 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
             Below::Nothing => duplicates_within(at, found),
         },
         Answer::Same(_) => {
-            let is_flag = at.scalar().is_some_and(|text| boolean(text).is_some());
-            if !is_flag && !says_nothing(at, key) {
-                found.problems.push(at.problem("must be `true` or `false`"));
+            let fits = at.scalar().is_some_and(|text| key.kind.reads(text));
+            if !fits && !says_nothing(at, key) {
+                found.problems.push(at.problem(match key.kind {
+                    Kind::Bool => "must be `true` or `false`",
+                    Kind::Number => "must be a whole number",
+                    _ => "must be a single value",
+                }));
             }
         }
         Answer::Ignored(instead) => {
@@ -346,7 +350,11 @@ mod tests {
                     assert_eq!(said, ["unknown key"], "{path}");
                 }
                 Answer::Used => assert_eq!(other, [""; 0], "{path}"),
-                Answer::Same(_) => assert_eq!(other, ["must be `true` or `false`"], "{path}"),
+                Answer::Same(_) => match key.kind {
+                    Kind::Bool => assert_eq!(other, ["must be `true` or `false`"], "{path}"),
+                    Kind::Number => assert_eq!(other, ["must be a whole number"], "{path}"),
+                    _ => assert_eq!(other, [""; 0], "{path}"),
+                },
                 Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),
                 Answer::Only { value, .. } => {
                     assert_eq!(

@@ -74,6 +74,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),
             coredns: "rancher/hardened-coredns:v1.14.1".to_owned(),
             flannel: "rancher/hardened-flannel:v0.28.1".to_owned(),
+            metrics_server: "rancher/hardened-k8s-metrics-server:v0.8.1".to_owned(),
             cni_plugins: "rancher/hardened-cni-plugins:v1.9.0".to_owned(),
             pause: "rancher/mirrored-pause:3.6".to_owned(),
             nginx: "nginx:1.26.3".to_owned(),
@@ -107,6 +108,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         sans: BTreeSet::new(),
         network: Network::Flannel,
         dns: Dns::CoreDns,
+        metrics_server: None,
         upgrade: UpgradeStrategy::default(),
     }
 }

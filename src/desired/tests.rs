@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     actual::HostView,
-    config::{Dns, Intent, Network, PodSecurity, Services},
+    config::{Dns, Intent, MetricsServer, Network, PodSecurity, Services},
     error::Explain as _,
     model::{Bind, ContainerSpec, EnvVar, NodeName, Role, Secret, Taint, label, path},
 };
@@ -96,9 +96,51 @@ fn files_and_folders_of_a_node_with_all_roles() {
     }
 }
 
+fn one_pod() -> MetricsServer {
+    MetricsServer {
+        replicas: 1,
+        ..MetricsServer::default()
+    }
+}
+
+/// As every flag of the config: it wins, and one without a value stands alone. Of the two that say how
+/// kubelets are verified the server takes one.
+#[test]
+fn the_metrics_server_runs_as_the_config_says() {
+    let options = [("kubelet-insecure-tls", ""), ("metric-resolution", "30s")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let desired = desired_with(|intent| {
+        intent.metrics_server = Some(MetricsServer {
+            options: options.into(),
+            node_selector: [("disk".to_owned(), "ssd".to_owned())].into(),
+            tolerations: vec![serde_json::json!({"operator": "Exists"})],
+            priority_class: Some("low".to_owned()),
+            ..one_pod()
+        });
+    });
+    let addons = desired.unwrap().addons;
+    let addon = addons.iter().find(|addon| addon.name == "metrics-server");
+    let mut objects = addon.unwrap().objects.values();
+    let deployment = objects.find(|object| object["kind"] == "Deployment");
+    let pod = &deployment.unwrap()["spec"]["template"]["spec"];
+    let args = serde_json::json!([
+        "--cert-dir=/tmp",
+        "--kubelet-insecure-tls",
+        "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+        "--metric-resolution=30s",
+        "--secure-port=10250",
+    ]);
+    assert_eq!(pod["containers"][0]["args"], args);
+    let selector = serde_json::json!({"disk": "ssd", "kubernetes.io/os": "linux"});
+    assert_eq!(pod["nodeSelector"], selector);
+    assert_eq!(pod["tolerations"][1]["operator"], "Exists");
+    assert_eq!(pod["priorityClassName"], "low");
+}
+
 #[test]
 fn addons_as_they_are_applied() {
-    for addon in desired(&intent()).addons {
+    let desired = desired_with(|intent| intent.metrics_server = Some(one_pod()));
+    for addon in desired.unwrap().addons {
         let objects: Vec<_> = addon.objects.values().collect();
         let text = serde_json::to_string_pretty(&objects).unwrap();
         insta::assert_snapshot!(format!("addon_{}", addon.name), text);

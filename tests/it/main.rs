@@ -66,6 +66,7 @@ mod lab_pruned;
 mod lab_refine;
 mod lab_refused;
 mod lab_remove;
+mod lab_rkespec;
 mod lab_secrets;
 mod lab_self;
 mod lab_soak;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Found, images, nodes, services, upgrade, values, version};
+use super::{Found, images, monitoring, nodes, services, upgrade, values, version};
 use crate::{
     catalog::Catalogue,
     config::{
@@ -28,6 +28,7 @@ pub(super) fn read(
     let sans = sans(&root.get("authentication").get("sans"), found);
     let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
+    let metrics_server = monitoring::read(&root.get("monitoring"), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let nodes = nodes::read(root, sources, found);
     let services = services?;
@@ -47,6 +48,7 @@ pub(super) fn read(
         sans,
         network: network?,
         dns: dns?,
+        metrics_server,
         upgrade: upgrade?,
     })
 }

@@ -55,6 +55,10 @@ const USED: &[(&str, &[&str])] = &[
         &["rancher/pause", "rancher/pause-amd64"],
     ),
     ("nginx_proxy", &["rancher/rke-tools"]),
+    (
+        "metrics_server",
+        &["rancher/mirrored-metrics-server", "rancher/metrics-server"],
+    ),
 ];
 
 /// Components of RKE that are not deployed by this release.
@@ -84,7 +88,6 @@ const UNUSED: &[&str] = &[
     "ingress",
     "ingress_backend",
     "ingress_webhook",
-    "metrics_server",
     "aci_cni_deploy_container",
     "aci_host_container",
     "aci_opflex_container",

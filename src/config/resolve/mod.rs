@@ -4,6 +4,7 @@
 mod cluster;
 mod images;
 mod keys;
+mod monitoring;
 mod nodes;
 mod services;
 mod upgrade;

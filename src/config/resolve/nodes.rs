@@ -218,41 +218,17 @@ fn name(at: &Cursor<'_>, address: Option<&str>, found: &mut Found) -> Option<Nod
 }
 
 fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::new();
-    for (key, (value, text)) in values::map(at, found) {
-        if !values::is_label_key(key) {
-            found.problem(value.problem("is not the key of a label").hint(LABEL_KEY));
+    for (key, value) in at.entries() {
+        let of_role = key.strip_prefix(ROLE_PREFIX);
+        if of_role.is_some_and(|name| role(name).is_some()) && value.scalar() != Some("true") {
+            let problem = value.problem("this label is set by `role`");
+            found.problem(problem.hint("remove it"));
         }
-        if !values::is_label_value(text) {
-            found.problem(
-                value
-                    .problem("is not the value of a label")
-                    .detail(text)
-                    .hint(LABEL_VALUE),
-            );
-        }
-        if key
-            .strip_prefix(ROLE_PREFIX)
-            .is_some_and(|name| role(name).is_some())
-            && text != "true"
-        {
-            found.problem(
-                value
-                    .problem("this label is set by `role`")
-                    .hint("remove it"),
-            );
-        }
-        labels.insert(key.to_owned(), text.to_owned());
     }
-    labels
+    values::labels(at, found)
 }
 
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
-const LABEL_KEY: &str =
-    "`name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`";
-const LABEL_VALUE: &str =
-    "at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit";
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 fn taints(at: &Cursor<'_>, found: &mut Found) -> Vec<Taint> {
     let mut taints: Vec<Taint> = Vec::new();
@@ -264,19 +240,14 @@ fn taints(at: &Cursor<'_>, found: &mut Found) -> Vec<Taint> {
             required(&item.get("effect"), "a taint needs an effect", found).unwrap_or_default();
         if !key.is_empty() && !values::is_label_key(key) {
             let problem = item.get("key").problem("is not the key of a taint");
-            found.problem(problem.detail(key).hint(LABEL_KEY));
+            found.problem(problem.detail(key).hint(values::LABEL_KEY));
         }
         if !values::is_label_value(value) {
             let problem = item.get("value").problem("is not the value of a taint");
-            found.problem(problem.detail(value).hint(LABEL_VALUE));
+            found.problem(problem.detail(value).hint(values::LABEL_VALUE));
         }
-        if !effect.is_empty() && !EFFECTS.contains(&effect) {
-            found.problem(
-                item.get("effect")
-                    .problem("unknown effect")
-                    .detail(effect)
-                    .hint(format!("the effects are `{}`", EFFECTS.join("`, `"))),
-            );
+        if !effect.is_empty() {
+            values::effect(&item.get("effect"), effect, found);
         }
         if found.problems.len() > before {
             continue;

@@ -148,7 +148,8 @@ services:
   etcd: {creation: 720m, retention: 72h00m00s}
   kube-api: {always_pull_images: off, audit_log: {enabled: y}}
 authentication: {strategy: X509, options: null}
-addon_job_timeout: 45
+addon_job_timeout: 30
+enable_cri_dockerd: false
 ")
         .replace(
             "{plugin: flannel}",
@@ -156,12 +157,10 @@ addon_job_timeout: 45
         ),
     );
     assert_eq!(resolved.warnings, []);
-    assert_snapshot!(bad(&and("addon_job_timeout: 30\nservices: {etcd: {creation: 6h}, kubelet: {pod-infra-container-image: a}}")), @"
-    `addon_job_timeout` (line 8): not supported yet
-      remove `addon_job_timeout`, or write `45`
-    `services.etcd.creation` (line 9): not supported yet
+    assert_snapshot!(bad(&and("services: {etcd: {creation: 6h}, kubelet: {pod-infra-container-image: a}}")), @"
+    `services.etcd.creation` (line 8): not supported yet
       remove it: recurring snapshots of etcd are not taken yet, so it would have no effect
-    `services.kubelet.pod-infra-container-image` (line 9): unknown key
+    `services.kubelet.pod-infra-container-image` (line 8): unknown key
       write `pod_infra_container` under `system_images`
     ");
     assert_snapshot!(bad(&and("kubernetes_version: v1.10.3-rancher2")), @"

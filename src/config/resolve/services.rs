@@ -86,12 +86,12 @@ fn snapshot(at: &Cursor<'_>, found: &mut Found) {
 fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
     let mut extras = ServiceExtras::default();
     for (name, (value, text)) in values::map(&at.get("extra_args"), found) {
-        if is_flag(name, &value, found) {
+        if values::is_flag(name, &value, found) {
             extras.extra_args.insert(name.to_owned(), text.to_owned());
         }
     }
     for (name, list) in values::entries(&at.get("extra_args_array"), found) {
-        if is_flag(name, &list, found) {
+        if values::is_flag(name, &list, found) {
             let texts = values::texts(&list, found).into_iter();
             let texts = texts.map(|(_, text)| text.to_owned()).collect();
             extras.extra_args_array.insert(name.to_owned(), texts);
@@ -125,19 +125,6 @@ fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
         }
     }
     extras
-}
-
-fn is_flag(name: &str, at: &Cursor<'_>, found: &mut Found) -> bool {
-    let is = values::is_flag_name(name);
-    if !is {
-        let problem = at.problem("is not the name of a flag");
-        found.problem(if name.starts_with('-') {
-            problem.hint("write it without the dashes")
-        } else {
-            problem
-        });
-    }
-    is
 }
 
 /// There is one unless the config says otherwise, with RKE's settings where it names none.

@@ -225,6 +225,22 @@ fn values_of_the_wrong_type() {
     `nodes[0].labels` (line 4): must be a mapping, is a list
     `nodes[0].taints` (line 5): must be a list, is a mapping
     ");
+    assert_snapshot!(bad(&and("").replace("monitoring: {provider: none}", "monitoring: {replicas: -1, options: {--v: 2}, node_selector: {a b: c}, tolerations: [{operator: In}, {key: a b, effect: Now}, {value: b}, {key: a, operator: Exists, value: b, tolerationseconds: 5}]}")), @r#"
+    `monitoring.replicas` (line 7): must be a whole number, 0 or more | -1
+    `monitoring.options.--v` (line 7): is not the name of a flag
+      write it without the dashes
+    `monitoring.node_selector["a b"]` (line 7): is not the key of a label
+      `name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`
+    `monitoring.tolerations[0].operator` (line 7): unknown operator | In
+      write `Exists` or `Equal`
+    `monitoring.tolerations[1].key` (line 7): is not the key of a taint | a b
+      `name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`
+    `monitoring.tolerations[1].effect` (line 7): unknown effect | Now
+      the effects are `NoSchedule`, `PreferNoSchedule`, `NoExecute`
+    `monitoring.tolerations[2]` (line 7): a toleration of every taint has `operator: Exists`
+    `monitoring.tolerations[3].value` (line 7): has no place beside `Exists`
+    `monitoring.tolerations[3].tolerationseconds` (line 7): has no meaning without `effect: NoExecute`
+    "#);
     assert_snapshot!(bad(&and("services: {kube-api: {pod_security_configuration: baseline, always_pull_images: 2, audit_log: {configuration: {max_age: -1, format: xml, policy: {kind: Rules, rules: [{level: All}, {}]}}}, event_rate_limit: {configuration: {apiVersion: v1, limits: 5}}, admission_configuration: {plugins: [{path: /a}, {name: b}, {name: b}]}, extra_args_array: {v: 4, --v: [1], w: [[]]}}}\nauthentication: {sans: ['a b', '10.0.0', '*.example.com', 'fd00::1']}")), @"
     `services.kube-api.pod_security_configuration` (line 8): is not a level of RKE's | baseline
       write `privileged` or `restricted`
@@ -563,8 +579,6 @@ fn what_is_not_supported_yet() {
     assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]"), @"
     `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
       write `provider: none` under `ingress`
-    `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
-      write `provider: none` under `monitoring`
     `network.plugin`: not set, and RKE's default `canal` is not supported yet
       write `plugin: flannel` under `network`, or `plugin: none` to bring your own
     ");
@@ -579,8 +593,8 @@ monitoring: {provider: prometheus}"), @"
       write `provider: coredns` under `dns`, or `provider: none` to bring your own
     `ingress.provider` (line 4): only `none` is supported so far
       write `provider: none` under `ingress`
-    `monitoring.provider` (line 5): only `none` is supported so far
-      write `provider: none` under `monitoring`
+    `monitoring.provider` (line 5): unknown provider | prometheus
+      write `metrics-server`, or `none` to bring your own
     ");
     assert_snapshot!(bad(&and("\
 private_registries: [{url: registry.example.com}]
@@ -725,10 +739,6 @@ private_registries: [{password: hunter2}]
     error: `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
      |
      = help: write `provider: none` under `ingress`
-
-    error: `monitoring.provider`: not set, and RKE's default `metrics-server` is not supported yet
-     |
-     = help: write `provider: none` under `monitoring`
 
     error: `nodes`: no node has the role `etcd`
      --> cluster.yml:1:1

@@ -54,7 +54,7 @@ authentication: {sans: [a.example.com]}
 network: {plugin: flannel}
 dns: {provider: coredns}
 ingress: {provider: none}
-monitoring: {provider: none}
+monitoring: {tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 upgrade_strategy:
   max_unavailable_worker: 10%
   max_unavailable_controlplane: 1
@@ -120,6 +120,17 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.kubelet.fail_swap_on", "true"),
     ("network.plugin", "none"),
     ("dns.provider", "none"),
+    ("monitoring.provider", "none"),
+    ("monitoring.options", "{v: 2}"),
+    ("monitoring.node_selector", "{a: b}"),
+    ("monitoring.replicas", "2"),
+    ("monitoring.tolerations[].key", "c"),
+    ("monitoring.tolerations[].operator", "null"),
+    ("monitoring.tolerations[].value", "c"),
+    ("monitoring.tolerations[].effect", "PreferNoSchedule"),
+    ("monitoring.tolerations[].tolerationSeconds", "2"),
+    ("monitoring.tolerations[].tolerationseconds", "2"),
+    ("monitoring.metrics_server_priority_class_name", "low"),
     ("upgrade_strategy.max_unavailable_worker", "2"),
     ("upgrade_strategy.max_unavailable_controlplane", "50%"),
     ("upgrade_strategy.drain", "false"),

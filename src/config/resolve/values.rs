@@ -102,6 +102,50 @@ pub(super) fn entries<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<(&'a str, C
     at.entries()
 }
 
+/// Labels of a node.
+pub(super) fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for (key, (value, text)) in map(at, found) {
+        if !is_label_key(key) {
+            found.problem(value.problem("is not the key of a label").hint(LABEL_KEY));
+        }
+        if !is_label_value(text) {
+            let problem = value.problem("is not the value of a label").detail(text);
+            found.problem(problem.hint(LABEL_VALUE));
+        }
+        labels.insert(key.to_owned(), text.to_owned());
+    }
+    labels
+}
+
+pub(super) const LABEL_KEY: &str =
+    "`name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`";
+pub(super) const LABEL_VALUE: &str =
+    "at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit";
+const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// A problem when it is not an effect of a taint.
+pub(super) fn effect(at: &Cursor<'_>, effect: &str, found: &mut Found) {
+    if !EFFECTS.contains(&effect) {
+        let problem = at.problem("unknown effect").detail(effect);
+        found.problem(problem.hint(format!("the effects are `{}`", EFFECTS.join("`, `"))));
+    }
+}
+
+/// What may follow `--`; a problem when it is not.
+pub(super) fn is_flag(name: &str, at: &Cursor<'_>, found: &mut Found) -> bool {
+    let is = is_flag_name(name);
+    if !is {
+        let problem = at.problem("is not the name of a flag");
+        found.problem(if name.starts_with('-') {
+            problem.hint("write it without the dashes")
+        } else {
+            problem
+        });
+    }
+    is
+}
+
 /// An object of Kubernetes as written, of one of these versions: the first, and this kind, where it does
 /// not say. `None` when absent or empty, and with a problem when it is none.
 pub(super) fn object(
@@ -190,7 +234,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 }
 
 /// What may follow `--` in a flag.
-pub(super) fn is_flag_name(text: &str) -> bool {
+fn is_flag_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text
             .bytes()

@@ -1,6 +1,6 @@
 //! The add-ons: `ingress`, `monitoring`, `dns`. Pure data.
 
-use super::key::{Key, any, flag, later_section, list, map, number, text};
+use super::key::{Key, any, each, flag, later_section, list, map, number, text};
 
 /// `ingress`: only `provider: none` works so far.
 pub(super) const INGRESS: &[Key] = &[
@@ -47,21 +47,39 @@ pub(super) const INGRESS: &[Key] = &[
 
 /// `monitoring`.
 pub(super) const MONITORING: &[Key] = &[
-    text(
-        "provider",
-        "`none`; RKE's default `metrics-server` is not supported yet.",
+    text("provider", "`metrics-server`, or `none` to bring your own.")
+        .default("metrics-server")
+        .used(),
+    map(
+        "options",
+        "Flags of the metrics server without dashes; they win over ours.",
     )
-    .default("metrics-server")
-    .only("none"),
-    map("options", "Settings of the metrics server."),
-    map("node_selector", "Where its pods run."),
+    .used(),
+    map("node_selector", "Where its pods run.").used(),
     any("update_strategy", "How its pods are replaced."),
-    number("replicas", "How many pods.").default("1"),
-    any("tolerations", "Tolerations of its pods."),
+    number("replicas", "How many pods.").default("1").used(),
+    each("tolerations", "Tolerations of its pods.", TOLERATION).used(),
     text(
         "metrics_server_priority_class_name",
-        "The priority of its pods.",
-    ),
+        "The priority of its pods; `system-cluster-critical` when empty.",
+    )
+    .used(),
+];
+
+/// A toleration. RKE reads its keys in small letters.
+const TOLERATION: &[Key] = &[
+    text("key", "The taint's key; every taint when empty.").used(),
+    text("operator", "`Exists` or `Equal`.")
+        .default("Equal")
+        .used(),
+    text("value", "The taint's value.").used(),
+    text(
+        "effect",
+        "`NoSchedule`, `PreferNoSchedule` or `NoExecute`; each of them when empty.",
+    )
+    .used(),
+    number("tolerationSeconds", "How long, with `NoExecute`.").used(),
+    number("tolerationseconds", "The same, as RKE writes it.").used(),
 ];
 
 /// `dns`.

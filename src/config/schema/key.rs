@@ -221,6 +221,17 @@ impl Kind {
         }
     }
 
+    /// Whether a text is a value of this type, for those that one text can be.
+    pub(in crate::config) fn reads(self, text: &str) -> bool {
+        match self {
+            Self::Bool => boolean(text).is_some(),
+            Self::Number => number_of(text).is_some(),
+            Self::Duration => seconds(text).is_some(),
+            Self::Text => true,
+            Self::List | Self::Map | Self::Any | Self::Section(_) | Self::Each(_) => false,
+        }
+    }
+
     /// Whether two texts mean the same value of this type.
     pub(in crate::config) fn equal(self, one: &str, other: &str) -> bool {
         let same = match self {

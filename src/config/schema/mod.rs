@@ -41,7 +41,7 @@ pub(super) const ROOT: &[Key] = &[
     flag("ignore_docker_version", "Accept any version of Docker.")
         .same("Docker is judged by what it can do, not by a list of versions"),
     flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
-        .refused("remove it: pods run on the containerd that Docker brings"),
+        .same("pods run on the containerd that Docker brings"),
     text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").used(),
     each("private_registries", "Registries that need a login, or stand in for Docker Hub.", REGISTRY),
     section("ingress", "The ingress controller.", INGRESS),
@@ -49,7 +49,8 @@ pub(super) const ROOT: &[Key] = &[
     section("cloud_provider", "The cloud that the nodes run in.", CLOUD_PROVIDER),
     text("prefix_path", "Where RKE's folders begin on the nodes.").default("/"),
     text("win_prefix_path", "The same on Windows nodes."),
-    number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45").also(&["0"]),
+    number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45")
+        .same("add-ons are applied at once, and how long is waited for them is told"),
     later_section("bastion_host", "A machine through which the nodes are reached.", BASTION),
     section("monitoring", "The metrics server.", MONITORING),
     later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
@@ -58,9 +59,11 @@ pub(super) const ROOT: &[Key] = &[
     flag("rotate_encryption_key", "Replace the encryption key at the next `up`."),
     section("dns", "The cluster's DNS server.", DNS),
     section("upgrade_strategy", "How many nodes may be down while they are changed.", UPGRADE_STRATEGY),
-    text("cri_dockerd_stream_server_address", "Where cri-dockerd listens.").default("127.0.0.1"),
-    number("cri_dockerd_stream_server_port", "Where cri-dockerd listens.").default("10010"),
+    text("cri_dockerd_stream_server_address", "Where cri-dockerd listens.").default("127.0.0.1").same(NO_CRI_DOCKERD),
+    number("cri_dockerd_stream_server_port", "Where cri-dockerd listens.").default("10010").same(NO_CRI_DOCKERD),
 ];
+
+const NO_CRI_DOCKERD: &str = "there is no cri-dockerd";
 
 const AUTHENTICATION: &[Key] = &[
     text("strategy", "`x509`, or `x509|webhook`.").default("x509"),

@@ -5,6 +5,7 @@
 mod access;
 mod coredns;
 mod flannel;
+mod metrics_server;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -16,7 +17,12 @@ use crate::{
 };
 
 /// Every add-on that this version knows.
-pub(super) const KNOWN: [&str; 3] = [access::NAME, flannel::NAME, coredns::NAME];
+pub(super) const KNOWN: [&str; 4] = [
+    access::NAME,
+    flannel::NAME,
+    coredns::NAME,
+    metrics_server::NAME,
+];
 
 /// Those that the intent asks for, in the order in which they are applied.
 pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
@@ -33,6 +39,7 @@ pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
         .filter(|addon| match addon.name.as_str() {
             flannel::NAME => network,
             coredns::NAME => dns,
+            metrics_server::NAME => intent.metrics_server.is_some(),
             _ => true,
         })
         .collect()
@@ -40,11 +47,12 @@ pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
 
 /// Every add-on, wanted or not. The first is one object, without which `kubectl logs` and `exec`
 /// are refused by the kubelets.
-fn every(intent: &Intent) -> [Addon; 3] {
+fn every(intent: &Intent) -> [Addon; 4] {
     [
         access::addon(),
         flannel::addon(intent),
         coredns::addon(intent),
+        metrics_server::addon(intent),
     ]
 }
 

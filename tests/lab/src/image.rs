@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Recipes in the order in which they are built: what a first node needs comes first.
-const RECIPES: [&str; 9] = [
+const RECIPES: [&str; 10] = [
     "node",
     "registry",
     "pause",
@@ -32,6 +32,7 @@ const RECIPES: [&str; 9] = [
     "kubernetes",
     "coredns",
     "flannel",
+    "metrics-server",
 ];
 
 /// Recipes that are built when they are asked for: by the benchmark, by nodes of that profile.

@@ -289,7 +289,7 @@ impl Node {
             self.load_into(image, &["docker", "load", "--quiet"])?;
             if matches!(
                 image.program.as_str(),
-                "pause" | "coredns" | "flannel" | "cni-plugins"
+                "pause" | "coredns" | "flannel" | "cni-plugins" | "metrics-server"
             ) {
                 self.load_into(
                     image,

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_release_has_the_names_of_the_catalogue() {
         let names = names("v1.33.13").unwrap();
-        assert_eq!(names.len(), 6, "{names:?}");
+        assert_eq!(names.len(), 7, "{names:?}");
         assert_eq!(version(&names["kubernetes"]), "1.33.13");
         assert_eq!(version(&names["etcd"]), "3.6.14");
         assert_eq!(version(&names["pause"]), "3.10.2");

@@ -1,0 +1,175 @@
+//! Documents of `rkespec/` on real nodes, as they are but for where the nodes are and how to log in. What each
+//! asks for is shown by its effect.
+
+use std::time::Duration;
+
+use lab::Profile;
+use serde_json::{Value, json};
+
+use crate::real::Site;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The document for the lab's node, and for the cluster that is there.
+fn write(site: &Site, document: &str) {
+    let parse = |yaml: &str| serde_saphyr::from_str::<Value>(yaml).expect("YAML");
+    let mut document = parse(document);
+    let there = parse(&site.node().cluster_yml("lab").expect("a config"));
+    for key in ["cluster_name", "nodes"] {
+        document[key] = there[key].clone();
+    }
+    // What machines of the lab need, which are containers.
+    add(&mut document["services"], &there["services"]);
+    site.write_config("cluster.yml", &document.to_string());
+}
+
+/// What `there` has and `document` has not.
+fn add(document: &mut Value, there: &Value) {
+    match (document, there) {
+        (Value::Object(document), Value::Object(there)) => {
+            for (key, value) in there {
+                add(document.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (document @ Value::Null, there) => *document = there.clone(),
+        _ => {}
+    }
+}
+
+fn goes_up(site: &Site) {
+    site.run(&["up", "--yes"]).well();
+    assert!(site.is_ready());
+    let plan = site.run(&["plan"]).well();
+    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+}
+
+/// Asks the API server for a pod that is not made.
+fn ask_for_a_pod(site: &Site, more: &[&str]) -> crate::real::Run {
+    let account = ["get", "serviceaccount", "default"];
+    Site::eventually("pods can be made", MINUTE, || {
+        site.kubectl(&account).status == 0
+    });
+    let mut args = vec!["run", "asked", "--image=none:1", "--dry-run=server"];
+    args.extend(more);
+    site.kubectl(&args)
+}
+
+/// The entries of the audit log.
+fn audited(site: &Site) -> Vec<Value> {
+    let log = site.node().sh("cat /var/log/kube-audit/audit-log.json");
+    let log = log.expect("an audit log");
+    let entries = log.lines().map(serde_json::from_str);
+    entries.collect::<Result<_, _>>().expect("JSON")
+}
+
+fn of<'a>(entries: &'a [Value], resource: &'a str) -> impl Iterator<Item = &'a Value> {
+    let made = move |entry: &&Value| {
+        entry["verb"] == "create" && entry["objectRef"]["resource"] == resource
+    };
+    entries.iter().filter(made)
+}
+
+/// What was changed is kept whole, of Secrets only that they were; kube-proxy's watches are left out.
+fn the_audit_log_has_what_its_policy_says(site: &Site) {
+    site.kubectl(&["create", "serviceaccount", "audited"])
+        .well();
+    let secret = "create secret generic hidden --from-literal=word=unseen";
+    site.kubectl(&secret.split(' ').collect::<Vec<_>>()).well();
+    let entries = audited(site);
+    let account = of(&entries, "serviceaccounts")
+        .find(|entry| entry["objectRef"]["name"] == "audited")
+        .expect("the account is in the log");
+    assert_eq!(account["requestObject"]["metadata"]["name"], "audited");
+    let secret = of(&entries, "secrets")
+        .find(|entry| entry["requestURI"].to_string().contains("default/secrets"))
+        .expect("the Secret is in the log");
+    assert_eq!(secret["level"], "Metadata", "{secret}");
+    for entry in &entries {
+        assert!(!entry.to_string().contains("dW5zZWVu"), "{entry}");
+        assert_ne!(entry["stage"], "RequestReceived", "{entry}");
+        let proxy = entry["user"]["username"] == "system:kube-proxy";
+        assert!(!(proxy && entry["verb"] == "watch"), "{entry}");
+    }
+}
+
+/// 20 at once and five a second; who asks is told to wait, and does.
+fn events_are_limited(site: &Site) {
+    let event = |number: u32| {
+        json!({
+            "apiVersion": "v1", "kind": "Event", "type": "Normal", "reason": "Counted", "message": "one more",
+            "metadata": {"name": format!("counted-{number}"), "namespace": "default"},
+            "involvedObject": {"kind": "Namespace", "name": "default", "namespace": "default"},
+        })
+    };
+    let events: Vec<Value> = (0..40).map(event).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": events});
+    site.write_config("events.json", &list.to_string());
+    let path = site.path("events.json");
+    site.kubectl(&["create", "-f", path.to_str().expect("a path")]);
+    let entries = audited(site);
+    let codes: Vec<i64> = of(&entries, "events")
+        .filter_map(|entry| entry["responseStatus"]["code"].as_i64())
+        .collect();
+    assert!(codes.contains(&201) && codes.contains(&429), "{codes:?}");
+}
+
+/// The names that the certificate of the API server has.
+fn certified(site: &Site) -> String {
+    let names = "openssl s_client -connect 127.0.0.1:6443 < /dev/null 2> /dev/null |
+                 openssl x509 -noout -ext subjectAltName";
+    site.node().sh(names).expect("a certificate")
+}
+
+#[test]
+fn the_keys_of_kube_api_have_their_effects() {
+    let site = Site::new("rkespec", Profile::Plain);
+    write(&site, include_str!("../../rkespec/admission.yml"));
+    goes_up(&site);
+    the_audit_log_has_what_its_policy_says(&site);
+    events_are_limited(&site);
+    let refused = ask_for_a_pod(&site, &["--privileged"]);
+    let level = "violates PodSecurity \"baseline:latest\"";
+    assert!(refused.stderr.contains(level), "{refused:?}");
+    ask_for_a_pod(&site, &[]).well();
+
+    write(&site, include_str!("../../rkespec/kube-api.yml"));
+    goes_up(&site);
+    let names = certified(&site);
+    for name in [
+        "DNS:api.example.com",
+        "DNS:*.k8s.example.com",
+        "IP Address:198.51.100.7",
+    ] {
+        assert!(names.contains(name), "{name} is not among {names}");
+    }
+    let refused = ask_for_a_pod(&site, &[]);
+    let level = "violates PodSecurity \"restricted:latest\"";
+    assert!(refused.stderr.contains(level), "{refused:?}");
+    let policy = "jsonpath={.spec.containers[0].imagePullPolicy}";
+    let exempt = ask_for_a_pod(&site, &["--namespace=kube-system", "-o", policy]).well();
+    assert_eq!(exempt.stdout, "Always");
+}
+
+/// `kubectl top`, as the metrics server's own flags say; and without it nothing of it is left.
+#[test]
+fn the_metrics_server_serves_and_goes() {
+    let site = Site::new("metrics", Profile::Plain);
+    write(&site, include_str!("../../rkespec/metrics-server.yml"));
+    goes_up(&site);
+    for what in ["nodes", "pods"] {
+        let top = ["top", what, "--no-headers", "--namespace=kube-system"];
+        Site::eventually(&format!("kubectl top {what}"), MINUTE, || {
+            let top = site.kubectl(&top);
+            top.status == 0 && !top.stdout.is_empty()
+        });
+    }
+
+    write(&site, include_str!("../../rkespec/minimal.yml"));
+    goes_up(&site);
+    let kinds = "apiservices,deployments,services,clusterroles,clusterrolebindings,rolebindings";
+    let label = "clusterprovisioner.rke.io/addon=metrics-server";
+    let left = site
+        .kubectl(&["get", kinds, "-A", "-o", "name", "-l", label])
+        .well();
+    assert_eq!(left.stdout, "");
+}
