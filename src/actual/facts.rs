@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    actual::ChartFact,
     error::{ErrorClass, Explain, with_causes},
     etcd::{EtcdView, Quorum},
     model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Role, Secret, Taint, path},
@@ -494,6 +495,8 @@ pub struct ClusterFacts {
     pub nodes: BTreeMap<NodeName, NodeFact>,
     /// Objects that bear [`crate::model::label::ADDON`], as they are.
     pub objects: BTreeMap<ObjectRef, serde_json::Value>,
+    /// The charts that were applied, by add-on.
+    pub charts: BTreeMap<String, ChartFact>,
     /// What the server would make of those of our objects that are there.
     pub dry_runs: BTreeMap<ObjectRef, DryRun>,
     /// The copy of the state in `kube-system` is there and equals the store's.

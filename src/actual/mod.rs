@@ -1,6 +1,7 @@
 //! What is. [`facts`] are types and [`system`] understands a node's own words (pure); `read` is
 //! how they are read (I/O, hosts in parallel).
 
+mod chart_fact;
 pub mod facts;
 pub(crate) mod members;
 mod node_meta;
@@ -8,6 +9,7 @@ mod objects;
 pub mod read;
 pub mod system;
 
+pub use chart_fact::{ChartFact, LiveObject, is_workload};
 pub use facts::*;
 pub use node_meta::{NODE_META, node_changes, node_patch};
 pub use objects::{Rollout, object_changes, rollout};

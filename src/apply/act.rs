@@ -5,7 +5,7 @@
 //! signal; effects in flight finish.
 
 use super::{
-    cluster,
+    chart, cluster,
     executor::{Executor, bug},
     local, node,
     remote::{Context, RemoteAction, RemoteSession, RemoteStep},
@@ -169,6 +169,11 @@ impl Executor<'_> {
             ClusterAction::AwaitAddon { addon } => {
                 cluster::await_addon(self, addon, reporter, stop).await
             }
+            ClusterAction::ApplyChart { chart, node, .. } => {
+                chart::apply(self, chart, node, reporter, stop).await
+            }
+            ClusterAction::AwaitChart { chart } => chart::wait(self, chart, reporter, stop).await,
+            ClusterAction::PruneChart { chart, .. } => chart::prune(self, chart).await,
             ClusterAction::Cordon { node } => cluster::cordon(self, node).await,
             ClusterAction::Drain { node, rules } => {
                 cluster::drain(self, node, rules.as_ref(), reporter, stop).await

@@ -205,18 +205,26 @@ pub(super) async fn await_addon(
     let waited = workload::await_workloads(&client, workloads, &silent, ADDON_PATIENCE, &waiting);
     match unless_stopped(stop, Box::pin(waited)).await? {
         Waited::Ready => Ok(Done::default()),
-        Waited::StillWaiting(why) => Ok(Done {
-            detail: None,
-            warning: Some(Warning {
-                message: format!("add-on `{name}` is not available yet: {why}"),
-                hints: vec!["it may still come up; `up` again looks once more".to_owned()],
-            }),
+        Waited::StillWaiting(why) => Ok(still_waiting(name, &why)),
+    }
+}
+
+/// An add-on that is slow.
+pub(super) fn still_waiting(name: &str, why: &str) -> Done {
+    Done {
+        detail: None,
+        warning: Some(Warning {
+            message: format!("add-on `{name}` is not available yet: {why}"),
+            hints: vec!["it may still come up; `up` again looks once more".to_owned()],
         }),
     }
 }
 
 /// A wait, which only watches, until it ends or the stop signal is given.
-async fn unless_stopped<T>(stop: &Stop, wait: impl Future<Output = T>) -> Result<T, StepError> {
+pub(super) async fn unless_stopped<T>(
+    stop: &Stop,
+    wait: impl Future<Output = T>,
+) -> Result<T, StepError> {
     tokio::select! {
         waited = wait => Ok(waited),
         _cause = stop.stopped() => Err(StepError::Stopped),

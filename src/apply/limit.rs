@@ -89,6 +89,8 @@ fn on_host(action: &HostAction) -> Duration {
 fn in_cluster(action: &ClusterAction) -> Duration {
     match action {
         ClusterAction::SaveStateCopy => MINUTE,
+        // A hundred objects, and hooks with their own patience.
+        ClusterAction::ApplyChart { .. } | ClusterAction::PruneChart { .. } => 10 * MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
         ClusterAction::RemoveMember { .. }
         | ClusterAction::DeleteNode { .. }
@@ -102,7 +104,9 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.
         ClusterAction::AwaitNodeReady { .. } => 30 * MINUTE,
-        ClusterAction::AwaitAddon { .. } => ADDON_PATIENCE + MINUTE,
+        ClusterAction::AwaitAddon { .. } | ClusterAction::AwaitChart { .. } => {
+            ADDON_PATIENCE + MINUTE
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `Action`, the only place with effects; [`event`] is the one stream of progress.
 
 pub mod act;
+mod chart;
 mod cluster;
 pub mod event;
 pub mod executor;

@@ -82,6 +82,8 @@ fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
             WorkloadError::Address { .. } => Some(Passing::Away),
             // These are ends of waits, or nothing that time would change.
             WorkloadError::Credentials(_)
+            | WorkloadError::Rendered { .. }
+            | WorkloadError::Hook { .. }
             | WorkloadError::Kept { .. }
             | WorkloadError::Overdue { .. } => None,
         },

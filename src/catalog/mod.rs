@@ -49,6 +49,10 @@ pub struct Images {
     pub pause: String,
     /// The stream proxy on nodes without a control plane (unused while a cluster has one node).
     pub nginx: String,
+    /// Has the charts of the release, below `/charts`. It is never run.
+    pub runtime: String,
+    /// Has helm, which renders those charts.
+    pub klipper_helm: String,
 }
 
 impl Images {
@@ -65,6 +69,8 @@ impl Images {
                 "flannel_cni" => &mut self.cni_plugins,
                 "pod_infra_container" => &mut self.pause,
                 "nginx_proxy" => &mut self.nginx,
+                "runtime" => &mut self.runtime,
+                "klipper_helm" => &mut self.klipper_helm,
                 _ => continue,
             };
             image.clone_into(place);
@@ -104,6 +110,8 @@ struct Row {
     metrics_server: String,
     cni_plugins: String,
     pause: String,
+    runtime: String,
+    helm: String,
 }
 
 /// The reference with the tag that it means: `latest` where it has neither tag nor digest. Without
@@ -163,6 +171,8 @@ impl Catalogue {
             metrics_server,
             cni_plugins,
             pause,
+            runtime,
+            helm,
         } = self.releases.get(&version)?.clone();
         Some(Images {
             kubernetes,
@@ -173,6 +183,8 @@ impl Catalogue {
             cni_plugins,
             pause,
             nginx: self.nginx.clone(),
+            runtime,
+            klipper_helm: helm,
         })
     }
 

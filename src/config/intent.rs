@@ -128,13 +128,44 @@ pub struct Services {
 }
 
 /// The network plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Network {
     /// flannel with VXLAN.
     Flannel,
+    /// flannel with VXLAN, and the network policies of calico.
+    Canal(Canal),
+    /// calico.
+    Calico(Calico),
     /// The user brings one.
     None,
 }
+
+/// Options of canal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Canal {}
+
+/// Options of calico.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Calico {}
+
+/// `ingress`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Ingress {
+    /// ingress-nginx.
+    Nginx(IngressNginx),
+    /// traefik.
+    Traefik(Traefik),
+    /// The user brings one.
+    None,
+}
+
+/// Options of ingress-nginx.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct IngressNginx {}
+
+/// Options of traefik.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Traefik {}
 
 /// The DNS add-on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -181,6 +212,8 @@ pub struct Intent {
     pub sans: BTreeSet<String>,
     /// `network.plugin`.
     pub network: Network,
+    /// `ingress.provider`.
+    pub ingress: Ingress,
     /// `dns.provider`.
     pub dns: Dns,
     /// `monitoring`; `None`: the user brings one.

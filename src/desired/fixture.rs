@@ -13,7 +13,8 @@ use crate::{
     },
     catalog::Images,
     config::{
-        AuditLog, Dns, Intent, Login, Network, NodeIntent, PodSecurity, ServiceExtras, Services,
+        AuditLog, Dns, Ingress, Intent, Login, Network, NodeIntent, PodSecurity, ServiceExtras,
+        Services,
     },
     error::ErrorClass,
     model::{
@@ -78,6 +79,8 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             cni_plugins: "rancher/hardened-cni-plugins:v1.9.0".to_owned(),
             pause: "rancher/mirrored-pause:3.6".to_owned(),
             nginx: "nginx:1.26.3".to_owned(),
+            runtime: "rancher/rke2-runtime:v1.34.4-rke2r1".to_owned(),
+            klipper_helm: "rancher/klipper-helm:v0.9.14".to_owned(),
         },
         system_images: BTreeMap::new(),
         services: Services {
@@ -107,6 +110,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         },
         sans: BTreeSet::new(),
         network: Network::Flannel,
+        ingress: Ingress::None,
         dns: Dns::CoreDns,
         metrics_server: None,
         upgrade: UpgradeStrategy::default(),

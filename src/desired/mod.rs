@@ -40,6 +40,7 @@
 mod addons;
 mod admission;
 mod apiserver;
+mod chart;
 pub mod containerd;
 mod controller_manager;
 mod etcd;
@@ -59,7 +60,12 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::{addons::wanted_objects, containerd::containerd_config, from_intent::DesiredError};
+pub use self::{
+    addons::wanted_objects,
+    chart::{Chart, WantedChart},
+    containerd::containerd_config,
+    from_intent::DesiredError,
+};
 use crate::{
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
@@ -119,9 +125,13 @@ pub struct Desired {
     pub hosts: BTreeMap<NodeName, DesiredHost>,
     /// Network first, then the others.
     pub addons: Vec<Addon>,
+    /// Those that are charts of the release, the network first.
+    pub charts: Vec<WantedChart>,
     /// Every add-on name this version knows: objects labelled with one of these and not in
     /// `addons` are pruned.
     pub known_addons: BTreeSet<String>,
+    /// Every chart this version knows: what the cluster has of one that is not in `charts` is pruned.
+    pub known_charts: BTreeSet<String>,
     /// How what lives is rolled.
     pub upgrade: UpgradeStrategy,
     /// What the store must hold.

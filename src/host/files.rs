@@ -65,10 +65,7 @@ impl Host {
     ) -> Result<BTreeMap<String, FileFact>, HostError> {
         let mut files = BTreeMap::new();
         for root in roots {
-            if let Some(archive) = self.get(root).await? {
-                let found = unpack(&archive, root).map_err(|source| self.archive(source))?;
-                files.extend(found);
-            }
+            files.extend(self.read_below(CLAIM, ROOT, root).await?);
         }
         if files.is_empty() && !roots.is_empty() && self.inspected(CLAIM).await?.is_none() {
             // Docker answers the same for a missing path and a missing container.
@@ -80,6 +77,20 @@ impl Host {
             });
         }
         Ok(files)
+    }
+
+    /// The files at and below a path of a container, which need not run; nothing where it has no such
+    /// path.
+    pub(super) async fn read_below(
+        &self,
+        container: &str,
+        prefix: &str,
+        root: &str,
+    ) -> Result<BTreeMap<String, FileFact>, HostError> {
+        match self.get(container, prefix, root).await? {
+            Some(archive) => unpack(&archive, root).map_err(|source| self.archive(source)),
+            None => Ok(BTreeMap::new()),
+        }
     }
 
     /// Writes directories (path → mode) and files through the claim, owned by root, in one
@@ -149,11 +160,17 @@ impl Host {
         Ok(())
     }
 
-    async fn get(&self, path: &str) -> Result<Option<Zeroizing<Vec<u8>>>, HostError> {
+    async fn get(
+        &self,
+        container: &str,
+        prefix: &str,
+        path: &str,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, HostError> {
         let options = DownloadFromContainerOptionsBuilder::new()
-            .path(&format!("{ROOT}{path}"))
+            .path(&format!("{prefix}{path}"))
             .build();
-        let mut stream = Box::pin(self.docker().download_from_container(CLAIM, Some(options)));
+        let docker = self.docker();
+        let mut stream = Box::pin(docker.download_from_container(container, Some(options)));
         let mut archive = Zeroizing::new(Vec::new());
         let mut failure = None;
         while let Some(chunk) = stream.next().await {

@@ -80,15 +80,7 @@ impl Host {
         limit: Duration,
         cluster_id: &ClusterId,
     ) -> Result<HelperOutput, HostError> {
-        match self.create(HELPER, body()).await {
-            Err(HostError::NameTaken { by, .. })
-                if by.get(label::CLUSTER_ID) == Some(&cluster_id.0) =>
-            {
-                self.remove(HELPER, None).await?;
-                self.create(HELPER, body()).await?;
-            }
-            created => created?,
-        }
+        self.create_helper(&body(), cluster_id).await?;
         let result = self.carry_out(limit).await;
         let removed = self.remove(HELPER, None).await;
         let output = result?;
@@ -109,7 +101,7 @@ impl Host {
         Ok(())
     }
 
-    async fn carry_out(&self, limit: Duration) -> Result<HelperOutput, HostError> {
+    pub(super) async fn carry_out(&self, limit: Duration) -> Result<HelperOutput, HostError> {
         self.start(HELPER).await?;
         let ended = self.ended(limit).await?;
         let log = self.log_tail(HELPER, LOG_LINES).await?;
@@ -215,7 +207,7 @@ fn trial(spec: &ContainerSpec, cluster_id: &ClusterId) -> ContainerCreateBody {
 }
 
 /// A helper's log is its answer, whatever the daemon does with the logs of others.
-fn readable_log() -> HostConfigLogConfig {
+pub(super) fn readable_log() -> HostConfigLogConfig {
     HostConfigLogConfig {
         typ: Some("json-file".to_owned()),
         config: Some(HashMap::from([

@@ -29,6 +29,7 @@ mod known_hosts;
 pub mod log;
 mod login;
 mod machine;
+mod one_off;
 mod pipe;
 pub mod pool;
 mod ssh;
@@ -42,6 +43,7 @@ pub use files::NewFile;
 pub use helper::{HelperContainer, HelperOutput};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};
 pub use machine::Host;
+pub use one_off::OneOff;
 
 /// A byte stream to a node.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}

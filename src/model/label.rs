@@ -18,6 +18,9 @@ pub const ADDON: &str = "clusterprovisioner.rke.io/addon";
 /// On a Node, an annotation: it is cordoned by a run of ours, which takes both away again. Without
 /// it a cordoned node is somebody else's.
 pub const CORDONED: &str = "clusterprovisioner.rke.io/cordoned";
+/// On API objects: the chart they were rendered from. Not [`ADDON`]: which of these are wanted is in the
+/// chart's record.
+pub const CHART: &str = "clusterprovisioner.rke.io/chart";
 /// On API objects, an annotation: the digest of what was applied. Tells whether an object is as it
 /// was applied last where the server refuses to try an apply.
 pub const APPLIED: &str = "clusterprovisioner.rke.io/applied";

@@ -3,6 +3,7 @@
 
 mod address;
 mod change;
+mod chart;
 mod component;
 mod env_var;
 mod identity;
@@ -19,6 +20,7 @@ mod upgrade;
 
 pub use address::HostAddress;
 pub use change::FieldChange;
+pub use chart::{AppliedObject, ChartRecord};
 pub use component::*;
 pub use env_var::EnvVar;
 pub use identity::*;

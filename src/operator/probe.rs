@@ -415,6 +415,22 @@ fn addons(desired: &Desired, actual: &Actual, conditions: &mut ConditionSet) {
             waiting.push(format!("{} ({workload})", addon.name));
         }
     }
+    for want in &desired.charts {
+        let name = &want.chart.name;
+        let fact = api.charts.get(name);
+        let Some(fact) = fact.filter(|fact| fact.record.digest.is_some() && fact.gone.is_empty())
+        else {
+            missing.push(name.clone());
+            continue;
+        };
+        let mut workloads = fact.workloads.iter();
+        let waits = |(workload, object): &(&ObjectRef, &serde_json::Value)| {
+            rollout(&workload.kind, object) != Rollout::Available
+        };
+        if let Some((workload, _)) = workloads.find(waits) {
+            waiting.push(format!("{name} ({workload})"));
+        }
+    }
     if !missing.is_empty() {
         let message = format!("not applied: {}", list(missing.into_iter()));
         conditions.set(kind, Reason::Applying, message);

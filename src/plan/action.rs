@@ -173,6 +173,35 @@ pub enum ClusterAction {
         /// Which.
         objects: Vec<ObjectRef>,
     },
+    /// Renders a chart of the release in two one-off containers on the node, which see nothing of it, and
+    /// applies what comes out; what its last rendering had and this one has not is deleted. Visible in
+    /// the chart's record, which is unfinished until the end; repeating is harmless.
+    ApplyChart {
+        /// The add-on.
+        chart: String,
+        /// Where it is rendered.
+        node: NodeName,
+        /// Its file in the runtime image, without `.yaml`.
+        file: String,
+        /// The image that has it.
+        runtime: String,
+        /// Of all that it is rendered from.
+        digest: Digest,
+    },
+    /// Waits, bounded, until the workloads of a chart are available; then a warning, never a failure.
+    /// No effect.
+    AwaitChart {
+        /// The add-on.
+        chart: String,
+    },
+    /// Deletes what a chart's record lists, and the record last, while it is the one of that uid. Gone is
+    /// success.
+    PruneChart {
+        /// The add-on.
+        chart: String,
+        /// The record's uid.
+        uid: String,
+    },
     /// Sets our labels, annotations and taints on a Node object, and takes those of ours away
     /// that are no longer wanted. Waits, bounded, until kubelet has made the object. Visible in
     /// the Node.
@@ -278,12 +307,15 @@ impl Action {
                 | ClusterAction::Uncordon { node }
                 | ClusterAction::RemoveMember { node, .. }
                 | ClusterAction::OutOfService { node, .. }
-                | ClusterAction::DeleteNode { node, .. },
+                | ClusterAction::DeleteNode { node, .. }
+                | ClusterAction::ApplyChart { node, .. },
             ) => Some(node),
             Self::Cluster(
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::PruneObjects { .. }
                 | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::AwaitChart { .. }
+                | ClusterAction::PruneChart { .. }
                 | ClusterAction::Evict { .. }
                 | ClusterAction::SaveStateCopy,
             )
@@ -324,8 +356,12 @@ impl Action {
                 | HostAction::ReleaseClaim => false,
             },
             Self::Cluster(action) => match action {
-                ClusterAction::AwaitNodeReady { .. } | ClusterAction::AwaitAddon { .. } => true,
+                ClusterAction::AwaitNodeReady { .. }
+                | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::AwaitChart { .. } => true,
                 ClusterAction::ApplyAddon { .. }
+                | ClusterAction::ApplyChart { .. }
+                | ClusterAction::PruneChart { .. }
                 | ClusterAction::PruneObjects { .. }
                 | ClusterAction::SetNodeMeta { .. }
                 | ClusterAction::Cordon { .. }
@@ -375,6 +411,8 @@ impl Action {
             // An apply sets fields of objects whose names are an add-on's, and deletes nothing.
             Self::Cluster(action) => match action {
                 ClusterAction::PruneObjects { .. }
+                | ClusterAction::ApplyChart { .. }
+                | ClusterAction::PruneChart { .. }
                 | ClusterAction::Drain { .. }
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::OutOfService { .. }
@@ -386,6 +424,7 @@ impl Action {
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::AwaitNodeReady { .. }
                 | ClusterAction::AwaitAddon { .. }
+                | ClusterAction::AwaitChart { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     actual::{Actual, ApiHealth, ApiView, ContainerState, HostView},
     etcd::Quorum,
-    model::{CLAIM, ClusterId, Component, FILES_IMAGE, NodeName, label},
+    model::{CLAIM, ChartRecord, ClusterId, Component, FILES_IMAGE, NodeName, label},
 };
 
 /// A rule that a plan would break. A plan with one is never run: it is a bug of ours.
@@ -127,7 +127,11 @@ pub fn check(plan: &Plan, have: &Actual, id: &ClusterId) -> Vec<Violation> {
             }
             Action::Cluster(action) => {
                 let answers = matches!(have.api(), ApiView::Up(_));
-                if matches!(action, ClusterAction::PruneObjects { .. }) && !answers {
+                let prunes = matches!(
+                    action,
+                    ClusterAction::PruneObjects { .. } | ClusterAction::PruneChart { .. }
+                );
+                if prunes && !answers {
                     violations.push(Violation::PrunesBlindly);
                 }
             }
@@ -164,6 +168,10 @@ fn guard(step: &Step, id: &ClusterId) -> Option<Violation> {
                     .iter()
                     .any(|guard| guard.object() == Some(object))
             })
+        }
+        Action::Cluster(ClusterAction::PruneChart { chart, uid }) => {
+            let (object, uid) = (ChartRecord::object(chart), uid.clone());
+            step.guards.contains(&Guard::ObjectIs { object, uid })
         }
         Action::Cluster(ClusterAction::RemoveMember { member, .. }) => {
             let serves = Guard::ServesAfterRemoval(*member);

@@ -65,6 +65,14 @@ fn in_cluster(action: &ClusterAction) -> String {
             [only] => format!("delete {only}"),
             _ => format!("delete {} objects", objects.len()),
         },
+        ClusterAction::ApplyChart {
+            chart,
+            file,
+            runtime,
+            ..
+        } => format!("render and apply {chart} (chart {file} of {runtime})"),
+        ClusterAction::AwaitChart { chart } => format!("wait for {chart}"),
+        ClusterAction::PruneChart { chart, .. } => format!("delete {chart}"),
         ClusterAction::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
         ClusterAction::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
         ClusterAction::AwaitAddon { addon } => format!("wait for {addon}"),

@@ -6,6 +6,7 @@ use crate::{
     error::{ErrorClass, Explain},
     host::https::BadIdentity,
     model::NodeName,
+    workload::RenderedError,
 };
 
 /// Why something with the cluster's API did not work.
@@ -40,6 +41,27 @@ pub enum WorkloadError {
         /// What the server said.
         #[source]
         source: Box<Self>,
+    },
+    /// What helm wrote is not understood.
+    #[error("chart {chart} cannot be applied")]
+    Rendered {
+        /// The add-on.
+        chart: String,
+        /// Why.
+        #[source]
+        source: RenderedError,
+    },
+    /// A hook of a chart did not succeed.
+    #[error("{job}, a hook of chart {chart}, did not succeed: {why}")]
+    Hook {
+        /// The add-on.
+        chart: String,
+        /// The Job.
+        job: String,
+        /// The command that shows its log.
+        log: String,
+        /// What the cluster says.
+        why: String,
     },
     /// A node that comes back has pods that may not be evicted.
     #[error("node `{node}` is not drained: {}", pods.join(", "))]
@@ -80,19 +102,28 @@ impl WorkloadError {
 impl Explain for WorkloadError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Credentials(_) => ErrorClass::Bug,
+            Self::Credentials(_) | Self::Rendered { .. } => ErrorClass::Bug,
             Self::Api { class, .. } => *class,
             Self::Address {
                 holder: Some(_), ..
             }
             | Self::Kept { .. } => ErrorClass::User,
-            Self::Address { holder: None, .. } | Self::Overdue { .. } => ErrorClass::Transient,
+            Self::Address { holder: None, .. } | Self::Hook { .. } | Self::Overdue { .. } => {
+                ErrorClass::Transient
+            }
         }
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::Credentials(_) => Vec::new(),
+            Self::Rendered { chart, .. } => vec![
+                format!("values that the config passes on to chart {chart} may have broken it; else please report this").into(),
+            ],
+            Self::Hook { log, .. } => vec![
+                format!("look at `{log}`").into(),
+                "run it again: what is done is not repeated".into(),
+            ],
             Self::Api { class, .. } => match class {
                 ErrorClass::Bug => vec!["please report this".into()],
                 ErrorClass::User | ErrorClass::Host | ErrorClass::Transient => vec![

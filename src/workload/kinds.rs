@@ -81,6 +81,11 @@ async fn of(client: &Client, api_version: &str) -> kube::Result<Vec<(ObjectKind,
 }
 
 impl Known {
+    /// Whether its objects are in namespaces.
+    pub(super) const fn has_namespace(&self) -> bool {
+        self.namespaced
+    }
+
     /// All objects of the kind.
     pub(super) fn all(&self, client: &Client) -> Api<DynamicObject> {
         Api::all_with(client.clone(), &self.resource)

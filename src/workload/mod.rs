@@ -7,6 +7,7 @@
 //! pure.
 
 mod available;
+mod charts;
 mod connect;
 mod copy;
 mod cordon;
@@ -29,6 +30,7 @@ pub(crate) mod fake;
 mod tests;
 
 pub use available::waiting_for;
+pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};
 pub use connect::{connect, through, through_any};
 pub use copy::save_state_copy;
 pub use cordon::{cordon, uncordon};

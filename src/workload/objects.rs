@@ -3,8 +3,8 @@
 use std::{future::Future, time::Duration};
 
 use kube::{
-    Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -75,20 +75,29 @@ pub async fn prune(
         if !live.labels().contains_key(label::ADDON) {
             continue;
         }
-        let params = DeleteParams::background().preconditions(Preconditions {
-            uid: live.uid(),
-            resource_version: None,
-        });
-        patiently(&doing, || async {
-            match api.delete(&object.name, &params).await {
-                Ok(_) => Ok(()),
-                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
-        .await?;
+        delete(&api, object, &live.uid().unwrap_or_default()).await?;
     }
     Ok(())
+}
+
+/// Deletes an object while it is the one of that uid. Gone is success.
+pub(super) async fn delete(
+    api: &Api<DynamicObject>,
+    object: &ObjectRef,
+    uid: &str,
+) -> Result<(), WorkloadError> {
+    let params = DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    });
+    patiently(&format!("delete {object}"), || async {
+        match api.delete(&object.name, &params).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    })
+    .await
 }
 
 /// How long a request is repeated.

@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{bound_to, copy, kinds::Kinds, replicas::replicas};
+use super::{bound_to, charts::charts, copy, kinds::Kinds, replicas::replicas};
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
@@ -91,11 +91,16 @@ async fn facts(
         .map(|kind| objects(client, &kinds, kind));
     let lists = try_join_all(lists).await?;
     let objects: BTreeMap<ObjectRef, Value> = lists.into_iter().flatten().collect();
-    let dry_runs = dry_runs(client, &kinds, wanted, &objects).await?;
+    let (dry_runs, charts) = try_join(
+        dry_runs(client, &kinds, wanted, &objects),
+        Box::pin(charts(client, &kinds, &objects)),
+    )
+    .await?;
     Ok(ClusterFacts {
         version: version.git_version,
         nodes,
         objects,
+        charts,
         dry_runs,
         marked: copy.is_some(),
         bound,

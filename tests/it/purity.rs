@@ -7,7 +7,8 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 23] = [
+const PURE: [&str; 25] = [
+    "actual::chart_fact",
     "actual::facts",
     "actual::node_meta",
     "actual::objects",
@@ -31,6 +32,7 @@ const PURE: [&str; 23] = [
     "operator::certificates",
     "operator::probe",
     "workload::available",
+    "workload::charts::rendered",
 ];
 
 /// What pure modules take from the standard library and from other crates never reads nor writes,

@@ -2,6 +2,7 @@
 //! beside this file. Jobs run the node's own programs in the node's own namespaces; the container
 //! that carries them is made from our empty image, so they need no registry.
 
+mod chart;
 mod claim;
 mod clean;
 mod containerd;
@@ -12,6 +13,7 @@ mod images;
 mod member;
 mod system;
 
+pub(super) use chart::render;
 pub(super) use claim::{claim, release_claim};
 pub(super) use clean::clean;
 pub(super) use containerd::{configure_containerd, restore_containerd};

@@ -7,7 +7,7 @@ use crate::{
     catalog::Catalogue,
     config::{
         cursor::Cursor,
-        intent::{Dns, Intent, Network},
+        intent::{Dns, Ingress, Intent, Network},
         sources::Sources,
     },
 };
@@ -47,6 +47,7 @@ pub(super) fn read(
         services,
         sans,
         network: network?,
+        ingress: Ingress::None,
         dns: dns?,
         metrics_server,
         upgrade: upgrade?,

@@ -59,6 +59,9 @@ const USED: &[(&str, &[&str])] = &[
         "metrics_server",
         &["rancher/mirrored-metrics-server", "rancher/metrics-server"],
     ),
+    // Two of ours, which RKE had not.
+    ("runtime", &[]),
+    ("klipper_helm", &[]),
 ];
 
 /// Components of RKE that are not deployed by this release.

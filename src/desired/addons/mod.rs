@@ -3,6 +3,7 @@
 //! tries.
 
 mod access;
+pub(super) mod charts;
 mod coredns;
 mod flannel;
 mod metrics_server;
@@ -28,7 +29,7 @@ pub(super) const KNOWN: [&str; 4] = [
 pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
     let network = match intent.network {
         Network::Flannel => true,
-        Network::None => false,
+        Network::Canal(_) | Network::Calico(_) | Network::None => false,
     };
     let dns = match intent.dns {
         Dns::CoreDns => true,

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Add-ons without which no node becomes Ready.
-pub(in crate::plan) const NETWORK: [&str; 1] = ["flannel"];
+pub(in crate::plan) const NETWORK: [&str; 3] = ["flannel", "canal", "calico"];
 
 /// How many differing fields of one object are listed.
 const SHOWN: usize = 8;

@@ -48,7 +48,7 @@ fn cause(
 
 /// Docker lists short names: `docker.io/library/nginx` is `nginx:latest` there. It lists no
 /// digests, so an image that is named by one counts as present when a container runs it.
-fn present(image: &str, facts: &HostFacts) -> bool {
+pub(super) fn present(image: &str, facts: &HostFacts) -> bool {
     let short = short(image);
     facts.images.iter().any(|have| self::short(have) == short)
         || (image.contains('@') && facts.containers.values().any(|fact| fact.image == image))

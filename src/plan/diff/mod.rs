@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod addons;
+mod charts;
 mod components;
 mod containerd;
 mod files;
@@ -22,6 +23,7 @@ pub use containerd::config_digest;
 
 pub(super) use self::{
     addons::{AddonDiff, NETWORK},
+    charts::ChartDiff,
     components::{Need, applied, in_order},
     containerd::ContainerdDiff,
     files::{FilesDiff, LOOSE_FILES, is_below},
@@ -36,6 +38,8 @@ pub(super) struct Diff<'a> {
     pub(super) hosts: BTreeMap<&'a NodeName, HostDiff<'a>>,
     /// In the order in which they are applied.
     pub(super) addons: Vec<AddonDiff<'a>>,
+    /// The charts that are to be rendered and applied, in order.
+    pub(super) charts: Vec<ChartDiff<'a>>,
 }
 
 /// What differs on one host.
@@ -98,6 +102,7 @@ fn unless_it_is_missed(
 
 /// Compares.
 pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
+    let charts = charts::differences(want, have);
     let hosts = want.hosts.iter().filter_map(|(name, host)| {
         // What is left of a node that was given up goes first; then this one joins.
         if want.saved.is_lost(name) {
@@ -118,7 +123,10 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         let diff = HostDiff {
             want: host,
             facts,
-            images: images::missing(host, facts, &components),
+            images: images::missing(host, facts, &components)
+                .into_iter()
+                .chain(charts::images(name, facts, &charts))
+                .collect(),
             kernel: kernel::differences(&host.kernel, &facts.system),
             reload: files::reload(host, facts, &components, &files),
             files,
@@ -136,5 +144,6 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
             .iter()
             .map(|addon| addons::difference(addon, have))
             .collect(),
+        charts,
     }
 }

@@ -13,9 +13,10 @@ use crate::{
 
 /// True when one of ours brings the network.
 pub(super) fn has_network(want: &Desired) -> bool {
-    want.addons
-        .iter()
-        .any(|addon| NETWORK.contains(&addon.name.as_str()))
+    let addons = want.addons.iter().map(|addon| &addon.name);
+    let charts = want.charts.iter().map(|want| &want.chart.name);
+    let mut names = addons.chain(charts);
+    names.any(|name| NETWORK.contains(&name.as_str()))
 }
 
 /// One step an add-on, in order: network first. What is spread over nodes comes in the second stage, after the

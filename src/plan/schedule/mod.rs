@@ -4,6 +4,7 @@
 use super::{Note, Plan, Stage};
 
 mod addons;
+mod charts;
 mod claim;
 mod containerd;
 mod flags;

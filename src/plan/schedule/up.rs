@@ -1,8 +1,8 @@
 //! Make the world as the intent says: the table of contents. Pure.
 
 use super::{
-    addons, claim, containerd, flags, health, hosts, join, leavers, lost, nodes, plan, prepare,
-    prune, roles, roll, skew, start, state, warnings,
+    addons, charts, claim, containerd, flags, health, hosts, join, leavers, lost, nodes, plan,
+    prepare, prune, roles, roll, skew, start, state, warnings,
 };
 use crate::{
     actual::{Actual, ApiView},
@@ -41,6 +41,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let left_cordoned = nodes::left_cordoned(diff, &rolls);
     let [central, workers] = rolls;
     let [addons, addons_spread] = addons::apply(diff);
+    let [network_chart, charts] = charts::apply(diff);
     let then = [
         join::members(diff), // one at a time, caught up before it votes
         join::api_servers(diff),
@@ -51,13 +52,16 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         containerd_workers,
         central,
         workers,
-        addons, // the network first; no node is Ready without
+        network_chart, // the network first; no node is Ready without
+        addons,
         state::kubeconfig(want, have),
         state::copy(want, have),
         nodes::ready(diff),   // the other components, labels and taints, Ready
         addons_spread,        // where there are nodes for it
+        charts,               // their hooks are pods
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
+        charts::wait(diff),
     ];
     let lost = lost::stages(diff).into_iter(); // etcd takes nobody while a member of its own is dead
     let last = [roles::stage(diff)].into_iter(); // what takes their place is there

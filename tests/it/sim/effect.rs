@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
     actual::{
-        Actual, Baseline, ClusterFacts, ContainerFact, ContainerState, FileFact, HostFacts,
-        HostView, NODE_META, NodeFact, NodeRecord,
+        Actual, Baseline, ChartFact, ClusterFacts, ContainerFact, ContainerState, FileFact,
+        HostFacts, HostView, NODE_META, NodeFact, NodeRecord,
     },
     desired,
     desired::{Addon, Desired},
     model::{
-        CLAIM, ClusterId, Component, ContainerSpec, FILES_IMAGE, HELPER, NodeMeta, NodeName,
-        ObjectRef, Taint, label, path, secret::Secret,
+        AppliedObject, CLAIM, ChartRecord, ClusterId, Component, ContainerSpec, FILES_IMAGE,
+        HELPER, NodeMeta, NodeName, ObjectRef, Taint, label, path, secret::Secret,
     },
     plan::{Action, ClusterAction, FileRef, HostAction, LocalAction, Step},
 };
@@ -163,6 +163,22 @@ fn in_cluster(
         ClusterAction::AwaitAddon { addon } => {
             let addon = find(want()?, addon)?;
             become_available(addon, api(world)?)
+        }
+        ClusterAction::ApplyChart { chart, node, .. } => apply_chart(chart, node, want()?, world),
+        ClusterAction::AwaitChart { chart } => {
+            let fact = api(world)?.charts.get(chart);
+            let done = fact.is_some_and(|fact| fact.record.digest.is_some());
+            if done {
+                Ok(())
+            } else {
+                Err(format!("{chart} was not applied"))
+            }
+        }
+        ClusterAction::PruneChart { chart, .. } => {
+            let api = api(world)?;
+            api.charts.remove(chart);
+            api.objects.remove(&ChartRecord::object(chart));
+            Ok(())
         }
         // Pods are not simulated.
         ClusterAction::Cordon { node } | ClusterAction::Drain { node, .. } => {
@@ -517,6 +533,51 @@ fn apply_objects(
     Ok(())
 }
 
+/// One object stands for all that a chart renders.
+fn apply_chart(
+    chart: &str,
+    node: &NodeName,
+    want: &Desired,
+    world: &mut Actual,
+) -> Result<(), String> {
+    let mut charts = want.charts.iter();
+    let want = charts
+        .find(|want| want.chart.name == chart)
+        .ok_or("a chart that is not desired")?;
+    let facts = host(node, world)?;
+    has_image(facts, &want.runtime)?;
+    has_image(facts, &want.helm)?;
+    let object = AppliedObject {
+        object: ObjectRef {
+            name: want.chart.chart.clone(),
+            ..ChartRecord::object(chart)
+        },
+        uid: "1".to_owned(),
+        fields: String::new(),
+    };
+    let record = ChartRecord {
+        digest: Some(want.digest.clone()),
+        objects: vec![object],
+    };
+    keep_record(chart, record, api(world)?);
+    Ok(())
+}
+
+/// A chart's record, and the chart as a survey sees it then.
+pub(crate) fn keep_record(chart: &str, record: ChartRecord, api: &mut ClusterFacts) {
+    let own = ChartRecord::object(chart);
+    let uid = own.to_string();
+    let mut value = record.to_value(chart);
+    value["metadata"]["uid"] = json!(uid);
+    api.objects.insert(own, value);
+    let fact = ChartFact {
+        uid,
+        record,
+        ..ChartFact::default()
+    };
+    api.charts.insert(chart.to_owned(), fact);
+}
+
 /// The object as an apply would make it.
 pub(super) fn applied(live: &Value, wanted: &Value) -> Value {
     let mut would = live.clone();
@@ -539,7 +600,7 @@ fn merge(live: &mut Value, wanted: &Value) {
 fn network_is_there(world: &mut Actual) -> Result<(), String> {
     let api = api(world)?;
     let flannel = |value: &Value| value["metadata"]["labels"][label::ADDON] == "flannel";
-    if api.objects.values().any(flannel) {
+    if api.objects.values().any(flannel) || api.charts.contains_key("canal") {
         Ok(())
     } else {
         Err("no node becomes Ready without a network".to_owned())

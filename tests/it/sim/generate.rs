@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
-    desired::{Addon, Desired, DesiredFile, DesiredHost, pki::Certificates},
+    desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
-        NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint, UpgradeStrategy, label, path,
-        secret::Secret,
+        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint,
+        UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
@@ -32,6 +32,8 @@ pub(crate) struct Knobs {
     pub(crate) scheduler: bool,
     pub(crate) coredns: bool,
     pub(crate) replicas: u8,
+    /// 0: flannel and no chart; else canal and nginx, with these values.
+    pub(crate) charts: u8,
 }
 
 impl Default for Knobs {
@@ -47,6 +49,7 @@ impl Default for Knobs {
             scheduler: true,
             coredns: true,
             replicas: 1,
+            charts: 0,
         }
     }
 }
@@ -60,6 +63,7 @@ pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
         any::<[bool; 2]>(),
         any::<[bool; 2]>(),
         1..3u8,
+        0..3u8,
     )
         .prop_map(
             |(
@@ -70,6 +74,7 @@ pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
                 [labelled, tainted],
                 [no_scheduler, no_coredns],
                 replicas,
+                charts,
             )| {
                 Knobs {
                     tag,
@@ -82,6 +87,7 @@ pub(crate) fn knobs() -> impl Strategy<Value = Knobs> {
                     scheduler: !no_scheduler,
                     coredns: !no_coredns,
                     replicas,
+                    charts,
                 }
             },
         )
@@ -100,7 +106,10 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
     let hosts = hosts
         .iter()
         .map(|name| (name.clone(), host(id, name, knobs)));
-    let mut addons = vec![flannel()];
+    let mut addons = Vec::new();
+    if knobs.charts == 0 {
+        addons.push(flannel());
+    }
     if knobs.coredns {
         addons.push(coredns(knobs));
     }
@@ -108,7 +117,9 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         cluster_id: ClusterId(id.to_owned()),
         hosts: hosts.collect(),
         addons,
+        charts: charts(knobs),
         known_addons: ["flannel", "coredns"].map(str::to_owned).into(),
+        known_charts: ["canal", "nginx"].map(str::to_owned).into(),
         upgrade: UpgradeStrategy::default(),
         saved,
         certificates: Certificates::default(),
@@ -116,6 +127,31 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         lose: BTreeSet::new(),
     }
+}
+
+/// The charts, with values that differ.
+fn charts(knobs: &Knobs) -> Vec<WantedChart> {
+    if knobs.charts == 0 {
+        return Vec::new();
+    }
+    let chart = |name: &str| WantedChart {
+        chart: Chart {
+            name: name.to_owned(),
+            chart: format!("rke2-{name}"),
+            namespace: "kube-system".to_owned(),
+            crds: None,
+            values: json!({"a": knobs.charts}),
+        },
+        runtime: "rke2-runtime:1".to_owned(),
+        helm: "klipper-helm:1".to_owned(),
+        version: KubernetesVersion {
+            major: 1,
+            minor: u16::from(knobs.minor),
+            patch: 0,
+        },
+        digest: Digest(format!("{name} {} {}", knobs.charts, knobs.minor)),
+    };
+    ["canal", "nginx"].map(chart).to_vec()
 }
 
 /// Takes roles away, host by host: bit 0 is etcd, bit 1 the control plane. The first host keeps all.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, HostFacts, HostView},
-    model::{CLAIM, FILES_IMAGE, HELPER, NodeName, label, path, secret::Secret},
+    model::{CLAIM, ChartRecord, FILES_IMAGE, HELPER, NodeName, label, path, secret::Secret},
 };
 use serde_json::json;
 
@@ -129,8 +129,18 @@ pub(crate) fn happen_on((on, mishap): OnNode, world: &mut World, shell: &mut sup
     };
     match mishap {
         Mishap::ObjectGoes(n) => {
-            let objects = &mut world.etcd().objects;
-            nth(objects, n, |_, _| true).map(|object| objects.remove(&object));
+            let etcd = world.etcd();
+            // What a chart rendered may go, or its record.
+            for fact in etcd.charts.values_mut().filter(|_| n.is_multiple_of(2)) {
+                let objects = fact.record.objects.iter();
+                fact.gone = objects.map(|applied| applied.object.clone()).collect();
+            }
+            let objects = &mut etcd.objects;
+            if let Some(object) = nth(objects, n, |_, _| true) {
+                let value = objects.remove(&object);
+                let chart = value.and_then(|value| ChartRecord::chart_of(&object, &value));
+                chart.map(|chart| etcd.charts.remove(&chart));
+            }
         }
         Mishap::ObjectChanges(n) => {
             let objects = &mut world.etcd().objects;

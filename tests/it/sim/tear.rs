@@ -154,6 +154,7 @@ fn in_cluster(
         // Atomic, or without effect: nothing or all.
         ClusterAction::AwaitNodeReady { .. }
         | ClusterAction::AwaitAddon { .. }
+        | ClusterAction::AwaitChart { .. }
         | ClusterAction::Cordon { .. }
         | ClusterAction::Drain { .. }
         | ClusterAction::Uncordon { .. }
@@ -162,6 +163,17 @@ fn in_cluster(
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::Evict { .. }
         | ClusterAction::SaveStateCopy => return,
+        // The record is begun, and some objects are there or gone.
+        ClusterAction::ApplyChart { chart, .. } => {
+            if effect::apply(step, want, world).is_ok() {
+                begun(chart, how, world);
+            }
+            return;
+        }
+        ClusterAction::PruneChart { chart, .. } => {
+            begun(chart, 1, world);
+            return;
+        }
         ClusterAction::ApplyAddon { addon, objects } => ClusterAction::ApplyAddon {
             addon: addon.clone(),
             objects: objects.iter().take(usize::from(how) % 3).cloned().collect(),
@@ -184,6 +196,22 @@ fn in_cluster(
         want,
         world,
     ));
+}
+
+/// A chart that was not applied to its end, or of which an object is gone.
+fn begun(chart: &str, how: u8, world: &mut Actual) {
+    let Ok(api) = effect::api(world) else { return };
+    let Some(fact) = api.charts.get_mut(chart) else {
+        return;
+    };
+    if how.is_multiple_of(2) {
+        let mut record = fact.record.clone();
+        record.digest = None;
+        effect::keep_record(chart, record, api);
+    } else {
+        let objects = fact.record.objects.iter();
+        fact.gone = objects.map(|applied| applied.object.clone()).collect();
+    }
 }
 
 fn instead(step: &Step, action: Action) -> Step {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Recipes in the order in which they are built: what a first node needs comes first.
-const RECIPES: [&str; 10] = [
+const RECIPES: [&str; 12] = [
     "node",
     "registry",
     "pause",
@@ -33,6 +33,8 @@ const RECIPES: [&str; 10] = [
     "coredns",
     "flannel",
     "metrics-server",
+    "helm",
+    "runtime",
 ];
 
 /// Recipes that are built when they are asked for: by the benchmark, by nodes of that profile.

@@ -3,7 +3,7 @@
 //!
 //! The names are those of the product's catalogue. Kubernetes and etcd are built in the version that
 //! the name tells, by the default release's recipe with a folder of `images/releases/` laid over it
-//! (`new.sh` there writes one). Add-ons, pause and the CNI plugins are those of the default release
+//! (`new.sh` there writes one). Add-ons, their charts, pause and the CNI plugins are those of the default release
 //! under one more name: a change of release replaces them too, by what is the same. Where images are
 //! pulled, all are what their names tell.
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_release_has_the_names_of_the_catalogue() {
         let names = names("v1.33.13").unwrap();
-        assert_eq!(names.len(), 7, "{names:?}");
+        assert_eq!(names.len(), 9, "{names:?}");
         assert_eq!(version(&names["kubernetes"]), "1.33.13");
         assert_eq!(version(&names["etcd"]), "3.6.14");
         assert_eq!(version(&names["pause"]), "3.10.2");
