@@ -8,8 +8,9 @@ use jiff::Timestamp;
 
 use crate::{
     apply::remote::Remote,
+    config::Credential,
     host::HostKeys,
-    model::{ClusterId, NodeName, Secret},
+    model::{ClusterId, NodeName},
     state::{Store, kubeconfig::KubeconfigStore},
 };
 
@@ -57,8 +58,12 @@ pub struct Environment {
     pub entropy: fn() -> [u8; 32],
 }
 
-/// Finds the private key that an inventory entry's `key_source` names, when no intent does.
+/// Finds what a login proves itself with when only the inventory names it, and no intent does.
 pub trait KeyRing: Send + Sync {
-    /// The key, PEM. The error says what is missing.
-    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>>;
+    /// The key that was read from `source`, with its certificate. The error says what is missing.
+    fn credential<'a>(
+        &'a self,
+        source: &'a str,
+        certificate: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>>;
 }

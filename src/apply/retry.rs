@@ -102,7 +102,7 @@ mod tests {
             executor::failed,
             stop::{StopCause, Stopper},
         },
-        host::Place,
+        host::{Hop, Place},
         model::{Endpoint, NodeName},
     };
 
@@ -114,6 +114,7 @@ mod tests {
                 port: 22,
             },
             user: "rke".to_owned(),
+            hop: Hop::Direct,
         })
     }
 

@@ -7,7 +7,10 @@ use std::{
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::model::{ClusterId, NodeName};
+use crate::{
+    etcd::snapshot::SnapshotName,
+    model::{ClusterId, NodeName},
+};
 
 /// Kubernetes out of Docker containers, over SSH, from one `cluster.yml`
 #[derive(Debug, Parser)]
@@ -53,10 +56,18 @@ pub enum Command {
     Up(Up),
     /// Shows what `up` would do, and why; writes nothing anywhere
     Plan(Plan),
+    /// Says what is wrong with the config; with `--connect` also what on the nodes prevents `up`.
+    /// Writes nothing anywhere
+    Validate(Validate),
+    /// Writes a `cluster.yml` to begin with, and explains its keys
+    Config(ConfigArgs),
     /// Shows how the cluster is and what differs from the config; writes nothing anywhere
     Status(Status),
     /// Prints the administrator's kubeconfig, made anew from the state; contacts no node
     Kubeconfig(Kubeconfig),
+    /// What concerns etcd's data
+    #[command(subcommand)]
+    Etcd(Etcd),
     /// What concerns the cluster's certificates
     #[command(subcommand)]
     Cert(Cert),
@@ -139,6 +150,59 @@ pub struct Plan {
     pub output: Output,
 }
 
+/// `validate`.
+#[derive(Args, Debug)]
+pub struct Validate {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Logs in to the nodes and reads what is there, as `plan` does
+    #[arg(long)]
+    pub connect: bool,
+    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    #[arg(long, requires = "connect")]
+    pub accept_new_host_keys: bool,
+    /// Text, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `config`.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "RKE's flags")]
+pub struct ConfigArgs {
+    /// The file that is written; one that is there is replaced only if you say so
+    #[arg(
+        short,
+        long,
+        env = "RKE_CONFIG",
+        default_value = "cluster.yml",
+        value_name = "FILE"
+    )]
+    pub name: PathBuf,
+    /// Asks nothing, and writes one node without an address
+    #[arg(short, long)]
+    pub empty: bool,
+    /// Asks nothing, and prints an example to stdout
+    #[arg(short, long)]
+    pub print: bool,
+    /// Lists the images of a release, to be mirrored
+    #[arg(short, long)]
+    pub system_images: bool,
+    /// Lists the default release
+    #[arg(short, long)]
+    pub list_version: bool,
+    /// With the two above: the newest release of each minor
+    #[arg(short, long)]
+    pub all: bool,
+    /// The release for `--system-images`
+    #[arg(long, value_name = "VERSION")]
+    pub version: Option<String>,
+    /// Tells what a key means, its type, its default, and whether it is supported
+    #[arg(long, value_name = "KEY")]
+    pub explain: Option<String>,
+}
+
 /// `status`.
 #[derive(Args, Debug)]
 pub struct Status {
@@ -163,6 +227,86 @@ pub struct Kubeconfig {
     /// nothing of it
     #[arg(long)]
     pub write: bool,
+}
+
+/// `etcd`.
+#[derive(Debug, Subcommand)]
+pub enum Etcd {
+    /// Saves a snapshot on every node with etcd, below `/opt/rke/etcd-snapshots`, and verifies it;
+    /// one that is there is never replaced
+    SnapshotSave(SnapshotSave),
+}
+
+/// `etcd snapshot-save`.
+#[derive(Args, Debug)]
+pub struct SnapshotSave {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Its name; without it `rke_etcd_snapshot_` and the time
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<SnapshotName>,
+    /// Not done yet: copies to S3 are refused
+    #[command(flatten)]
+    pub s3: S3,
+    /// A list for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// RKE's flags for copies in S3.
+#[derive(Args, Debug)]
+pub struct S3 {
+    /// Copies to S3 are not made yet
+    #[arg(long, hide = true)]
+    pub s3: bool,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub s3_endpoint: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub s3_endpoint_ca: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub access_key: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub secret_key: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub bucket_name: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub region: Option<String>,
+    /// As `--s3`
+    #[arg(long, hide = true)]
+    pub folder: Option<String>,
+}
+
+impl S3 {
+    /// True when any of them was given.
+    pub const fn is_asked_for(&self) -> bool {
+        let Self {
+            s3,
+            s3_endpoint,
+            s3_endpoint_ca,
+            access_key,
+            secret_key,
+            bucket_name,
+            region,
+            folder,
+        } = self;
+        *s3 || s3_endpoint.is_some()
+            || s3_endpoint_ca.is_some()
+            || access_key.is_some()
+            || secret_key.is_some()
+            || bucket_name.is_some()
+            || region.is_some()
+            || folder.is_some()
+    }
 }
 
 /// `cert`.

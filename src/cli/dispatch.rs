@@ -4,8 +4,8 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cert, Cli, Command, Output},
-    cert, crd, kubeconfig,
+    args::{Cert, Cli, Command, Etcd, Output},
+    cert, config, crd, kubeconfig,
     output::{
         Screen,
         json::{self, Ended},
@@ -14,7 +14,7 @@ use super::{
     report::CliError,
     run,
     session::{STOPPED, Session},
-    signals, status, up, version,
+    signals, snapshot, status, up, validate, version,
 };
 use crate::apply::stop::Stopper;
 
@@ -43,15 +43,31 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
     match command {
         Command::Up(args) => ended(args.output, Box::pin(up::up(args, session)).await),
         Command::Remove(args) => ended(args.output, Box::pin(remove::remove(args, session)).await),
-        Command::Plan(args) => Box::pin(plan::plan(args, session)).await,
-        Command::Status(args) => Box::pin(status::status(args, session)).await,
+        Command::Plan(args) => failed(args.output, Box::pin(plan::plan(args, session)).await),
+        Command::Validate(args) => {
+            let result = Box::pin(validate::validate(args, session)).await;
+            failed(args.output, result)
+        }
+        Command::Config(args) => config::config(args, session).await,
+        Command::Status(args) => failed(args.output, Box::pin(status::status(args, session)).await),
         Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
+        Command::Etcd(Etcd::SnapshotSave(args)) => {
+            failed(args.output, Box::pin(snapshot::save(args, session)).await)
+        }
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Run(args) => Box::pin(run::run(args, session)).await,
         Command::Reference(args) => reference::write(args),
     }
+}
+
+/// With `--output json` a program reads why there is no result, too.
+fn failed(output: Output, result: Result<u8, CliError>) -> Result<u8, CliError> {
+    if let (Output::Json, Err(error)) = (output, &result) {
+        let _ = json::ended(&mut io::stdout().lock(), &error.ended());
+    }
+    result
 }
 
 /// With `--output json` the last line says how it ended, whichever way that was.

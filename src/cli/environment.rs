@@ -15,11 +15,11 @@ use super::{
 };
 use crate::{
     apply::remote::OverSsh,
-    config::Sources,
+    config::{Credential, Refusal, SSH_AGENT, Sources},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
-    model::{ClusterId, NodeName, Secret},
+    model::{ClusterId, NodeName},
     state::{file::FileStore, kubeconfig::FileKubeconfig},
 };
 
@@ -101,12 +101,25 @@ fn policy(opening: &Opening, session: &Session) -> Policy {
 struct KeyFiles;
 
 impl KeyRing for KeyFiles {
-    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+    fn credential<'a>(
+        &'a self,
+        source: &'a str,
+        certificate: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>> {
         async move {
-            match FileSources::default().key_at(source) {
-                Ok(key) => Ok(key.pem),
-                Err(refusal) => Err(refusal.message),
+            let sources = FileSources::default();
+            let told = |refusal: Refusal| refusal.message;
+            if source == SSH_AGENT {
+                let agent = sources.agent().map_err(told)?;
+                return agent.map(Credential::Agent).ok_or_else(|| {
+                    "there is no SSH agent: the variable `SSH_AUTH_SOCK` is not set".to_owned()
+                });
             }
+            let key = sources.key_at(source).map_err(told)?;
+            // One that stood in the config itself is gone with it; sshd may do without.
+            let certificate = certificate.filter(|source| *source != "ssh_cert");
+            let certificate = certificate.map(|path| sources.certificate_at(path).map_err(told));
+            Ok(Credential::Key(key.pem, certificate.transpose()?))
         }
         .boxed()
     }

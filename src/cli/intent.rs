@@ -8,24 +8,59 @@ use super::{
     session::Session,
     sources::{FileSources, read_at_most},
 };
-use crate::config::{Intent, MAX_BYTES, Problems, RkeConfig};
+use crate::config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig};
+
+/// A config that is valid.
+pub(super) struct Loaded {
+    pub(super) intent: Intent,
+    pub(super) warnings: Vec<Problem>,
+    /// What it asks for and is not done yet.
+    pub(super) later: Vec<Problem>,
+}
 
 /// Reads, validates and resolves the config. Warnings are shown.
 pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
+    let (text, loaded) = read(file, session)?;
+    show(file, &text, &loaded.warnings, session);
+    Ok(loaded.intent)
+}
+
+/// As [`load`], and shows what the config asks for and is not done yet.
+pub(super) fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
+    let (text, loaded) = read(file, session)?;
+    show(file, &text, &loaded.warnings, session);
+    show(file, &text, &loaded.later, session);
+    Ok(loaded)
+}
+
+fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     let text = read_at_most(MAX_BYTES, file).map_err(|source| Failure::Config {
         path: file.to_owned(),
         source,
     })?;
-    let name = file.display().to_string();
     let paint = session.screen.paint();
-    let resolved = RkeConfig::parse(&text)
+    let Resolved {
+        intent,
+        warnings,
+        later,
+    } = RkeConfig::parse(&text)
         .and_then(|config| Intent::from_config(&config, &FileSources::default()))
-        .map_err(|problems| not_valid(&name, &text, problems, paint))?;
-    for warning in &resolved.warnings {
-        let shown = warning.render_warning(&name, &text, paint == Paint::ON);
+        .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
+    let loaded = Loaded {
+        intent,
+        warnings,
+        later,
+    };
+    Ok((text, loaded))
+}
+
+fn show(file: &Path, text: &str, warnings: &[Problem], session: &Session) {
+    let name = file.display().to_string();
+    let in_colour = session.screen.paint() == Paint::ON;
+    for warning in warnings {
+        let shown = warning.render_warning(&name, text, in_colour);
         session.screen.print(&shown);
     }
-    Ok(resolved.intent)
 }
 
 fn not_valid(name: &str, text: &str, problems: Problems, paint: Paint) -> CliError {

@@ -7,6 +7,7 @@
 
 pub mod args;
 mod cert;
+mod config;
 mod crd;
 pub mod dispatch;
 mod environment;
@@ -20,11 +21,14 @@ pub mod prompt;
 pub mod reference;
 mod remove;
 pub mod report;
+mod rke_state;
 mod run;
 pub mod session;
 mod signals;
+mod snapshot;
 pub mod sources;
 mod status;
 mod stream;
 mod up;
+mod validate;
 mod version;

@@ -5,6 +5,7 @@ use super::{
     environment::{self, Opening},
     intent, print,
     report::CliError,
+    rke_state,
     session::{STOPPED, Session},
 };
 use crate::{
@@ -23,6 +24,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         lose: args.lose.iter().cloned().collect(),
     };
     let environment = environment::open(file, opening, session)?;
+    rke_state::refuse(file, &environment).await?;
     let goal = Goal::Up(&intent);
     let survey = tokio::select! {
         biased;

@@ -74,6 +74,16 @@ impl Prompt {
         answer.map(|line| line.trim().to_owned())
     }
 
+    /// A text; the default where nothing is typed. `None` when the person leaves.
+    pub async fn text(&self, question: &str, default: &str) -> Option<String> {
+        let answer = self.ask(&format!("{question} [{default}]: ")).await?;
+        Some(if answer.is_empty() {
+            default.to_owned()
+        } else {
+            answer
+        })
+    }
+
     /// Yes or no; anything but `y` is no, as in RKE.
     pub async fn yes(&self, question: &str) -> bool {
         let answer = self.ask(&format!("{question} [y/n]: ")).await;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::{KubeconfigReason, conditions::ConditionType},
-    config::{Support, keys},
+    config::{Support, json_schema, keys},
     error::ErrorClass,
 };
 
@@ -23,6 +23,7 @@ pub fn pages() -> Vec<(&'static str, String)> {
     vec![
         ("cli.md", command_line()),
         ("cluster-yml.md", cluster_yml()),
+        ("cluster.schema.json", cluster_schema()),
         ("conditions.md", conditions()),
         ("exit-codes.md", exit_codes()),
     ]
@@ -66,7 +67,7 @@ fn commands(page: &mut String, parent: &clap::Command, path: &str) {
         let _ = write!(page, "\n## `{path}`\n\n{}.\n", about(command));
         let own: Vec<&Arg> = command
             .get_arguments()
-            .filter(|arg| !arg.is_global_set() && arg.get_id() != "help")
+            .filter(|arg| !arg.is_global_set() && !arg.is_hide_set() && arg.get_id() != "help")
             .collect();
         if !own.is_empty() {
             page.push('\n');
@@ -177,9 +178,13 @@ fn cluster_yml() -> String {
     page
 }
 
-fn supported(support: &Support) -> String {
+pub(super) fn supported(support: &Support) -> String {
     match support {
         Support::Works => "yes".to_owned(),
+        Support::Kept => {
+            "later: the value is kept, and every `up` says that nothing is done with it yet"
+                .to_owned()
+        }
         Support::Same(why) => format!("any value: {why}"),
         Support::Ignored(instead) => format!("no effect, with a warning: {instead}"),
         Support::Later => "only the default so far".to_owned(),
@@ -187,6 +192,13 @@ fn supported(support: &Support) -> String {
         Support::Only(value) => format!("only `{value}` so far"),
         Support::Never(instead) => format!("no: {instead}"),
     }
+}
+
+/// For editors: the files that `config` writes name it.
+fn cluster_schema() -> String {
+    let mut text = serde_json::to_string_pretty(&json_schema()).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 fn conditions() -> String {

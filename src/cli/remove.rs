@@ -9,6 +9,7 @@ use super::{
     output::json::Ended,
     prompt::AskConsent,
     report::{CliError, Failure},
+    rke_state,
     session::Session,
     stream::converge_shown,
 };
@@ -29,6 +30,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         lose: BTreeSet::new(),
     };
     let environment = environment::open(file, opening, session)?;
+    rke_state::refuse(file, &environment).await?;
     let intent = intent_unless_saved(args, &environment, session).await?;
     if !args.force {
         if !session.prompt.is_interactive() {

@@ -3,7 +3,10 @@
 
 use std::{borrow::Cow, fmt::Write, path::PathBuf};
 
-use super::output::{Paint, json::Ended};
+use super::output::{
+    Paint,
+    json::{Ended, ShownProblem},
+};
 use crate::{
     actual::Unreachable,
     config::Problems,
@@ -41,15 +44,18 @@ impl CliError {
 
     /// As programs read it: the last object of `--output json`.
     pub fn ended(&self) -> Ended {
-        let error: &dyn Explain = match self {
-            Self::Config { shown: _, problems } => problems,
-            Self::Error(error) => &**error,
+        let (error, problems): (&dyn Explain, Vec<ShownProblem>) = match self {
+            Self::Config { shown: _, problems } => {
+                (problems, problems.iter().map(ShownProblem::from).collect())
+            }
+            Self::Error(error) => (&**error, Vec::new()),
         };
         Ended::Failed {
             message: error.to_string(),
             causes: causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
             class: error.class(),
+            problems,
         }
     }
 
@@ -153,6 +159,59 @@ pub enum Failure {
         /// Where.
         place: String,
     },
+    /// The config is that of a cluster of RKE v1.
+    #[error("`{file}` says that this is a cluster of RKE v1; nothing was changed")]
+    RkeState {
+        /// RKE's state.
+        file: String,
+        /// Its kubeconfig.
+        kubeconfig: String,
+    },
+    /// Copies of snapshots in S3.
+    #[error("snapshots are not copied to S3 yet")]
+    NoS3,
+    /// No node saved a snapshot.
+    #[error("no snapshot was saved:{}", list(failed))]
+    NoSnapshot {
+        /// The nodes, and why.
+        failed: Vec<String>,
+        /// Their cures.
+        hints: Vec<String>,
+        /// The gravest.
+        class: ErrorClass,
+    },
+    /// The person left before the questions were answered.
+    #[error("no config was written")]
+    NotWritten,
+    /// A config is there already.
+    #[error("`{file}` is there already; it was not changed")]
+    Exists {
+        /// As given.
+        file: String,
+    },
+    /// No key of `cluster.yml` is called like that.
+    #[error("no key of `cluster.yml` is called `{key}`")]
+    UnknownKey {
+        /// As given.
+        key: String,
+        /// What may be meant.
+        near: Vec<String>,
+    },
+    /// A release that the catalogue does not have.
+    #[error("`{version}` is not in the catalogue")]
+    UnknownVersion {
+        /// As given.
+        version: String,
+        /// The newest of each minor.
+        known: Vec<String>,
+    },
+    /// The catalogue cannot be read.
+    #[error("the built-in catalogue is broken")]
+    Catalogue {
+        /// Why.
+        #[source]
+        source: crate::catalog::CatalogueError,
+    },
     /// A file could not be read.
     #[error("cannot read {what}")]
     Read {
@@ -211,8 +270,16 @@ impl Explain for Failure {
             | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
             | Self::NoState { .. }
+            | Self::NotWritten
+            | Self::NoS3
+            | Self::RkeState { .. }
+            | Self::Exists { .. }
+            | Self::UnknownKey { .. }
+            | Self::UnknownVersion { .. }
             | Self::Read { .. }
             | Self::Write { .. } => ErrorClass::User,
+            Self::NoSnapshot { class, .. } => *class,
+            Self::Catalogue { .. } => ErrorClass::Bug,
             Self::RemovalIncomplete { .. } => ErrorClass::Host,
         }
     }
@@ -232,6 +299,34 @@ impl Explain for Failure {
                     .into(),
                 "a lost state is read back by `rke-operator up --recover ID`".into(),
             ],
+            Self::RkeState { file, kubeconfig } => vec![
+                format!(
+                    "taking over a cluster of RKE in place comes with a later release: until then go \
+                     on with `rke`, and keep `{file}` and `{kubeconfig}`, which have its keys"
+                )
+                .into(),
+                "to try this program on other machines, put their config into another folder".into(),
+                format!(
+                    "for a new cluster on these nodes run `rke remove` first; if its nodes were \
+                     installed anew, move `{file}` and `{kubeconfig}` away"
+                )
+                .into(),
+            ],
+            Self::NoS3 => vec![
+                "without these flags a snapshot is saved on every node with etcd, below \
+                 `/opt/rke/etcd-snapshots`: copy it from there"
+                    .into(),
+            ],
+            Self::NoSnapshot { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
+            Self::Exists { .. } => vec![
+                "`--name FILE` writes another one, `--print` prints it".into(),
+            ],
+            Self::UnknownKey { near, .. } if !near.is_empty() => {
+                vec![format!("did you mean `{}`?", near.join("`, `")).into()]
+            }
+            Self::UnknownVersion { known, .. } => {
+                vec![format!("the newest of each minor: {}", known.join(", ")).into()]
+            }
             Self::NobodyToAsk => vec!["`--force` removes without asking".into()],
             Self::ConsentNeeded { changed, .. } => vec![
                 "`rke-operator plan` shows every step".into(),
@@ -246,6 +341,9 @@ impl Explain for Failure {
             Self::Config { .. }
             | Self::KnownHosts { .. }
             | Self::Declined { .. }
+            | Self::NotWritten
+            | Self::UnknownKey { .. }
+            | Self::Catalogue { .. }
             | Self::Read { .. }
             | Self::Write { .. } => Vec::new(),
         }

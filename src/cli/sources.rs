@@ -11,10 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config::{Refusal, Sources, SshKey};
+use crate::config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase};
 
-/// The key that RKE takes when a config names none.
-const DEFAULT_KEY: &str = "~/.ssh/id_rsa";
+/// The keys that are looked for when a config names none: RKE's own, then ssh's others.
+const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519"];
 
 /// The longest private key file that is read; an RSA key of 16384 bits has 13 kB.
 const MAX_KEY_BYTES: usize = 64 * 1024;
@@ -35,10 +35,12 @@ pub(super) fn read_at_most(limit: usize, file: &Path) -> io::Result<String> {
     })
 }
 
-/// Private keys out of files.
+/// Private keys out of files, and the agent and the name of the person who runs us.
 #[derive(Clone, Debug)]
 pub(super) struct FileSources {
     home: Option<PathBuf>,
+    agent: Option<PathBuf>,
+    user: Option<String>,
 }
 
 impl Default for FileSources {
@@ -48,19 +50,14 @@ impl Default for FileSources {
 }
 
 impl FileSources {
-    /// `~` stands for `home`.
-    pub(super) fn new(home: Option<PathBuf>) -> Self {
-        Self { home }
-    }
-
     /// `~` stands for `$HOME`.
     pub(super) fn from_env() -> Self {
-        Self::new(
-            std::env::var("HOME")
-                .ok()
-                .filter(|home| !home.is_empty())
-                .map(PathBuf::from),
-        )
+        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        Self {
+            home: variable("HOME").map(PathBuf::from),
+            agent: variable("SSH_AUTH_SOCK").map(PathBuf::from),
+            user: variable("USER").or_else(|| variable("LOGNAME")),
+        }
     }
 
     fn expand(&self, path: &str) -> Result<PathBuf, Refusal> {
@@ -77,14 +74,16 @@ impl FileSources {
         }
     }
 
-    fn read(&self, path: &str) -> Result<SshKey, Refusal> {
-        let file = self.expand(path)?;
+    fn read(&self, path: &str) -> Result<SshKey, (io::ErrorKind, Refusal)> {
+        let file = self
+            .expand(path)
+            .map_err(|refusal| (io::ErrorKind::NotFound, refusal))?;
         match read_at_most(MAX_KEY_BYTES, &file) {
             Ok(pem) => Ok(SshKey {
                 pem: pem.into(),
                 source: path.to_owned(),
             }),
-            Err(error) => Err(refusal(path, &error)),
+            Err(error) => Err((error.kind(), refusal(path, &error))),
         }
     }
 }
@@ -129,21 +128,64 @@ fn refusal(path: &str, error: &io::Error) -> Refusal {
 
 impl Sources for FileSources {
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
-        self.read(path)
+        self.read(path).map_err(|(_, refusal)| refusal)
     }
 
     fn default_key_path(&self) -> &'static str {
         "ssh_key_path"
     }
 
-    fn default_key(&self) -> Result<SshKey, Refusal> {
-        self.read(DEFAULT_KEY).map_err(|refusal| Refusal {
-            message: format!(
-                "not set, and RKE's default `{DEFAULT_KEY}` will not do: {}",
-                refusal.message
-            ),
-            hint: Some("write `ssh_key_path: PATH`, e.g. `~/.ssh/id_ed25519`".to_owned()),
-            ..refusal
+    /// As ssh would find one, but one: the first that can be used as it is, else the agent.
+    fn default_key(&self) -> Result<DefaultKey, Refusal> {
+        let mut first = None;
+        for path in DEFAULT_KEYS {
+            match self.read(path) {
+                Ok(key) if !has_passphrase(&key.pem) => return Ok(DefaultKey::Key(key)),
+                Ok(key) => first = first.or(Some(Ok(DefaultKey::Key(key)))),
+                Err((io::ErrorKind::NotFound, _)) => {}
+                Err((_, refusal)) => first = first.or(Some(Err(refusal))),
+            }
+        }
+        if let Some(socket) = &self.agent {
+            return Ok(DefaultKey::Agent(socket.clone()));
+        }
+        // What is there is told, whatever is wrong with it.
+        first.unwrap_or_else(|| {
+            Err(Refusal {
+                message: format!(
+                    "not set; there is no `{}`, and no SSH agent (`SSH_AUTH_SOCK`)",
+                    DEFAULT_KEYS.join("`, no `")
+                ),
+                detail: None,
+                hint: Some("write `ssh_key_path: PATH`, or start an agent: `ssh-add`".to_owned()),
+            })
+        })
+    }
+
+    fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
+        let file = self.expand(path)?;
+        match read_at_most(MAX_KEY_BYTES, &file) {
+            Ok(text) => Ok(Certificate {
+                text,
+                source: path.to_owned(),
+            }),
+            Err(error) => Err(Refusal {
+                message: "the certificate file cannot be read".to_owned(),
+                detail: Some(format!("{path}: {error}")),
+                hint: None,
+            }),
+        }
+    }
+
+    fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
+        Ok(self.agent.clone())
+    }
+
+    fn default_user(&self) -> Result<String, Refusal> {
+        self.user.clone().ok_or_else(|| Refusal {
+            message: "a node needs a user to log in as".to_owned(),
+            detail: None,
+            hint: Some("who runs this is not known: the variable `USER` is not set".to_owned()),
         })
     }
 
@@ -156,17 +198,26 @@ impl Sources for FileSources {
 mod tests {
     use super::*;
 
+    fn with_home(home: Option<&Path>) -> FileSources {
+        FileSources {
+            home: home.map(Path::to_owned),
+            agent: None,
+            user: None,
+        }
+    }
+
+    fn key(sources: &FileSources) -> SshKey {
+        match sources.default_key().expect("a default") {
+            DefaultKey::Key(key) => key,
+            DefaultKey::Agent(socket) => panic!("an agent at {}", socket.display()),
+        }
+    }
+
     #[test]
     fn a_tilde_is_the_home_directory() {
         let home = tempfile::tempdir().expect("a directory");
-        std::fs::create_dir(home.path().join(".ssh")).expect("a directory");
-        std::fs::write(home.path().join(".ssh/id_rsa"), "default").expect("a file");
         std::fs::write(home.path().join("other"), "other").expect("a file");
-        let sources = FileSources::new(Some(home.path().to_owned()));
-
-        let key = sources.default_key().expect("the default key");
-        assert_eq!(key.pem.expose(), "default");
-        assert_eq!(key.source, "~/.ssh/id_rsa");
+        let sources = with_home(Some(home.path()));
         let key = sources.key_at("~/other").expect("another key");
         assert_eq!(
             (key.pem.expose().as_str(), key.source.as_str()),
@@ -174,23 +225,50 @@ mod tests {
         );
     }
 
+    /// RKE's default first; one with a passphrase is for the agent; the agent only without a key.
+    #[test]
+    fn a_key_is_looked_for_where_none_is_named() {
+        const ENCRYPTED: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n";
+        let home = tempfile::tempdir().expect("a directory");
+        let ssh = home.path().join(".ssh");
+        std::fs::create_dir(&ssh).expect("a directory");
+        let mut sources = with_home(Some(home.path()));
+        let agent = PathBuf::from("/run/agent");
+        let refusal = sources.default_key().expect_err("nothing there");
+        assert!(
+            refusal
+                .message
+                .starts_with("not set; there is no `~/.ssh/id_rsa`")
+        );
+
+        sources.agent = Some(agent.clone());
+        assert_eq!(sources.default_key(), Ok(DefaultKey::Agent(agent.clone())));
+        std::fs::write(ssh.join("id_rsa"), ENCRYPTED).expect("a file");
+        assert_eq!(sources.default_key(), Ok(DefaultKey::Agent(agent)));
+        std::fs::write(ssh.join("id_ed25519"), "new").expect("a file");
+        assert_eq!(key(&sources).source, "~/.ssh/id_ed25519");
+        std::fs::write(ssh.join("id_rsa"), "default").expect("a file");
+        assert_eq!(key(&sources).source, "~/.ssh/id_rsa");
+
+        // Without an agent the one with a passphrase is told about.
+        std::fs::remove_file(ssh.join("id_ed25519")).expect("removed");
+        std::fs::write(ssh.join("id_rsa"), ENCRYPTED).expect("a file");
+        sources.agent = None;
+        assert_eq!(key(&sources).source, "~/.ssh/id_rsa");
+    }
+
     #[test]
     fn what_cannot_be_read_is_refused_by_name() {
         let home = tempfile::tempdir().expect("a directory");
         std::fs::write(home.path().join("binary"), [0xff, 0xfe]).expect("a file");
-        let sources = FileSources::new(Some(home.path().to_owned()));
+        let sources = with_home(Some(home.path()));
 
         let refused = |path: &str| sources.key_at(path).expect_err(path).message;
         assert_eq!(refused("~/none"), "the private key file does not exist");
         assert_eq!(refused("~/"), "the private key file is a directory");
         assert_eq!(refused("~/binary"), "this is not a private key");
 
-        let refusal = sources.default_key().expect_err("no default key");
-        assert_eq!(
-            refusal.message,
-            "not set, and RKE's default `~/.ssh/id_rsa` will not do: the private key file does not exist"
-        );
-        let homeless = FileSources::new(None).key_at("~/key").expect_err("no home");
+        let homeless = with_home(None).key_at("~/key").expect_err("no home");
         assert_eq!(
             homeless.message,
             "`~` has no meaning: the variable `HOME` is not set"

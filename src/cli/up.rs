@@ -14,6 +14,7 @@ use super::{
     },
     prompt::AskConsent,
     report::{CliError, Failure},
+    rke_state,
     session::{Session, kubeconfig_beside},
     stream::converge_shown,
 };
@@ -29,7 +30,7 @@ use crate::{
 pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
+    let intent = intent::load_whole(file, session)?.intent;
     let opening = Opening {
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
@@ -37,6 +38,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         lose: args.lose.iter().cloned().collect(),
     };
     let environment = environment::open(file, opening, session)?;
+    rke_state::refuse(file, &environment).await?;
     let consent = AskConsent {
         given: args.yes,
         prompt: session.prompt.clone(),

@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    path::PathBuf,
 };
 
 use ipnet::IpNet;
@@ -18,17 +19,58 @@ use crate::{
     },
 };
 
+/// An OpenSSH certificate of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// As `ssh-keygen -s` writes it.
+    pub text: String,
+    /// Where it came from: `ssh_cert_path` as written, or `ssh_cert`.
+    pub source: String,
+}
+
+/// What a login proves itself with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A private key, in any format OpenSSH writes (PEM text), and its certificate.
+    Key(Secret<String>, Option<Certificate>),
+    /// Whichever key the SSH agent at this socket has.
+    Agent(PathBuf),
+}
+
+impl Credential {
+    /// Where its certificate came from.
+    pub fn certificate_source(&self) -> Option<String> {
+        match self {
+            Self::Key(_, certificate) => certificate.as_ref().map(|cert| cert.source.clone()),
+            Self::Agent(_) => None,
+        }
+    }
+}
+
+/// [`Login::key_source`] of a login with an SSH agent.
+pub const SSH_AGENT: &str = "ssh-agent";
+
 /// How to log in to a node. Equal logins may share nothing: one connection a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     /// The user on the node.
     pub user: String,
-    /// The private key, in any format OpenSSH writes (PEM text).
-    pub key: Secret<String>,
-    /// Where the key came from (`ssh_key_path` as written, or `ssh_key`, or a Secret's name), for messages.
+    /// What it proves itself with.
+    pub credential: Credential,
+    /// Where the key came from (`ssh_key_path` as written, or `ssh_key`, or a Secret's name, or
+    /// [`SSH_AGENT`]), for messages and the inventory.
     pub key_source: String,
     /// Path of the Docker socket on the node.
     pub docker_socket: String,
+}
+
+/// `bastion_host`: a machine through which every node is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bastion {
+    /// Where its sshd is.
+    pub endpoint: Endpoint,
+    /// How to log in there; Docker is not used on it.
+    pub login: Login,
 }
 
 /// One node of the cluster.
@@ -202,6 +244,8 @@ pub struct Intent {
     pub version_given: bool,
     /// By node name.
     pub nodes: BTreeMap<NodeName, NodeIntent>,
+    /// `bastion_host`; `None`: the nodes are dialled directly.
+    pub bastion: Option<Bastion>,
     /// Every image, resolved.
     pub images: Images,
     /// Those that the config names itself, by RKE's names.

@@ -30,6 +30,8 @@ pub enum Support {
     Same(&'static str),
     /// It has no effect, and a warning says so; what to do instead.
     Ignored(&'static str),
+    /// Taken and kept; nothing is done with it yet.
+    Kept,
     /// Only nothing, or RKE's default: the rest is not supported yet.
     Later,
     /// Only nothing, or RKE's default; what to do instead.
@@ -51,34 +53,12 @@ pub fn keys() -> Vec<KeyRow> {
 fn walk(section: &str, keys: &[Key], rows: &mut Vec<KeyRow>) {
     let mut below = Vec::new();
     for key in keys {
-        let support = match key.answer {
-            Answer::Used => match key.kind.below() {
-                Below::Section(keys) => {
-                    below.push((key.name.to_owned(), keys));
-                    continue;
-                }
-                Below::Each(keys) => {
-                    below.push((format!("{}[]", key.name), keys));
-                    continue;
-                }
-                Below::Nothing => Support::Works,
-            },
-            Answer::Same(why) => Support::Same(why),
-            Answer::Ignored(instead) => Support::Ignored(instead),
-            Answer::Later => Support::Later,
-            Answer::Refused(instead) => Support::Refused(instead),
-            Answer::Only { value, .. } => Support::Only(value),
-            Answer::Never(instead) => Support::Never(instead),
-        };
-        rows.push(KeyRow {
-            section: section.to_owned(),
-            name: key.name,
-            kind: key.kind.name(),
-            default: key.default,
-            secret: key.secret,
-            support,
-            doc: key.doc,
-        });
+        let looked_into = matches!(key.answer, Answer::Used | Answer::Kept);
+        match key.kind.below() {
+            Below::Section(keys) if looked_into => below.push((key.name.to_owned(), keys)),
+            Below::Each(keys) if looked_into => below.push((format!("{}[]", key.name), keys)),
+            Below::Section(_) | Below::Each(_) | Below::Nothing => rows.push(row(section, key)),
+        }
     }
     for (name, keys) in below {
         let path = if section.is_empty() {
@@ -87,6 +67,28 @@ fn walk(section: &str, keys: &[Key], rows: &mut Vec<KeyRow>) {
             format!("{section}.{name}")
         };
         walk(&path, keys, rows);
+    }
+}
+
+/// The row of one key.
+pub(super) fn row(section: &str, key: &Key) -> KeyRow {
+    KeyRow {
+        section: section.to_owned(),
+        name: key.name,
+        kind: key.kind.name(),
+        default: key.default,
+        secret: key.secret,
+        support: match key.answer {
+            Answer::Used => Support::Works,
+            Answer::Kept => Support::Kept,
+            Answer::Same(why) => Support::Same(why),
+            Answer::Ignored(instead) => Support::Ignored(instead),
+            Answer::Later => Support::Later,
+            Answer::Refused(instead) => Support::Refused(instead),
+            Answer::Only { value } => Support::Only(value),
+            Answer::Never(instead) => Support::Never(instead),
+        },
+        doc: key.doc,
     }
 }
 

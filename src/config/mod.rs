@@ -22,7 +22,9 @@
 //! [`Problem`]'s `message`.
 
 mod cursor;
+mod explain_key;
 mod intent;
+mod json_schema;
 mod keys;
 mod problem;
 mod resolve;
@@ -37,9 +39,11 @@ mod sources;
 mod tree;
 mod validate;
 
+pub use explain_key::{Explained, explain};
 pub use intent::*;
+pub use json_schema::{SCHEMA_URL, json_schema};
 pub use keys::{KeyRow, Support, keys};
 pub use problem::{Place, Problem, Problems};
-pub use resolve::Resolved;
+pub use resolve::{Resolved, has_passphrase};
 pub use rke::{MAX_BYTES, RkeConfig};
-pub use sources::{Refusal, SecretSources, Sources, SshKey};
+pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};

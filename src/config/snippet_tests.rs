@@ -58,7 +58,9 @@ fn no_secret_of_the_schema_is_shown() {
                 }
             });
             let text = shown(&document);
-            assert!(text.contains("***"), "{path}: {text}");
+            // What is kept is no problem; the command line's tests show its warning.
+            let kept = path.contains("s3backupconfig");
+            assert!(text.contains("***") || kept, "{path}: {text}");
             for part in ["hunter2", "hun\\u0074"] {
                 assert!(!text.contains(part), "{path}: {text}");
             }
@@ -89,14 +91,6 @@ fn a_key_of_several_lines_is_not_shown() {
       |
     2 | - ssh_key: |
       |   ^^^^^^^
-
-    error: `nodes[0].role`: a node needs a role
-     --> cluster.yml:2:3
-      |
-    2 | - ssh_key: |
-      |   ^^^^^^^
-      |
-      = help: write `role: [controlplane, etcd, worker]`
 
     error: `nodes[0].ssh_key`: a private key has no place in a `Cluster` object
      --> cluster.yml:2:3

@@ -2,6 +2,9 @@
 //! gives files, the operator gives the Secret that the `Cluster` names and nothing else. Pure:
 //! the implementation that reads files is in `cli`.
 
+use std::path::PathBuf;
+
+use super::Certificate;
 use crate::model::Secret;
 
 /// A private key and where it came from.
@@ -11,6 +14,15 @@ pub struct SshKey {
     pub pem: Secret<String>,
     /// For messages and the inventory: a path as written, `ssh_key`, or a Secret's name.
     pub source: String,
+}
+
+/// What nodes log in with that name nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefaultKey {
+    /// A key.
+    Key(SshKey),
+    /// The SSH agent at this socket.
+    Agent(PathBuf),
 }
 
 /// Why a source gives nothing. `message` and `hint` are safe for status, `detail` is not.
@@ -32,8 +44,17 @@ pub trait Sources {
     /// Where the default key is set, for messages: a path of the config or of the object.
     fn default_key_path(&self) -> &'static str;
 
-    /// The key for nodes that name none.
-    fn default_key(&self) -> Result<SshKey, Refusal>;
+    /// What nodes that name no key log in with.
+    fn default_key(&self) -> Result<DefaultKey, Refusal>;
+
+    /// The certificate that `ssh_cert_path` names.
+    fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal>;
+
+    /// The socket of the SSH agent; `None` where there is none.
+    fn agent(&self) -> Result<Option<PathBuf>, Refusal>;
+
+    /// Who logs in to nodes that name no user.
+    fn default_user(&self) -> Result<String, Refusal>;
 
     /// Whether a key may stand in the config itself (`ssh_key`).
     fn allows_inline_key(&self) -> Result<(), Refusal>;
@@ -72,8 +93,34 @@ impl Sources for SecretSources {
         "spec.ssh.keySecretRef"
     }
 
-    fn default_key(&self) -> Result<SshKey, Refusal> {
-        Ok(self.key.clone())
+    fn default_key(&self) -> Result<DefaultKey, Refusal> {
+        Ok(DefaultKey::Key(self.key.clone()))
+    }
+
+    fn certificate_at(&self, _path: &str) -> Result<Certificate, Refusal> {
+        Err(Refusal {
+            message: "a `Cluster` object cannot name a file".to_owned(),
+            detail: None,
+            hint: Some("write the certificate itself into `ssh_cert`".to_owned()),
+        })
+    }
+
+    fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
+        Err(Refusal {
+            message: "the operator has no SSH agent".to_owned(),
+            detail: None,
+            hint: Some(
+                "remove it: the key in the Secret of `spec.ssh.keySecretRef` logs in".to_owned(),
+            ),
+        })
+    }
+
+    fn default_user(&self) -> Result<String, Refusal> {
+        Err(Refusal {
+            message: "a node needs a user to log in as".to_owned(),
+            detail: None,
+            hint: None,
+        })
     }
 
     fn allows_inline_key(&self) -> Result<(), Refusal> {

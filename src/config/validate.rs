@@ -42,7 +42,7 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
                     found.problems.push(unknown(at, entry, keys));
                 }
             }
-            absent(at, keys, true, found);
+            absent(at, keys, found);
         }
         // `nodes: ""` and the like are empty too.
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
@@ -53,17 +53,11 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
 }
 
 /// What must be written because RKE's default is not supported.
-fn absent(at: &Cursor<'_>, keys: &[Key], section_written: bool, found: &mut Validated) {
+fn absent(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
     for key in keys {
         let at = at.get(key.name);
         match (key.kind, key.answer) {
-            (
-                _,
-                Answer::Only {
-                    value,
-                    without_section,
-                },
-            ) if at.is_empty() && (section_written || without_section) => {
+            (_, Answer::Only { value }) if at.is_empty() => {
                 let problem = at.problem(format!(
                     "not set, and RKE's default `{}` is not supported yet",
                     key.default
@@ -71,7 +65,7 @@ fn absent(at: &Cursor<'_>, keys: &[Key], section_written: bool, found: &mut Vali
                 found.problems.push(problem.hint(write(&at, value)));
             }
             (Kind::Section(below), Answer::Used) if !at.is_written() => {
-                absent(&at, below, false, found);
+                absent(&at, below, found);
             }
             _ => {}
         }
@@ -85,22 +79,12 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
             Below::Each(keys) => list_of(at, keys, found),
             Below::Nothing => duplicates_within(at, found),
         },
-        Answer::Same(_) => {
-            let fits = at.scalar().is_some_and(|text| key.kind.reads(text));
-            if !fits && !says_nothing(at, key) {
-                found.problems.push(at.problem(match key.kind {
-                    Kind::Bool => "must be `true` or `false`",
-                    Kind::Number => "must be a whole number",
-                    Kind::Text
-                    | Kind::Duration
-                    | Kind::List
-                    | Kind::Map
-                    | Kind::Any
-                    | Kind::Section(_)
-                    | Kind::Each(_) => "must be a single value",
-                }));
-            }
-        }
+        Answer::Kept => match key.kind.below() {
+            Below::Section(keys) => map_keys(at, keys, found),
+            Below::Each(keys) => list_of(at, keys, found),
+            Below::Nothing => of_its_type(at, key, found),
+        },
+        Answer::Same(_) => of_its_type(at, key, found),
         Answer::Ignored(instead) => {
             if !says_nothing(at, key) {
                 found
@@ -117,7 +101,7 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
                 }
             }
         },
-        Answer::Only { value, .. } => {
+        Answer::Only { value } => {
             let right = at.scalar().is_some_and(|text| key.kind.equal(text, value));
             if !right && !at.is_empty() {
                 let problem = at.problem(format!("only `{value}` is supported so far"));
@@ -130,6 +114,22 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
             }
         }
     }
+}
+
+/// Nothing, or a single value of the key's type.
+fn of_its_type(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
+    let fits = at.scalar().is_some_and(|text| key.kind.reads(text));
+    if fits || says_nothing(at, key) {
+        return;
+    }
+    found.problems.push(at.problem(match key.kind {
+        Kind::Bool => "must be `true` or `false`",
+        Kind::Number => "must be a whole number",
+        Kind::Duration => "must be a duration, as in `12h` or `90m`",
+        Kind::Text | Kind::List | Kind::Map | Kind::Any | Kind::Section(_) | Kind::Each(_) => {
+            "must be a single value"
+        }
+    }));
 }
 
 fn list_of(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
@@ -328,13 +328,10 @@ mod tests {
         match kind {
             Kind::Bool => &["must be `true` or `false`"],
             Kind::Number => &["must be a whole number"],
-            Kind::Text
-            | Kind::Duration
-            | Kind::List
-            | Kind::Map
-            | Kind::Any
-            | Kind::Section(_)
-            | Kind::Each(_) => &[],
+            Kind::Duration => &["must be a duration, as in `12h` or `90m`"],
+            Kind::Text | Kind::List | Kind::Map | Kind::Any | Kind::Section(_) | Kind::Each(_) => {
+                &[]
+            }
         }
     }
 
@@ -351,7 +348,7 @@ mod tests {
             );
             let is_section = matches!(key.kind, Kind::Section(_) | Kind::Each(_));
             if !key.default.is_empty()
-                && !matches!(key.answer, Answer::Only { .. } | Answer::Ignored(_))
+                && !matches!(key.answer, Answer::Only { value: _ } | Answer::Ignored(_))
             {
                 for value in key.also.iter().chain([&key.default]) {
                     let said = said_about(&path, &serde_json::json!(value));
@@ -360,7 +357,7 @@ mod tests {
             }
             let other = said_about(&path, &serde_json::json!("something else"));
             match key.answer {
-                Answer::Used if is_section => {
+                Answer::Used | Answer::Kept if is_section => {
                     assert_eq!(other.len(), 1, "{path}");
                     let inner = serde_json::json!({"no such key": 1});
                     let said = if matches!(key.kind, Kind::Each(_)) {
@@ -371,9 +368,11 @@ mod tests {
                     assert_eq!(said, ["unknown key"], "{path}");
                 }
                 Answer::Used => assert_eq!(other, [""; 0], "{path}"),
-                Answer::Same(_) => assert_eq!(other, said_of_a_text(key.kind), "{path}"),
+                Answer::Same(_) | Answer::Kept => {
+                    assert_eq!(other, said_of_a_text(key.kind), "{path}");
+                }
                 Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),
-                Answer::Only { value, .. } => {
+                Answer::Only { value } => {
                     assert_eq!(
                         other,
                         [format!("only `{value}` is supported so far")],

@@ -28,7 +28,7 @@ use crate::{
     },
     environment::Environment,
     error::ErrorClass,
-    host::pool::ConnectionTarget,
+    host::pool::{ConnectionTarget, Target},
     model::{NodeName, Role},
     plan,
     plan::Plan,
@@ -340,7 +340,7 @@ fn kept_back(kept: &Intent, wanted: &Intent) -> Option<String> {
 
 /// Where every host is: of the intent, and of the inventory what the intent no longer names. What was
 /// given up is looked for only by a removal: each look would wait for a machine that is not there.
-async fn targets(
+pub(crate) async fn targets(
     goal: &Goal<'_>,
     saved: Option<&ClusterState>,
     environment: &Environment,
@@ -355,7 +355,11 @@ async fn targets(
         .map(|(name, node)| {
             (
                 name.clone(),
-                Ok((node.endpoint.clone(), node.login.clone())),
+                Ok(Target {
+                    endpoint: node.endpoint.clone(),
+                    login: node.login.clone(),
+                    bastion: intent.and_then(|intent| intent.bastion.clone()),
+                }),
             )
         })
         .collect();
@@ -378,6 +382,8 @@ async fn from_inventory(
         endpoint,
         user,
         key_source,
+        certificate_source,
+        bastion,
         docker_socket,
         roles: _,
         machine_id: _,
@@ -385,22 +391,39 @@ async fn from_inventory(
         membership: _,
         lost_at: _,
     } = entry;
-    let key = environment
-        .key_ring
-        .key(key_source)
-        .await
-        .map_err(|why| Unreachable {
+    let keys = &environment.key_ring;
+    let missing = |to: String| {
+        move |why| Unreachable {
             class: ErrorClass::Host,
-            why: format!("cannot log in to node `{name}`: {why}"),
+            why: format!("cannot log in to {to}: {why}"),
             hints: vec![],
-        })?;
+        }
+    };
+    let credential = keys
+        .credential(key_source, certificate_source.as_deref())
+        .await
+        .map_err(missing(format!("node `{name}`")))?;
     let login = Login {
         user: user.clone(),
-        key,
+        credential,
         key_source: key_source.clone(),
         docker_socket: docker_socket.clone(),
     };
-    Ok((endpoint.clone(), login))
+    let bastion = match bastion {
+        None => None,
+        Some(entry) => {
+            let credential = keys
+                .credential(&entry.key_source, entry.certificate_source.as_deref())
+                .await
+                .map_err(missing(format!("the bastion host `{}`", entry.address)))?;
+            Some(entry.to_bastion(credential))
+        }
+    };
+    Ok(Target {
+        endpoint: endpoint.clone(),
+        login,
+        bastion,
+    })
 }
 
 /// What keys need not be thought of for: too few nodes answer for anything to be brought about, or

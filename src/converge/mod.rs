@@ -29,6 +29,7 @@ mod look;
 mod turn;
 
 pub use error::{Error, StepFailure};
+pub(crate) use look::targets;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
 use turn::InTurn;

@@ -13,8 +13,8 @@ use crate::{
     },
     catalog::Images,
     config::{
-        AuditLog, Dns, Ingress, Intent, Login, Network, NodeIntent, PodSecurity, ServiceExtras,
-        Services,
+        AuditLog, Credential, Dns, Ingress, Intent, Login, Network, NodeIntent, PodSecurity,
+        ServiceExtras, Services,
     },
     error::ErrorClass,
     model::{
@@ -38,7 +38,7 @@ pub(super) fn node(address: &str, roles: &[Role]) -> NodeIntent {
         },
         login: Login {
             user: "rke".to_owned(),
-            key: Secret::new("a private key".to_owned()),
+            credential: Credential::Key(Secret::new("a private key".to_owned()), None),
             key_source: "~/.ssh/id_ed25519".to_owned(),
             docker_socket: "/var/run/docker.sock".to_owned(),
         },
@@ -70,6 +70,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             .iter()
             .map(|(name, address, roles)| (NodeName::from(*name), node(address, roles)))
             .collect(),
+        bastion: None,
         images: Images {
             kubernetes: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
             etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
-//! the operations on members, each harmless to repeat.
+//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has.
 //!
 //! May touch: a member's client port. Must not: decide which member comes or goes.
 
@@ -10,6 +10,7 @@ pub mod change;
 mod client;
 mod error;
 mod read;
+pub mod snapshot;
 pub mod view;
 mod wire;
 

@@ -16,26 +16,53 @@ pub struct Place {
     pub endpoint: Endpoint,
     /// Who logs in.
     pub user: String,
+    /// The way there.
+    pub hop: Hop,
+}
+
+/// How a connection gets to its machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hop {
+    /// To the node itself.
+    Direct,
+    /// To the node, through a connection to the bastion host at this address.
+    Through(String),
+    /// To the bastion host, for this node among others.
+    Bastion,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node `{}`", self.node)?;
-        if self.endpoint.port != 22 {
-            write!(
-                f,
-                " ({}, port {})",
-                self.endpoint.address, self.endpoint.port
-            )
-        } else if self.node.0 == self.endpoint.address {
+        let Endpoint { address, port } = &self.endpoint;
+        let is_named = match self.hop {
+            Hop::Bastion => {
+                write!(f, "the bastion host `{address}`")?;
+                true
+            }
+            Hop::Direct | Hop::Through(_) => {
+                write!(f, "node `{}`", self.node)?;
+                self.node.0 == *address && *port == 22
+            }
+        };
+        let mut more = Vec::new();
+        if !is_named {
+            more.push(address.clone());
+        }
+        if *port != 22 {
+            more.push(format!("port {port}"));
+        }
+        if let Hop::Through(bastion) = &self.hop {
+            more.push(format!("through the bastion host {bastion}"));
+        }
+        if more.is_empty() {
             Ok(())
         } else {
-            write!(f, " ({})", self.endpoint.address)
+            write!(f, " ({})", more.join(", "))
         }
     }
 }
 
-/// What is wrong with a private key.
+/// What is wrong with a private key, or with the agent that has it.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyProblem {
     /// It has a passphrase.
@@ -44,6 +71,18 @@ pub enum KeyProblem {
     /// It is the public half.
     #[error("it is a public key")]
     Public,
+    /// Its certificate cannot be read.
+    #[error("its certificate is not an OpenSSH certificate")]
+    Certificate(#[source] russh::keys::ssh_key::Error),
+    /// The agent does not answer.
+    #[error("the SSH agent at `{0}` does not answer")]
+    Agent(String, #[source] Box<russh::keys::Error>),
+    /// The agent has no key.
+    #[error("the SSH agent has no keys")]
+    AgentEmpty,
+    /// The agent signs with none of its keys.
+    #[error("the SSH agent did not sign with any of its keys")]
+    AgentDeclined,
     /// It is not a key in any format we read.
     #[error("it is not a private key in OpenSSH, PEM or PKCS#8 format")]
     Format(#[source] Box<russh::keys::Error>),
@@ -129,8 +168,17 @@ pub enum HostError {
         at: Arc<Place>,
         /// Where the key came from.
         key_source: String,
-        /// `SHA256:…` of the key that was offered.
-        fingerprint: String,
+        /// `SHA256:…` of the keys that were offered.
+        fingerprints: Vec<String>,
+    },
+    /// The bastion host cannot be used.
+    #[error("cannot reach {at}")]
+    Bastion {
+        /// Where.
+        at: Arc<Place>,
+        /// Why: every node behind it has the same reason.
+        #[source]
+        source: Arc<Self>,
     },
     /// The connection broke.
     #[error("the SSH connection to {at} was lost: {why}")]
@@ -343,6 +391,7 @@ impl HostError {
     pub fn place(&self) -> &Place {
         match self {
             Self::Unreachable { at, .. }
+            | Self::Bastion { at, .. }
             | Self::Timeout { at, .. }
             | Self::Handshake { at, .. }
             | Self::HostKeyUnknown { at, .. }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io};
 
-use super::error::{HostError, KeyProblem, Place};
+use super::error::{Hop, HostError, KeyProblem, Place};
 use crate::error::{ErrorClass, Explain};
 
 /// How an error may pass by itself.
@@ -16,8 +16,9 @@ pub enum Passing {
 
 impl HostError {
     /// Whether it may pass by itself, and how. `None`: someone must do something.
-    pub const fn passing(&self) -> Option<Passing> {
+    pub fn passing(&self) -> Option<Passing> {
         match self {
+            Self::Bastion { source, .. } => source.passing(),
             Self::Unreachable { .. }
             | Self::Timeout { .. }
             | Self::Handshake { .. }
@@ -58,6 +59,7 @@ impl HostError {
 impl Explain for HostError {
     fn class(&self) -> ErrorClass {
         match self {
+            Self::Bastion { source, .. } => source.class(),
             Self::Key { .. } | Self::HostKeyUnknown { .. } => ErrorClass::User,
             Self::Pull { status, .. } if *status == Some(404) => ErrorClass::User,
             Self::Docker { status, .. } if *status < 500 && *status != 409 => ErrorClass::Host,
@@ -94,6 +96,7 @@ impl Explain for HostError {
 
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
+            Self::Bastion { source, .. } => source.hints(),
             Self::Unreachable { at, source } => unreachable(at, source.kind()),
             Self::Handshake { at, .. } => {
                 let port = at.endpoint.port;
@@ -103,8 +106,8 @@ impl Explain for HostError {
             Self::HostKeyChanged { place, .. } => changed_key(place),
             Self::Key { problem, .. } => vec![bad_key(problem).into()],
             Self::LoginRefused {
-                at, fingerprint, ..
-            } => refused(&at.user, fingerprint),
+                at, fingerprints, ..
+            } => refused(at, fingerprints),
             Self::LoginIncomplete { at, .. } => vec![
                 format!(
                     "sshd on the node asks for more than a key: let `{}` log in with a key alone \
@@ -167,6 +170,20 @@ impl Explain for HostError {
 
 fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     let port = at.endpoint.port;
+    if matches!(at.hop, Hop::Through(_)) && kind == io::ErrorKind::PermissionDenied {
+        return vec![
+            "sshd on the bastion host may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user".into(),
+        ];
+    }
+    if matches!(at.hop, Hop::Through(_)) && kind == io::ErrorKind::ConnectionRefused {
+        return vec![
+            format!(
+                "the bastion host has no way to port {port} of `{}`: is sshd running there, and on that port?",
+                at.endpoint.address
+            )
+            .into(),
+        ];
+    }
     let hint = if kind == io::ErrorKind::ConnectionRefused {
         format!("nothing listens on port {port} there: is sshd running, and on that port?")
     } else if kind == io::ErrorKind::TimedOut {
@@ -196,17 +213,33 @@ fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
 const fn bad_key(problem: &KeyProblem) -> &'static str {
     match problem {
         KeyProblem::Encrypted => {
-            "name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)"
+            "give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase"
         }
+        KeyProblem::Certificate(_) => "`ssh-keygen -L -f` shows whether OpenSSH can read it",
+        KeyProblem::Agent(..) => {
+            "is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` tells"
+        }
+        KeyProblem::AgentDeclined => "is it locked (`ssh-add -X`), or was a confirmation declined?",
+        KeyProblem::AgentEmpty => "`ssh-add FILE` gives it one",
         KeyProblem::Public => "name the private half: the file without `.pub`",
         KeyProblem::Format(_) => "`ssh-keygen -y -f` shows whether OpenSSH can read it",
     }
 }
 
-fn refused(user: &str, fingerprint: &str) -> Vec<Cow<'static, str>> {
+fn refused(at: &Place, fingerprints: &[String]) -> Vec<Cow<'static, str>> {
+    let user = &at.user;
+    let machine = match at.hop {
+        Hop::Direct | Hop::Through(_) => "the node",
+        Hop::Bastion => "the bastion host",
+    };
+    let shown = fingerprints.join(", ");
+    let (keys, whose) = match fingerprints {
+        [_] => ("key is", "its public half"),
+        _ => ("keys are", "the public half of one"),
+    };
     vec![
         format!(
-            "the key is {fingerprint}: its public half must be in `authorized_keys` of `{user}` on the node"
+            "the {keys} {shown}: {whose} must be in `authorized_keys` of `{user}` on {machine}"
         )
         .into(),
         format!("is `{user}` the right user?").into(),

@@ -34,6 +34,21 @@ pub struct HelperContainer {
     pub limit: Duration,
 }
 
+/// A program of an image, run once to its end on the node's network.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Where it is; the node has it.
+    pub image: String,
+    /// The program and its arguments. Visible in `docker inspect`: no secrets.
+    pub command: Vec<String>,
+    /// `NAME=value`: no secrets.
+    pub env: Vec<String>,
+    /// `source:target[:options]`.
+    pub binds: Vec<String>,
+    /// It is killed after this.
+    pub limit: Duration,
+}
+
 /// How a helper ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperOutput {
@@ -72,6 +87,16 @@ impl Host {
     ) -> Result<HelperOutput, HostError> {
         let body = || trial(spec, cluster_id);
         self.run_to_end(body, limit, cluster_id).await
+    }
+
+    /// Runs a program to its end and removes its container. As [`run_helper`](Self::run_helper).
+    pub async fn run_program(
+        &self,
+        program: &Program,
+        cluster_id: &ClusterId,
+    ) -> Result<HelperOutput, HostError> {
+        let body = || once(program, cluster_id);
+        self.run_to_end(body, program.limit, cluster_id).await
     }
 
     async fn run_to_end(
@@ -199,6 +224,33 @@ fn trial(spec: &ContainerSpec, cluster_id: &ClusterId) -> ContainerCreateBody {
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
             network_mode: Some("none".to_owned()),
+            log_config: Some(readable_log()),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn once(program: &Program, cluster_id: &ClusterId) -> ContainerCreateBody {
+    let Program {
+        image,
+        command,
+        env,
+        binds,
+        limit: _,
+    } = program;
+    ContainerCreateBody {
+        image: Some(image.clone()),
+        entrypoint: Some(command.first().cloned().into_iter().collect()),
+        cmd: Some(command.iter().skip(1).cloned().collect()),
+        user: Some("0:0".to_owned()),
+        env: Some(env.clone()),
+        labels: Some(create_body::labels(cluster_id, "")),
+        host_config: Some(HostConfig {
+            binds: Some(binds.clone()),
+            network_mode: Some("host".to_owned()),
+            // SELinux would keep it from files that are not a container's.
+            security_opt: Some(vec!["label=disable".to_owned()]),
             log_config: Some(readable_log()),
             ..HostConfig::default()
         }),

@@ -1,13 +1,183 @@
-//! The private key of a login.
+//! What a login proves itself with: a private key, its certificate, or the keys of an SSH agent.
 
-use russh::keys::{Error as KeysError, PrivateKey, decode_secret_key};
+use std::{path::Path, sync::Arc, time::Duration};
+
+use russh::{
+    AgentAuthError,
+    client::{self, AuthResult},
+    keys::{
+        Certificate, Error as KeysError, HashAlg, PrivateKey, PrivateKeyWithHashAlg,
+        agent::{AgentIdentity, client::AgentClient},
+        decode_secret_key,
+    },
+};
+use tokio::net::UnixStream;
 use zeroize::Zeroizing;
 
-use super::error::KeyProblem;
-use crate::model::Secret;
+use super::{error::KeyProblem, local_signer::LocalSigner, ssh::HANDSHAKE};
+use crate::{config::Credential, model::Secret};
 
-/// Reads a private key in any format that OpenSSH writes. Passphrases are not supported.
-pub(super) fn private_key(text: &Secret<String>) -> Result<PrivateKey, KeyProblem> {
+/// Someone may have to confirm that an agent's key is used.
+const CONFIRMATION: Duration = Duration::from_secs(60);
+
+/// sshd hangs up after this many keys by default (`MaxAuthTries`).
+const TRIES: usize = 6;
+
+/// Ready for a login.
+pub(super) enum Identity {
+    /// A private key, and its certificate.
+    Key(Box<PrivateKey>, Option<Box<Certificate>>),
+    /// An agent, and what it has.
+    Agent(AgentClient<UnixStream>, Vec<AgentIdentity>),
+}
+
+/// Why a login was not tried to its end.
+pub(super) enum LoginError {
+    /// The key or the agent.
+    Key(KeyProblem),
+    /// The connection.
+    Ssh(russh::Error),
+}
+
+impl Identity {
+    /// Reads a key, or asks an agent what it has. Nothing is dialled for a key that is none.
+    pub(super) async fn of(credential: &Credential) -> Result<Self, KeyProblem> {
+        match credential {
+            Credential::Key(pem, certificate) => {
+                let key = private_key(pem)?;
+                let certificate = certificate.as_ref().map(|certificate| {
+                    let parsed = certificate.text.trim().parse::<Certificate>();
+                    parsed.map(Box::new).map_err(KeyProblem::Certificate)
+                });
+                Ok(Self::Key(Box::new(key), certificate.transpose()?))
+            }
+            Credential::Agent(socket) => {
+                let asked = tokio::time::timeout(HANDSHAKE, ask(socket)).await;
+                let failed =
+                    |error| KeyProblem::Agent(socket.display().to_string(), Box::new(error));
+                let silent = |_| failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+                let (agent, identities) = asked.map_err(silent)?.map_err(failed)?;
+                if identities.is_empty() {
+                    return Err(KeyProblem::AgentEmpty);
+                }
+                Ok(Self::Agent(agent, identities))
+            }
+        }
+    }
+
+    /// How long a login may take.
+    pub(super) const fn patience(&self) -> Duration {
+        match self {
+            Self::Key(..) => HANDSHAKE,
+            Self::Agent(..) => CONFIRMATION,
+        }
+    }
+
+    /// Tries what there is, one after the other, and tells what was tried.
+    pub(super) async fn log_in<H: client::Handler>(
+        self,
+        handle: &mut client::Handle<H>,
+        user: &str,
+        tried: &mut Vec<String>,
+    ) -> Result<AuthResult, LoginError> {
+        match self {
+            Self::Key(key, certificate) => {
+                tried.push(key.public_key().fingerprint(HashAlg::Sha256).to_string());
+                let hash = hash(handle, key.algorithm().is_rsa()).await?;
+                match certificate {
+                    None => {
+                        let key = PrivateKeyWithHashAlg::new(Arc::new(*key), hash);
+                        let attempt = handle.authenticate_publickey(user, key).await;
+                        attempt.map_err(LoginError::Ssh)
+                    }
+                    Some(certificate) => {
+                        let mut signer = LocalSigner(&key);
+                        let attempt = handle
+                            .authenticate_certificate_with(user, *certificate, hash, &mut signer)
+                            .await;
+                        attempt.map_err(|error| match error {
+                            AgentAuthError::Send(_) => LoginError::Ssh(russh::Error::SendError),
+                            AgentAuthError::Key(error) => {
+                                LoginError::Key(KeyProblem::Format(Box::new(error)))
+                            }
+                        })
+                    }
+                }
+            }
+            Self::Agent(agent, identities) => {
+                by_agent(agent, identities, handle, user, tried).await
+            }
+        }
+    }
+}
+
+async fn ask(socket: &Path) -> Result<(AgentClient<UnixStream>, Vec<AgentIdentity>), KeysError> {
+    let mut agent = AgentClient::connect_uds(socket).await?;
+    let identities = agent.request_identities().await?;
+    Ok((agent, identities))
+}
+
+/// In the agent's order, as ssh does, until sshd would hang up.
+async fn by_agent<H: client::Handler>(
+    mut agent: AgentClient<UnixStream>,
+    identities: Vec<AgentIdentity>,
+    handle: &mut client::Handle<H>,
+    user: &str,
+    tried: &mut Vec<String>,
+) -> Result<AuthResult, LoginError> {
+    if let Some(binding) = handle.agent_session_binding() {
+        // An agent that does not know this extension has no keys that need it.
+        let _ = agent.bind_session(binding, false).await;
+    }
+    let mut refused = None;
+    for identity in identities.into_iter().take(TRIES) {
+        let public = identity.public_key().into_owned();
+        tried.push(public.fingerprint(HashAlg::Sha256).to_string());
+        let hash = hash(handle, public.algorithm().is_rsa()).await?;
+        let attempt = match identity {
+            AgentIdentity::PublicKey { key, .. } => {
+                handle
+                    .authenticate_publickey_with(user, key, hash, &mut agent)
+                    .await
+            }
+            AgentIdentity::Certificate { certificate, .. } => {
+                handle
+                    .authenticate_certificate_with(user, certificate, hash, &mut agent)
+                    .await
+            }
+        };
+        match attempt {
+            Ok(
+                ended @ (AuthResult::Success
+                | AuthResult::Failure {
+                    partial_success: true,
+                    ..
+                }),
+            ) => return Ok(ended),
+            Ok(ended) if handle.is_closed() => return Ok(ended),
+            Ok(ended) => refused = Some(ended),
+            Err(AgentAuthError::Send(_)) => return Err(LoginError::Ssh(russh::Error::SendError)),
+            // This key is not to be used, or cannot be: the next one.
+            Err(AgentAuthError::Key(error)) => tracing::debug!(%error, "the agent did not sign"),
+        }
+    }
+    refused.ok_or(LoginError::Key(KeyProblem::AgentDeclined))
+}
+
+/// ssh-rsa with SHA-1 is refused by today's sshd.
+async fn hash<H: client::Handler>(
+    handle: &client::Handle<H>,
+    is_rsa: bool,
+) -> Result<Option<HashAlg>, LoginError> {
+    if !is_rsa {
+        return Ok(None);
+    }
+    let best = handle.best_supported_rsa_hash().await;
+    Ok(best.map_err(LoginError::Ssh)?.flatten())
+}
+
+/// Reads a private key in any format that OpenSSH writes. One with a passphrase is for an agent.
+fn private_key(text: &Secret<String>) -> Result<PrivateKey, KeyProblem> {
     // Keys that were pasted into YAML may be indented or end lines with CR LF.
     let mut clean = Zeroizing::new(String::with_capacity(text.expose().len()));
     for line in text.expose().lines() {

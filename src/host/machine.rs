@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{
     Dial, HostKeys, Stream, docker,
-    error::HostError,
+    error::{Hop, HostError, Place},
     exec::{self, ExecOutput},
     ssh::{OpenError, Session},
 };
@@ -44,7 +44,24 @@ impl Host {
         keys: &dyn HostKeys,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
-        let session = Arc::new(Session::connect(name, endpoint, login, keys, dial).await?);
+        let at = Place {
+            node: name.clone(),
+            endpoint: endpoint.clone(),
+            user: login.user.clone(),
+            hop: Hop::Direct,
+        };
+        Self::connect_at(at, login, keys, dial).await
+    }
+
+    /// As [`Self::connect`], where the way to it may lead through a bastion host.
+    pub(super) async fn connect_at(
+        at: Place,
+        login: &Login,
+        keys: &dyn HostKeys,
+        dial: &dyn Dial,
+    ) -> Result<Self, HostError> {
+        let name = at.node.clone();
+        let session = Arc::new(Session::connect(at, login, keys, dial).await?);
         let docker =
             docker::client(Arc::clone(&session), &login.docker_socket).map_err(|source| {
                 HostError::DockerIo {
@@ -54,7 +71,7 @@ impl Host {
                 }
             })?;
         Ok(Self {
-            name: name.clone(),
+            name,
             session,
             docker,
             socket: login.docker_socket.clone(),

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::model::Endpoint;
 
+mod bastion;
 mod containers;
 mod create_body;
 mod dial;
@@ -26,6 +27,7 @@ mod helper;
 pub mod https;
 mod images;
 mod known_hosts;
+mod local_signer;
 pub mod log;
 mod login;
 mod machine;
@@ -36,11 +38,11 @@ mod ssh;
 
 pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
-pub use error::{HostError, KeyProblem, Place};
+pub use error::{Hop, HostError, KeyProblem, Place};
 pub use exec::ExecOutput;
 pub use explain::Passing;
 pub use files::NewFile;
-pub use helper::{HelperContainer, HelperOutput};
+pub use helper::{HelperContainer, HelperOutput, Program};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};
 pub use machine::Host;
 pub use one_off::OneOff;

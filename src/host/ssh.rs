@@ -16,9 +16,7 @@ use rand::Rng;
 use russh::{
     Channel, ChannelOpenFailure, Disconnect, MethodSet, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
-    keys::{
-        Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate,
-    },
+    keys::{Algorithm, EcdsaCurve, HashAlg, PublicKey, PublicKeyOrCertificate},
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit, oneshot},
@@ -30,17 +28,14 @@ use super::{
     error::{HostError, Place},
     guard::{Guarded, Link},
     known_hosts::fingerprint,
-    login::private_key,
+    login::{Identity, LoginError},
 };
-use crate::{
-    config::Login,
-    model::{Endpoint, NodeName},
-};
+use crate::config::Login;
 
 /// TCP must be there after this.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Each half of the handshake, and the login, must be done after this.
-const HANDSHAKE: Duration = Duration::from_secs(20);
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
 /// A channel must be open after this.
 const OPEN: Duration = Duration::from_secs(20);
 /// A dead peer is noticed after four of these.
@@ -61,22 +56,18 @@ pub(super) struct Session {
 impl Session {
     /// Dials, checks the host key and logs in.
     pub(super) async fn connect(
-        name: &NodeName,
-        endpoint: &Endpoint,
+        at: Place,
         login: &Login,
         keys: &dyn HostKeys,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
-        let at = Arc::new(Place {
-            node: name.clone(),
-            endpoint: endpoint.clone(),
-            user: login.user.clone(),
-        });
-        let key = private_key(&login.key).map_err(|problem| HostError::Key {
+        let at = Arc::new(at);
+        let unusable = |problem| HostError::Key {
             at: Arc::clone(&at),
             key_source: login.key_source.clone(),
             problem,
-        })?;
+        };
+        let identity = Identity::of(&login.credential).await.map_err(unusable)?;
         let link = Link::default();
         let begun = Instant::now();
         let handle = handshake(&at, keys, dial, link.clone()).await?;
@@ -87,7 +78,7 @@ impl Session {
             sessions: Semaphore::new(SESSIONS),
             at,
         };
-        session.log_in(login, key).await?;
+        session.log_in(login, identity).await?;
         let took = begun.elapsed();
         tracing::debug!(to = %session.at, ?shaken, ?took, "logged in");
         Ok(session)
@@ -115,35 +106,23 @@ impl Session {
         }
     }
 
-    async fn log_in(
-        &mut self,
-        login: &Login,
-        key: russh::keys::PrivateKey,
-    ) -> Result<(), HostError> {
-        let shown = key.public_key().fingerprint(HashAlg::Sha256).to_string();
-        let attempt = async {
-            // ssh-rsa with SHA-1 is refused by today's sshd.
-            let hash = if key.algorithm().is_rsa() {
-                self.handle.best_supported_rsa_hash().await?.flatten()
-            } else {
-                None
-            };
-            let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
-            self.handle
-                .authenticate_publickey(login.user.as_str(), key)
-                .await
-        };
-        let result = timeout(HANDSHAKE, attempt)
+    async fn log_in(&mut self, login: &Login, identity: Identity) -> Result<(), HostError> {
+        let mut fingerprints = Vec::new();
+        let limit = identity.patience();
+        let attempt = identity.log_in(&mut self.handle, &login.user, &mut fingerprints);
+        let result = timeout(limit, attempt)
             .await
             .map_err(|_| HostError::Timeout {
                 at: self.place(),
                 what: "the login".into(),
-                limit: HANDSHAKE,
+                limit,
             })?;
         match result {
             Ok(AuthResult::Success) => Ok(()),
-            // A server that hangs up looks like a refusal.
-            Ok(AuthResult::Failure { .. }) if self.handle.is_closed() => {
+            // A server that hangs up looks like a refusal; after several keys it is one.
+            Ok(AuthResult::Failure { .. })
+                if self.handle.is_closed() && fingerprints.len() <= 1 =>
+            {
                 Err(self.lost().unwrap_or_else(|| HostError::Lost {
                     at: self.place(),
                     why: "sshd closed it during the login".to_owned(),
@@ -160,12 +139,19 @@ impl Session {
             Ok(AuthResult::Failure { .. }) => Err(HostError::LoginRefused {
                 at: self.place(),
                 key_source: login.key_source.clone(),
-                fingerprint: shown,
+                fingerprints,
             }),
-            Err(source) => Err(self.lost().unwrap_or_else(|| HostError::Handshake {
+            Err(LoginError::Key(problem)) => Err(HostError::Key {
                 at: self.place(),
-                source: Box::new(source),
-            })),
+                key_source: login.key_source.clone(),
+                problem,
+            }),
+            Err(LoginError::Ssh(source)) => {
+                Err(self.lost().unwrap_or_else(|| HostError::Handshake {
+                    at: self.place(),
+                    source: Box::new(source),
+                }))
+            }
         }
     }
 
@@ -177,9 +163,14 @@ impl Session {
 
     /// A stream to a TCP port of the node.
     pub(super) async fn port(&self, port: u16) -> Result<Guarded, OpenError> {
+        self.tcp("127.0.0.1", port).await
+    }
+
+    /// A stream from this machine to a port of another; the machine looks the name up.
+    pub(super) async fn tcp(&self, address: &str, port: u16) -> Result<Guarded, OpenError> {
         let opening =
             self.handle
-                .channel_open_direct_tcpip("127.0.0.1", u32::from(port), "127.0.0.1", 0);
+                .channel_open_direct_tcpip(address, u32::from(port), "127.0.0.1", 0);
         self.stream(opening).await
     }
 

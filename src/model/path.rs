@@ -28,6 +28,8 @@ pub const ADMISSION: &str = "/etc/kubernetes/rke-operator-admission.yaml";
 pub const OF_A_ROLE: [&str; 5] = [STATE, AUDIT_POLICY, ADMISSION, PROXY_CONFIG, PROXY_READ];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
+/// Snapshots of etcd, as in RKE.
+pub const SNAPSHOTS: &str = "/opt/rke/etcd-snapshots";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.
 pub const ETCD_MEMBER: &str = "/var/lib/etcd/member";
 /// kube-apiserver's audit log.

@@ -154,7 +154,7 @@ impl Reconcile<'_> {
             Ok(owner) => owner,
             Err(error) => {
                 let mut found = Found::default();
-                valid(&mut found.conditions);
+                valid(&mut found.conditions, &wanted.later);
                 return self.failed(&error, found).await;
             }
         };
@@ -224,7 +224,7 @@ impl Reconcile<'_> {
             };
             if !self.status.has_told() {
                 let mut conditions = ConditionSet::new();
-                valid(&mut conditions);
+                valid(&mut conditions, &wanted.later);
                 let kind = ConditionType::Reconciling;
                 conditions.set(kind, Reason::Surveying, "reads what is there");
                 self.status.write(&conditions, |_| {}).await?;

@@ -21,7 +21,7 @@ use crate::{
         ClusterSpec, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
-    config::{Intent, RkeConfig, SecretSources},
+    config::{Credential, Intent, RkeConfig, SecretSources},
     environment::{Environment, KeyRing},
     error::{ErrorClass, Explain},
     host::{KnownHosts, Policy},
@@ -103,6 +103,8 @@ pub(super) struct Wanted {
     pub(super) intent: Intent,
     /// What the config is warned about.
     pub(super) warnings: Vec<String>,
+    /// What it asks for and is not done yet.
+    pub(super) later: Vec<String>,
     /// The Secret that it logs in with.
     pub(super) key: Option<KeyVersion>,
 }
@@ -135,6 +137,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
     Ok(Wanted {
         intent: resolved.intent,
         warnings: resolved.warnings.iter().map(warning).collect(),
+        later: resolved.later.iter().map(ToString::to_string).collect(),
         key: version(resource_version.as_deref()).map(|version| KeyVersion {
             name: name.clone(),
             version,
@@ -268,11 +271,16 @@ impl SecretKeys {
 }
 
 impl KeyRing for SecretKeys {
-    fn key<'a>(&'a self, source: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
+    /// A certificate that stood in the object is gone with it; sshd may do without.
+    fn credential<'a>(
+        &'a self,
+        source: &'a str,
+        _certificate: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>> {
         self.read(source)
             .map(|result| {
                 result
-                    .map(|(key, _)| key)
+                    .map(|(key, _)| Credential::Key(key, None))
                     .map_err(|error| super::context::explained(&error))
             })
             .boxed()

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::codec;
-use crate::model::{ClusterId, Digest, Endpoint, KubernetesVersion, NodeName, Role, Secret};
+use crate::{
+    config::{Bastion, Credential, Login},
+    model::{ClusterId, Digest, Endpoint, KubernetesVersion, NodeName, Role, Secret},
+};
 
 /// A certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +90,10 @@ pub struct InventoryEntry {
     /// Where the private key comes from: a path (CLI) or a Secret's name (operator), as in
     /// [`crate::config::Login::key_source`]. Never the key.
     pub key_source: String,
+    /// Where the key's certificate comes from, if it has one.
+    pub certificate_source: Option<String>,
+    /// The machine through which it was reached.
+    pub bastion: Option<BastionEntry>,
     /// The Docker socket.
     pub docker_socket: String,
     /// The node's roles.
@@ -99,6 +106,53 @@ pub struct InventoryEntry {
     pub membership: Membership,
     /// When it was given up, of one that is lost.
     pub lost_at: Option<Timestamp>,
+}
+
+/// The machine through which a node was reached, and how we logged in there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BastionEntry {
+    /// Where its sshd is.
+    pub address: String,
+    /// Its port.
+    pub port: u16,
+    /// The user on it.
+    pub user: String,
+    /// As [`InventoryEntry::key_source`].
+    pub key_source: String,
+    /// As [`InventoryEntry::certificate_source`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_source: Option<String>,
+}
+
+impl BastionEntry {
+    /// What is kept of a bastion.
+    pub fn of(bastion: &Bastion) -> Self {
+        let Bastion { endpoint, login } = bastion;
+        Self {
+            address: endpoint.address.clone(),
+            port: endpoint.port,
+            user: login.user.clone(),
+            key_source: login.key_source.clone(),
+            certificate_source: login.credential.certificate_source(),
+        }
+    }
+
+    /// The bastion again, with what its sources lead to.
+    pub fn to_bastion(&self, credential: Credential) -> Bastion {
+        Bastion {
+            endpoint: Endpoint {
+                address: self.address.clone(),
+                port: self.port,
+            },
+            login: Login {
+                user: self.user.clone(),
+                credential,
+                key_source: self.key_source.clone(),
+                docker_socket: String::new(),
+            },
+        }
+    }
 }
 
 /// What must be remembered from run to run, for the most part by the operator: never in a status,
@@ -183,10 +237,12 @@ impl ClusterState {
     /// The number of the format that it was read from, or is written in: the lowest that has room
     /// for it.
     pub fn format(&self) -> u32 {
-        let tells_when = |entry: &InventoryEntry| entry.lost_at.is_some();
+        let tells_more = |entry: &InventoryEntry| {
+            entry.lost_at.is_some() || entry.certificate_source.is_some() || entry.bastion.is_some()
+        };
         if self.serial == 0 {
             1
-        } else if self.inventory.values().any(tells_when) {
+        } else if self.inventory.values().any(tells_more) {
             codec::FORMAT
         } else {
             2

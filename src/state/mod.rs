@@ -18,8 +18,8 @@ use std::{borrow::Cow, io};
 use futures::future::BoxFuture;
 
 pub use self::cluster::{
-    Applied, Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership,
-    OperatorMemory, ServiceAccounts,
+    Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, InventoryEntry,
+    Membership, OperatorMemory, ServiceAccounts,
 };
 use crate::error::{ErrorClass, Explain};
 

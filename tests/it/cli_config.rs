@@ -104,10 +104,10 @@ const CASES: &[Case] = &[
         &["network.plugin", "flannel"],
     ),
     (
-        "a key that is not supported yet",
+        "a bastion host without an address",
         "ingress:",
-        "bastion_host: {address: 192.0.2.1}\ningress:",
-        &["cluster.yml:7", "bastion_host", "not supported yet"],
+        "bastion_host: {user: jumper}\ningress:",
+        &["cluster.yml:7", "bastion_host", "needs an address"],
     ),
 ];
 

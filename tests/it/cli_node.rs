@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     cli_support::{Context, Ran},
-    fake::{Access, FakeContainer, FakeHost, Said},
+    fake::{Access, FakeContainer, FakeHost, FakeNet, Said},
 };
 
 /// A healthy node's answer to the script that reads its system.
@@ -436,7 +436,7 @@ async fn ctrl_c_ends_a_look_at_once_with_130_and_changes_nothing() {
     for command in [&["plan"][..], &["up", "--yes"], &["remove", "--force"]] {
         let (code, stderr) = interrupted(&site, command).await;
         assert_eq!(code, Some(130), "{command:?}: {stderr}");
-        assert!(stderr.starts_with("stopping: "), "{command:?}: {stderr}");
+        assert!(stderr.contains("stopping: "), "{command:?}: {stderr}");
     }
     assert_eq!(site.state(), before);
 }
@@ -488,5 +488,55 @@ async fn a_name_that_is_no_node_is_not_given_up() {
         let why = "the cluster has no node `n9`";
         assert!(ran.stderr.contains(why), "{ran}");
     }
+    assert_eq!(site.state(), before);
+}
+
+/// The node answers the bastion only; the agent is the person's own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_reached_through_a_bastion() {
+    let site = Site::new().await;
+    let node = FakeHost::new();
+    node.on_exec("@@hostname", |_| Said::out(SYSTEM));
+    let inside = FakeHost::endpoint();
+    let behind = FakeNet([(inside.clone(), node.clone())].into());
+    site.node.leads_to(behind);
+    let bastion = format!(
+        "nodes: [{{address: {}, user: rke, hostname_override: n1}}]\n\
+         bastion_host: {{address: 127.0.0.1, port: {}, user: rke}}\n\
+         network: {{plugin: flannel}}\ningress: {{provider: none}}\n",
+        inside.address, site.port
+    );
+    site.context.write("cluster.yml", &bastion);
+    let ran = site.run(&["plan"]).await;
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.contains(
+            "the host key of node `n1` (10.0.0.2, through the bastion host 127.0.0.1) is not known"
+        ),
+        "{ran}"
+    );
+    let known = std::fs::read_to_string(site.context.path("home/.ssh/known_hosts")).unwrap();
+    let both = known + &node.known_hosts(&inside);
+    site.context.write("home/.ssh/known_hosts", &both);
+    let ran = site.run(&["plan"]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran}");
+    assert!(ran.stdout.contains("kube-apiserver"), "{ran}");
+    let ran = site.run(&["validate", "--connect"]).await;
+    assert_eq!(ran.code, Some(0), "{ran}");
+    assert!(ran.stdout.contains("every node answers"), "{ran}");
+    assert_eq!(site.node.asked(), 0, "nothing is asked of the bastion");
+    assert_eq!(site.node.connections(), 3);
+}
+
+/// Preflight's problems, without a plan.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn validate_tells_what_prevents_up_and_writes_nothing() {
+    let site = Site::new().await;
+    living_rke(&site);
+    let before = site.state();
+    let ran = site.run(&["validate", "--connect"]).await;
+    assert_eq!(ran.code, Some(2), "{ran}");
+    assert!(ran.stderr.contains("RKE v1: `etcd`, `kubelet`"), "{ran}");
+    assert_eq!(site.run(&["validate"]).await.code, Some(0));
     assert_eq!(site.state(), before);
 }

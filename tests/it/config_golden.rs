@@ -4,12 +4,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rke_operator::{
     actual::{Actual, HostView},
-    config::{Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
+    config::{
+        Certificate, DefaultKey, Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources,
+        SshKey,
+    },
     desired::{
         Desired, DesiredFile,
         pki::{self, PkiContext, Seed},
@@ -44,8 +47,24 @@ impl Sources for AnyFile {
         "ssh_key_path"
     }
 
-    fn default_key(&self) -> Result<SshKey, Refusal> {
-        self.key_at("~/.ssh/id_rsa")
+    fn default_key(&self) -> Result<DefaultKey, Refusal> {
+        self.key_at("~/.ssh/id_rsa").map(DefaultKey::Key)
+    }
+
+    fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
+        Err(Refusal {
+            message: format!("there is no certificate {path}"),
+            detail: None,
+            hint: None,
+        })
+    }
+
+    fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
+        Ok(Some(PathBuf::from("/run/agent")))
+    }
+
+    fn default_user(&self) -> Result<String, Refusal> {
+        Ok("me".to_owned())
     }
 
     fn allows_inline_key(&self) -> Result<(), Refusal> {
@@ -69,8 +88,13 @@ fn resolve(path: &Path) -> Resolved {
 #[test]
 fn every_document_gives_its_intent() {
     insta::glob!("../../rkespec", "*.yml", |path| {
-        let Resolved { intent, warnings } = resolve(path);
-        let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        let Resolved {
+            intent,
+            warnings,
+            later,
+        } = resolve(path);
+        let warnings = warnings.iter().chain(&later);
+        let warnings: Vec<_> = warnings.map(ToString::to_string).collect();
         insta::assert_debug_snapshot!((intent, warnings));
     });
 }

@@ -20,7 +20,7 @@ use futures::{FutureExt, future::BoxFuture};
 use lab::{Lab, LabSpec, Profile};
 use rke_operator::{
     actual::{Baseline, ContainerState, NodeRecord},
-    config::Login,
+    config::{Credential, Login},
     host::{ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, TcpDial},
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER, LogLimit,
@@ -399,7 +399,7 @@ async fn real(lab: &Lab, node: &str) -> Result<Host, HostError> {
     };
     let login = Login {
         user: node.user().to_owned(),
-        key: fs::read_to_string(lab.ssh_key()).unwrap().into(),
+        credential: Credential::Key(fs::read_to_string(lab.ssh_key()).unwrap().into(), None),
         key_source: lab.ssh_key().display().to_string(),
         docker_socket: "/var/run/docker.sock".to_owned(),
     };

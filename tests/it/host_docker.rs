@@ -25,7 +25,7 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::fake::{FakeContainer, FakeHost, NodeFile, Said};
+use crate::fake::{FakeContainer, FakeHost, NodeFile, Said, target};
 
 fn id() -> ClusterId {
     ClusterId("c1".to_owned())
@@ -727,7 +727,7 @@ async fn a_pool_dials_a_lost_node_again() {
     let keys = KnownHosts::from_text("test", &fake.known_hosts(&endpoint), Policy::Strict);
     let dial = fake.dial();
     let name = NodeName::from("n1");
-    let targets = [(name.clone(), Ok((endpoint, fake.login())))].into();
+    let targets = [(name.clone(), Ok(target(endpoint, fake.login())))].into();
     let mut hosts = Hosts::new(Arc::new(dial), Arc::new(keys));
     hosts.aim(targets);
     let first = hosts.open(&name).await.unwrap();

@@ -12,7 +12,7 @@ use std::{
 use futures::future::BoxFuture;
 use rke_operator::{
     actual::{Baseline, NodeRecord},
-    config::Login,
+    config::{Credential, Login},
     error::Explain,
     host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
     model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, secret::Secret},
@@ -217,7 +217,7 @@ async fn a_login_that_is_refused() {
 async fn keys_that_cannot_be_used() {
     let host = FakeHost::new();
     let with = |key: &str| Login {
-        key: key.to_owned().into(),
+        credential: Credential::Key(key.to_owned().into(), None),
         ..host.login()
     };
     let mut texts = String::new();
@@ -232,15 +232,15 @@ async fn keys_that_cannot_be_used() {
         texts += "\n\n";
     }
     assert_eq!(host.connections(), 0, "a bad key is found before dialling");
-    insta::assert_snapshot!(texts, @r"
+    insta::assert_snapshot!(texts, @"
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
-    hint: name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)
+    hint: give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase
     class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
-    hint: name a key without a passphrase (`ssh-keygen -p -N ''` on a copy takes it away)
+    hint: give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase
     class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`

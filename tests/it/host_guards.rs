@@ -24,7 +24,7 @@ use rke_operator::{
 use serde_json::json;
 
 use crate::{
-    fake::{Access, FakeHost, FakeNet, Faults},
+    fake::{Access, FakeHost, FakeNet, Faults, target},
     plan_properties::fresh,
     sim::{bare_host, remote::SimRemote, runner::Runner, wish::Wish},
 };
@@ -189,7 +189,7 @@ impl Surveyed {
         let known = self.fake.known_hosts(&endpoint);
         let keys = KnownHosts::from_text("test", &known, Policy::Strict);
         let mut session = OverSsh { dial }.session(Arc::new(keys));
-        session.aim([(n1(), Ok((endpoint, self.fake.login())))].into());
+        session.aim([(n1(), Ok(target(endpoint, self.fake.login())))].into());
         session
     }
 

@@ -14,7 +14,7 @@ use rke_operator::{
         run::Report,
         stop::Stopper,
     },
-    config::{Intent, RkeConfig, SecretSources},
+    config::{Credential, Intent, RkeConfig, SecretSources},
     converge::{Goal, Iteration, survey},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
@@ -39,8 +39,12 @@ const ROUNDS: u32 = 5;
 struct OneKey(Secret<String>);
 
 impl KeyRing for OneKey {
-    fn key<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
-        futures::future::ready(Ok(self.0.clone())).boxed()
+    fn credential<'a>(
+        &'a self,
+        _: &'a str,
+        _: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>> {
+        futures::future::ready(Ok(Credential::Key(self.0.clone(), None))).boxed()
     }
 }
 

@@ -25,6 +25,7 @@ mod sim;
 mod soak;
 
 mod cli_config;
+mod cli_files;
 mod cli_node;
 mod cli_status;
 mod cli_usage;
@@ -33,6 +34,7 @@ mod contract;
 mod converge;
 mod etcd_members;
 mod fake_api_contract;
+mod host_bastion;
 mod host_docker;
 mod host_errors;
 mod host_guards;

@@ -117,7 +117,7 @@ const VALUES: [(&str, &[&str]); 3] = [
         &["Event", "RunOutcome", "StepId", "StepOutcome"],
     ),
     ("converge", &["Survey"]),
-    ("host::error", &["HostError", "KeyProblem", "Place"]),
+    ("host::error", &["Hop", "HostError", "KeyProblem", "Place"]),
 ];
 
 #[test]

@@ -8,7 +8,9 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{actual::Unreachable, apply::event::Event, error::ErrorClass, model::NodeName};
+use crate::{
+    actual::Unreachable, apply::event::Event, config::Problem, error::ErrorClass, model::NodeName,
+};
 
 /// How the command ended: always the last line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +48,32 @@ pub enum Ended {
         hints: Vec<String>,
         /// Who has to act.
         class: ErrorClass,
+        /// What is wrong with the config, where that is it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        problems: Vec<ShownProblem>,
     },
+}
+
+/// A problem of the config, without any value of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownProblem {
+    path: String,
+    line: Option<usize>,
+    column: Option<usize>,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<&Problem> for ShownProblem {
+    fn from(problem: &Problem) -> Self {
+        Self {
+            path: problem.path.clone(),
+            line: problem.line(),
+            column: problem.place.as_ref().map(|place| place.column),
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -104,6 +131,7 @@ mod tests {
                 causes: vec!["connection refused".into()],
                 hints: vec![],
                 class: ErrorClass::Host,
+                problems: vec![],
             },
         )
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Found, images, monitoring, nodes, services, upgrade, values, version};
+use super::{Found, images, keys::Keys, monitoring, nodes, services, upgrade, values, version};
 use crate::{
     catalog::Catalogue,
     config::{
@@ -30,7 +30,9 @@ pub(super) fn read(
     let dns = dns(&root.get("dns").get("provider"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
-    let nodes = nodes::read(root, sources, found);
+    let mut keys = Keys::new(sources, root);
+    let bastion = nodes::bastion(root, &mut keys, found);
+    let nodes = nodes::read(root, &mut keys, found);
     let services = services?;
     let (images, system_images) = images.unzip();
     nodes::outside_of_ranges(&nodes, &services, found);
@@ -42,6 +44,7 @@ pub(super) fn read(
             .into_iter()
             .map(|named| (named.name, named.node))
             .collect(),
+        bastion: bastion.ok()?,
         images: images?,
         system_images: system_images?,
         services,

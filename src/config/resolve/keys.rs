@@ -1,23 +1,43 @@
-//! Which private key logs in to a node, and whether it is one.
+//! What logs in to a node or the bastion: a private key, its certificate, or an SSH agent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
+
+use russh::keys::ssh_key;
 
 use super::{Found, values};
 use crate::{
     config::{
         cursor::Cursor,
+        intent::{Certificate, Credential, SSH_AGENT},
         problem::Problem,
-        sources::{Refusal, Sources, SshKey},
+        schema::boolean,
+        sources::{DefaultKey, Refusal, Sources, SshKey},
     },
     model::Secret,
 };
 
-/// Finds keys, each of them read and judged once.
+/// What a machine is logged in to with.
+pub(super) struct Proof {
+    pub(super) credential: Credential,
+    /// [`Login::key_source`](crate::config::Login::key_source).
+    pub(super) source: String,
+}
+
+/// It was refused, and a problem says why.
+#[derive(Clone, Copy)]
+pub(super) struct Refused;
+
+/// Finds keys, certificates and the agent, each of them read and judged once.
 pub(super) struct Keys<'a> {
     sources: &'a dyn Sources,
     root: Cursor<'a>,
     /// `None` as a value: it was refused, and that was said.
     by_path: BTreeMap<String, Option<SshKey>>,
+    /// What logs in where no key is named.
+    default: Option<Result<DefaultKey, Refused>>,
+    certificates: BTreeMap<String, Option<Certificate>>,
+    /// Asked for once; none, where none may be used.
+    agent: Option<Result<PathBuf, Refused>>,
 }
 
 impl<'a> Keys<'a> {
@@ -26,32 +46,100 @@ impl<'a> Keys<'a> {
             sources,
             root: root.clone(),
             by_path: BTreeMap::new(),
+            default: None,
+            certificates: BTreeMap::new(),
+            agent: None,
         }
     }
 
-    /// As RKE: the node's text, the node's path, the cluster's path, the default key.
-    pub(super) fn of_node(&mut self, node: &Cursor<'_>, found: &mut Found) -> Option<SshKey> {
-        let inline = node.get("ssh_key");
-        if let Some(pem) = values::text(&inline, found) {
-            return self.inline(&inline, pem, found);
+    /// As RKE: the agent where the top level says so, else the node's text, the node's path, the
+    /// cluster's path, the default key.
+    pub(super) fn of_node(&mut self, node: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+        if let Some(agent) = self.wanted_agent(&self.root.get("ssh_agent_auth"), found) {
+            return Some(agent);
         }
-        let path = node.get("ssh_key_path");
-        if values::text(&path, found).is_some() {
-            return self.at(&path, found);
+        self.of_key(node, found)
+    }
+
+    /// As RKE's, and its own `ssh_agent_auth` counts too.
+    pub(super) fn of_bastion(&mut self, bastion: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+        for at in [
+            self.root.get("ssh_agent_auth"),
+            bastion.get("ssh_agent_auth"),
+        ] {
+            if let Some(agent) = self.wanted_agent(&at, found) {
+                return Some(agent);
+            }
         }
-        let path = self.root.get("ssh_key_path");
-        if path.scalar().is_some_and(|text| !text.is_empty()) {
-            return self.at(&path, found);
+        self.of_key(bastion, found)
+    }
+
+    /// Who logs in where no user is named.
+    pub(super) fn default_user(&self, at: &Cursor<'_>, found: &mut Found) -> Option<String> {
+        let user = self.sources.default_user();
+        user.map_err(|refusal| found.problem(refused(at, refusal)))
+            .ok()
+    }
+
+    /// Without an agent the keys count, as in RKE.
+    fn wanted_agent(&mut self, at: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+        let wanted = at.scalar().and_then(boolean) == Some(true);
+        if !wanted {
+            return None;
         }
-        // No path is empty, so the empty one is the default key's.
-        if let Some(known) = self.by_path.get("") {
-            return known.clone();
+        if self.agent.is_none() {
+            self.agent = Some(match self.sources.agent() {
+                Ok(Some(socket)) => Ok(socket),
+                Ok(None) => {
+                    found.warning(
+                        at.problem("there is no SSH agent: key files are used")
+                            .hint("`SSH_AUTH_SOCK` is not set; `eval $(ssh-agent)` and `ssh-add` start one"),
+                    );
+                    Err(Refused)
+                }
+                Err(refusal) => {
+                    found.problem(refused(at, refusal));
+                    Err(Refused)
+                }
+            });
+        }
+        self.agent.clone()?.ok().map(of_agent)
+    }
+
+    fn of_key(&mut self, machine: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+        let inline = machine.get("ssh_key");
+        let own = machine.get("ssh_key_path");
+        let common = self.root.get("ssh_key_path");
+        let key = if let Some(pem) = values::text(&inline, found) {
+            self.inline(&inline, pem, found)
+        } else if values::text(&own, found).is_some() {
+            self.at(&own, found)
+        } else if common.scalar().is_some_and(|text| !text.is_empty()) {
+            self.at(&common, found)
+        } else {
+            match self.default(&common, found)? {
+                DefaultKey::Key(key) => Some(key),
+                DefaultKey::Agent(socket) => return Some(of_agent(socket)),
+            }
+        }?;
+        let certificate = self.certificate(machine, &key, found).ok()?;
+        Some(Proof {
+            credential: Credential::Key(key.pem, certificate),
+            source: key.source,
+        })
+    }
+
+    /// What logs in where no key is named; the problem stands where it is set.
+    fn default(&mut self, at: &Cursor<'_>, found: &mut Found) -> Option<DefaultKey> {
+        if let Some(known) = &self.default {
+            return known.clone().ok();
         }
         let before = found.problems.len();
-        let key = match self.sources.default_key() {
-            Ok(key) => validated(key, &path, found),
+        let default = match self.sources.default_key() {
+            Ok(DefaultKey::Key(key)) => validated(key, at, found).map(DefaultKey::Key),
+            Ok(DefaultKey::Agent(socket)) => Some(DefaultKey::Agent(socket)),
             Err(refusal) => {
-                found.problem(refused(&path, refusal));
+                found.problem(refused(at, refusal));
                 None
             }
         };
@@ -60,8 +148,8 @@ impl<'a> Keys<'a> {
                 .default_key_path()
                 .clone_into(&mut problem.path);
         }
-        self.by_path.insert(String::new(), key.clone());
-        key
+        self.default = Some(default.clone().ok_or(Refused));
+        default
     }
 
     fn inline(&self, at: &Cursor<'_>, pem: &str, found: &mut Found) -> Option<SshKey> {
@@ -95,6 +183,79 @@ impl<'a> Keys<'a> {
         self.by_path.insert(path.to_owned(), key.clone());
         key
     }
+
+    /// The key's certificate: the machine's text, the machine's path, the cluster's path.
+    /// `None`: it has none.
+    fn certificate(
+        &mut self,
+        machine: &Cursor<'_>,
+        key: &SshKey,
+        found: &mut Found,
+    ) -> Result<Option<Certificate>, Refused> {
+        let inline = machine.get("ssh_cert");
+        let own = machine.get("ssh_cert_path");
+        let common = self.root.get("ssh_cert_path");
+        let (at, certificate) = if let Some(text) = values::text(&inline, found) {
+            let (text, source) = (text.to_owned(), "ssh_cert".to_owned());
+            (inline, Certificate { text, source })
+        } else {
+            let own = values::text(&own, found).map(|path| (own, path));
+            let common = || {
+                Some((
+                    common.clone(),
+                    common.scalar().filter(|path| !path.is_empty())?,
+                ))
+            };
+            let Some((at, path)) = own.or_else(common) else {
+                return Ok(None);
+            };
+            let known = self.certificates.get(path).cloned();
+            let certificate = known.unwrap_or_else(|| {
+                let read = self.sources.certificate_at(path);
+                read.map_err(|refusal| found.problem(refused(&at, refusal)))
+                    .ok()
+            });
+            self.certificates
+                .insert(path.to_owned(), certificate.clone());
+            (at, certificate.ok_or(Refused)?)
+        };
+        match not_for(&certificate, key) {
+            None => Ok(Some(certificate)),
+            Some((message, hint)) => {
+                found.problem(at.problem(message).hint(hint));
+                Err(Refused)
+            }
+        }
+    }
+}
+
+fn of_agent(socket: PathBuf) -> Proof {
+    Proof {
+        credential: Credential::Agent(socket),
+        source: SSH_AGENT.to_owned(),
+    }
+}
+
+/// What is wrong with a certificate for this key, and the cure.
+fn not_for(certificate: &Certificate, key: &SshKey) -> Option<(&'static str, &'static str)> {
+    let Ok(parsed) = certificate.text.trim().parse::<ssh_key::Certificate>() else {
+        return Some((
+            "this is not an OpenSSH certificate",
+            "name the file that `ssh-keygen -s` made: it ends with `-cert.pub`",
+        ));
+    };
+    if parsed.cert_type().is_host() {
+        return Some((
+            "this is the certificate of a host",
+            "name the one of the user who logs in",
+        ));
+    }
+    // A key that cannot be read was told already.
+    let key = russh::keys::decode_secret_key(key.pem.expose(), None).ok()?;
+    (parsed.public_key() != key.public_key().key_data()).then_some((
+        "this certificate is of another key than the one that logs in",
+        "`ssh-keygen -L -f FILE` shows whose it is",
+    ))
 }
 
 fn refused(at: &Cursor<'_>, refusal: Refusal) -> Problem {
@@ -119,8 +280,8 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
             "name the private one: the file without `.pub`",
         ),
         Kind::Encrypted => (
-            "this private key has a passphrase, which is not supported yet",
-            "use a key without one; `ssh-keygen -p` removes it from a copy",
+            "this private key has a passphrase",
+            "give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or use a key without one",
         ),
         Kind::Broken => (
             "this private key is damaged, or of a kind that is not supported",
@@ -138,6 +299,11 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
         ..at.problem(message).hint(hint)
     });
     None
+}
+
+/// True when only an agent can use the key.
+pub fn has_passphrase(pem: &Secret<String>) -> bool {
+    matches!(kind(pem), Kind::Encrypted)
 }
 
 enum Kind {

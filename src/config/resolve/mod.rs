@@ -11,6 +11,8 @@ mod upgrade;
 mod values;
 mod version;
 
+pub use keys::has_passphrase;
+
 use super::{
     intent::Intent,
     problem::{Problem, Problems},
@@ -27,6 +29,8 @@ pub struct Resolved {
     pub intent: Intent,
     /// What the user should know all the same, in the order of the document.
     pub warnings: Vec<Problem>,
+    /// What the config asks for and is not done yet: its keys are kept, and every `up` says so.
+    pub later: Vec<Problem>,
 }
 
 /// Rancher keeps RKE's config below this key, with keys of its own beside it.
@@ -44,9 +48,14 @@ fn wrapped(config: &RkeConfig) -> Problem {
 struct Found {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
+    later: Vec<Problem>,
 }
 
 impl Found {
+    fn later(&mut self, what: Problem) {
+        self.later.push(what);
+    }
+
     fn problem(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
@@ -66,7 +75,11 @@ impl Intent {
             return Err(wrapped(config).into());
         }
         let validate::Validated { problems, warnings } = validate::walk(&config.root());
-        let mut found = Found { problems, warnings };
+        let mut found = Found {
+            problems,
+            warnings,
+            later: Vec::new(),
+        };
         let intent = cluster::read(&config.root(), sources, catalogue, &mut found);
         match (intent, Problems::new(found.problems)) {
             (Some(intent), None) => {
@@ -74,6 +87,7 @@ impl Intent {
                 Ok(Resolved {
                     intent,
                     warnings: found.warnings,
+                    later: found.later,
                 })
             }
             (_, Some(problems)) => Err(problems),
@@ -89,3 +103,5 @@ mod rke_tests;
 mod tests;
 #[cfg(test)]
 mod used_tests;
+#[cfg(test)]
+mod ways_tests;

@@ -5,12 +5,15 @@ use std::{
     net::IpAddr,
 };
 
-use super::{Found, keys::Keys, values};
+use super::{
+    Found,
+    keys::{Keys, Refused},
+    values,
+};
 use crate::{
     config::{
         cursor::Cursor,
-        intent::{Login, NodeIntent, Services},
-        sources::Sources,
+        intent::{Bastion, Login, NodeIntent, Services},
     },
     model::{Endpoint, NodeName, Role, Taint},
 };
@@ -25,7 +28,7 @@ pub(super) struct Named<'a> {
 /// Every node that is whole. When one is missing here, a problem says why.
 pub(super) fn read<'a>(
     root: &Cursor<'a>,
-    sources: &'a dyn Sources,
+    keys: &mut Keys<'_>,
     found: &mut Found,
 ) -> Vec<Named<'a>> {
     let at = root.get("nodes");
@@ -34,15 +37,14 @@ pub(super) fn read<'a>(
         if at.is_empty() {
             found.problem(
                 at.problem("there is no node")
-                    .hint("each node needs an `address`, a `user` and a `role`"),
+                    .hint("each node needs an `address` and a `role`"),
             );
         }
         return Vec::new();
     }
-    let mut keys = Keys::new(sources, root);
     let nodes = items
         .iter()
-        .filter_map(|item| node(item, &mut keys, found))
+        .filter_map(|item| node(item, items.len() == 1, keys, found))
         .collect();
     unique(&items, found);
     every_role(&at, &items, found);
@@ -50,7 +52,12 @@ pub(super) fn read<'a>(
     nodes
 }
 
-fn node<'a>(at: &Cursor<'a>, keys: &mut Keys<'_>, found: &mut Found) -> Option<Named<'a>> {
+fn node<'a>(
+    at: &Cursor<'a>,
+    only: bool,
+    keys: &mut Keys<'_>,
+    found: &mut Found,
+) -> Option<Named<'a>> {
     let before = found.problems.len();
     let address = required(&at.get("address"), "a node needs an address", found);
     if let Some(address) = address {
@@ -61,32 +68,25 @@ fn node<'a>(at: &Cursor<'a>, keys: &mut Keys<'_>, found: &mut Found) -> Option<N
         check_internal(&at.get("internal_address"), internal, found);
     }
     let port = port(&at.get("port"), found);
-    let user = required(&at.get("user"), "a node needs a user to log in as", found);
-    if let Some(user) = user.filter(|user| user.chars().any(char::is_whitespace)) {
-        found.problem(
-            at.get("user")
-                .problem("a user has no spaces in its name")
-                .detail(user),
-        );
-    }
+    let user = user(&at.get("user"), keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
-    let roles = roles(&at.get("role"), found);
+    let roles = roles(&at.get("role"), only, found);
     let name = name(&at.get("hostname_override"), address, found);
     let labels = labels(&at.get("labels"), found);
     let taints = taints(&at.get("taints"), found);
-    let key = keys.of_node(at, found);
+    let proof = keys.of_node(at, found);
     if found.problems.len() > before {
         return None;
     }
-    let (address, key) = (address?.to_owned(), key?);
+    let (address, proof) = (address?.to_owned(), proof?);
     Some(Named {
         name: name?,
         at: at.clone(),
         node: NodeIntent {
             login: Login {
-                user: user?.to_owned(),
-                key: key.pem,
-                key_source: key.source,
+                user: user?,
+                credential: proof.credential,
+                key_source: proof.source,
                 docker_socket,
             },
             has_internal_address: internal.is_some_and(|internal| internal != address),
@@ -97,6 +97,71 @@ fn node<'a>(at: &Cursor<'a>, keys: &mut Keys<'_>, found: &mut Found) -> Option<N
             taints,
         },
     })
+}
+
+/// `bastion_host`, if there is one.
+pub(super) fn bastion(
+    root: &Cursor<'_>,
+    keys: &mut Keys<'_>,
+    found: &mut Found,
+) -> Result<Option<Bastion>, Refused> {
+    let at = &root.get("bastion_host");
+    // As in RKE, whose own files have empty keys here: without an address there is none.
+    if at.get("address").is_empty() {
+        let says = |key: &&str| !at.get(key).is_empty();
+        let keys = [
+            "user",
+            "ssh_key",
+            "ssh_key_path",
+            "ssh_cert",
+            "ssh_cert_path",
+        ];
+        if keys.iter().any(says) {
+            let problem = at.get("address").problem("a bastion host needs an address");
+            found.problem(problem);
+            return Err(Refused);
+        }
+        return Ok(None);
+    }
+    let before = found.problems.len();
+    let address = values::text(&at.get("address"), found).unwrap_or_default();
+    if found.problems.len() == before {
+        check_address(&at.get("address"), address, found);
+    }
+    let port = port(&at.get("port"), found);
+    let user = user(&at.get("user"), keys, found);
+    let proof = keys.of_bastion(at, found);
+    if found.problems.len() > before {
+        return Err(Refused);
+    }
+    let proof = proof.ok_or(Refused)?;
+    Ok(Some(Bastion {
+        endpoint: Endpoint {
+            address: address.to_owned(),
+            port,
+        },
+        login: Login {
+            user: user.ok_or(Refused)?,
+            credential: proof.credential,
+            key_source: proof.source,
+            docker_socket: String::new(),
+        },
+    }))
+}
+
+/// As written, else as ssh: who runs this.
+fn user(at: &Cursor<'_>, keys: &Keys<'_>, found: &mut Found) -> Option<String> {
+    let before = found.problems.len();
+    let Some(user) = values::text(at, found) else {
+        return (found.problems.len() == before)
+            .then(|| keys.default_user(at, found))
+            .flatten();
+    };
+    if user.chars().any(char::is_whitespace) {
+        let problem = at.problem("a user has no spaces in its name");
+        found.problem(problem.detail(user));
+    }
+    Some(user.to_owned())
 }
 
 fn required<'a>(at: &Cursor<'a>, message: &str, found: &mut Found) -> Option<&'a str> {
@@ -168,8 +233,12 @@ fn docker_socket(at: &Cursor<'_>, found: &mut Found) -> String {
     socket.to_owned()
 }
 
-fn roles(at: &Cursor<'_>, found: &mut Found) -> BTreeSet<Role> {
+/// The only node of a cluster is everything where nothing is said.
+fn roles(at: &Cursor<'_>, only: bool, found: &mut Found) -> BTreeSet<Role> {
     let before = found.problems.len();
+    if only && at.is_empty() {
+        return [Role::Etcd, Role::ControlPlane, Role::Worker].into();
+    }
     let written = values::texts(at, found);
     if written.is_empty() && found.problems.len() == before {
         found.problem(

@@ -102,27 +102,30 @@ network: {plugin: flannel, node_selector: {}}").replacen("network: {plugin: flan
 #[test]
 fn a_backup_config_is_on_unless_it_is_switched_off() {
     let with = |backup: &str| and(&format!("services: {{etcd: {{backup_config: {backup}}}}}"));
-    assert_snapshot!(bad(&with("{interval_hours: 12, retention: 6}")), @"
-    `services.etcd.backup_config.enabled` (line 8): not set, and RKE's default `true` is not supported yet
-      write `enabled: false` under `services.etcd.backup_config`
-    ");
-    assert_snapshot!(bad(&with("{}")), @"
-    `services.etcd.backup_config.enabled` (line 8): not set, and RKE's default `true` is not supported yet
-      write `enabled: false` under `services.etcd.backup_config`
-    ");
-    assert_snapshot!(bad(&with("{enabled: true, interval_hours: 3}")), @"
-    `services.etcd.backup_config.enabled` (line 8): only `false` is supported so far
-      write `enabled: false` under `services.etcd.backup_config`
-    `services.etcd.backup_config.interval_hours` (line 8): not supported yet
-      remove it: recurring snapshots of etcd are not taken yet, so it would have no effect
-    ");
-    for off in [
-        "null",
-        "{enabled: false}",
-        "{enabled: no, interval_hours: 12}",
-    ] {
-        assert_eq!(good(&with(off)).warnings, [], "{off}");
+    let later = |yaml: &str| {
+        let resolved = good(yaml);
+        assert_eq!(resolved.warnings, []);
+        let lines = resolved.later.iter().map(ToString::to_string);
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    assert_snapshot!(later(&with("{interval_hours: 12, retention: 6}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd, RKE's default, are not taken yet");
+    assert_snapshot!(later(&with("{enabled: true, interval_hours: '3', s3backupconfig: {bucket_name: b}}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd and their copies in S3 are not made yet");
+    // RKE's default, where nothing is said.
+    assert_snapshot!(later(&and("")), @"`services.etcd`: recurring snapshots of etcd, RKE's default, are not taken yet");
+    assert_snapshot!(later(&and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}")), @"`services.etcd.snapshot` (line 8): recurring snapshots of etcd, RKE's default, are not taken yet");
+    for off in ["{enabled: false}", "{enabled: no, interval_hours: 12}"] {
+        assert_eq!(later(&with(off)), "", "{off}");
     }
+    assert_eq!(
+        later(&and("services: {etcd: {snapshot: off, creation: 6h}}")),
+        ""
+    );
+    assert_snapshot!(bad(&and("services: {etcd: {snapshot: perhaps, creation: 6 hours, backup_config: {retention: all, s3backupconfig: {bucket: b}}}}")), @"
+    `services.etcd.snapshot` (line 8): must be `true` or `false`
+    `services.etcd.creation` (line 8): must be a duration, as in `12h` or `90m`
+    `services.etcd.backup_config.retention` (line 8): must be a whole number
+    `services.etcd.backup_config.s3backupconfig.bucket` (line 8): unknown key
+    ");
 }
 
 #[test]
@@ -158,8 +161,6 @@ enable_cri_dockerd: false
     );
     assert_eq!(resolved.warnings, []);
     assert_snapshot!(bad(&and("services: {etcd: {creation: 6h}, kubelet: {pod-infra-container-image: a}}")), @"
-    `services.etcd.creation` (line 8): not supported yet
-      remove it: recurring snapshots of etcd are not taken yet, so it would have no effect
     `services.kubelet.pod-infra-container-image` (line 8): unknown key
       write `pod_infra_container` under `system_images`
     ");

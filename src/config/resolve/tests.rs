@@ -1,12 +1,15 @@
 //! Each bad input with the exact words a person gets for it.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, path::PathBuf};
 
 use insta::assert_snapshot;
 
 use crate::{
     catalog::Catalogue,
-    config::{Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources, Sources, SshKey},
+    config::{
+        Certificate, DefaultKey, Intent, Problems, Refusal, Resolved, RkeConfig, SecretSources,
+        Sources, SshKey,
+    },
     model::{DrainRules, KubernetesVersion, MaxUnavailable, UpgradeStrategy},
 };
 
@@ -18,15 +21,19 @@ pub(super) fn pem() -> String {
 }
 
 /// Files by path, as the command line would give them.
-struct Files {
-    pem: String,
-    asked: RefCell<Vec<String>>,
+pub(super) struct Files {
+    pub(super) pem: String,
+    pub(super) certificate: String,
+    pub(super) agent: Option<PathBuf>,
+    pub(super) asked: RefCell<Vec<String>>,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             pem: pem(),
+            certificate: String::new(),
+            agent: None,
             asked: RefCell::default(),
         }
     }
@@ -56,8 +63,23 @@ impl Sources for Files {
         "ssh_key_path"
     }
 
-    fn default_key(&self) -> Result<SshKey, Refusal> {
-        self.key_at("~/.ssh/id_rsa")
+    fn default_key(&self) -> Result<DefaultKey, Refusal> {
+        self.key_at("~/.ssh/id_rsa").map(DefaultKey::Key)
+    }
+
+    fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
+        Ok(Certificate {
+            text: self.certificate.clone(),
+            source: path.to_owned(),
+        })
+    }
+
+    fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
+        Ok(self.agent.clone())
+    }
+
+    fn default_user(&self) -> Result<String, Refusal> {
+        Ok("me".to_owned())
     }
 
     fn allows_inline_key(&self) -> Result<(), Refusal> {
@@ -77,11 +99,19 @@ monitoring: {provider: none}
 ";
 
 pub(super) fn resolve(yaml: &str) -> Result<Resolved, Problems> {
-    RkeConfig::parse(yaml).and_then(|config| Intent::from_config(&config, &Files::new()))
+    resolve_with(yaml, &Files::new())
+}
+
+fn resolve_with(yaml: &str, files: &Files) -> Result<Resolved, Problems> {
+    RkeConfig::parse(yaml).and_then(|config| Intent::from_config(&config, files))
 }
 
 pub(super) fn good(yaml: &str) -> Resolved {
-    match resolve(yaml) {
+    good_with(yaml, &Files::new())
+}
+
+pub(super) fn good_with(yaml: &str, files: &Files) -> Resolved {
+    match resolve_with(yaml, files) {
         Ok(resolved) => resolved,
         Err(problems) => panic!("{}", problems.render("cluster.yml", yaml, false)),
     }
@@ -89,7 +119,11 @@ pub(super) fn good(yaml: &str) -> Resolved {
 
 /// One line a problem: what may go into a status, then what only a terminal shows.
 pub(super) fn bad(yaml: &str) -> String {
-    let problems = resolve(yaml).expect_err("a problem");
+    bad_with(yaml, &Files::new())
+}
+
+pub(super) fn bad_with(yaml: &str, files: &Files) -> String {
+    let problems = resolve_with(yaml, files).expect_err("a problem");
     let lines = problems.iter().map(|problem| {
         let detail = problem.detail.as_ref().map(|text| format!(" | {text}"));
         let hint = problem.hint.as_ref().map(|text| format!("\n  {text}"));
@@ -123,7 +157,9 @@ pub(super) fn and(more: &str) -> String {
 
 #[test]
 fn defaults_are_those_of_rke() {
-    let Resolved { intent, warnings } = good(GOOD);
+    let Resolved {
+        intent, warnings, ..
+    } = good(GOOD);
     assert_eq!(warnings, []);
     assert_eq!(intent.cluster_name, "local");
     assert_eq!(intent.version.to_string(), "v1.34.4");
@@ -278,12 +314,7 @@ fn values_of_the_wrong_type() {
 
 #[test]
 fn nodes_and_roles() {
-    assert_snapshot!(bad(&with("    user: ubuntu\n", "")), @"`nodes[0].user` (line 2): a node needs a user to log in as");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: ''")), @"`nodes[0].address` (line 2): a node needs an address");
-    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[]")), @"
-    `nodes[0].role` (line 4): a node needs a role
-      write `role: [controlplane, etcd, worker]`
-    ");
     assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[controlplane, worker, master]")), @"
     `nodes` (line 1): no node has the role `etcd`
       add `etcd` to the `role` of a node
@@ -298,7 +329,7 @@ fn nodes_and_roles() {
     ");
     assert_snapshot!(bad("nodes: []\nnetwork: {plugin: none}\ningress: {provider: none}\nmonitoring: {provider: none}"), @"
     `nodes` (line 1): there is no node
-      each node needs an `address`, a `user` and a `role`
+      each node needs an `address` and a `role`
     ");
     let named =
         "  - {address: node2, hostname_override: 192.0.2.10, user: root, role: [worker]}\nnetwork:";
@@ -618,21 +649,15 @@ services:
       remove `private_registries`, or leave it empty
     `addons` (line 9): not supported yet
       remove `addons`, or leave it empty
-    `bastion_host` (line 11): not supported yet
-      remove `bastion_host`, or leave it empty
     `bastion_host.pasword` (line 11): unknown key
     `prefix_path` (line 12): not supported yet
       remove `prefix_path`, or write `/`
-    `ssh_agent_auth` (line 13): not supported yet
-      name a private key file in `ssh_key_path`
     `rotate_certificates` (line 14): not supported yet
       remove it: `up` renews certificates before they expire
     `cloud_provider.name` (line 15): not supported yet
       remove `name`, or leave it empty
     `cloud_provider.awsCloudProvider` (line 15): not supported yet
       remove `awsCloudProvider`, or leave it empty
-    `services.etcd.backup_config.enabled` (line 19): only `false` is supported so far
-      write `enabled: false` under `services.etcd.backup_config`
     `services.kube-api.secrets_encryption_config.enabled` (line 22): not supported yet
       remove `enabled`, or write `false`
     `services.kube-api.secrets_encryption_config.custom_config` (line 22): not supported yet
@@ -649,7 +674,6 @@ services: {etcd: {snapshot: true}}
 system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'rancher/rke-tools:v0.1.103', canal_node: 'registry.example.com/node:1', etcd: 'registry.example.com/etcd:3'}"));
     let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
     assert_snapshot!(warnings.join("\n"), @"
-    `services.etcd.snapshot` (line 8): recurring snapshots of etcd are not taken yet
     `system_images` (line 9): RKE's own images are replaced by those of the catalogue: `kubernetes`
     `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `canal_node`
     ");
@@ -874,7 +898,9 @@ fn nodes(entries: &[&str]) -> String {
 
 #[test]
 fn many_nodes_with_any_roles_are_an_intent() {
-    let Resolved { intent, warnings } = good(&nodes(&[
+    let Resolved {
+        intent, warnings, ..
+    } = good(&nodes(&[
         "address: a, role: [etcd]",
         "address: b, role: [controlplane]",
         "address: c, role: [worker]",
@@ -910,7 +936,9 @@ fn many_nodes_need_each_role_and_addresses_of_their_own() {
 
 #[test]
 fn an_even_number_of_etcd_members_is_warned_about() {
-    let Resolved { intent, warnings } = good(&nodes(&[
+    let Resolved {
+        intent, warnings, ..
+    } = good(&nodes(&[
         "address: a, role: [etcd, controlplane, worker]",
         "address: b, role: [etcd]",
     ]));

@@ -74,17 +74,17 @@ pub(in crate::config) enum Answer {
     Same(&'static str),
     /// It has no effect, as in RKE 1.6, and a warning says so; what to do instead.
     Ignored(&'static str),
+    /// Any value of the type is taken and kept. Nothing is done with it yet, and `resolve` says what
+    /// that means; of a section: its keys are looked at.
+    Kept,
     /// Not supported yet: only RKE's default may stand here. Of a section: one problem for all of it.
     Later,
     /// It will not be supported, or not in this form: only RKE's default may stand here; what to
     /// do instead.
     Refused(&'static str),
-    /// RKE's default is not supported yet, so this one value has to be written.
-    Only {
-        value: &'static str,
-        /// RKE takes its default even when the whole section is missing.
-        without_section: bool,
-    },
+    /// RKE's default is not supported yet, so this one value has to be written, even when the whole
+    /// section is missing.
+    Only { value: &'static str },
     /// Its mere presence makes RKE do something once: only null may stand here; what to do instead.
     Never(&'static str),
 }
@@ -168,6 +168,10 @@ impl Key {
         self.answer(Answer::Used)
     }
 
+    pub(super) const fn kept(self) -> Self {
+        self.answer(Answer::Kept)
+    }
+
     pub(super) const fn same(self, why: &'static str) -> Self {
         self.answer(Answer::Same(why))
     }
@@ -186,18 +190,7 @@ impl Key {
 
     /// RKE's default is not supported, even when the section is missing.
     pub(super) const fn only(self, value: &'static str) -> Self {
-        self.answer(Answer::Only {
-            value,
-            without_section: true,
-        })
-    }
-
-    /// RKE's default is not supported when the section is there.
-    pub(super) const fn only_within_section(self, value: &'static str) -> Self {
-        self.answer(Answer::Only {
-            value,
-            without_section: false,
-        })
+        self.answer(Answer::Only { value })
     }
 
     const fn answer(self, answer: Answer) -> Self {

@@ -34,10 +34,9 @@ pub(super) const ROOT: &[Key] = &[
     any("addons", "Manifests that are applied after the cluster is up.").secret(),
     list("addons_include", "Files and URLs of manifests that are applied after the cluster is up."),
     map("system_images", "Images by RKE's names; those of the catalogue where a name is missing.").used(),
-    text("ssh_key_path", "The private key for nodes that name none.").default("~/.ssh/id_rsa").used(),
-    text("ssh_cert_path", "A certificate for the private key."),
-    flag("ssh_agent_auth", "Log in with the keys of an SSH agent.")
-        .refused("name a private key file in `ssh_key_path`"),
+    text("ssh_key_path", "The private key for nodes that name none. When empty: the first of `~/.ssh/id_rsa`, `id_ecdsa`, `id_ed25519` that has no passphrase, else the SSH agent.").default("~/.ssh/id_rsa").used(),
+    text("ssh_cert_path", "The file of that key's OpenSSH certificate; not in a `Cluster` object.").used(),
+    flag("ssh_agent_auth", "Log in with the keys of an SSH agent, not in a `Cluster` object. Without an agent (`SSH_AUTH_SOCK`) key files are used.").used(),
     flag("ignore_docker_version", "Accept any version of Docker.")
         .same("Docker is judged by what it can do, not by a list of versions"),
     flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
@@ -51,7 +50,7 @@ pub(super) const ROOT: &[Key] = &[
     text("win_prefix_path", "The same on Windows nodes."),
     number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45")
         .same("add-ons are applied at once, and how long is waited for them is told"),
-    later_section("bastion_host", "A machine through which the nodes are reached.", BASTION),
+    section("bastion_host", "A machine through which the nodes are reached.", BASTION),
     section("monitoring", "The metrics server.", MONITORING),
     later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
     any("rotate_certificates", "Replace certificates at the next `up`.")

@@ -15,7 +15,11 @@ pub(in crate::config) const NODE: &[Key] = &[
         "IPv4 address for traffic among the nodes, if that is another one.",
     )
     .used(),
-    list("role", "`controlplane`, `etcd`, `worker`; at least one.").used(),
+    list(
+        "role",
+        "`controlplane`, `etcd`, `worker`; at least one. The only node of a cluster has all three when empty.",
+    )
+    .used(),
     text(
         "hostname_override",
         "The node's name in Kubernetes; its `address` when empty.",
@@ -23,7 +27,7 @@ pub(in crate::config) const NODE: &[Key] = &[
     .used(),
     text(
         "user",
-        "Who logs in; must be allowed to use Docker. Required.",
+        "Who logs in; must be allowed to use Docker. Whoever runs the command when empty, as with `ssh`; required in a `Cluster` object.",
     )
     .used(),
     text("docker_socket", "Docker's socket on the node.")
@@ -40,10 +44,14 @@ pub(in crate::config) const NODE: &[Key] = &[
         "The file of the private key; not in a `Cluster` object.",
     )
     .used(),
-    text("ssh_cert", "A certificate for the private key."),
-    text("ssh_cert_path", "The file of that certificate."),
+    text("ssh_cert", "The private key's OpenSSH certificate itself.").used(),
+    text(
+        "ssh_cert_path",
+        "The file of that certificate; not in a `Cluster` object.",
+    )
+    .used(),
     flag("ssh_agent_auth", "Overwritten by the key at the top level.")
-        .refused("name a private key file in `ssh_key_path`"),
+        .ignored("write `ssh_agent_auth` at the top level: RKE too reads only that one"),
     map("labels", "Labels of the Node object.").used(),
     each("taints", "Taints of the Node object.", TAINT).used(),
     text("nodeName", "Set by Rancher."),
@@ -62,16 +70,30 @@ const TAINT: &[Key] = &[
 
 /// `bastion_host`.
 pub(super) const BASTION: &[Key] = &[
-    text("address", "Its address."),
-    number("port", "Port of sshd.").default("22"),
-    text("user", "Who logs in."),
-    text("ssh_key", "The private key itself.").secret(),
-    text("ssh_key_path", "The file of the private key."),
-    text("ssh_cert", "A certificate for the private key."),
-    text("ssh_cert_path", "The file of that certificate."),
-    flag("ssh_agent_auth", "Log in with the keys of an SSH agent."),
+    text(
+        "address",
+        "Host name or IPv4 address that SSH dials. The addresses of the nodes are looked up on the bastion.",
+    )
+    .used(),
+    number("port", "Port of sshd.").default("22").used(),
+    text("user", "Who logs in; whoever runs the command when empty.").used(),
+    text(
+        "ssh_key",
+        "The private key itself; not in a `Cluster` object.",
+    )
+    .secret()
+    .used(),
+    text(
+        "ssh_key_path",
+        "The file of the private key; that of the nodes when empty.",
+    )
+    .used(),
+    text("ssh_cert", "The private key's OpenSSH certificate itself.").used(),
+    text("ssh_cert_path", "The file of that certificate.").used(),
+    flag("ssh_agent_auth", "Log in with the keys of an SSH agent.").used(),
     flag(
         "ignore_proxy_env_vars",
         "Do without the proxy that RKE's environment names.",
-    ),
+    )
+    .same("no proxy of the environment is used"),
 ];

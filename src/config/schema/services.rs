@@ -17,8 +17,6 @@ pub(in crate::config) const SERVICES: &[Key] = &[
 ];
 
 const NO_WINDOWS: &str = "remove it: there are no Windows nodes";
-const NO_SNAPSHOTS: &str =
-    "remove it: recurring snapshots of etcd are not taken yet, so it would have no effect";
 
 /// The keys of every service, and with them those of one.
 macro_rules! service {
@@ -55,17 +53,17 @@ pub(in crate::config) const ETCD: &[Key] = service!(
     number("gid", "The group that etcd runs as.").default("0"),
     flag(
         "snapshot",
-        "Take recurring snapshots. They are not taken yet; a warning says so."
+        "Take recurring snapshots, as RKE does by default. `false` says that none are wanted.",
     )
     .default("true")
-    .used(),
+    .kept(),
     duration("creation", "How often a snapshot is taken.")
         .default("12h")
-        .refused(NO_SNAPSHOTS),
+        .kept(),
     duration("retention", "How long a snapshot is kept.")
         .default("72h")
-        .refused(NO_SNAPSHOTS),
-    section("backup_config", "Recurring snapshots.", BACKUP),
+        .kept(),
+    section("backup_config", "Recurring snapshots.", BACKUP).kept(),
 );
 
 const BACKUP: &[Key] = &[
@@ -74,33 +72,32 @@ const BACKUP: &[Key] = &[
         "Take recurring snapshots. RKE does so unless this is `false`.",
     )
     .default("true")
-    .only_within_section("false"),
+    .kept(),
     number("interval_hours", "How often a snapshot is taken.")
         .default("12")
-        .also(&["0"])
-        .refused(NO_SNAPSHOTS),
+        .kept(),
     number("retention", "How many snapshots are kept.")
         .default("6")
-        .also(&["0"])
-        .refused(NO_SNAPSHOTS),
-    section("s3backupconfig", "Where snapshots are copied to.", S3),
+        .kept(),
+    section("s3backupconfig", "Where snapshots are copied to.", S3).kept(),
     flag(
         "safe_timestamp",
         "Write the time into the name without colons.",
-    ),
+    )
+    .kept(),
     number("timeout", "Seconds that a snapshot may take.")
         .default("300")
-        .also(&["0"]),
+        .kept(),
 ];
 
 const S3: &[Key] = &[
-    text("access_key", "The access key.").secret(),
-    text("secret_key", "Its secret.").secret(),
-    text("bucket_name", "The bucket."),
-    text("region", "The region."),
-    text("endpoint", "The server."),
-    text("custom_ca", "The authority of the server's certificate."),
-    text("folder", "The folder in the bucket."),
+    text("access_key", "The access key.").secret().kept(),
+    text("secret_key", "Its secret.").secret().kept(),
+    text("bucket_name", "The bucket.").kept(),
+    text("region", "The region.").kept(),
+    text("endpoint", "The server.").kept(),
+    text("custom_ca", "The authority of the server's certificate.").kept(),
+    text("folder", "The folder in the bucket.").kept(),
 ];
 
 /// `services.kube-api`.

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{PkiContext, PkiError, cert::new_authority, key::Key};
 use crate::{
     actual::{Actual, ApiView, HostFacts},
-    config::{Intent, NodeIntent},
+    config::{Bastion, Intent, NodeIntent},
     etcd::Quorum,
     model::{ClusterId, Component, NodeName, Role, label},
-    state::{ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts},
+    state::{
+        BastionEntry, ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
+    },
 };
 
 const SERVICE_ACCOUNTS: &str = "the service-account key";
@@ -193,7 +195,7 @@ fn inventory(
         let was = was.filter(|_| lost.is_none());
         let as_wanted = || InventoryEntry {
             roles: roles(known, name, node, have, was),
-            ..entry(node, have.up(name), was)
+            ..entry(node, intent.bastion.as_ref(), have.up(name), was)
         };
         let entry = tombstone.cloned().unwrap_or_else(as_wanted);
         inventory.insert(name.clone(), entry);
@@ -211,6 +213,7 @@ fn is_given_up(name: &NodeName, intent: &Intent, have: &Actual, ctx: &PkiContext
 /// A node of the intent; `was`: as the state has the same machine.
 fn entry(
     node: &NodeIntent,
+    bastion: Option<&Bastion>,
     facts: Option<&HostFacts>,
     was: Option<&InventoryEntry>,
 ) -> InventoryEntry {
@@ -219,6 +222,8 @@ fn entry(
         endpoint: node.endpoint.clone(),
         user: node.login.user.clone(),
         key_source: node.login.key_source.clone(),
+        certificate_source: node.login.credential.certificate_source(),
+        bastion: bastion.map(BastionEntry::of),
         docker_socket: node.login.docker_socket.clone(),
         roles: node.roles.iter().copied().collect(),
         machine_id: seen

@@ -166,7 +166,7 @@ impl Reconcile<'_> {
         run: Run,
         wanted: &Wanted,
     ) -> Result<ConditionSet, ReconcileError> {
-        valid(&mut base);
+        valid(&mut base, &wanted.later);
         if run == Run::Provision {
             let message = "the first run for this spec is in progress";
             base.set(ConditionType::Provisioned, Reason::Provisioning, message);

@@ -75,7 +75,7 @@ impl Found {
     /// As [`Self::blind`], about the nodes of a config: none was seen to be Ready.
     pub(super) fn failed(wanted: &Wanted, error: &Error) -> Self {
         let mut found = Self::blind(error);
-        valid(&mut found.conditions);
+        valid(&mut found.conditions, &wanted.later);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let unreachable = if let Error::HostsUnreachable { down, .. } = error {
             down.len()
@@ -110,7 +110,7 @@ impl Reconcile<'_> {
             desired,
             Some(&survey.plan),
         ));
-        valid(&mut found.conditions);
+        valid(&mut found.conditions, &wanted.later);
         if let Some(desired) = desired {
             let now = self.ctx.dependencies.clock.now();
             certificates::judge(&desired.certificates, now, &mut found.conditions);
@@ -304,9 +304,14 @@ pub(super) fn provisioned(conditions: &mut ConditionSet) {
     conditions.set(kind, Reason::Provisioned, APPLIED);
 }
 
-pub(super) fn valid(conditions: &mut ConditionSet) {
-    let kind = ConditionType::ConfigValid;
-    conditions.set(kind, Reason::Valid, "the config is valid");
+/// The config was understood, and what of it is not done yet is said.
+pub(super) fn valid(conditions: &mut ConditionSet, later: &[String]) {
+    let mut text = "the config is valid".to_owned();
+    if !later.is_empty() {
+        text.push_str("; not done yet: ");
+        text.push_str(&later.join("; "));
+    }
+    conditions.set(ConditionType::ConfigValid, Reason::Valid, &text);
 }
 
 /// The nodes of the config that do not answer.

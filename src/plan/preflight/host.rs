@@ -202,8 +202,8 @@ pub(in crate::plan) fn rke_cluster<'a>(
             list.join(", ")
         ),
         [
-            "taking over a cluster of RKE is not supported yet: keep its `cluster.rkestate`, \
-             which has its keys"
+            "taking over a cluster of RKE in place comes with a later release: until then go on with \
+             `rke`, and keep its `cluster.rkestate`, which has its keys"
                 .to_owned(),
             "to use the node for a new cluster, run `rke remove` with its old cluster.yml and \
              that `cluster.rkestate`"

@@ -1,5 +1,6 @@
-//! The second format, and the third: the same with the time at which a node was given up. A state
-//! without such a time is written as the second, which earlier releases read, too. Pure.
+//! The second format, and the third: the same with the time at which a node was given up, the
+//! certificate of a login and the bastion. A state without any of them is written as the second,
+//! which earlier releases read, too. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     model::{ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
     state::{
-        Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership, OperatorMemory,
-        ServiceAccounts,
+        Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership,
+        OperatorMemory, ServiceAccounts,
     },
 };
 
@@ -76,6 +77,10 @@ struct Entry {
     port: u16,
     user: String,
     key_source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bastion: Option<BastionEntry>,
     docker_socket: String,
     roles: Vec<Role>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,6 +206,8 @@ impl From<&InventoryEntry> for Entry {
             endpoint,
             user,
             key_source,
+            certificate_source,
+            bastion,
             docker_socket,
             roles,
             machine_id,
@@ -213,6 +220,8 @@ impl From<&InventoryEntry> for Entry {
             port: endpoint.port,
             user: user.clone(),
             key_source: key_source.clone(),
+            certificate_source: certificate_source.clone(),
+            bastion: bastion.clone(),
             docker_socket: docker_socket.clone(),
             roles: roles.clone(),
             machine_id: machine_id.clone(),
@@ -232,6 +241,8 @@ impl From<Entry> for InventoryEntry {
             },
             user: entry.user,
             key_source: entry.key_source,
+            certificate_source: entry.certificate_source,
+            bastion: entry.bastion,
             docker_socket: entry.docker_socket,
             roles: entry.roles,
             machine_id: entry.machine_id,

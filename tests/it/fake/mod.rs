@@ -30,8 +30,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use rke_operator::{
-    config::Login,
-    host::{Dial, Host, HostError, KnownHosts, Policy, Stream},
+    config::{Credential, Login},
+    host::{Dial, Host, HostError, KnownHosts, Policy, Stream, pool::Target},
     model::{Endpoint, NodeName},
 };
 use russh::keys::{
@@ -94,6 +94,8 @@ pub(crate) enum Access {
 pub(crate) struct Faults {
     /// sshd refuses every login.
     pub(crate) refuse_auth: bool,
+    /// sshd takes certificates only, whoever signed them.
+    pub(crate) only_certificates: bool,
     /// sshd takes the key and wants a code besides.
     pub(crate) second_factor: bool,
     /// sshd runs no commands.
@@ -147,6 +149,8 @@ struct Inner {
     executed: Mutex<Vec<String>>,
     connections: Mutex<Vec<CancellationToken>>,
     frozen: Mutex<CancellationToken>,
+    /// The machines that are reached from here.
+    net: Mutex<FakeNet>,
 }
 
 /// A fake server; clones are the same server.
@@ -177,7 +181,13 @@ impl FakeHost {
             executed: Mutex::default(),
             connections: Mutex::default(),
             frozen: Mutex::default(),
+            net: Mutex::default(),
         }))
+    }
+
+    /// Makes it a way to these machines.
+    pub(crate) fn leads_to(&self, net: FakeNet) {
+        *lock(&self.0.net) = net;
     }
 
     /// Changes what goes wrong.
@@ -313,7 +323,7 @@ impl FakeHost {
     pub(crate) fn login(&self) -> Login {
         Login {
             user: self.0.user.clone(),
-            key: self.private_key().into(),
+            credential: Credential::Key(self.private_key().into(), None),
             key_source: "`~/.ssh/id_ed25519`".to_owned(),
             docker_socket: "/var/run/docker.sock".to_owned(),
         }
@@ -383,6 +393,15 @@ impl FakeHost {
         let (inner, outer) = tokio::io::duplex(64 << 10);
         tokio::spawn(wire::carry(stream, outer, cut.clone(), frozen));
         tokio::spawn(ssh::serve(self.clone(), inner, cut));
+    }
+}
+
+/// Where a pool connects to, without a bastion.
+pub(crate) const fn target(endpoint: Endpoint, login: Login) -> Target {
+    Target {
+        endpoint,
+        login,
+        bastion: None,
     }
 }
 

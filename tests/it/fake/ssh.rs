@@ -9,12 +9,14 @@ use std::{
 use hyper_util::rt::TokioIo;
 use russh::{
     Channel, ChannelId, ChannelMsg, ChannelOpenFailure, MethodKind,
+    keys::Certificate,
     server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
 };
 use tokio::io::DuplexStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{Access, FakeHost, Said, docker, lock};
+use rke_operator::model::Endpoint;
 
 /// sshd's default.
 const MAX_SESSIONS: usize = 10;
@@ -59,14 +61,29 @@ impl server::Handler for Handler {
         key: VerifiedPublicKey<'_>,
     ) -> Result<Auth, Self::Error> {
         let known = self.host.0.login_key.public_key().key_data();
-        let right = user == self.host.0.user && key.public_key.key_data() == known;
         let fault = self.host.fault();
+        let right = user == self.host.0.user
+            && key.public_key.key_data() == known
+            && !fault.only_certificates;
         if right && fault.second_factor {
             Ok(Auth::Reject {
                 proceed_with_methods: Some((&[MethodKind::KeyboardInteractive][..]).into()),
                 partial_success: true,
             })
         } else if right && !fault.refuse_auth {
+            Ok(Auth::Accept)
+        } else {
+            Ok(Auth::reject())
+        }
+    }
+
+    async fn auth_openssh_certificate(
+        &mut self,
+        user: &str,
+        certificate: &Certificate,
+    ) -> Result<Auth, Self::Error> {
+        let named = |name: &String| name == user;
+        if user == self.host.0.user && certificate.valid_principals().iter().any(named) {
             Ok(Auth::Accept)
         } else {
             Ok(Auth::reject())
@@ -146,6 +163,16 @@ impl server::Handler for Handler {
             return Ok(());
         }
         self.host.0.forwarded.fetch_add(1, Ordering::Relaxed);
+        let beyond = u16::try_from(port).ok().and_then(|port| {
+            let address = address.to_owned();
+            let net = lock(&self.host.0.net);
+            net.0.get(&Endpoint { address, port }).cloned()
+        });
+        if let Some(machine) = beyond {
+            reply.accept().await;
+            machine.serve(channel.into_stream());
+            return Ok(());
+        }
         let handler = u16::try_from(port)
             .ok()
             .filter(|_| address == "127.0.0.1")

@@ -11,6 +11,7 @@ use rke_operator::{
         event::Events,
         stop::{Stop, Stopper},
     },
+    config::Credential,
     converge::{self, Consent, Error, Goal, Outcome},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
@@ -121,8 +122,13 @@ pub(crate) struct Runner {
 struct AnyKey;
 
 impl KeyRing for AnyKey {
-    fn key<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Secret<String>, String>> {
-        futures::future::ready(Ok(Secret::new("a key".to_owned()))).boxed()
+    fn credential<'a>(
+        &'a self,
+        _: &'a str,
+        _: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>> {
+        let key = Credential::Key(Secret::new("a key".to_owned()), None);
+        futures::future::ready(Ok(key)).boxed()
     }
 }
 

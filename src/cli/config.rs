@@ -1,0 +1,422 @@
+//! `config`: writes a `cluster.yml` to begin with, and tells what may stand in one. RKE's flags.
+
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, os::unix::fs::OpenOptionsExt};
+
+use super::{
+    args::ConfigArgs,
+    print,
+    prompt::Prompt,
+    reference::supported,
+    report::{CliError, Failure},
+    session::Session,
+};
+use crate::{
+    catalog::{Catalogue, CatalogueError},
+    config::{Explained, KeyRow, SCHEMA_URL, explain},
+    model::KubernetesVersion,
+};
+
+/// Runs it.
+pub(super) async fn config(args: &ConfigArgs, session: &Session) -> Result<u8, CliError> {
+    if let Some(key) = &args.explain {
+        return explained(key);
+    }
+    if args.list_version {
+        print::data(&versions(args.all)?)?;
+        return Ok(0);
+    }
+    if args.system_images {
+        print::data(&images(args.version.as_deref(), args.all)?)?;
+        return Ok(0);
+    }
+    let answers = if args.empty || args.print || !session.prompt.is_interactive() {
+        Answers::example()
+    } else {
+        match ask(&session.prompt).await {
+            Some(answers) => answers,
+            None => return Err(Failure::NotWritten.into()),
+        }
+    };
+    let text = document(&answers, args.empty)?;
+    if args.print {
+        print::data(text.trim_end())?;
+        return Ok(0);
+    }
+    write(args, &text, session).await?;
+    Ok(0)
+}
+
+/// A file that is there is replaced only when a person says so.
+async fn write(args: &ConfigArgs, text: &str, session: &Session) -> Result<(), CliError> {
+    let file = &args.name;
+    let shown = file.display().to_string();
+    let mut how = std::fs::OpenOptions::new();
+    how.write(true).create_new(true).mode(0o640);
+    let failed = |source| Failure::Write {
+        what: format!("`{shown}`"),
+        source,
+    };
+    let opened = match how.open(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let question = format!("`{shown}` is there already. Replace it?");
+            if !session.prompt.yes(&question).await {
+                return Err(Failure::Exists { file: shown }.into());
+            }
+            how.create_new(false).truncate(true);
+            how.open(file)
+        }
+        opened => opened,
+    };
+    let mut opened = opened.map_err(failed)?;
+    opened.write_all(text.as_bytes()).map_err(failed)?;
+    session.screen.print_unless_quiet(&format!(
+        "wrote `{shown}`; edit it, then: rke-operator validate --config {shown}"
+    ));
+    Ok(())
+}
+
+/// What is asked for.
+struct Answers {
+    key: String,
+    nodes: Vec<Node>,
+    network: String,
+}
+
+struct Node {
+    address: String,
+    port: String,
+    user: String,
+    roles: Vec<&'static str>,
+    name: String,
+    internal: String,
+}
+
+impl Answers {
+    /// One node, of an address that is nobody's.
+    fn example() -> Self {
+        Self {
+            key: String::new(),
+            nodes: vec![Node {
+                address: "192.0.2.10".to_owned(),
+                port: String::new(),
+                user: "ubuntu".to_owned(),
+                roles: vec!["controlplane", "etcd", "worker"],
+                name: String::new(),
+                internal: String::new(),
+            }],
+            network: NETWORK.to_owned(),
+        }
+    }
+}
+
+/// What we recommend where RKE's default is older.
+const NETWORK: &str = "flannel";
+
+/// RKE's questions, in its order and words, as far as the answers differ from cluster to cluster.
+/// `None`: the person left.
+async fn ask(prompt: &Prompt) -> Option<Answers> {
+    let key = "[+] Cluster Level SSH Private Key Path";
+    let key = prompt.text(key, "~/.ssh/id_rsa").await?;
+    let number = loop {
+        let answer = prompt.text("[+] Number of Hosts", "1").await?;
+        if let Ok(number @ 1..=1000) = answer.parse::<usize>() {
+            break number;
+        }
+    };
+    let mut nodes = Vec::new();
+    for index in 1..=number {
+        nodes.push(ask_node(prompt, index, number == 1).await?);
+    }
+    let network = prompt
+        .text(
+            "[+] Network Plugin Type (flannel, calico, canal, none)",
+            NETWORK,
+        )
+        .await?;
+    let key = if key == "~/.ssh/id_rsa" {
+        String::new()
+    } else {
+        key
+    };
+    Some(Answers {
+        key,
+        nodes,
+        network,
+    })
+}
+
+async fn ask_node(prompt: &Prompt, index: usize, only: bool) -> Option<Node> {
+    let address = loop {
+        let address = prompt
+            .text(&format!("[+] SSH Address of host ({index})"), "")
+            .await?;
+        if !address.is_empty() {
+            break address;
+        }
+    };
+    let of = |what: &str| format!("[+] {what} of host ({address})");
+    let port = prompt.text(&of("SSH Port"), "22").await?;
+    let user = prompt.text(&of("SSH User"), "ubuntu").await?;
+    let mut roles = Vec::new();
+    for (name, role, default) in [
+        ("a Control Plane host", "controlplane", true),
+        ("a Worker host", "worker", only),
+        ("an etcd host", "etcd", only || index == 1),
+    ] {
+        let default = if default { "y" } else { "n" };
+        let question = format!("[+] Is host ({address}) {name} (y/n)?");
+        let answer = prompt.text(&question, default).await?;
+        if matches!(answer.as_str(), "y" | "Y" | "yes") {
+            roles.push(role);
+        }
+    }
+    Some(Node {
+        name: prompt.text(&of("Override Hostname"), "").await?,
+        internal: prompt.text(&of("Internal IP"), "").await?,
+        port: if port == "22" { String::new() } else { port },
+        user,
+        roles,
+        address,
+    })
+}
+
+/// A short file with what people change first; everything else has its default.
+fn document(answers: &Answers, empty: bool) -> Result<String, Failure> {
+    let version = catalogue()?.default_version();
+    let Answers {
+        key,
+        nodes,
+        network,
+    } = answers;
+    let mut text = format!(
+        "# yaml-language-server: $schema={SCHEMA_URL}\n\
+         # A cluster of rke-operator. `rke-operator config --explain KEY` tells what a key means,\n\
+         # `rke-operator validate` what is wrong, `rke-operator plan` what `up` would do.\n\n\
+         cluster_name: local\n\
+         # Without it the newest release that our tests prove; an existing cluster keeps its own.\n\
+         kubernetes_version: {version}\n"
+    );
+    if key.is_empty() {
+        text.push_str("# ssh_key_path: ~/.ssh/id_ed25519\n# ssh_agent_auth: true\n");
+    } else {
+        let _ = writeln!(text, "ssh_key_path: {}", quoted(key));
+    }
+    text.push_str("\nnodes:\n");
+    if empty {
+        text.push_str(
+            "  - address: \"\"\n    user: \"\"\n    role: [controlplane, etcd, worker]\n",
+        );
+    }
+    for node in nodes.iter().filter(|_| !empty) {
+        text.push_str(&entry(node));
+    }
+    let _ = write!(
+        text,
+        "\nnetwork:\n  plugin: {}\n\n\
+         ingress:\n  provider: {INGRESS}\n\n\
+         services:\n  etcd:\n    # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.\n    snapshot: false\n",
+        quoted(network)
+    );
+    Ok(text)
+}
+
+/// nginx, RKE's default, was retired upstream in March 2026.
+const INGRESS: &str = "none";
+
+fn entry(node: &Node) -> String {
+    let Node {
+        address,
+        port,
+        user,
+        roles,
+        name,
+        internal,
+    } = node;
+    let mut text = format!(
+        "  - address: {}\n    user: {} # must be allowed to use Docker\n    role: [{}]\n",
+        quoted(address),
+        quoted(user),
+        roles.join(", ")
+    );
+    for (key, value) in [
+        ("port", port),
+        ("hostname_override", name),
+        ("internal_address", internal),
+    ] {
+        if value.is_empty() {
+            let _ = writeln!(text, "    # {key}:");
+        } else {
+            let _ = writeln!(text, "    {key}: {}", quoted(value));
+        }
+    }
+    text
+}
+
+/// As YAML needs it: what a person types is a text and nothing else.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '/' | '~');
+    let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/' || c == '~');
+    if starts && text != "~" && text.chars().all(plain) && text.contains(|c: char| c != '~') {
+        text.to_owned()
+    } else {
+        // A JSON string is a YAML string.
+        serde_json::Value::from(text).to_string()
+    }
+}
+
+fn catalogue() -> Result<&'static Catalogue, Failure> {
+    Catalogue::builtin().map_err(|source: CatalogueError| Failure::Catalogue { source })
+}
+
+/// The default, or the newest of each minor.
+fn versions(all: bool) -> Result<String, Failure> {
+    let catalogue = catalogue()?;
+    if !all {
+        return Ok(catalogue.default_version().to_string());
+    }
+    let shown = newest(catalogue).map(|version| version.to_string());
+    Ok(shown.collect::<Vec<_>>().join("\n"))
+}
+
+/// The newest patch of each minor, oldest first.
+fn newest(catalogue: &Catalogue) -> impl Iterator<Item = KubernetesVersion> {
+    let mut newest: Vec<KubernetesVersion> = Vec::new();
+    for version in catalogue.versions() {
+        match newest.last_mut() {
+            Some(last) if last.minor == version.minor => *last = version,
+            Some(_) | None => newest.push(version),
+        }
+    }
+    newest.into_iter()
+}
+
+/// One image a line: of a release, or of the newest of each minor.
+fn images(version: Option<&str>, all: bool) -> Result<String, Failure> {
+    let catalogue = catalogue()?;
+    let wanted: Vec<KubernetesVersion> = match version {
+        Some(text) => {
+            let known = catalogue.versions().find(|version| {
+                let plain = text.trim_start_matches('v');
+                let release = plain.split(['+', '-']).next().unwrap_or(plain);
+                version.to_string().trim_start_matches('v') == release
+            });
+            vec![known.ok_or_else(|| {
+                Failure::UnknownVersion {
+                    version: text.to_owned(),
+                    known: newest(catalogue)
+                        .map(|version| version.to_string())
+                        .collect(),
+                }
+            })?]
+        }
+        None if all => newest(catalogue).collect(),
+        None => vec![catalogue.default_version()],
+    };
+    let mut names = BTreeSet::new();
+    for version in wanted {
+        let images = catalogue.images(version);
+        let images = images.and_then(|images| serde_json::to_value(images).ok());
+        if let Some(serde_json::Value::Object(images)) = images {
+            let texts = images.values().filter_map(serde_json::Value::as_str);
+            names.extend(texts.map(str::to_owned));
+        }
+    }
+    Ok(names.into_iter().collect::<Vec<_>>().join("\n"))
+}
+
+fn explained(key: &str) -> Result<u8, CliError> {
+    match explain(key) {
+        Explained::Key(row) => print::data(&told(&row))?,
+        Explained::Section(row, below) => {
+            let mut text = told(&row);
+            text.push_str("\n\nkeys:");
+            let width = below.iter().map(|key| key.name.len()).max().unwrap_or(0);
+            for key in below {
+                let _ = write!(text, "\n  {:width$}  {}", key.name, key.doc);
+            }
+            print::data(&text)?;
+        }
+        Explained::Unknown(near) => {
+            return Err(Failure::UnknownKey {
+                key: key.to_owned(),
+                near,
+            }
+            .into());
+        }
+    }
+    Ok(0)
+}
+
+fn told(row: &KeyRow) -> String {
+    let KeyRow {
+        section,
+        name,
+        kind,
+        default,
+        secret,
+        support,
+        doc,
+    } = row;
+    let path = if section.is_empty() {
+        (*name).to_owned()
+    } else {
+        format!("{section}.{name}")
+    };
+    let secret = if *secret { ", never shown" } else { "" };
+    let default = if default.is_empty() { "none" } else { default };
+    format!(
+        "{path}: {doc}\n\ntype:      {kind}{secret}\ndefault:   {default}\nsupported: {}",
+        supported(support)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Intent, RkeConfig, SecretSources};
+
+    fn resolves(text: &str) {
+        let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+        let sources = SecretSources::new("key", key.into());
+        let config = RkeConfig::parse(text).expect("YAML");
+        let resolved = Intent::from_config(&config, &sources)
+            .unwrap_or_else(|problems| panic!("{}", problems.render("cluster.yml", text, false)));
+        assert_eq!((resolved.warnings, resolved.later), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_written_is_valid() {
+        resolves(&document(&Answers::example(), false).expect("a document"));
+        let mut answers = Answers::example();
+        answers.nodes[0].name = "no".to_owned();
+        answers.nodes[0].port = "2222".to_owned();
+        resolves(&document(&answers, false).expect("a document"));
+    }
+
+    #[test]
+    fn what_a_person_types_stays_text() {
+        for (typed, written) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("~/.ssh/id rsa", "\"~/.ssh/id rsa\""),
+            ("a: b", "\"a: b\""),
+            ("#x", "\"#x\""),
+            ("-", "\"-\""),
+            ("\u{1b}[31m", "\"\\u001b[31m\""),
+        ] {
+            assert_eq!(quoted(typed), written);
+        }
+    }
+
+    #[test]
+    fn versions_and_images_of_the_catalogue() {
+        assert_eq!(versions(false).expect("one"), "v1.34.4");
+        assert!(versions(true).expect("several").lines().count() > 5);
+        let all = images(Some("v1.34.4-rancher1-1"), false).expect("images");
+        assert_eq!(all, images(Some("1.34.4+rke2r1"), false).expect("images"));
+        assert!(
+            all.lines()
+                .any(|image| image.starts_with("rancher/hardened-etcd:"))
+        );
+        assert!(images(Some("v1.10.3"), false).is_err());
+    }
+}

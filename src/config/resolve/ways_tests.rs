@@ -1,0 +1,221 @@
+//! Ways to the nodes: users, keys, certificates, agents, a bastion host; and the shortest file.
+
+#![expect(clippy::disallowed_methods, reason = "ssh-keygen writes files")]
+
+use std::{path::PathBuf, process::Command};
+
+use insta::assert_snapshot;
+
+use super::tests::{Files, GOOD, bad, bad_with, good, good_with};
+use crate::{
+    config::{Bastion, Credential, Intent, RkeConfig, SSH_AGENT, SecretSources},
+    model::{NodeName, Role},
+};
+
+const REST: &str = "network: {plugin: flannel}\ningress: {provider: none}\n";
+
+fn with_agent() -> Files {
+    Files {
+        agent: Some(PathBuf::from("/run/agent")),
+        ..Files::new()
+    }
+}
+
+#[test]
+fn the_shortest_file() {
+    let intent = good(&format!("nodes: [{{address: 192.0.2.10}}]\n{REST}")).intent;
+    let node = &intent.nodes[&NodeName::from("192.0.2.10")];
+    assert_eq!(node.login.user, "me", "who runs this, as with ssh");
+    assert_eq!(node.login.key_source, "~/.ssh/id_rsa");
+    assert_eq!(
+        node.roles,
+        [Role::Etcd, Role::ControlPlane, Role::Worker].into()
+    );
+    assert_eq!(intent.bastion, None);
+}
+
+#[test]
+fn several_nodes_without_a_role_are_refused() {
+    let yaml = format!(
+        "nodes: [{{address: 192.0.2.10, role: [etcd, controlplane, worker]}}, {{address: 192.0.2.11}}]\n{REST}"
+    );
+    assert_snapshot!(bad(&yaml), @"
+    `nodes[1].role` (line 1): a node needs a role
+      write `role: [controlplane, etcd, worker]`
+    ");
+}
+
+#[test]
+fn an_agent_logs_in_to_every_node_and_the_bastion() {
+    let yaml = format!(
+        "{GOOD}ssh_agent_auth: true\nssh_key_path: missing\nbastion_host: {{address: 203.0.113.1}}\n"
+    );
+    let intent = good_with(&yaml, &with_agent()).intent;
+    let agent = Credential::Agent("/run/agent".into());
+    let bastion = intent.bastion.expect("a bastion");
+    for login in [
+        &intent.nodes[&NodeName::from("192.0.2.10")].login,
+        &bastion.login,
+    ] {
+        assert_eq!(login.credential, agent);
+        assert_eq!(login.key_source, SSH_AGENT);
+    }
+}
+
+/// As RKE: `SSH_AUTH_SOCK` is empty, so the keys count.
+#[test]
+fn without_an_agent_keys_are_used_and_that_is_told_once() {
+    let yaml = format!("{GOOD}ssh_agent_auth: yes\nbastion_host: {{address: 203.0.113.1}}\n");
+    let resolved = good(&yaml);
+    let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["`ssh_agent_auth` (line 8): there is no SSH agent: key files are used"]
+    );
+    let login = &resolved.intent.nodes[&NodeName::from("192.0.2.10")].login;
+    assert_eq!(login.key_source, "~/.ssh/id_rsa");
+}
+
+/// RKE overwrites it with the top level's.
+#[test]
+fn a_nodes_own_word_about_the_agent_counts_for_nothing() {
+    let yaml = GOOD.replace("user: ubuntu", "user: ubuntu\n    ssh_agent_auth: true");
+    let resolved = good_with(&yaml, &with_agent());
+    let login = &resolved.intent.nodes[&NodeName::from("192.0.2.10")].login;
+    assert_eq!(login.key_source, "~/.ssh/id_rsa");
+    assert_eq!(resolved.warnings.len(), 1);
+}
+
+#[test]
+fn a_bastion_with_all_its_keys() {
+    let yaml = format!(
+        "{GOOD}bastion_host: {{address: jump.example.com, port: \"2222\", user: jumper, ssh_key_path: other, ignore_proxy_env_vars: true}}\n"
+    );
+    let Bastion { endpoint, login } = good(&yaml).intent.bastion.expect("a bastion");
+    assert_eq!(endpoint.to_string(), "[jump.example.com]:2222");
+    assert_eq!(
+        (login.user.as_str(), login.key_source.as_str()),
+        ("jumper", "other")
+    );
+}
+
+/// As `rke config` writes it.
+#[test]
+fn a_bastion_without_an_address_is_none() {
+    let yaml = format!(
+        "{GOOD}bastion_host: {{address: \"\", port: \"\", user: \"\", ssh_key: \"\", ssh_key_path: \"\", ssh_cert: \"\", ssh_cert_path: \"\", ignore_proxy_env_vars: false}}\n"
+    );
+    assert_eq!(good(&yaml).intent.bastion, None);
+    assert_eq!(
+        good(&format!("{GOOD}bastion_host: null\n")).intent.bastion,
+        None
+    );
+}
+
+#[test]
+fn a_bastion_that_is_wrong() {
+    let yaml = format!("{GOOD}bastion_host: {{user: jumper}}\n");
+    assert_snapshot!(bad(&yaml), @"`bastion_host.address` (line 8): a bastion host needs an address");
+    let yaml = format!(
+        "{GOOD}bastion_host: {{address: \"me@jump\", port: 0, ssh_key_path: missing, host: a}}\n"
+    );
+    assert_snapshot!(bad(&yaml), @"
+    `bastion_host.address` (line 8): is neither a host name nor an IPv4 address | me@jump
+      write the user in `user`
+    `bastion_host.port` (line 8): must be a port, 1 to 65535 | 0
+    `bastion_host.ssh_key_path` (line 8): the private key file does not exist | missing: No such file or directory
+    `bastion_host.host` (line 8): unknown key
+    ");
+}
+
+/// Keys and agents of a person are not the operator's.
+#[test]
+fn the_operator_has_a_secret_and_nothing_else() {
+    let yaml = format!(
+        "{GOOD}ssh_agent_auth: true\nssh_cert_path: cert\nbastion_host: {{address: 203.0.113.1, ssh_agent_auth: true}}\n"
+    )
+    .replace("    user: ubuntu\n", "");
+    let sources = SecretSources::new("ssh-key", super::tests::pem().into());
+    let config = RkeConfig::parse(&yaml).expect("YAML");
+    let problems = Intent::from_config(&config, &sources).expect_err("problems");
+    let lines: Vec<_> = problems
+        .iter()
+        .map(|problem| match &problem.hint {
+            Some(hint) => format!("{problem}; {hint}"),
+            None => problem.to_string(),
+        })
+        .collect();
+    assert_snapshot!(lines.join("\n"), @"
+    `nodes[0].user` (line 2): a node needs a user to log in as
+    `ssh_agent_auth` (line 7): the operator has no SSH agent; remove it: the key in the Secret of `spec.ssh.keySecretRef` logs in
+    `ssh_cert_path` (line 8): a `Cluster` object cannot name a file; write the certificate itself into `ssh_cert`
+    `bastion_host.user` (line 9): a node needs a user to log in as
+    ");
+}
+
+/// A key, its certificate, and one of another key.
+fn certified() -> Files {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keygen = |arguments: &[&str]| {
+        let made = Command::new("ssh-keygen")
+            .current_dir(folder.path())
+            .arg("-q")
+            .args(arguments)
+            .status()
+            .expect("this test needs ssh-keygen of the package openssh-client");
+        assert!(made.success(), "{arguments:?}");
+    };
+    keygen(&["-t", "ed25519", "-N", "", "-f", "ca"]);
+    keygen(&["-t", "ed25519", "-N", "", "-f", "key"]);
+    keygen(&["-s", "ca", "-I", "me", "-n", "ubuntu", "key.pub"]);
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).expect("a file");
+    Files {
+        pem: read("key"),
+        certificate: read("key-cert.pub"),
+        ..Files::new()
+    }
+}
+
+#[test]
+fn a_certificate_goes_with_its_key() {
+    let files = certified();
+    for (key, source) in [
+        ("ssh_cert_path: cert".to_owned(), "cert"),
+        (
+            format!("ssh_cert: \"{}\"", files.certificate.trim()),
+            "ssh_cert",
+        ),
+    ] {
+        let yaml = GOOD.replace("user: ubuntu", &format!("user: ubuntu\n    {key}"));
+        let intent = good_with(&yaml, &files).intent;
+        let login = &intent.nodes[&NodeName::from("192.0.2.10")].login;
+        assert_eq!(
+            login.credential.certificate_source().as_deref(),
+            Some(source)
+        );
+    }
+    let yaml = format!("{GOOD}ssh_cert_path: cert\n");
+    let intent = good_with(&yaml, &files).intent;
+    let login = &intent.nodes[&NodeName::from("192.0.2.10")].login;
+    assert_eq!(
+        login.credential.certificate_source().as_deref(),
+        Some("cert")
+    );
+}
+
+#[test]
+fn a_certificate_of_another_key_is_refused() {
+    let other = Files {
+        pem: super::tests::pem(),
+        ..certified()
+    };
+    let yaml = format!("{GOOD}ssh_cert_path: cert\n");
+    assert_snapshot!(bad_with(&yaml, &other), @"
+    `ssh_cert_path` (line 8): this certificate is of another key than the one that logs in
+      `ssh-keygen -L -f FILE` shows whose it is
+    ");
+    assert_snapshot!(bad(&yaml), @"
+    `ssh_cert_path` (line 8): this is not an OpenSSH certificate
+      name the file that `ssh-keygen -s` made: it ends with `-cert.pub`
+    ");
+}

@@ -1,0 +1,375 @@
+//! A snapshot of a member's data, once, on its own node: where RKE puts it, verified by the hash that
+//! etcd writes into it, and never in the place of another one.
+//!
+//! etcd's own client takes it, in a container of the image that the member runs: whatever that etcd's
+//! version is, they fit. Its certificates are named by paths; nothing secret is in an argument.
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::{
+    error::{ErrorClass, Explain},
+    host::{HelperContainer, HelperOutput, Host, HostError, Program},
+    model::{ClusterId, Component, ContainerSpec, label, path},
+};
+
+const SCRIPT: &str = include_str!("snapshot.sh");
+
+/// For the scripts before and after.
+const SHORT: Duration = Duration::from_secs(120);
+/// RKE's `backup_config.timeout`.
+const TAKES: Duration = Duration::from_secs(300);
+/// Where the folder is in the container.
+const INSIDE: &str = "/snapshots";
+
+/// A name that is one file's in the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotName(String);
+
+impl SnapshotName {
+    /// As RKE names a snapshot that is given no name.
+    pub fn of_time(now: jiff::Timestamp) -> Self {
+        let text = now.strftime("rke_etcd_snapshot_%Y-%m-%dT%H:%M:%SZ");
+        Self(text.to_string())
+    }
+
+    /// The name, for messages.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is no name of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a snapshot's name has letters, digits, `.`, `-`, `_`, `:` and `+`, and begins with a letter or digit"
+)]
+pub struct NotAName;
+
+impl std::str::FromStr for SnapshotName {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '+');
+        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if begins && text.len() <= 200 && text.chars().all(inner) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotAName)
+        }
+    }
+}
+
+/// A snapshot that was taken.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// On the node.
+    pub path: String,
+    /// Of the file.
+    pub bytes: u64,
+    /// Of etcd's data in it, as etcd has written it behind them.
+    pub sha256: String,
+}
+
+/// Why no snapshot was taken on a node.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// Something on the node.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No member of this cluster runs there.
+    #[error("no etcd of this cluster runs on node `{node}`")]
+    NoMember {
+        /// Which.
+        node: String,
+    },
+    /// A snapshot of that name is there.
+    #[error("`{path}` is on node `{node}` already")]
+    Taken {
+        /// Which.
+        node: String,
+        /// Where.
+        path: String,
+    },
+    /// There is no room.
+    #[error("node `{node}` has {free} MiB left for `{folder}`, and the snapshot may need {needed}")]
+    Full {
+        /// Which.
+        node: String,
+        /// Where.
+        folder: &'static str,
+        /// In MiB.
+        free: u64,
+        /// In MiB.
+        needed: u64,
+    },
+    /// etcdctl failed.
+    #[error("etcdctl on node `{node}` did not save a snapshot: {said}")]
+    Etcdctl {
+        /// Which.
+        node: String,
+        /// Its words.
+        said: String,
+    },
+    /// The hash in the file is not that of the file.
+    #[error("the snapshot on node `{node}` is damaged: its hash is another one; it was deleted")]
+    Damaged {
+        /// Which.
+        node: String,
+    },
+    /// A script failed.
+    #[error("the snapshot on node `{node}` could not be put in its place: {said}")]
+    Script {
+        /// Which.
+        node: String,
+        /// Its words.
+        said: String,
+    },
+}
+
+impl Explain for SnapshotError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Host(error) => error.class(),
+            Self::Taken { .. } => ErrorClass::User,
+            Self::NoMember { .. } | Self::Full { .. } | Self::Script { .. } => ErrorClass::Host,
+            Self::Etcdctl { .. } | Self::Damaged { .. } => ErrorClass::Transient,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Host(error) => error.hints(),
+            Self::NoMember { .. } => vec!["`rke-operator status` shows how the cluster is".into()],
+            Self::Taken { .. } => vec!["take another name with `--name`".into()],
+            Self::Full { .. } => vec!["make room there, or move older snapshots away".into()],
+            Self::Etcdctl { .. } | Self::Damaged { .. } => {
+                vec!["look at `docker logs etcd` on the node, and try again".into()]
+            }
+            Self::Script { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Takes it on a node.
+pub async fn save(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+) -> Result<Snapshot, SnapshotError> {
+    let node = || host.name.0.clone();
+    let no_member = || SnapshotError::NoMember { node: node() };
+    let member = host
+        .container(Component::Etcd.container())
+        .await?
+        .filter(|there| there.labels.get(label::CLUSTER_ID) == Some(&id.0))
+        .and_then(|there| there.runs)
+        .ok_or_else(no_member)?;
+    let place = format!("{}/{}", path::SNAPSHOTS, name.0);
+    let taken = || SnapshotError::Taken {
+        node: node(),
+        path: place.clone(),
+    };
+    let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
+    let before = script(host, id, name, "before").await?;
+    match words(&before).as_slice() {
+        ["ready"] => {}
+        ["taken"] => return Err(taken()),
+        ["full", free, needed] => {
+            return Err(SnapshotError::Full {
+                node: node(),
+                folder: path::SNAPSHOTS,
+                free: mebibytes(free),
+                needed: mebibytes(needed),
+            });
+        }
+        _ => return Err(failed(host, &before)),
+    }
+    let said = host.run_program(&etcdctl(&member), id).await?;
+    if said.status != 0 {
+        return Err(SnapshotError::Etcdctl {
+            node: node(),
+            said: last_line(&said.log),
+        });
+    }
+    let after = script(host, id, name, "after").await?;
+    match words(&after).as_slice() {
+        ["saved", bytes, sha256] => Ok(Snapshot {
+            path: place,
+            bytes: bytes.parse().unwrap_or_default(),
+            sha256: (*sha256).to_owned(),
+        }),
+        ["taken"] => Err(taken()),
+        ["torn"] => Err(SnapshotError::Damaged { node: node() }),
+        _ => Err(failed(host, &after)),
+    }
+}
+
+async fn script(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+    when: &str,
+) -> Result<HelperOutput, HostError> {
+    let helper = HelperContainer {
+        script: SCRIPT.to_owned(),
+        arguments: vec![
+            path::SNAPSHOTS.to_owned(),
+            name.0.clone(),
+            when.to_owned(),
+            format!("{}/snap/db", path::ETCD_MEMBER),
+        ],
+        limit: SHORT,
+    };
+    host.run_helper(&helper, id).await
+}
+
+/// What a script answered.
+fn words(output: &HelperOutput) -> Vec<&str> {
+    let line = output
+        .log
+        .lines()
+        .filter(|_| output.status == 0)
+        .find_map(|line| line.strip_prefix("rke-operator: "));
+    line.unwrap_or_default().split_whitespace().collect()
+}
+
+fn failed(host: &Host, output: &HelperOutput) -> SnapshotError {
+    SnapshotError::Script {
+        node: host.name.0.clone(),
+        said: last_line(&output.log),
+    }
+}
+
+fn last_line(log: &str) -> String {
+    let line = log.lines().rfind(|line| !line.trim().is_empty());
+    line.unwrap_or("it said nothing").trim().to_owned()
+}
+
+/// The member's own client, with the member's own certificates and settings.
+fn etcdctl(member: &ContainerSpec) -> Program {
+    let of_etcdctl = |var: &&crate::model::EnvVar| var.name.starts_with("ETCDCTL_");
+    let env = member.env.iter().filter(of_etcdctl);
+    let certificates = member
+        .binds
+        .iter()
+        .filter(|bind| bind.target.starts_with(path::KUBERNETES))
+        .map(|bind| format!("{}:{}:ro", bind.source, bind.target));
+    let folder = format!("{}:{INSIDE}", path::SNAPSHOTS);
+    Program {
+        image: member.image.clone(),
+        command: [
+            "etcdctl",
+            "snapshot",
+            "save",
+            "/snapshots/.rke-operator-new",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        env: env.filter_map(crate::model::EnvVar::assignment).collect(),
+        binds: certificates.chain([folder]).collect(),
+        limit: TAKES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        path::{Path, PathBuf},
+        process::Command,
+    };
+
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn a_name_leads_to_one_file_in_the_folder() {
+        for good in ["s1", "rke_etcd_snapshot_2026-11-24T21:00:00+01:00", "a.b-c"] {
+            assert!(good.parse::<SnapshotName>().is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "../x",
+            "a/b",
+            ".hidden",
+            "-f",
+            "a b",
+            "a\n",
+            &"a".repeat(201),
+        ] {
+            assert_eq!(bad.parse::<SnapshotName>(), Err(NotAName), "{bad:?}");
+        }
+    }
+
+    fn run(folder: &Path, when: &str, bytes: u64) -> String {
+        // A file of that size that takes no room.
+        let database = folder.with_extension("db");
+        fs::File::create(&database).unwrap().set_len(bytes).unwrap();
+        let output = Command::new("sh")
+            .args(["-c", SCRIPT, "rke-operator"])
+            .arg(folder)
+            .args(["s1", when])
+            .arg(&database)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// As etcd writes one: pages, and their hash.
+    fn written(folder: &Path, damage: bool) {
+        let mut bytes = vec![7; 4096];
+        let hash = Sha256::digest(&bytes);
+        bytes[9] = if damage { 8 } else { 7 };
+        bytes.extend_from_slice(&hash);
+        fs::write(folder.join(".rke-operator-new"), bytes).unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into())
+            .collect()
+    }
+
+    #[test]
+    fn a_snapshot_is_verified_and_never_replaces_another() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("snapshots");
+        assert_eq!(run(&folder, "before", 1), "rke-operator: ready");
+        written(&folder, false);
+        let said = run(&folder, "after", 0);
+        let hash = hex::encode(Sha256::digest([7; 4096]));
+        assert_eq!(said, format!("rke-operator: saved 4128 {hash}"));
+        assert_eq!(names(&folder), [PathBuf::from("s1")]);
+        let kept = fs::read(folder.join("s1")).unwrap();
+
+        assert_eq!(run(&folder, "before", 1), "rke-operator: taken");
+        written(&folder, false);
+        assert_eq!(run(&folder, "after", 0), "rke-operator: taken");
+        assert_eq!(fs::read(folder.join("s1")).unwrap(), kept);
+        assert_eq!(names(&folder), [PathBuf::from("s1")]);
+    }
+
+    #[test]
+    fn what_is_damaged_is_no_snapshot() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("snapshots");
+        run(&folder, "before", 1);
+        written(&folder, true);
+        assert_eq!(run(&folder, "after", 0), "rke-operator: torn");
+        fs::write(folder.join(".rke-operator-new"), [7; 100]).unwrap();
+        assert_eq!(run(&folder, "after", 0), "rke-operator: torn");
+        assert_eq!(names(&folder), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_full_disk_is_seen_before() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("snapshots");
+        let said = run(&folder, "before", 1 << 42);
+        assert!(said.starts_with("rke-operator: full "), "{said}");
+    }
+}

@@ -1,0 +1,263 @@
+//! What stands around a config: `validate` and `config`, which contact no node, and the files of RKE
+//! beside it, which nothing touches.
+
+use crate::cli_support::Context;
+
+const GOOD: &str = "\
+nodes: [{address: 192.0.2.10, user: ubuntu}]
+network: {plugin: flannel}
+ingress: {provider: none}
+services: {etcd: {snapshot: false}}
+";
+
+#[test]
+fn validate_says_what_the_config_is() {
+    let context = Context::with(GOOD);
+    let before = context.files();
+    insta::assert_snapshot!(context.run(&["validate"]), @"
+    exit code 0
+    ----- stdout -----
+    `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
+    ");
+    let later = GOOD.replace("{snapshot: false}", "{backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, secret_key: hunter2}}}");
+    context.write("cluster.yml", &later);
+    let ran = context.run(&["validate"]);
+    assert!(!ran.stderr.contains("hunter2"), "{ran}");
+    insta::assert_snapshot!(ran, @"
+    exit code 0
+    ----- stdout -----
+    `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
+    ----- stderr -----
+    warning: `services.etcd.backup_config`: recurring snapshots of etcd and their copies in S3 are not made yet
+     --> cluster.yml:4:34
+      |
+    4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, secret_key: ***}}}}
+      |                                  ^
+      |
+      = help: `rke-operator etcd snapshot-save` takes one; `snapshot: false` under `services.etcd` says that none are wanted
+    ");
+    context.write("cluster.yml", GOOD);
+    assert_eq!(context.files(), before);
+}
+
+#[test]
+fn programs_read_problems_as_json() {
+    let context = Context::with(&GOOD.replace("plugin: flannel", "plugni: hunter2"));
+    for command in [
+        &["validate", "-o", "json"][..],
+        &["plan", "-o", "json"],
+        &["status", "-o", "json"],
+        &["up", "-o", "json"],
+    ] {
+        let ran = context.run(command);
+        assert_eq!(ran.code, Some(1), "{ran}");
+        let line: serde_json::Value = serde_json::from_str(ran.stdout.trim()).unwrap();
+        assert_eq!(line["result"], "failed", "{ran}");
+        let problems = line["problems"].as_array().unwrap();
+        let typo = |problem: &&serde_json::Value| problem["path"] == "network.plugni";
+        let problem = problems.iter().find(typo).unwrap();
+        assert_eq!(
+            (&problem["line"], &problem["column"]),
+            (&2.into(), &11.into())
+        );
+        assert_eq!(problem["hint"], "did you mean `plugin`?", "{ran}");
+        assert!(!ran.stdout.contains("hunter2"), "{ran}");
+    }
+}
+
+#[test]
+fn a_config_is_written_and_none_is_replaced() {
+    let context = Context::with(GOOD);
+    let before = context.files();
+    insta::assert_snapshot!(context.run(&["config"]), @"
+    exit code 1
+    ----- stderr -----
+    error: `cluster.yml` is there already; it was not changed
+
+    hint: `--name FILE` writes another one, `--print` prints it
+    ");
+    assert_eq!(context.files(), before, "nobody was there to say yes");
+    assert_eq!(context.run(&["config", "--name", "new.yml"]).code, Some(0));
+    let ran = context.run(&["validate", "--config", "new.yml"]);
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let printed = context.run(&["config", "--print"]).stdout;
+    assert_eq!(
+        printed,
+        std::fs::read_to_string(context.path("new.yml")).unwrap()
+    );
+    insta::assert_snapshot!(printed, @"
+    # yaml-language-server: $schema=https://raw.githubusercontent.com/rke-operator/rke-operator/main/docs/reference/cluster.schema.json
+    # A cluster of rke-operator. `rke-operator config --explain KEY` tells what a key means,
+    # `rke-operator validate` what is wrong, `rke-operator plan` what `up` would do.
+
+    cluster_name: local
+    # Without it the newest release that our tests prove; an existing cluster keeps its own.
+    kubernetes_version: v1.34.4
+    # ssh_key_path: ~/.ssh/id_ed25519
+    # ssh_agent_auth: true
+
+    nodes:
+      - address: 192.0.2.10
+        user: ubuntu # must be allowed to use Docker
+        role: [controlplane, etcd, worker]
+        # port:
+        # hostname_override:
+        # internal_address:
+
+    network:
+      plugin: flannel
+
+    ingress:
+      provider: none
+
+    services:
+      etcd:
+        # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.
+        snapshot: false
+    ");
+}
+
+#[test]
+fn keys_are_explained() {
+    let context = Context::new();
+    let told = |key: &str| context.run(&["config", "--explain", key]).to_string();
+    let all = [
+        "nodes.role",
+        "services.etcd.backup_config",
+        "ingress.provder",
+        "frobnicate",
+    ]
+    .map(told);
+    insta::assert_snapshot!(all.join("\n"), @"
+    exit code 0
+    ----- stdout -----
+    nodes[].role: `controlplane`, `etcd`, `worker`; at least one. The only node of a cluster has all three when empty.
+
+    type:      list
+    default:   none
+    supported: yes
+
+    exit code 0
+    ----- stdout -----
+    services.etcd.backup_config: Recurring snapshots.
+
+    type:      section
+    default:   none
+    supported: later: the value is kept, and every `up` says that nothing is done with it yet
+
+    keys:
+      enabled         Take recurring snapshots. RKE does so unless this is `false`.
+      interval_hours  How often a snapshot is taken.
+      retention       How many snapshots are kept.
+      s3backupconfig  Where snapshots are copied to.
+      safe_timestamp  Write the time into the name without colons.
+      timeout         Seconds that a snapshot may take.
+
+    exit code 1
+    ----- stderr -----
+    error: no key of `cluster.yml` is called `ingress.provder`
+
+    hint: did you mean `ingress.provider`?
+
+    exit code 1
+    ----- stderr -----
+    error: no key of `cluster.yml` is called `frobnicate`
+    ");
+}
+
+#[test]
+fn releases_and_their_images_are_listed() {
+    let context = Context::new();
+    let lines = |args: &[&str]| context.run(args).stdout.lines().count();
+    assert_eq!(context.run(&["config", "-l"]).stdout, "v1.34.4\n");
+    assert!(lines(&["config", "-l", "-a"]) > 5);
+    assert!(lines(&["config", "-s"]) > 5);
+    assert!(lines(&["config", "-s", "-a"]) > lines(&["config", "-s"]));
+    let unknown = context.run(&["config", "-s", "--version", "v1.10.3-rancher2"]);
+    assert_eq!(unknown.code, Some(1), "{unknown}");
+    assert!(
+        unknown.stderr.contains("the newest of each minor: "),
+        "{unknown}"
+    );
+}
+
+/// RKE's state says that there is a cluster, even where no node answers.
+#[test]
+fn the_files_of_rke_stay_byte_for_byte() {
+    let context = Context::with(GOOD);
+    context.write(
+        "cluster.rkestate",
+        "{\"desiredState\": {}, \"currentState\": {}}\n",
+    );
+    context.write("kube_config_cluster.yml", "apiVersion: v1\nkind: Config\n");
+    let before = context.files();
+    for command in [
+        &["up", "--yes"][..],
+        &["plan"],
+        &["remove", "--force"],
+        &["validate", "--connect"],
+    ] {
+        let ran = context.run(command);
+        assert_eq!(ran.code, Some(1), "{command:?}: {ran}");
+        assert!(
+            ran.stderr.contains("this is a cluster of RKE v1"),
+            "{command:?}: {ran}"
+        );
+    }
+    insta::assert_snapshot!(context.run(&["up", "--yes"]), @"
+    exit code 1
+    ----- stderr -----
+    error: `cluster.rkestate` says that this is a cluster of RKE v1; nothing was changed
+
+    hint: taking over a cluster of RKE in place comes with a later release: until then go on with `rke`, and keep `cluster.rkestate` and `kube_config_cluster.yml`, which have its keys
+    hint: to try this program on other machines, put their config into another folder
+    hint: for a new cluster on these nodes run `rke remove` first; if its nodes were installed anew, move `cluster.rkestate` and `kube_config_cluster.yml` away
+    ");
+    for command in [
+        &["validate"][..],
+        &["status"],
+        &["kubeconfig"],
+        &["kubeconfig", "--write"],
+        &["cert", "info"],
+        &["etcd", "snapshot-save"],
+        &["config"],
+        &["version"],
+    ] {
+        context.run(command);
+    }
+    assert_eq!(context.files(), before);
+}
+
+#[test]
+fn snapshots_are_not_copied_to_s3_yet() {
+    let context = Context::with(GOOD);
+    let flags = [
+        "etcd",
+        "snapshot-save",
+        "--name",
+        "s1",
+        "--s3",
+        "--secret-key",
+        "hunter2",
+    ];
+    let ran = context.run(&flags);
+    assert!(!ran.stderr.contains("hunter2"), "{ran}");
+    insta::assert_snapshot!(ran, @"
+    exit code 1
+    ----- stderr -----
+    error: snapshots are not copied to S3 yet
+
+    hint: without these flags a snapshot is saved on every node with etcd, below `/opt/rke/etcd-snapshots`: copy it from there
+    ");
+    let ran = context.run(&["etcd", "snapshot-save", "--name", "../s1"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    insta::assert_snapshot!(context.run(&["etcd", "snapshot-save"]), @"
+    exit code 1
+    ----- stderr -----
+    error: there is no state of a cluster in `cluster.rke-operator.json`
+
+    hint: `rke-operator up` makes the cluster and its state
+    hint: name the config of a cluster that is there with `--config FILE`: its state lies beside it
+    hint: a lost state is read back by `rke-operator up --recover ID`
+    ");
+}

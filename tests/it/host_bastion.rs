@@ -1,0 +1,298 @@
+//! Ways in: through a bastion host, with an SSH agent, with a certificate. The production code
+//! against servers in this process.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
+
+use futures::future::join_all;
+use rke_operator::{
+    config::{Bastion, Certificate, Credential, Login, SSH_AGENT},
+    error::{Explain, with_causes},
+    host::{
+        Host, HostError, KnownHosts, Policy,
+        pool::{Hosts, NotOpen, Target},
+    },
+    model::{Endpoint, NodeName},
+};
+use russh::keys::{
+    PrivateKey,
+    agent::{client::AgentClient, server},
+    ssh_key::private::Ed25519Keypair,
+};
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+
+use crate::fake::{Access, FakeHost, FakeNet};
+
+fn at(address: &str) -> Endpoint {
+    Endpoint {
+        address: address.to_owned(),
+        port: 22,
+    }
+}
+
+/// Nodes that only the bastion reaches, by name; the last one has no server.
+struct Site {
+    bastion: FakeHost,
+    nodes: BTreeMap<NodeName, FakeHost>,
+    hosts: Hosts,
+}
+
+const BASTION: &str = "203.0.113.1";
+
+fn site() -> Site {
+    let bastion = FakeHost::new();
+    let nodes: BTreeMap<NodeName, FakeHost> = ["n1", "n2"]
+        .map(|name| (NodeName::from(name), FakeHost::new()))
+        .into();
+    let behind = nodes.iter().map(|(name, node)| (at(&name.0), node.clone()));
+    bastion.leads_to(FakeNet(behind.collect()));
+    let mut known = bastion.known_hosts(&at(BASTION));
+    for (name, node) in &nodes {
+        known += &node.known_hosts(&at(&name.0));
+    }
+    let keys = KnownHosts::from_text("test", &known, Policy::Strict);
+    // Nothing but the bastion answers from here.
+    let outside = FakeNet([(at(BASTION), bastion.clone())].into());
+    let mut hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
+    let way = Bastion {
+        endpoint: at(BASTION),
+        login: bastion.login(),
+    };
+    let target = |name: NodeName| {
+        let target = Target {
+            endpoint: at(&name.0),
+            login: bastion.login(),
+            bastion: Some(way.clone()),
+        };
+        (name, Ok(target))
+    };
+    let names = nodes.keys().cloned().chain([NodeName::from("gone")]);
+    hosts.aim(names.map(target).collect());
+    Site {
+        bastion,
+        nodes,
+        hosts,
+    }
+}
+
+async fn refused(site: &Site, name: &str) -> String {
+    match site.hosts.open(&NodeName::from(name)).await {
+        Ok(host) => panic!("reached {host:?}"),
+        Err(NotOpen::Target(down)) => panic!("{down:?}"),
+        Err(NotOpen::Host(error)) => shown(&error),
+    }
+}
+
+fn shown(error: &HostError) -> String {
+    let hints = error.hints();
+    let hints = hints.iter().map(|hint| format!("\nhint: {hint}"));
+    format!("{}{}", with_causes(error), hints.collect::<String>())
+}
+
+#[tokio::test]
+async fn one_connection_to_the_bastion_serves_every_node() {
+    let site = site();
+    let opened = join_all(site.nodes.keys().map(|name| site.hosts.open(name))).await;
+    for host in opened {
+        let host = host.expect("reached");
+        host.docker_facts().await.expect("Docker answers");
+    }
+    assert_eq!(site.bastion.connections(), 1);
+    for (name, node) in &site.nodes {
+        assert_eq!(node.connections(), 1, "{name}");
+        assert!(node.asked() > 0, "{name}");
+    }
+    assert_eq!(
+        site.bastion.asked(),
+        0,
+        "nothing is asked of the bastion itself"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_bastion_is_dialled_again() {
+    let site = site();
+    let name = NodeName::from("n1");
+    let host = site.hosts.open(&name).await.expect("reached");
+    site.bastion.cut();
+    let lost = host.containers().await.expect_err("the way is gone");
+    assert!(matches!(lost, HostError::Lost { .. }), "{lost:?}");
+    let host = site.hosts.open(&name).await.expect("reached again");
+    host.containers().await.expect("Docker answers");
+    assert_eq!(site.bastion.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_node_that_the_bastion_cannot_reach() {
+    insta::assert_snapshot!(refused(&site(), "gone").await, @"
+    cannot reach node `gone` (through the bastion host 203.0.113.1): sshd refused the channel (ConnectFailed)
+    hint: the bastion host has no way to port 22 of `gone`: is sshd running there, and on that port?
+    ");
+}
+
+#[tokio::test]
+async fn a_bastion_that_forbids_connections() {
+    let site = site();
+    site.bastion
+        .faults(|faults| faults.access = Access::NoForwarding);
+    insta::assert_snapshot!(refused(&site, "n1").await, @"
+    cannot reach node `n1` (through the bastion host 203.0.113.1): sshd refused the channel (AdministrativelyProhibited)
+    hint: sshd on the bastion host may set `AllowTcpForwarding no` or `PermitOpen`: it must be allowed for this user
+    ");
+}
+
+/// Its key is no less checked than a node's: whoever listens there would see every login.
+#[tokio::test]
+async fn the_bastions_host_key_is_verified() {
+    let site = site();
+    site.bastion.change_host_key();
+    insta::assert_snapshot!(refused(&site, "n1").await, @"
+    cannot reach node `n1` (through the bastion host 203.0.113.1): the host key of the bastion host `203.0.113.1` has changed or is revoked: ssh-ed25519 SHA256:zbv/nU7iZdO0fB0DalMI70dP6/yFD8sctXvvW4+OokY
+    hint: the other key is on record in test line 1
+    hint: if the node was installed anew, take that line away; if not, someone may be listening
+    ");
+    assert!(site.nodes.values().all(|node| node.connections() == 0));
+}
+
+/// Behind a bastion another machine may answer at a node's address, too.
+#[tokio::test]
+async fn a_nodes_host_key_is_verified_through_the_bastion() {
+    let site = site();
+    site.nodes[&NodeName::from("n1")].change_host_key();
+    let told = refused(&site, "n1").await;
+    assert!(
+        told.starts_with(
+            "the host key of node `n1` (through the bastion host 203.0.113.1) has changed"
+        ),
+        "{told}"
+    );
+}
+
+/// All nodes have the same reason; it is found out once.
+#[tokio::test]
+async fn a_bastion_that_refuses_the_login_is_asked_once() {
+    let site = site();
+    site.bastion.faults(|faults| faults.refuse_auth = true);
+    let (one, other) = tokio::join!(refused(&site, "n1"), refused(&site, "n2"));
+    insta::assert_snapshot!(one, @"
+    cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
+    hint: the key is SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8: its public half must be in `authorized_keys` of `rke` on the bastion host
+    hint: is `rke` the right user?
+    ");
+    assert_eq!(one.replace("n1", "n2"), other);
+    assert_eq!(site.bastion.connections(), 1);
+}
+
+/// An agent with these keys, at a socket in the folder.
+async fn agent(folder: &TempDir, keys: &[PrivateKey]) -> Login {
+    let socket = folder.path().join("agent");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let incoming = futures::stream::unfold(listener, |listener| async {
+        let accepted = listener.accept().await.map(|(stream, _)| stream);
+        Some((accepted, listener))
+    });
+    tokio::spawn(server::serve(Box::pin(incoming), ()));
+    let mut client = AgentClient::connect_uds(&socket).await.expect("an agent");
+    for key in keys {
+        client.add_identity(key, &[]).await.expect("added");
+    }
+    Login {
+        credential: Credential::Agent(socket),
+        key_source: SSH_AGENT.to_owned(),
+        ..FakeHost::new().login()
+    }
+}
+
+async fn connect(host: &FakeHost, login: &Login) -> Result<Host, HostError> {
+    let endpoint = FakeHost::endpoint();
+    let keys = KnownHosts::from_text("test", &host.known_hosts(&endpoint), Policy::Strict);
+    let name = NodeName::from("n1");
+    Host::connect(&name, &endpoint, login, &keys, &host.dial()).await
+}
+
+fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]))
+}
+
+#[tokio::test]
+async fn an_agents_keys_are_tried_one_after_the_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = FakeHost::new();
+    // The fake's own key is the one of seed 1.
+    let login = agent(&folder, &[key(8), key(1), key(9)]).await;
+    let connected = connect(&host, &login).await.expect("logged in");
+    connected.docker_facts().await.expect("Docker answers");
+    assert_eq!(host.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_agent_without_the_right_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let login = agent(&folder, &[key(8), key(9)]).await;
+    let error = connect(&FakeHost::new(), &login).await.expect_err("no");
+    // An agent of this process tells its keys in no order.
+    let mut words: Vec<_> = shown(&error).split([' ', ',']).map(str::to_owned).collect();
+    words.retain(|word| word.starts_with("SHA256:"));
+    assert_eq!(words.len(), 2, "{error:?}");
+    assert!(matches!(error, HostError::LoginRefused { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_has_nothing_or_is_not_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = FakeHost::new();
+    let login = agent(&folder, &[]).await;
+    let empty = connect(&host, &login).await.expect_err("no keys");
+    let nowhere = Login {
+        credential: Credential::Agent("/nowhere/agent".into()),
+        ..login
+    };
+    let nowhere = connect(&host, &nowhere).await.expect_err("no agent");
+    insta::assert_snapshot!(format!("{}\n\n{}", shown(&empty), shown(&nowhere)), @"
+    cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent has no keys
+    hint: `ssh-add FILE` gives it one
+
+    cannot use the SSH key for node `n1` (10.0.0.2) from ssh-agent: the SSH agent at `/nowhere/agent` does not answer: No such file or directory (os error 2)
+    hint: is it running, and is `SSH_AUTH_SOCK` its socket? `ssh-add -l` tells
+    ");
+    assert_eq!(host.connections(), 0, "nothing is dialled without a key");
+}
+
+fn keygen(folder: &Path, arguments: &[&str]) {
+    let made = Command::new("ssh-keygen")
+        .current_dir(folder)
+        .arg("-q")
+        .args(arguments)
+        .status()
+        .expect("this test needs ssh-keygen of the package openssh-client");
+    assert!(made.success(), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn certificates_of_every_kind_of_key_log_in() {
+    let host = FakeHost::new();
+    host.faults(|faults| faults.only_certificates = true);
+    for kind in ["ed25519", "ecdsa", "rsa"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        keygen(folder, &["-t", "ed25519", "-N", "", "-f", "ca"]);
+        keygen(folder, &["-t", kind, "-N", "", "-f", "key"]);
+        keygen(folder, &["-s", "ca", "-I", "me", "-n", "rke", "key.pub"]);
+        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("a file");
+        let certificate = Certificate {
+            text: read("key-cert.pub"),
+            source: "key-cert.pub".to_owned(),
+        };
+        let with = |certificate| Login {
+            credential: Credential::Key(read("key").into(), certificate),
+            ..host.login()
+        };
+        let alone = connect(&host, &with(None)).await;
+        assert!(
+            matches!(alone, Err(HostError::LoginRefused { .. })),
+            "{kind}: {alone:?}"
+        );
+        let connected = connect(&host, &with(Some(certificate))).await;
+        assert!(connected.is_ok(), "{kind}: {connected:?}");
+    }
+}
