@@ -66,7 +66,13 @@ impl Executor<'_> {
                 }
             })
         };
-        Box::pin(retry::again(reporter, stop, attempt)).await
+        let done = Box::pin(retry::again(reporter, stop, attempt)).await;
+        match action {
+            RemoteAction::Host(_, HostAction::PullImage { image }) => {
+                done.map_err(|error| chart::explain(self, image, error))
+            }
+            RemoteAction::Host(..) | RemoteAction::Cluster(_) => done,
+        }
     }
 
     async fn on_host(

@@ -2,7 +2,7 @@
 
 use super::{
     cluster,
-    executor::{Executor, bug, failed},
+    executor::{Executor, ExecutorError, bug, failed},
     limit::ADDON_PATIENCE,
     node,
     step::{Done, Reporter, StepError, Warning},
@@ -92,6 +92,37 @@ fn done(name: &str, stay: &[AppliedObject]) -> Done {
             ),
             hints: vec!["delete them with `kubectl delete` when nothing needs them".to_owned()],
         }),
+    }
+}
+
+/// Adds to an error of a pull what people do where an image of charts cannot be had.
+pub(super) fn explain(run: &Executor<'_>, image: &str, error: StepError) -> StepError {
+    let charts = run.context.desired.map(|desired| &desired.charts);
+    let charts = || charts.into_iter().flatten();
+    let (what, key) = if charts().any(|want| want.runtime == image) {
+        ("which has the charts of add-ons", "runtime")
+    } else if charts().any(|want| want.helm == image) {
+        ("which renders the charts of add-ons", "klipper_helm")
+    } else {
+        return error;
+    };
+    match error {
+        StepError::Failed(source) => {
+            let hint = format!(
+                "mirror it, and name the mirror as `{key}` under `system_images`, or bring network and ingress \
+                 controller yourself"
+            );
+            let mut hints = source.hints();
+            hints.insert(0, hint.into());
+            failed(ExecutorError::ChartImage {
+                image: image.to_owned(),
+                what,
+                class: source.class(),
+                hints,
+                source,
+            })
+        }
+        StepError::Guard(_) | StepError::Stopped => error,
     }
 }
 

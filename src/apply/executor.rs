@@ -159,6 +159,21 @@ pub enum ExecutorError {
         /// Who has to act.
         class: ErrorClass,
     },
+    /// An image that charts are rendered with cannot be had.
+    #[error("image `{image}` cannot be had, {what}")]
+    ChartImage {
+        /// Reference.
+        image: String,
+        /// What it is for.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// Cures.
+        hints: Vec<Cow<'static, str>>,
+        /// Who has to act.
+        class: ErrorClass,
+    },
     /// Docker does not start etcd.
     #[error(transparent)]
     Etcd(HostError),
@@ -180,7 +195,7 @@ impl Explain for ExecutorError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Unreachable(down) => down.class,
-            Self::Node { class, .. } => *class,
+            Self::Node { class, .. } | Self::ChartImage { class, .. } => *class,
             Self::Etcd(error) => error.class(),
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } => ErrorClass::Transient,
@@ -192,6 +207,7 @@ impl Explain for ExecutorError {
         match self {
             Self::Unreachable(down) => down.hints.iter().cloned().map(Into::into).collect(),
             Self::Node { hints, .. } => hints.iter().cloned().map(Into::into).collect(),
+            Self::ChartImage { hints, .. } => hints.clone(),
             Self::Etcd(error) => {
                 let mut hints = error.hints();
                 hints.push(

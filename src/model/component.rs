@@ -85,6 +85,8 @@ pub const HELPER: &str = "rke-operator-job";
 /// The systemd unit of the transaction that changes containerd's configuration on a node.
 pub const SWITCH_UNIT: &str = "rke-operator-containerd.service";
 
+/// The name of the CNI network that canal and calico make.
+pub const CALICO_NETWORK: &str = "k8s-pod-network";
 /// The name of the CNI network that flannel makes: chains and results bear it.
 pub const CNI_NETWORK: &str = "cbr0";
 

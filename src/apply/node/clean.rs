@@ -8,7 +8,7 @@ use crate::{
     actual::{Baseline, ContainerdFacts},
     apply::step::{Done, StepError},
     host::Host,
-    model::{CNI_NETWORK, ClusterId, path},
+    model::{CALICO_NETWORK, CNI_NETWORK, ClusterId, path},
 };
 
 /// The functions, each file for one kind of thing, and the order in which they are called.
@@ -53,6 +53,7 @@ fn arguments(before: &Baseline, containerd: &ContainerdFacts) -> Vec<String> {
     let (root, state) = containerd.folders();
     let mut arguments: Vec<String> = [
         ("--network", CNI_NETWORK),
+        ("--network", CALICO_NETWORK),
         ("--kept-images", path::K8S_IMAGES),
         ("--rules", RULES),
         ("--containerd-root", &root),

@@ -430,6 +430,9 @@ fn only_our_rules_and_chains_go_and_a_comment_is_no_command() {
           $t -w -t nat -A PREROUTING -m comment --comment KUBE-SERVICES -j ACCEPT
           $t -w -t nat -A PREROUTING -m comment --comment -j -j CNI-HOSTPORT-DNAT
           $t -w -A FORWARD -j ACCEPT
+          $t -w -t nat -N CNI-eeee; $t -w -t nat -N cali-PREROUTING
+          $t -w -t nat -A POSTROUTING -m comment --comment 'name: "k8s-pod-network" id: "3"' -j CNI-eeee
+          $t -w -t nat -A PREROUTING -m comment --comment cali:6gwbT8clXdHdC1b1 -j cali-PREROUTING
         done"#
     );
     let (verdict, output) =
@@ -443,6 +446,8 @@ fn only_our_rules_and_chains_go_and_a_comment_is_no_command() {
         "-N FLANNEL-",
         "CNI-aaaa",
         "CNI-DN-cccc",
+        "CNI-eeee",
+        "cali-",
     ] {
         assert!(!output.contains(gone), "{gone}: {output}");
     }

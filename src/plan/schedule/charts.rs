@@ -84,11 +84,12 @@ fn unavailable(fact: &ChartFact, diff: &Diff<'_>) -> bool {
     )
 }
 
-/// Charts of ours that nothing wants. Empty unless the API answered (invariant 1).
-pub(super) fn prune(diff: &Diff<'_>) -> Vec<Step> {
+/// Charts of ours that nothing wants: before those that take their place, for two ingress controllers have the
+/// same ports of the nodes. Empty unless the API answered (invariant 1).
+pub(super) fn prune(diff: &Diff<'_>) -> Stage {
     let want = diff.want;
     let ApiView::Up(api) = diff.have.api() else {
-        return Vec::new();
+        return Stage::of("charts", 1, []);
     };
     let wanted = |name: &String| want.charts.iter().any(|want| want.chart.name == *name);
     let unwanted = api.charts.iter();
@@ -104,5 +105,5 @@ pub(super) fn prune(diff: &Diff<'_>) -> Vec<Step> {
         let step = Step::cluster(Cause::Leave, why, action);
         step.only_if(Guard::ObjectIs { object, uid })
     });
-    steps.collect()
+    Stage::of("charts", 1, steps)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, charts, hosts, roles};
+use super::{addons, hosts, roles};
 use crate::{
     actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
@@ -37,12 +37,11 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
         }
         steps
     });
-    let steps: Vec<Step> = addons::prune(diff)
-        .into_iter()
-        .chain(charts::prune(diff))
-        .collect();
-    if !steps.is_empty() {
-        stage.queues.push(Queue { node: None, steps });
+    if let Some(step) = addons::prune(diff) {
+        stage.queues.push(Queue {
+            node: None,
+            steps: vec![step],
+        });
     }
     stage
 }

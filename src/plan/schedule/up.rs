@@ -58,6 +58,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         state::copy(want, have),
         nodes::ready(diff),   // the other components, labels and taints, Ready
         addons_spread,        // where there are nodes for it
+        charts::prune(diff),  // two have the same ports
         charts,               // their hooks are pods
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning

@@ -14,12 +14,12 @@ nl='
 '
 mark() { printf '@@rke-operator %s\n' "$*"; }
 
-root= network= kept_images= ctr_root=/var/lib/containerd ctr_state=/run/containerd rules_awk= only=
+root= networks= kept_images= ctr_root=/var/lib/containerd ctr_state=/run/containerd rules_awk= only=
 before=$nl sysctls=
 while [ $# -gt 1 ]; do
   case $1 in
   --root) root=$2 ;;
-  --network) network=$2 ;;
+  --network) networks=$networks$2$nl ;;
   --kept-images) kept_images=$2 ;;
   --containerd-root) ctr_root=$2 ;;
   --containerd-state) ctr_state=$2 ;;

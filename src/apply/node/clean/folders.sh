@@ -21,10 +21,12 @@ remove_shared() {
   rmdir "$root$1" 2>/dev/null
 }
 
-# The results and addresses of our network, where the folder was there before us.
+# The results and addresses of our networks, where the folder was there before us.
 remove_results() {
   results | while read -r file; do rm -f "$file"; done
-  case $network in '' | */*) ;; *) remove_tree "/var/lib/cni/networks/$network" ;; esac
+  printf '%s' "$networks" | while IFS= read -r network; do
+    case $network in '' | */*) ;; *) remove_tree "/var/lib/cni/networks/$network" ;; esac
+  done
 }
 
 clean_folders() {
@@ -35,12 +37,14 @@ clean_folders() {
     done
   fi
   # Who recorded what was there may not have been allowed to look into this one.
-  was_there /etc/cni/net.d/10-flannel.conflist || rm -f "$root/etc/cni/net.d/10-flannel.conflist"
+  for file in 10-flannel.conflist 10-canal.conflist 10-calico.conflist calico-kubeconfig; do
+    was_there "/etc/cni/net.d/$file" || rm -f "$root/etc/cni/net.d/$file"
+  done
   remove_results
   for path in /etc/cni/net.d /etc/cni /var/lib/cni/networks /var/lib/cni/results /var/lib/cni; do
     was_there "$path" || remove_shared "$path"
   done
-  for path in /opt/cni/bin /opt/cni /run/rke-operator /run/flannel /var/lib/calico \
+  for path in /opt/cni/bin /opt/cni /run/rke-operator /run/flannel /run/calico /var/lib/calico \
     /var/log/containers /var/log/kube-audit /var/log/pods /usr/libexec/kubernetes; do
     was_there "$path" || remove_tree "$path"
   done

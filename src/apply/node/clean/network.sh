@@ -1,8 +1,12 @@
 # Network namespaces, links and rules. podman, nerdctl and others use CNI too: only what names our
 # network, or belongs to a pod that containerd told us of, is ours.
 
-# Results of CNI for our network name the namespace of each pod, too.
-results() { grep -ls "\"networkName\":\"$network\"" "$root"/var/lib/cni/results/* 2>/dev/null; }
+# Results of CNI for our networks name the namespace of each pod, too.
+results() {
+  printf '%s' "$networks" | while IFS= read -r network; do
+    grep -ls "\"networkName\":\"$network\"" "$root"/var/lib/cni/results/* 2>/dev/null
+  done
+}
 
 our_namespaces() {
   {
@@ -26,7 +30,7 @@ left_of_namespaces() {
 }
 
 our_links() {
-  for link in cni0 flannel.1 flannel-v6.1 kube-ipvs0; do
+  for link in cni0 flannel.1 flannel-v6.1 kube-ipvs0 vxlan.calico vxlan-v6.calico; do
     was_there "/sys/class/net/$link" || echo "$link"
   done
 }
@@ -35,6 +39,12 @@ clean_links() {
   our_links | while read -r link; do
     [ -e "$root/sys/class/net/$link" ] && timeout 10 ip link delete "$link" 2>/dev/null
   done
+  # calico's tunnel is a part of its module, and cannot be deleted; without calico nothing uses it.
+  if [ -e "$root/sys/class/net/tunl0" ] && [ -d "$root/var/lib/calico" ] && ! has_calico_of_others; then
+    timeout 10 ip address flush dev tunl0 2>/dev/null
+    timeout 10 ip link set tunl0 down 2>/dev/null
+    timeout 10 modprobe -r ipip 2>/dev/null
+  fi
 }
 
 left_of_links() {
@@ -42,6 +52,9 @@ left_of_links() {
     [ ! -e "$root/sys/class/net/$link" ] || mark left link "$link"
   done
 }
+
+# calico's chains and sets have names of its own, whoever runs it.
+has_calico_of_others() { was_there /var/lib/calico; }
 
 # The families of iptables that this node has.
 tables() {
@@ -60,9 +73,11 @@ tables() {
 our_rules() {
   saved=$(timeout -k 5 30 "$1-save" 2>/dev/null) || return 1
   ids=$(sed -n 's/^id //p' "$traces" 2>/dev/null)
-  flannel=yes
+  flannel=yes calico=yes
   was_there /sys/class/net/flannel.1 && flannel=no
-  printf '%s\n' "$saved" | NETWORK=$network IDS=$ids FLANNEL=$flannel awk "$rules_awk"
+  has_calico_of_others && calico=no
+  printf '%s\n' "$saved" |
+    NETWORKS=$networks IDS=$ids FLANNEL=$flannel CALICO=$calico awk "$rules_awk"
 }
 
 clean_rules() {
@@ -85,7 +100,11 @@ clean_rules() {
   done
 }
 
-our_sets() { timeout 10 ipset list -n 2>/dev/null | grep '^KUBE-'; }
+our_sets() {
+  ours='^KUBE-'
+  has_calico_of_others || ours='^KUBE-\|^cali[46]0'
+  timeout 10 ipset list -n 2>/dev/null | grep "$ours"
+}
 
 left_of_rules() {
   [ -n "$(tables)" ] || mark unknown chains "there is no iptables on this node"

@@ -1,6 +1,6 @@
 # Reads what iptables-save wrote; writes, for iptables-restore, what takes our chains and the rules
-# that lead to them away. ENVIRON: NETWORK, the name of our CNI network; IDS, ids of our pods,
-# one a line; FLANNEL, `no` when flannel was here before us.
+# that lead to them away. ENVIRON: NETWORKS, the names of our CNI networks, and IDS, ids of our pods,
+# one a line; FLANNEL and CALICO, `no` when flannel or calico was here before us.
 #
 # A comment is any text, line breaks too: only a line that begins and ends outside of quotes is a
 # rule, and the word after `--comment` is never looked at as an option.
@@ -31,7 +31,8 @@ function ends_inside(line, inside,    i, c) {
 
 # Does a comment name our network, or one of our pods?
 function names_us(comment,    i) {
-  if (ENVIRON["NETWORK"] != "" && index(comment, "name: \\\"" ENVIRON["NETWORK"] "\\\"")) return 1
+  for (i = 1; i <= nets; i++)
+    if (net[i] != "" && index(comment, "name: \\\"" net[i] "\\\"")) return 1
   for (i = 1; i <= ids; i++) if (id[i] != "" && index(comment, "id: \\\"" id[i] "\\\"")) return 1
   return 0
 }
@@ -39,10 +40,11 @@ function names_us(comment,    i) {
 function ours(chain) {
   if (chain ~ /^KUBE-/) return 1
   if (chain ~ /^FLANNEL-/) return ENVIRON["FLANNEL"] != "no"
+  if (chain ~ /^cali-/) return ENVIRON["CALICO"] != "no"
   return (table, chain) in cni
 }
 
-BEGIN { ids = split(ENVIRON["IDS"], id, "\n") }
+BEGIN { ids = split(ENVIRON["IDS"], id, "\n"); nets = split(ENVIRON["NETWORKS"], net, "\n") }
 {
   was = inside
   inside = ends_inside($0, inside)
