@@ -246,11 +246,31 @@ fn last_line(log: &str) -> String {
     line.unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// The member's own client, with the member's own certificates and settings.
+/// The member's own client, with the member's own certificates, by the paths that its flags name.
 fn etcdctl(member: &ContainerSpec) -> Program {
-    let of_etcdctl = |var: &&crate::model::EnvVar| var.name.starts_with("ETCDCTL_");
-    let env = member.env.iter().filter(of_etcdctl);
-    let certificates = member
+    let flag = |name: &str| {
+        let value = |word: &String| {
+            word.strip_prefix(name)?
+                .strip_prefix('=')
+                .map(str::to_owned)
+        };
+        member.command.iter().find_map(value)
+    };
+    let certificates = [
+        ("cacert", flag("--trusted-ca-file")),
+        ("cert", flag("--cert-file")),
+        ("key", flag("--key-file")),
+    ];
+    let certificates = certificates
+        .into_iter()
+        .filter_map(|(name, path)| Some(format!("--{name}={}", path?)));
+    let words = [
+        "etcdctl",
+        "snapshot",
+        "save",
+        "/snapshots/.rke-operator-new",
+    ];
+    let binds = member
         .binds
         .iter()
         .filter(|bind| bind.target.starts_with(path::KUBERNETES))
@@ -258,16 +278,13 @@ fn etcdctl(member: &ContainerSpec) -> Program {
     let folder = format!("{}:{INSIDE}", path::SNAPSHOTS);
     Program {
         image: member.image.clone(),
-        command: [
-            "etcdctl",
-            "snapshot",
-            "save",
-            "/snapshots/.rke-operator-new",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        env: env.filter_map(crate::model::EnvVar::assignment).collect(),
-        binds: certificates.chain([folder]).collect(),
+        command: words
+            .into_iter()
+            .map(str::to_owned)
+            .chain(["--endpoints=https://127.0.0.1:2379".to_owned()])
+            .chain(certificates)
+            .collect(),
+        binds: binds.chain([folder]).collect(),
         limit: TAKES,
     }
 }
@@ -332,6 +349,54 @@ mod tests {
         entries
             .map(|entry| entry.unwrap().file_name().into())
             .collect()
+    }
+
+    #[test]
+    fn the_client_has_the_members_certificates_and_nothing_of_its_data() {
+        let bind = |text: &str| text.to_owned().try_into().unwrap();
+        let member = ContainerSpec {
+            image: "etcd:1".to_owned(),
+            entrypoint: vec!["etcd".to_owned()],
+            command: [
+                "--cert-file=/etc/kubernetes/ssl/c.pem",
+                "--key-file=/etc/kubernetes/ssl/k.pem",
+                "--peer-cert-file=/p",
+                "--trusted-ca-file=/etc/kubernetes/ssl/ca.pem",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+            bootstrap_args: Vec::new(),
+            env: Vec::new(),
+            binds: vec![
+                bind("/etc/kubernetes/ssl/c.pem:/etc/kubernetes/ssl/c.pem"),
+                bind("/var/lib/etcd:/var/lib/rancher/etcd"),
+            ],
+            mounts: Vec::new(),
+            privileged: false,
+            host_pid: false,
+            host_cgroupns: false,
+            security_opts: Vec::new(),
+            log_limit: None,
+            files: [].into(),
+        };
+        let program = etcdctl(&member);
+        insta::assert_snapshot!(program.command.join("\n"), @"
+        etcdctl
+        snapshot
+        save
+        /snapshots/.rke-operator-new
+        --endpoints=https://127.0.0.1:2379
+        --cacert=/etc/kubernetes/ssl/ca.pem
+        --cert=/etc/kubernetes/ssl/c.pem
+        --key=/etc/kubernetes/ssl/k.pem
+        ");
+        assert_eq!(
+            program.binds,
+            [
+                "/etc/kubernetes/ssl/c.pem:/etc/kubernetes/ssl/c.pem:ro",
+                "/opt/rke/etcd-snapshots:/snapshots"
+            ]
+        );
     }
 
     #[test]

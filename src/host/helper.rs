@@ -41,8 +41,6 @@ pub struct Program {
     pub image: String,
     /// The program and its arguments. Visible in `docker inspect`: no secrets.
     pub command: Vec<String>,
-    /// `NAME=value`: no secrets.
-    pub env: Vec<String>,
     /// `source:target[:options]`.
     pub binds: Vec<String>,
     /// It is killed after this.
@@ -235,7 +233,6 @@ fn once(program: &Program, cluster_id: &ClusterId) -> ContainerCreateBody {
     let Program {
         image,
         command,
-        env,
         binds,
         limit: _,
     } = program;
@@ -244,7 +241,6 @@ fn once(program: &Program, cluster_id: &ClusterId) -> ContainerCreateBody {
         entrypoint: Some(command.first().cloned().into_iter().collect()),
         cmd: Some(command.iter().skip(1).cloned().collect()),
         user: Some("0:0".to_owned()),
-        env: Some(env.clone()),
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(HostConfig {
             binds: Some(binds.clone()),

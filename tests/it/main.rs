@@ -75,6 +75,7 @@ mod lab_self;
 mod lab_soak;
 mod lab_up;
 mod lab_versions;
+mod lab_ways;
 mod operator_faults;
 mod operator_invariants;
 mod operator_lifecycle;
