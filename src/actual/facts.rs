@@ -608,6 +608,9 @@ pub struct NodeFact {
     /// It is cordoned: no new pod comes.
     #[serde(default)]
     pub unschedulable: bool,
+    /// How many cores it has.
+    #[serde(default)]
+    pub cores: u32,
 }
 
 impl NodeFact {

@@ -39,6 +39,8 @@ pub struct Images {
     pub etcd: String,
     /// `CoreDNS`.
     pub coredns: String,
+    /// The cache of names on a node.
+    pub nodelocal: String,
     /// flanneld.
     pub flannel: String,
     /// metrics-server.
@@ -64,6 +66,7 @@ impl Images {
                 "kubernetes" => &mut self.kubernetes,
                 "etcd" => &mut self.etcd,
                 "coredns" => &mut self.coredns,
+                "nodelocal" => &mut self.nodelocal,
                 "flannel" => &mut self.flannel,
                 "metrics_server" => &mut self.metrics_server,
                 "flannel_cni" => &mut self.cni_plugins,
@@ -106,6 +109,7 @@ struct Row {
     kubernetes: String,
     etcd: String,
     coredns: String,
+    dns_node_cache: String,
     flannel: String,
     metrics_server: String,
     cni_plugins: String,
@@ -167,6 +171,7 @@ impl Catalogue {
             kubernetes,
             etcd,
             coredns,
+            dns_node_cache,
             flannel,
             metrics_server,
             cni_plugins,
@@ -178,6 +183,7 @@ impl Catalogue {
             kubernetes,
             etcd,
             coredns,
+            nodelocal: dns_node_cache,
             flannel,
             metrics_server,
             cni_plugins,

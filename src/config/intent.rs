@@ -11,6 +11,7 @@ use std::{
 use ipnet::IpNet;
 use serde::Serialize;
 
+use super::dns::Dns;
 use crate::{
     catalog::{Catalogue, Images},
     model::{
@@ -209,15 +210,6 @@ pub struct IngressNginx {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Traefik {}
 
-/// The DNS add-on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Dns {
-    /// `CoreDNS`.
-    CoreDns,
-    /// The user brings one.
-    None,
-}
-
 /// `monitoring`, where its provider is metrics-server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsServer {
@@ -227,6 +219,8 @@ pub struct MetricsServer {
     pub node_selector: BTreeMap<String, String>,
     /// How many pods.
     pub replicas: u32,
+    /// How its pods are replaced, as a Deployment has it.
+    pub update_strategy: Option<serde_json::Value>,
     /// Its pods', as Kubernetes has them.
     pub tolerations: Vec<serde_json::Value>,
     /// Its pods'; `None`: that of the cluster's own.
@@ -258,7 +252,7 @@ pub struct Intent {
     pub network: Network,
     /// `ingress.provider`.
     pub ingress: Ingress,
-    /// `dns.provider`.
+    /// `dns`.
     pub dns: Dns,
     /// `monitoring`; `None`: the user brings one.
     pub metrics_server: Option<MetricsServer>,

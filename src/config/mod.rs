@@ -22,6 +22,7 @@
 //! [`Problem`]'s `message`.
 
 mod cursor;
+mod dns;
 mod explain_key;
 mod intent;
 mod json_schema;
@@ -39,6 +40,7 @@ mod sources;
 mod tree;
 mod validate;
 
+pub use dns::{CoreDns, Dns, NodeLocal};
 pub use explain_key::{Explained, explain};
 pub use intent::*;
 pub use json_schema::{SCHEMA_URL, json_schema};

@@ -75,6 +75,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             kubernetes: "rancher/hardened-kubernetes:v1.34.4".to_owned(),
             etcd: "rancher/hardened-etcd:v3.6.7".to_owned(),
             coredns: "rancher/hardened-coredns:v1.14.1".to_owned(),
+            nodelocal: "rancher/hardened-dns-node-cache:1.26.7".to_owned(),
             flannel: "rancher/hardened-flannel:v0.28.1".to_owned(),
             metrics_server: "rancher/hardened-k8s-metrics-server:v0.8.1".to_owned(),
             cni_plugins: "rancher/hardened-cni-plugins:v1.9.0".to_owned(),
@@ -112,7 +113,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         sans: BTreeSet::new(),
         network: Network::Flannel,
         ingress: Ingress::None,
-        dns: Dns::CoreDns,
+        dns: Dns::CoreDns(Box::default()),
         metrics_server: None,
         upgrade: UpgradeStrategy::default(),
     }

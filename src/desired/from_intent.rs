@@ -41,7 +41,7 @@ impl Desired {
         Ok(Self {
             cluster_id: keys.saved.cluster_id.clone(),
             hosts,
-            addons: addons::wanted(intent),
+            addons: addons::wanted(intent, have),
             charts: addons::charts::wanted(intent, keys),
             known_addons: addons::KNOWN.into_iter().map(str::to_owned).collect(),
             known_charts: addons::charts::KNOWN.map(str::to_owned).into(),

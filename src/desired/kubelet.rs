@@ -16,7 +16,10 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View},
 };
-use crate::model::{Bind, ContainerSpec, path};
+use crate::{
+    config::Dns,
+    model::{Bind, ContainerSpec, path},
+};
 
 const HOST: &str = "/host";
 
@@ -78,6 +81,23 @@ fn node_ip(context: &HostContext<'_>) -> Option<String> {
     announced(context.node, system).filter(|address| system.route_address.as_ref() != Some(address))
 }
 
+/// Where pods ask for names: the cache of their node where there is one, as far as the config tells.
+fn dns_server(context: &HostContext<'_>) -> String {
+    let cache = match &context.intent.dns {
+        Dns::CoreDns(dns) => dns.node_local.as_ref(),
+        Dns::None => None,
+    };
+    let labels = node::meta(context.node).labels;
+    let here = cache.filter(|cache| {
+        let mut selector = cache.node_selector.iter();
+        selector.all(|(key, value)| key == "kubernetes.io/os" || labels.get(key) == Some(value))
+    });
+    here.map_or_else(
+        || context.intent.services.cluster_dns_server.to_string(),
+        |cache| cache.address.to_string(),
+    )
+}
+
 /// kubelet's configuration file; the files that it names are added to `files`.
 fn configuration(context: &HostContext<'_>, files: &mut Files) -> Result<String, DesiredError> {
     let services = &context.intent.services;
@@ -125,7 +145,7 @@ tlsCipherSuites:
 volumePluginDir: {root}/volumeplugins
 ",
         driver = driver.name(),
-        dns = serde_json::Value::from(services.cluster_dns_server.to_string()),
+        dns = serde_json::Value::from(dns_server(context)),
         domain = services.cluster_domain,
         fail_swap_on = services.fail_swap_on,
         resolv_conf = serde_json::Value::from(resolv_conf),

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ImageVersion, NodeName, ObjectRef};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::{ImageVersion, Linear, NodeName, ObjectRef, label};
 
 /// A kind of object, as a manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,62 @@ pub struct WantedObjects {
     pub bound_to: BTreeSet<NodeName>,
     /// The release that the API servers are to have: who asks them for what it no longer has.
     pub release: Option<ImageVersion>,
+    /// What has more pods where nodes have many cores.
+    pub scaled: Option<Scaled>,
+}
+
+impl WantedObjects {
+    /// With as many pods as the cores of the nodes ask for.
+    pub fn scale(&mut self, cores: &BTreeMap<NodeName, u32>) {
+        if let Some(scaled) = &self.scaled
+            && let Some(object) = self.objects.get_mut(&scaled.object)
+        {
+            scaled.scale(object, cores);
+        }
+    }
+}
+
+/// A Deployment whose replicas follow the nodes and their cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaled {
+    /// The Deployment.
+    pub object: ObjectRef,
+    /// The nodes that count.
+    pub nodes: BTreeSet<NodeName>,
+    /// How many pods for how many.
+    pub linear: Linear,
+}
+
+impl Scaled {
+    /// Sets the replicas. What is not known of a node's cores counts nothing.
+    pub fn scale(&self, object: &mut Value, cores: &BTreeMap<NodeName, u32>) {
+        let cores = self.nodes.iter().filter_map(|name| cores.get(name)).sum();
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        object["spec"]["replicas"] = self.linear.replicas(nodes, cores).into();
+        stamp(object);
+    }
+}
+
+/// Writes into an object what it is, so that it can be told later what was applied.
+pub fn stamp(object: &mut Value) {
+    let annotations = &mut object["metadata"]["annotations"];
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(label::APPLIED);
+    }
+    if annotations
+        .as_object()
+        .is_some_and(serde_json::Map::is_empty)
+    {
+        *annotations = Value::Null;
+    }
+    if annotations.is_null()
+        && let Some(metadata) = object["metadata"].as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
+    let digest = Sha256::digest(object.to_string());
+    let digest: String = hex::encode(digest).chars().take(16).collect();
+    object["metadata"]["annotations"][label::APPLIED] = digest.into();
 }
 
 /// True where each node is to have a part of its pods.

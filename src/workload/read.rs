@@ -85,6 +85,14 @@ async fn facts(
         kinds.learn(client, &wanted.kinds),
     )
     .await?;
+    let mut wanted = wanted.clone();
+    wanted.scale(
+        &nodes
+            .iter()
+            .map(|(name, node)| (name.clone(), node.cores))
+            .collect(),
+    );
+    let wanted = &wanted;
     let lists = wanted
         .kinds
         .iter()
@@ -205,6 +213,17 @@ pub(super) fn fact(node: &Node) -> NodeFact {
             .as_ref()
             .and_then(|spec| spec.unschedulable)
             .unwrap_or(false),
+        cores: status
+            .and_then(|status| status.capacity.as_ref()?.get("cpu"))
+            .map_or(0, |cpu| cores(&cpu.0)),
+    }
+}
+
+/// `4`, or `3920m`.
+fn cores(cpu: &str) -> u32 {
+    match cpu.strip_suffix('m') {
+        Some(thousandths) => thousandths.parse().unwrap_or(0) / 1000,
+        None => cpu.parse().unwrap_or(0),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Found, images, keys::Keys, monitoring, nodes, services, upgrade, values, version};
+use super::{Found, dns, images, keys::Keys, monitoring, nodes, services, upgrade, values, version};
 use crate::{
     catalog::Catalogue,
     config::{
         cursor::Cursor,
-        intent::{Dns, Ingress, Intent, Network},
+        intent::{Ingress, Intent, Network},
         sources::Sources,
     },
 };
@@ -27,7 +27,7 @@ pub(super) fn read(
     let services = services::read(&root.get("services"), found);
     let sans = sans(&root.get("authentication").get("sans"), found);
     let network = network(&root.get("network"), found);
-    let dns = dns(&root.get("dns").get("provider"), found);
+    let dns = dns::read(&root.get("dns"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let mut keys = Keys::new(sources, root);
@@ -111,27 +111,6 @@ fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
         Some(other) => {
             found.problem(
                 at.problem("unknown network plugin")
-                    .detail(other)
-                    .hint(INSTEAD),
-            );
-            None
-        }
-    }
-}
-
-fn dns(at: &Cursor<'_>, found: &mut Found) -> Option<Dns> {
-    const INSTEAD: &str =
-        "write `provider: coredns` under `dns`, or `provider: none` to bring your own";
-    match values::text(at, found) {
-        Some("coredns") | None => Some(Dns::CoreDns),
-        Some("none") => Some(Dns::None),
-        Some("kube-dns") => {
-            found.problem(at.problem("kube-dns is not supported yet").hint(INSTEAD));
-            None
-        }
-        Some(other) => {
-            found.problem(
-                at.problem("unknown DNS provider")
                     .detail(other)
                     .hint(INSTEAD),
             );

@@ -37,6 +37,13 @@ const USED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "nodelocal",
+        &[
+            "rancher/mirrored-k8s-dns-node-cache",
+            "rancher/k8s-dns-node-cache",
+        ],
+    ),
+    (
         "flannel",
         &[
             "rancher/mirrored-flannel-flannel",
@@ -74,7 +81,6 @@ const UNUSED: &[&str] = &[
     "kubedns_sidecar",
     "kubedns_autoscaler",
     "coredns_autoscaler",
-    "nodelocal",
     "calico_node",
     "calico_cni",
     "calico_controllers",

@@ -2,10 +2,12 @@
 //! everything checked that can be checked without a node. Pure.
 
 mod cluster;
+mod dns;
 mod images;
 mod keys;
 mod monitoring;
 mod nodes;
+mod pods;
 mod services;
 mod upgrade;
 mod values;

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::tests::{and, bad, good};
-use crate::config::{Problem, RkeConfig};
+use crate::config::{Dns, Problem, RkeConfig};
 
 fn told(warnings: &[Problem]) -> String {
     let line = |warning: &Problem| {
@@ -87,12 +87,13 @@ fn an_image_of_a_service_has_no_effect() {
 
 #[test]
 fn the_names_in_a_mapping_count_even_with_empty_values() {
-    assert_snapshot!(bad(&and("\
-dns: {node_selector: {node-role.kubernetes.io/worker: ''}}
-network: {plugin: flannel, node_selector: {}}").replacen("network: {plugin: flannel}\n", "", 1)), @"
-`dns.node_selector` (line 7): not supported yet
-  remove `node_selector`, or leave it empty
-");
+    let dns = good(&and(
+        "dns: {node_selector: {node-role.kubernetes.io/worker: ''}}",
+    ));
+    let Dns::CoreDns(dns) = dns.intent.dns else {
+        panic!("no DNS server");
+    };
+    assert_eq!(dns.node_selector["node-role.kubernetes.io/worker"], "");
     assert_snapshot!(bad(&and("").replace("{provider: none}\nmonitoring", "{provider: none, extra_args: {enable-ssl-passthrough: ''}}\nmonitoring")), @"
     `ingress.extra_args` (line 6): not supported yet
       remove `extra_args`, or leave it empty

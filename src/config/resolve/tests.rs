@@ -620,8 +620,8 @@ ingress: {provider: nginx}
 monitoring: {provider: prometheus}"), @"
     `network.plugin` (line 2): this network plugin is not supported yet
       write `plugin: flannel` under `network`, or `plugin: none` to bring your own
-    `dns.provider` (line 3): kube-dns is not supported yet
-      write `provider: coredns` under `dns`, or `provider: none` to bring your own
+    `dns.provider` (line 3): kube-dns is not run: Kubernetes moved to CoreDNS in 1.13, and no release here has it
+      write `provider: coredns`: upstreamnameservers, stubdomains and the name of the Service stay as they are
     `ingress.provider` (line 4): only `none` is supported so far
       write `provider: none` under `ingress`
     `monitoring.provider` (line 5): unknown provider | prometheus
@@ -874,7 +874,7 @@ private_registries: [{password: hunter2}]
     16 | dns: {provider: hunter2}
        |                 ^^^^^^^
        |
-       = help: write `provider: coredns` under `dns`, or `provider: none` to bring your own
+       = help: write `provider: coredns`, or `provider: none` to bring your own
 
     error: `private_registries`: not supported yet
       --> cluster.yml:17:21

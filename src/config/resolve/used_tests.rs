@@ -53,7 +53,10 @@ services:
   kubeproxy: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
 authentication: {sans: [a.example.com]}
 network: {plugin: flannel}
-dns: {provider: coredns}
+dns:
+  provider: coredns
+  nodelocal: {ip_address: 169.254.20.11}
+  tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]
 ingress: {provider: none}
 monitoring: {tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 upgrade_strategy:
@@ -128,10 +131,35 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.kubelet.fail_swap_on", "true"),
     ("network.plugin", "none"),
     ("dns.provider", "none"),
+    ("dns.options.coredns_priority_class_name", "low"),
+    ("dns.upstreamnameservers", "[192.0.2.53]"),
+    ("dns.reversecidrs", "[10.0.0.0/8]"),
+    ("dns.stubdomains", "{example.com: [192.0.2.53]}"),
+    ("dns.node_selector", "{a: b}"),
+    ("dns.nodelocal.ip_address", "169.254.20.10"),
+    ("dns.nodelocal.update_strategy", "{strategy: OnDelete}"),
+    ("dns.nodelocal.node_selector", "{a: b}"),
+    ("dns.nodelocal.node_local_dns_priority_class_name", "low"),
+    ("dns.update_strategy", "{strategy: Recreate}"),
+    ("dns.linear_autoscaler_params.cores_per_replica", "1"),
+    ("dns.linear_autoscaler_params.nodes_per_replica", "0.5"),
+    ("dns.linear_autoscaler_params.min", "2"),
+    ("dns.linear_autoscaler_params.max", "3"),
+    (
+        "dns.linear_autoscaler_params.prevent_single_point_failure",
+        "false",
+    ),
+    ("dns.tolerations[].key", "c"),
+    ("dns.tolerations[].operator", "null"),
+    ("dns.tolerations[].value", "c"),
+    ("dns.tolerations[].effect", "PreferNoSchedule"),
+    ("dns.tolerations[].tolerationSeconds", "2"),
+    ("dns.tolerations[].tolerationseconds", "2"),
     ("monitoring.provider", "none"),
     ("monitoring.options", "{v: 2}"),
     ("monitoring.node_selector", "{a: b}"),
     ("monitoring.replicas", "2"),
+    ("monitoring.update_strategy", "{strategy: Recreate}"),
     ("monitoring.tolerations[].key", "c"),
     ("monitoring.tolerations[].operator", "null"),
     ("monitoring.tolerations[].value", "c"),
@@ -218,6 +246,9 @@ fn changed(document: &serde_json::Value, path: &str, value: &str) -> Resolved {
             "services.kube-controller.service_cluster_ip_range",
             &serde_json::Value::Null,
         );
+    } else if path == "dns.provider" {
+        // The cache asks the cluster's own server.
+        set(&mut document, "dns.nodelocal", &serde_json::Value::Null);
     } else if path == "services.kube-controller.service_cluster_ip_range" {
         set(
             &mut document,

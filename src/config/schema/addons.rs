@@ -1,6 +1,6 @@
 //! The add-ons: `ingress`, `monitoring`, `dns`. Pure data.
 
-use super::key::{Key, any, each, flag, later_section, list, map, number, text};
+use super::key::{Key, any, each, flag, list, map, number, section, text};
 
 /// `ingress`: only `provider: none` works so far.
 pub(super) const INGRESS: &[Key] = &[
@@ -56,7 +56,7 @@ pub(super) const MONITORING: &[Key] = &[
     )
     .used(),
     map("node_selector", "Where its pods run.").used(),
-    any("update_strategy", "How its pods are replaced."),
+    any("update_strategy", "How its pods are replaced.").used(),
     number("replicas", "How many pods.").default("1").used(),
     each("tolerations", "Tolerations of its pods.", TOLERATION).used(),
     text(
@@ -86,53 +86,95 @@ const TOLERATION: &[Key] = &[
 pub(super) const DNS: &[Key] = &[
     text(
         "provider",
-        "`coredns`, or `none` to bring your own; `kube-dns` is not supported yet.",
+        "`coredns`, or `none` to bring your own. `kube-dns` is refused: Kubernetes left it in 1.13.",
     )
     .default("coredns")
     .used(),
-    map("options", "Settings of the DNS server."),
+    section("options", "Settings of the DNS server.", DNS_OPTIONS),
     list(
         "upstreamnameservers",
-        "Where names outside of the cluster are asked for.",
-    ),
+        "Where names outside of the cluster are asked for; the node's own name servers when empty.",
+    )
+    .used(),
     list(
         "reversecidrs",
-        "Ranges whose addresses have names in the cluster.",
-    ),
-    any("stubdomains", "Name servers for single domains."),
-    map("node_selector", "Where its pods run."),
-    later_section(
-        "nodelocal",
-        "A cache of names on each node.",
-        &[
-            text("ip_address", "Where it listens."),
-            any("update_strategy", "How its pods are replaced."),
-            map("node_selector", "Where its pods run."),
-            text(
-                "node_local_dns_priority_class_name",
-                "The priority of its pods.",
-            ),
-        ],
-    ),
-    any("update_strategy", "How its pods are replaced."),
-    later_section(
+        "Ranges whose addresses are looked up in the cluster; all of them when empty.",
+    )
+    .used(),
+    any(
+        "stubdomains",
+        "Name servers for single domains. RKE takes them for kube-dns only.",
+    )
+    .used(),
+    map("node_selector", "Where its pods run.").used(),
+    section("nodelocal", "A cache of names on each node.", NODELOCAL),
+    any("update_strategy", "How its pods are replaced.").used(),
+    section(
         "linear_autoscaler_params",
-        "How many pods for how many nodes.",
-        &[
-            number("cores_per_replica", "Cores for each pod.")
-                .default("128")
-                .also(&["0"]),
-            number("nodes_per_replica", "Nodes for each pod.")
-                .default("4")
-                .also(&["0"]),
-            number("min", "At least so many.").default("1").also(&["0"]),
-            number("max", "At most so many.").default("0"),
-            flag(
-                "prevent_single_point_failure",
-                "Two pods as soon as there are two nodes.",
-            )
-            .default("true"),
-        ],
+        "How many pods for how many nodes. It is worked out at each `up`; there is no autoscaler pod.",
+        LINEAR,
     ),
-    any("tolerations", "Tolerations of its pods."),
+    each("tolerations", "Tolerations of its pods.", TOLERATION).used(),
+];
+
+const DNS_OPTIONS: &[Key] = &[
+    text(
+        "coredns_priority_class_name",
+        "The priority of its pods; `system-cluster-critical` when empty.",
+    )
+    .used(),
+    text(
+        "coredns_autoscaler_priority_class_name",
+        "The priority of the autoscaler's pod.",
+    )
+    .same("there is no autoscaler pod"),
+    text(
+        "kube_dns_priority_class_name",
+        "The priority of kube-dns' pods.",
+    )
+    .same("kube-dns is not run"),
+    text(
+        "kube_dns_autoscaler_priority_class_name",
+        "The priority of its autoscaler's pod.",
+    )
+    .same("kube-dns is not run"),
+];
+
+const NODELOCAL: &[Key] = &[
+    text(
+        "ip_address",
+        "Where it listens, e.g. `169.254.20.10`: kubelet tells pods to ask there. Without it there is no cache.",
+    )
+    .used(),
+    any("update_strategy", "How its pods are replaced.").used(),
+    map("node_selector", "Which nodes have one.").used(),
+    text(
+        "node_local_dns_priority_class_name",
+        "The priority of its pods; `system-node-critical` when empty.",
+    )
+    .used(),
+];
+
+const LINEAR: &[Key] = &[
+    number("cores_per_replica", "Cores of workers for each pod.")
+        .default("128")
+        .also(&["0"])
+        .used(),
+    number("nodes_per_replica", "Workers for each pod.")
+        .default("4")
+        .also(&["0"])
+        .used(),
+    number("min", "At least so many.")
+        .default("1")
+        .also(&["0"])
+        .used(),
+    number("max", "At most so many; any number when 0.")
+        .default("0")
+        .used(),
+    flag(
+        "prevent_single_point_failure",
+        "Two pods as soon as there are two workers.",
+    )
+    .default("true")
+    .used(),
 ];

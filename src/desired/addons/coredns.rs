@@ -1,16 +1,18 @@
-//! `CoreDNS` behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: one replica on one
-//! node, two on more. As soon as two nodes can take it, no two are on one, and no drain takes both.
+//! `CoreDNS` behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: how many pods it has is
+//! worked out here, by the same rule. As soon as two nodes can take it, no two are on one, and no drain takes both.
+
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Value, json};
 
 use crate::{
-    config::Intent,
+    config::{CoreDns, Dns, Intent},
     desired::{
         Addon,
         addons::{account, labelled},
         node,
     },
-    model::ObjectKind,
+    model::{ObjectKind, ObjectRef, Role, Scaled, Taint},
 };
 
 /// The add-on's name.
@@ -30,7 +32,8 @@ pub(super) fn addon(intent: &Intent) -> Addon {
         },
     ]);
     let [account, role, binding] = account("coredns", "system:coredns", &rules);
-    let budget = is_spread(intent).then(budget);
+    let dns = options(intent);
+    let budget = is_spread(intent, &dns).then(budget);
     let objects = [
         account,
         role,
@@ -39,21 +42,69 @@ pub(super) fn addon(intent: &Intent) -> Addon {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "coredns", "namespace": "kube-system"},
-            "data": {"Corefile": corefile(&intent.services.cluster_domain)},
+            "data": {"Corefile": corefile(&intent.services.cluster_domain, &dns)},
         }),
-        deployment(intent),
+        deployment(intent, &dns),
         service(intent),
     ];
     labelled(NAME, objects.into_iter().chain(budget).collect())
 }
 
-/// True when two nodes or more take pods that tolerate nothing.
-fn is_spread(intent: &Intent) -> bool {
+/// What its objects are called does not depend on them.
+fn options(intent: &Intent) -> CoreDns {
+    match &intent.dns {
+        Dns::CoreDns(dns) => (**dns).clone(),
+        Dns::None => CoreDns::default(),
+    }
+}
+
+/// As RKE's autoscaler counts: the nodes with the role worker, and their cores.
+pub(super) fn scaled(intent: &Intent) -> Option<Scaled> {
+    let Dns::CoreDns(dns) = &intent.dns else {
+        return None;
+    };
+    let workers = intent.with_role(Role::Worker);
+    Some(Scaled {
+        object: ObjectRef {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: "kube-system".to_owned(),
+            name: "coredns".to_owned(),
+        },
+        nodes: workers.map(|(name, _)| name.clone()).collect(),
+        linear: dns.linear,
+    })
+}
+
+/// True when two nodes or more take its pods, as far as the config tells.
+fn is_spread(intent: &Intent, dns: &CoreDns) -> bool {
     let mut open = intent.nodes.values().filter(|node| {
-        let mut taints = node::taints(node).into_iter();
-        taints.all(|taint| taint.effect == "PreferNoSchedule")
+        let meta = node::meta(node);
+        let mut taints = meta.taints.iter();
+        let mut selector = selector(dns).into_iter();
+        selector
+            .all(|(key, value)| key == "kubernetes.io/os" || meta.labels.get(&key) == Some(&value))
+            && taints.all(|taint| {
+                let mut tolerations = dns.tolerations.iter();
+                taint.effect == "PreferNoSchedule" || tolerations.any(|it| tolerates(it, taint))
+            })
     });
     open.nth(1).is_some()
+}
+
+/// As the scheduler compares them.
+fn tolerates(toleration: &Value, taint: &Taint) -> bool {
+    let text = |name: &str| toleration[name].as_str().unwrap_or_default();
+    let (key, effect) = (text("key"), text("effect"));
+    let value = text("operator") == "Exists" || text("value") == taint.value;
+    value && (key.is_empty() || key == taint.key) && (effect.is_empty() || effect == taint.effect)
+}
+
+fn selector(dns: &CoreDns) -> BTreeMap<String, String> {
+    let mut selector = dns.node_selector.clone();
+    let os = selector.entry("kubernetes.io/os".to_owned());
+    os.or_insert_with(|| "linux".to_owned());
+    selector
 }
 
 /// The kind of what some clusters have, and may have no longer.
@@ -78,8 +129,17 @@ fn budget() -> Value {
     })
 }
 
-fn corefile(domain: &str) -> String {
-    format!(
+fn corefile(domain: &str, dns: &CoreDns) -> String {
+    let list = |given: &[String], otherwise: &str| {
+        if given.is_empty() {
+            otherwise.to_owned()
+        } else {
+            given.join(" ")
+        }
+    };
+    let reverse = list(&dns.reverse, "in-addr.arpa ip6.arpa");
+    let upstreams = list(&dns.upstreams, "/etc/resolv.conf");
+    let mut text = format!(
         "\
 .:53 {{
     errors
@@ -87,19 +147,34 @@ fn corefile(domain: &str) -> String {
         lameduck 5s
     }}
     ready
-    kubernetes {domain} in-addr.arpa ip6.arpa {{
+    kubernetes {domain} {reverse} {{
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
     }}
     prometheus :9153
-    forward . /etc/resolv.conf
+    forward . {upstreams}
     cache 30
     loop
     reload
     loadbalance
 }}
 "
-    )
+    );
+    for (domain, servers) in &dns.stub_domains {
+        let servers = servers.join(" ");
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\
+{domain}:53 {{
+    errors
+    cache 30
+    forward . {servers}
+}}
+"
+        );
+    }
+    text
 }
 
 fn service(intent: &Intent) -> Value {
@@ -125,8 +200,9 @@ fn service(intent: &Intent) -> Value {
     })
 }
 
-fn deployment(intent: &Intent) -> Value {
-    let replicas = if intent.nodes.len() > 1 { 2 } else { 1 };
+fn deployment(intent: &Intent, dns: &CoreDns) -> Value {
+    let workers = intent.with_role(Role::Worker).count();
+    let workers = u32::try_from(workers).unwrap_or(u32::MAX);
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -136,23 +212,23 @@ fn deployment(intent: &Intent) -> Value {
             "labels": {"k8s-app": "kube-dns"},
         },
         "spec": {
-            "replicas": replicas,
+            "replicas": dns.linear.replicas(workers, 0),
             "selector": {"matchLabels": {"k8s-app": "kube-dns"}},
-            "strategy": {
+            "strategy": dns.update_strategy.clone().unwrap_or_else(|| json!({
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
-            },
+            })),
             "template": {
                 "metadata": {"labels": {"k8s-app": "kube-dns"}},
-                "spec": pod(intent),
+                "spec": pod(intent, dns),
             },
         },
     })
 }
 
-fn pod(intent: &Intent) -> Value {
-    let mut pod = unspread(intent);
-    if is_spread(intent) {
+fn pod(intent: &Intent, dns: &CoreDns) -> Value {
+    let mut pod = unspread(intent, dns);
+    if is_spread(intent, dns) {
         pod["topologySpreadConstraints"] = json!([{
             "labelSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
             // Those of the rollout before do not count.
@@ -166,7 +242,13 @@ fn pod(intent: &Intent) -> Value {
     pod
 }
 
-fn unspread(intent: &Intent) -> Value {
+fn unspread(intent: &Intent, dns: &CoreDns) -> Value {
+    let addons = json!({"key": "CriticalAddonsOnly", "operator": "Exists"});
+    let tolerations: Vec<_> = [addons]
+        .into_iter()
+        .chain(dns.tolerations.clone())
+        .collect();
+    let priority = dns.priority_class.as_deref();
     json!({
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
             "podAffinityTerm": {
@@ -178,10 +260,10 @@ fn unspread(intent: &Intent) -> Value {
         "containers": [container(intent)],
         // The node's own resolver: not itself.
         "dnsPolicy": "Default",
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": selector(dns),
+        "priorityClassName": priority.unwrap_or("system-cluster-critical"),
         "serviceAccountName": "coredns",
-        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+        "tolerations": tolerations,
         "volumes": [{
             "name": "config",
             "configMap": {
@@ -221,4 +303,66 @@ fn container(intent: &Intent) -> Value {
         },
         "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns", "readOnly": true}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_corefile_asks_where_the_config_says() {
+        let servers = |servers: &[&str]| servers.iter().map(|&server| server.to_owned()).collect();
+        let dns = CoreDns {
+            upstreams: servers(&["192.0.2.53", "tls://192.0.2.54"]),
+            reverse: servers(&["10.0.0.0/8", "168.192.in-addr.arpa"]),
+            stub_domains: [("corp.example.com".to_owned(), servers(&["192.0.2.60"]))].into(),
+            ..CoreDns::default()
+        };
+        insta::assert_snapshot!(corefile("cluster.local", &dns), @r"
+        .:53 {
+            errors
+            health {
+                lameduck 5s
+            }
+            ready
+            kubernetes cluster.local 10.0.0.0/8 168.192.in-addr.arpa {
+                pods insecure
+                fallthrough in-addr.arpa ip6.arpa
+            }
+            prometheus :9153
+            forward . 192.0.2.53 tls://192.0.2.54
+            cache 30
+            loop
+            reload
+            loadbalance
+        }
+        corp.example.com:53 {
+            errors
+            cache 30
+            forward . 192.0.2.60
+        }
+        ");
+    }
+
+    #[test]
+    fn a_taint_is_tolerated_as_the_scheduler_has_it() {
+        let taint = Taint {
+            key: "a".to_owned(),
+            value: "b".to_owned(),
+            effect: "NoSchedule".to_owned(),
+        };
+        for (toleration, tolerated) in [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "a", "operator": "Exists"}), true),
+            (json!({"key": "a", "value": "b"}), true),
+            (json!({"key": "a", "value": "c"}), false),
+            (json!({"key": "b", "operator": "Exists"}), false),
+            (
+                json!({"key": "a", "operator": "Exists", "effect": "NoExecute"}),
+                false,
+            ),
+        ] {
+            assert_eq!(tolerates(&toleration, &taint), tolerated, "{toleration}");
+        }
+    }
 }

@@ -117,10 +117,10 @@ fn deployment(intent: &Intent) -> Value {
         "spec": {
             "replicas": server.replicas,
             "selector": {"matchLabels": {"k8s-app": NAME}},
-            "strategy": {
+            "strategy": server.update_strategy.clone().unwrap_or_else(|| json!({
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"},
-            },
+            })),
             "template": {
                 "metadata": {"labels": {"k8s-app": NAME}},
                 "spec": pod(intent, server),

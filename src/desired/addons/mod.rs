@@ -7,39 +7,57 @@ pub(super) mod charts;
 mod coredns;
 mod flannel;
 mod metrics_server;
+mod nodelocal;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::Addon;
 use crate::{
+    actual::{Actual, ApiView},
     config::{Dns, Intent, Network},
-    model::{ObjectRef, WantedObjects, image_version, label},
+    model::{ObjectRef, WantedObjects, image_version, label, stamp},
 };
 
 /// Every add-on that this version knows.
-pub(super) const KNOWN: [&str; 4] = [
+pub(super) const KNOWN: [&str; 5] = [
     access::NAME,
     flannel::NAME,
     coredns::NAME,
+    nodelocal::NAME,
     metrics_server::NAME,
 ];
 
 /// Those that the intent asks for, in the order in which they are applied.
-pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
+pub(super) fn wanted(intent: &Intent, have: &Actual) -> Vec<Addon> {
+    let mut addons = of_intent(intent);
+    if let (Some(scaled), ApiView::Up(api)) = (coredns::scaled(intent), have.api()) {
+        let nodes = api.nodes.iter();
+        let cores = nodes.map(|(name, node)| (name.clone(), node.cores));
+        let cores = cores.collect();
+        let objects = addons.iter_mut().map(|addon| &mut addon.objects);
+        for object in objects.filter_map(|objects| objects.get_mut(&scaled.object)) {
+            scaled.scale(object, &cores);
+        }
+    }
+    addons
+}
+
+/// The same, of what is known without the cluster.
+fn of_intent(intent: &Intent) -> Vec<Addon> {
     let network = match intent.network {
         Network::Flannel => true,
         Network::Canal(_) | Network::Calico(_) | Network::None => false,
     };
-    let dns = match intent.dns {
-        Dns::CoreDns => true,
-        Dns::None => false,
+    let (dns, cache) = match &intent.dns {
+        Dns::CoreDns(dns) => (true, dns.node_local.is_some()),
+        Dns::None => (false, false),
     };
     every(intent)
         .into_iter()
         .filter(|addon| match addon.name.as_str() {
             flannel::NAME => network,
             coredns::NAME => dns,
+            nodelocal::NAME => cache,
             metrics_server::NAME => intent.metrics_server.is_some(),
             _ => true,
         })
@@ -48,11 +66,12 @@ pub(super) fn wanted(intent: &Intent) -> Vec<Addon> {
 
 /// Every add-on, wanted or not. The first is one object, without which `kubectl logs` and `exec`
 /// are refused by the kubelets.
-fn every(intent: &Intent) -> [Addon; 4] {
+fn every(intent: &Intent) -> [Addon; 5] {
     [
         access::addon(),
         flannel::addon(intent),
         coredns::addon(intent),
+        nodelocal::addon(intent),
         metrics_server::addon(intent),
     ]
 }
@@ -60,7 +79,9 @@ fn every(intent: &Intent) -> [Addon; 4] {
 /// What a survey looks for: the objects that the intent asks for, and the kinds of every add-on,
 /// so that what is no longer wanted is found.
 pub fn wanted_objects(intent: &Intent) -> WantedObjects {
-    let objects = wanted(intent).into_iter().flat_map(|addon| addon.objects);
+    let objects = of_intent(intent)
+        .into_iter()
+        .flat_map(|addon| addon.objects);
     let kinds = every(intent)
         .into_iter()
         .flat_map(|addon| addon.objects.into_keys())
@@ -71,6 +92,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         kinds: kinds.collect(),
         bound_to: std::collections::BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
+        scaled: coredns::scaled(intent),
     }
 }
 
@@ -81,9 +103,7 @@ fn labelled(name: &str, objects: Vec<Value>) -> Addon {
         .map(|mut object| {
             object["metadata"]["labels"][label::ADDON] = name.into();
             object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "rke-operator".into();
-            let digest = Sha256::digest(object.to_string());
-            let digest: String = hex::encode(digest).chars().take(16).collect();
-            object["metadata"]["annotations"][label::APPLIED] = digest.into();
+            stamp(&mut object);
             (reference(&object), object)
         })
         .collect();
