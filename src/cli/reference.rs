@@ -189,7 +189,6 @@ pub(super) fn supported(support: &Support) -> String {
         Support::Ignored(instead) => format!("no effect, with a warning: {instead}"),
         Support::Later => "only the default so far".to_owned(),
         Support::Refused(instead) => format!("only the default: {instead}"),
-        Support::Only(value) => format!("only `{value}` so far"),
         Support::Never(instead) => format!("no: {instead}"),
     }
 }

@@ -131,11 +131,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// True for a mapping and for what may be read as an empty one.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.value(), Some(Value::Map(_))) || self.is_empty()
-    }
-
     /// A problem with this value.
     pub(super) fn problem(&self, message: impl Into<String>) -> Problem {
         Problem {

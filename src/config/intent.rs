@@ -9,9 +9,8 @@ use std::{
 };
 
 use ipnet::IpNet;
-use serde::Serialize;
 
-use super::dns::Dns;
+use super::{dns::Dns, ingress::Ingress, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
@@ -170,46 +169,6 @@ pub struct Services {
     pub admission_plugins: BTreeMap<String, serde_json::Value>,
 }
 
-/// The network plugin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Network {
-    /// flannel with VXLAN.
-    Flannel,
-    /// flannel with VXLAN, and the network policies of calico.
-    Canal(Canal),
-    /// calico.
-    Calico(Calico),
-    /// The user brings one.
-    None,
-}
-
-/// Options of canal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Canal {}
-
-/// Options of calico.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Calico {}
-
-/// `ingress`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Ingress {
-    /// ingress-nginx.
-    Nginx(IngressNginx),
-    /// traefik.
-    Traefik(Traefik),
-    /// The user brings one.
-    None,
-}
-
-/// Options of ingress-nginx.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct IngressNginx {}
-
-/// Options of traefik.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Traefik {}
-
 /// `monitoring`, where its provider is metrics-server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsServer {
@@ -248,9 +207,9 @@ pub struct Intent {
     pub services: Services,
     /// `authentication.sans`: names and addresses that every API server has in its certificate.
     pub sans: BTreeSet<String>,
-    /// `network.plugin`.
+    /// `network`.
     pub network: Network,
-    /// `ingress.provider`.
+    /// `ingress`.
     pub ingress: Ingress,
     /// `dns`.
     pub dns: Dns,

@@ -109,7 +109,6 @@ fn description(key: &Key) -> String {
         Support::Ignored(instead) => format!("{doc} No effect: {instead}."),
         Support::Later => format!("{doc} Only the default so far."),
         Support::Refused(instead) => format!("{doc} Only the default: {instead}."),
-        Support::Only(value) => format!("{doc} Only `{value}` so far."),
         Support::Never(instead) => format!("{doc} Not supported: {instead}."),
     }
 }

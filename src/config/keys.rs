@@ -36,8 +36,6 @@ pub enum Support {
     Later,
     /// Only nothing, or RKE's default; what to do instead.
     Refused(&'static str),
-    /// Only this value, which is not RKE's default.
-    Only(&'static str),
     /// Only null; what to do instead.
     Never(&'static str),
 }
@@ -85,7 +83,6 @@ pub(super) fn row(section: &str, key: &Key) -> KeyRow {
             Answer::Ignored(instead) => Support::Ignored(instead),
             Answer::Later => Support::Later,
             Answer::Refused(instead) => Support::Refused(instead),
-            Answer::Only { value } => Support::Only(value),
             Answer::Never(instead) => Support::Never(instead),
         },
         doc: key.doc,
@@ -106,7 +103,7 @@ mod tests {
         };
         assert_eq!(of("nodes[]", "address"), Some(Support::Works));
         assert_eq!(of("authorization", "mode"), Some(Support::Later));
-        assert_eq!(of("ingress", "provider"), Some(Support::Only("none")));
+        assert_eq!(of("ingress", "provider"), Some(Support::Works));
         assert_eq!(of("", "no_such_key"), None);
     }
 }

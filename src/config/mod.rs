@@ -24,9 +24,11 @@
 mod cursor;
 mod dns;
 mod explain_key;
+mod ingress;
 mod intent;
 mod json_schema;
 mod keys;
+mod network;
 mod problem;
 mod resolve;
 mod rke;
@@ -42,9 +44,11 @@ mod validate;
 
 pub use dns::{CoreDns, Dns, NodeLocal};
 pub use explain_key::{Explained, explain};
+pub use ingress::{Ingress, IngressOptions, NetworkMode};
 pub use intent::*;
 pub use json_schema::{SCHEMA_URL, json_schema};
 pub use keys::{KeyRow, Support, keys};
+pub use network::{Backend, Calico, Canal, Flannel, Network};
 pub use problem::{Place, Problem, Problems};
 pub use resolve::{Resolved, has_passphrase};
 pub use rke::{MAX_BYTES, RkeConfig};

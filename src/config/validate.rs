@@ -42,33 +42,12 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
                     found.problems.push(unknown(at, entry, keys));
                 }
             }
-            absent(at, keys, found);
         }
         // `nodes: ""` and the like are empty too.
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
         Some(other) => found
             .problems
             .push(at.problem(format!("must be a mapping, is {}", other.kind()))),
-    }
-}
-
-/// What must be written because RKE's default is not supported.
-fn absent(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
-    for key in keys {
-        let at = at.get(key.name);
-        match (key.kind, key.answer) {
-            (_, Answer::Only { value }) if at.is_empty() => {
-                let problem = at.problem(format!(
-                    "not set, and RKE's default `{}` is not supported yet",
-                    key.default
-                ));
-                found.problems.push(problem.hint(write(&at, value)));
-            }
-            (Kind::Section(below), Answer::Used) if !at.is_written() => {
-                absent(&at, below, found);
-            }
-            _ => {}
-        }
     }
 }
 
@@ -101,13 +80,6 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
                 }
             }
         },
-        Answer::Only { value } => {
-            let right = at.scalar().is_some_and(|text| key.kind.equal(text, value));
-            if !right && !at.is_empty() {
-                let problem = at.problem(format!("only `{value}` is supported so far"));
-                found.problems.push(problem.hint(write(at, value)));
-            }
-        }
         Answer::Never(_) => {
             if at.value().is_some() {
                 found.problems.push(not_supported(at, key));
@@ -206,17 +178,6 @@ fn not_supported(at: &Cursor<'_>, key: &Key) -> Problem {
         problem.hint(format!("remove `{name}`, or leave it empty"))
     } else {
         problem.hint(format!("remove `{name}`, or write `{}`", key.default))
-    }
-}
-
-/// ``write `provider: none` under `ingress` ``.
-fn write(at: &Cursor<'_>, value: &str) -> String {
-    let path = at.path();
-    let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-    if section.is_empty() {
-        format!("write `{name}: {value}`")
-    } else {
-        format!("write `{name}: {value}` under `{section}`")
     }
 }
 
@@ -347,9 +308,7 @@ mod tests {
                 "{path}: null"
             );
             let is_section = matches!(key.kind, Kind::Section(_) | Kind::Each(_));
-            if !key.default.is_empty()
-                && !matches!(key.answer, Answer::Only { value: _ } | Answer::Ignored(_))
-            {
+            if !key.default.is_empty() && !matches!(key.answer, Answer::Ignored(_)) {
                 for value in key.also.iter().chain([&key.default]) {
                     let said = said_about(&path, &serde_json::json!(value));
                     assert_eq!(said, [""; 0], "{path}: {value}");
@@ -372,19 +331,7 @@ mod tests {
                     assert_eq!(other, said_of_a_text(key.kind), "{path}");
                 }
                 Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),
-                Answer::Only { value } => {
-                    assert_eq!(
-                        other,
-                        [format!("only `{value}` is supported so far")],
-                        "{path}"
-                    );
-                    assert_eq!(
-                        said_about(&path, &serde_json::json!(value)),
-                        [""; 0],
-                        "{path}"
-                    );
-                }
-                Answer::Later if is_section => {
+                Answer::Later | Answer::Refused(_) if is_section => {
                     assert_eq!(other.len(), 1, "{path}");
                     assert!(
                         other.concat().starts_with("must be a "),

@@ -111,7 +111,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             admission_plugins: [].into(),
         },
         sans: BTreeSet::new(),
-        network: Network::Flannel,
+        network: Network::Flannel(Box::default()),
         ingress: Ingress::None,
         dns: Dns::CoreDns(Box::default()),
         metrics_server: None,

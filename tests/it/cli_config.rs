@@ -98,10 +98,10 @@ const CASES: &[Case] = &[
         &["nowhere"],
     ),
     (
-        "a default that is not there yet",
+        "a plugin that no release has",
         "network: {plugin: flannel}\n",
-        "",
-        &["network.plugin", "flannel"],
+        "network: {plugin: weave}\n",
+        &["cluster.yml:", "network.plugin", "canal"],
     ),
     (
         "a bastion host without an address",

@@ -14,7 +14,7 @@ use rke_operator::{
         SshKey,
     },
     desired::{
-        Desired, DesiredFile,
+        Chart, Desired, DesiredFile,
         pki::{self, PkiContext, Seed},
     },
     plan,
@@ -151,6 +151,15 @@ fn every_document_gives_its_containers_and_its_plan() {
             .collect();
         insta::with_settings!({filters => filters}, {
             insta::assert_yaml_snapshot!("containers", containers);
+            // `tests/charts/render.sh` renders the real charts with these.
+            let charts = want.charts.iter().map(|want| {
+                let Chart { name, chart, namespace, crds, values } = &want.chart;
+                serde_json::json!({"name": name, "chart": chart, "namespace": namespace, "crds": crds, "values": values})
+            });
+            let charts: Vec<_> = charts.collect();
+            if !charts.is_empty() {
+                insta::assert_json_snapshot!("charts", charts);
+            }
             let plan = plan::up(&want, &have).expect("a plan");
             assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
             insta::assert_snapshot!("plan", plan::render(&plan));

@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Found, dns, images, keys::Keys, monitoring, nodes, services, upgrade, values, version};
+use super::{
+    Found, dns, images, ingress, keys::Keys, monitoring, network, nodes, services, upgrade, values,
+    version,
+};
 use crate::{
     catalog::Catalogue,
-    config::{
-        cursor::Cursor,
-        intent::{Ingress, Intent, Network},
-        sources::Sources,
-    },
+    config::{cursor::Cursor, intent::Intent, sources::Sources},
 };
 
 /// Reads everything. `None` only when a problem was found.
@@ -26,7 +25,8 @@ pub(super) fn read(
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
     let sans = sans(&root.get("authentication").get("sans"), found);
-    let network = network(&root.get("network"), found);
+    let network = network::read(&root.get("network"), found);
+    let ingress = ingress::read(&root.get("ingress"), found);
     let dns = dns::read(&root.get("dns"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
@@ -50,7 +50,7 @@ pub(super) fn read(
         services,
         sans,
         network: network?,
-        ingress: Ingress::None,
+        ingress: ingress?,
         dns: dns?,
         metrics_server,
         upgrade: upgrade?,
@@ -83,38 +83,4 @@ fn sans(at: &Cursor<'_>, found: &mut Found) -> BTreeSet<String> {
         }
     }
     sans
-}
-
-fn network(section: &Cursor<'_>, found: &mut Found) -> Option<Network> {
-    const INSTEAD: &str =
-        "write `plugin: flannel` under `network`, or `plugin: none` to bring your own";
-    let at = &section.get("plugin");
-    match values::text(at, found) {
-        Some("flannel") => Some(Network::Flannel),
-        Some("none") => Some(Network::None),
-        None => {
-            if section.is_open() && at.is_empty() {
-                found.problem(
-                    at.problem("not set, and RKE's default `canal` is not supported yet")
-                        .hint(INSTEAD),
-                );
-            }
-            None
-        }
-        Some("canal" | "calico" | "weave" | "aci") => {
-            found.problem(
-                at.problem("this network plugin is not supported yet")
-                    .hint(INSTEAD),
-            );
-            None
-        }
-        Some(other) => {
-            found.problem(
-                at.problem("unknown network plugin")
-                    .detail(other)
-                    .hint(INSTEAD),
-            );
-            None
-        }
-    }
 }

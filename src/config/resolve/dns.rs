@@ -116,7 +116,7 @@ fn reverse(at: &Cursor<'_>, found: &mut Found) -> Vec<String> {
     texts
         .map(|(at, text)| {
             let zone = text.trim_end_matches('.').to_ascii_lowercase();
-            let is_zone = zone.ends_with(".arpa") && is_domain(&zone);
+            let is_zone = zone.rsplit('.').next() == Some("arpa") && is_domain(&zone);
             if !is_zone && text.parse::<IpNet>().is_err() {
                 let problem = at.problem("is not a range of addresses").detail(text);
                 found.problem(problem.hint("write e.g. `10.0.0.0/8`"));

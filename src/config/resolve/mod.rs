@@ -4,8 +4,10 @@
 mod cluster;
 mod dns;
 mod images;
+mod ingress;
 mod keys;
 mod monitoring;
+mod network;
 mod nodes;
 mod pods;
 mod services;

@@ -94,10 +94,6 @@ fn the_names_in_a_mapping_count_even_with_empty_values() {
         panic!("no DNS server");
     };
     assert_eq!(dns.node_selector["node-role.kubernetes.io/worker"], "");
-    assert_snapshot!(bad(&and("").replace("{provider: none}\nmonitoring", "{provider: none, extra_args: {enable-ssl-passthrough: ''}}\nmonitoring")), @"
-    `ingress.extra_args` (line 6): not supported yet
-      remove `extra_args`, or leave it empty
-    ");
 }
 
 #[test]

@@ -251,8 +251,6 @@ fn values_of_the_wrong_type() {
     assert_snapshot!(bad("nodes: {a: b}\nnetwork: []\ningress: none\nmonitoring: {provider: none}"), @"
     `nodes` (line 1): must be a list, is a mapping
     `network` (line 2): must be a mapping, is a list
-    `network.plugin` (line 2): not set, and RKE's default `canal` is not supported yet
-      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
     `ingress` (line 3): must be a mapping, is a single value
     ");
     assert_snapshot!(bad(&node("port: ssh")), @"`nodes[0].port` (line 4): must be a port, 1 to 65535 | ssh");
@@ -607,23 +605,17 @@ fn flags_mounts_and_environment() {
 
 #[test]
 fn what_is_not_supported_yet() {
-    assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]"), @"
-    `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
-      write `provider: none` under `ingress`
-    `network.plugin`: not set, and RKE's default `canal` is not supported yet
-      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
-    ");
     assert_snapshot!(bad("nodes: [{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}]
-network: {plugin: canal}
+network: {plugin: weave}
 dns: {provider: kube-dns}
-ingress: {provider: nginx}
+ingress: {provider: haproxy}
 monitoring: {provider: prometheus}"), @"
-    `network.plugin` (line 2): this network plugin is not supported yet
-      write `plugin: flannel` under `network`, or `plugin: none` to bring your own
+    `network.plugin` (line 2): weave is not supported: its makers have ended it, and RKE left it in 1.30
+      write `plugin: canal`; on a new cluster that is all
     `dns.provider` (line 3): kube-dns is not run: Kubernetes moved to CoreDNS in 1.13, and no release here has it
       write `provider: coredns`: upstreamnameservers, stubdomains and the name of the Service stay as they are
-    `ingress.provider` (line 4): only `none` is supported so far
-      write `provider: none` under `ingress`
+    `ingress.provider` (line 4): unknown ingress controller | haproxy
+      write `nginx`, `traefik`, or `none` to bring your own
     `monitoring.provider` (line 5): unknown provider | prometheus
       write `metrics-server`, or `none` to bring your own
     ");
@@ -760,10 +752,6 @@ private_registries: [{password: hunter2}]
     assert!(!problems.to_string().contains("hunter2"), "{problems}");
     assert!(!hints.contains("hunter2"), "{hints}");
     assert_snapshot!(problems.render("cluster.yml", yaml, false), @"
-    error: `ingress.provider`: not set, and RKE's default `nginx` is not supported yet
-     |
-     = help: write `provider: none` under `ingress`
-
     error: `nodes`: no node has the role `etcd`
      --> cluster.yml:1:1
       |
@@ -866,7 +854,7 @@ private_registries: [{password: hunter2}]
     15 | network: {plugin: hunter2}
        |                   ^^^^^^^
        |
-       = help: write `plugin: flannel` under `network`, or `plugin: none` to bring your own
+       = help: write `plugin: canal`, which is RKE's default, `flannel`, `calico`, or `none` to bring your own
 
     error: `dns.provider`: unknown DNS provider
       --> cluster.yml:16:17

@@ -52,12 +52,12 @@ services:
     fail_swap_on: false
   kubeproxy: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
 authentication: {sans: [a.example.com]}
-network: {plugin: flannel}
+network: {plugin: calico, tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 dns:
   provider: coredns
   nodelocal: {ip_address: 169.254.20.11}
   tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]
-ingress: {provider: none}
+ingress: {provider: nginx, tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 monitoring: {tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 upgrade_strategy:
   max_unavailable_worker: 10%
@@ -130,6 +130,62 @@ const CHANGES: &[(&str, &str)] = &[
     ("services.kubelet.cluster_dns_server", "10.43.0.11"),
     ("services.kubelet.fail_swap_on", "true"),
     ("network.plugin", "none"),
+    // Of another plugin: a warning says so.
+    ("network.options.flannel_iface", "eth1"),
+    ("network.options.flannel_backend_type", "host-gw"),
+    ("network.options.flannel_backend_port", "8473"),
+    ("network.options.flannel_backend_vni", "2"),
+    ("network.options.kube_flannel_priority_class_name", "low"),
+    ("network.options.canal_iface", "eth1"),
+    ("network.options.canal_flannel_backend_type", "host-gw"),
+    ("network.options.canal_flannel_backend_port", "8473"),
+    ("network.options.canal_flannel_backend_vni", "2"),
+    (
+        "network.options.canal_flex_volume_plugin_dir",
+        "/a/nodeagent~uds",
+    ),
+    ("network.flannel_network_provider.iface", "eth1"),
+    ("network.canal_network_provider.iface", "eth1"),
+    (
+        "network.options.calico_flex_volume_plugin_dir",
+        "/a/nodeagent~uds",
+    ),
+    ("network.mtu", "1400"),
+    ("network.node_selector", "{a: b}"),
+    ("network.update_strategy", "{strategy: OnDelete}"),
+    ("network.values", "{a: b}"),
+    ("network.tolerations[].key", "c"),
+    ("network.tolerations[].operator", "null"),
+    ("network.tolerations[].value", "c"),
+    ("network.tolerations[].effect", "PreferNoSchedule"),
+    ("network.tolerations[].tolerationSeconds", "2"),
+    ("network.tolerations[].tolerationseconds", "2"),
+    ("ingress.provider", "none"),
+    ("ingress.options", "{use-http2: 'false'}"),
+    ("ingress.node_selector", "{a: b}"),
+    ("ingress.extra_args", "{enable-ssl-passthrough: ''}"),
+    ("ingress.dns_policy", "Default"),
+    ("ingress.extra_envs", "[{name: A, value: b}]"),
+    ("ingress.extra_volumes", "[{name: a, emptyDir: {}}]"),
+    ("ingress.extra_volume_mounts", "[{name: a, mountPath: /a}]"),
+    ("ingress.update_strategy", "{strategy: OnDelete}"),
+    ("ingress.http_port", "8080"),
+    ("ingress.https_port", "8443"),
+    ("ingress.network_mode", "none"),
+    ("ingress.tolerations[].key", "c"),
+    ("ingress.tolerations[].operator", "null"),
+    ("ingress.tolerations[].value", "c"),
+    ("ingress.tolerations[].effect", "PreferNoSchedule"),
+    ("ingress.tolerations[].tolerationSeconds", "2"),
+    ("ingress.tolerations[].tolerationseconds", "2"),
+    ("ingress.default_backend", "true"),
+    ("ingress.default_http_backend_priority_class_name", "low"),
+    (
+        "ingress.nginx_ingress_controller_priority_class_name",
+        "low",
+    ),
+    ("ingress.default_ingress_class", "false"),
+    ("ingress.values", "{a: b}"),
     ("dns.provider", "none"),
     ("dns.options.coredns_priority_class_name", "low"),
     ("dns.upstreamnameservers", "[192.0.2.53]"),

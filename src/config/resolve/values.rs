@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use super::Found;
 use crate::{
     config::{cursor::Cursor, schema::boolean, tree::Value},
-    model::is_printable,
+    model::{Secret, is_printable},
 };
 
 /// The text of a scalar; `None` when absent or empty, and with a problem when it is none.
@@ -172,6 +172,12 @@ pub(super) fn object(
         object.insert("apiVersion".to_owned(), versions[0].into());
     }
     Some(object)
+}
+
+/// A mapping as YAML reads it, as JSON: there may be passwords in it.
+pub(super) fn json_map(at: &Cursor<'_>, found: &mut Found) -> Option<Secret<String>> {
+    let empty = entries(at, found).is_empty();
+    (!empty).then(|| Secret::new(at.json().to_string()))
 }
 
 /// The mappings of a list in an object of Kubernetes; a problem when there is none.

@@ -1,49 +1,6 @@
-//! The add-ons: `ingress`, `monitoring`, `dns`. Pure data.
+//! The add-ons: `monitoring`, `dns`. Pure data.
 
 use super::key::{Key, any, each, flag, list, map, number, section, text};
-
-/// `ingress`: only `provider: none` works so far.
-pub(super) const INGRESS: &[Key] = &[
-    text(
-        "provider",
-        "`none`; RKE's default `nginx` is not supported yet.",
-    )
-    .default("nginx")
-    .only("none"),
-    map("options", "Settings of nginx."),
-    map("node_selector", "Where its pods run."),
-    map("extra_args", "Flags of the controller."),
-    text("dns_policy", "How its pods look up names.").default("ClusterFirst"),
-    any("extra_envs", "More variables.").secret(),
-    any("extra_volumes", "More volumes."),
-    any("extra_volume_mounts", "More mounts."),
-    any("update_strategy", "How its pods are replaced."),
-    number("http_port", "The port of HTTP.")
-        .default("80")
-        .also(&["0"]),
-    number("https_port", "The port of HTTPS.")
-        .default("443")
-        .also(&["0"]),
-    text("network_mode", "How its ports are reached.").default("hostPort"),
-    any("tolerations", "Tolerations of its pods."),
-    flag(
-        "default_backend",
-        "A server for requests that no Ingress matches.",
-    ),
-    text(
-        "default_http_backend_priority_class_name",
-        "The priority of that server's pod.",
-    ),
-    text(
-        "nginx_ingress_controller_priority_class_name",
-        "The priority of its pods.",
-    ),
-    flag(
-        "default_ingress_class",
-        "Whether its class is the default one.",
-    )
-    .default("true"),
-];
 
 /// `monitoring`.
 pub(super) const MONITORING: &[Key] = &[
@@ -67,7 +24,7 @@ pub(super) const MONITORING: &[Key] = &[
 ];
 
 /// A toleration. RKE reads its keys in small letters.
-const TOLERATION: &[Key] = &[
+pub(super) const TOLERATION: &[Key] = &[
     text("key", "The taint's key; every taint when empty.").used(),
     text("operator", "`Exists` or `Equal`.")
         .default("Equal")

@@ -82,9 +82,6 @@ pub(in crate::config) enum Answer {
     /// It will not be supported, or not in this form: only RKE's default may stand here; what to
     /// do instead.
     Refused(&'static str),
-    /// RKE's default is not supported yet, so this one value has to be written, even when the whole
-    /// section is missing.
-    Only { value: &'static str },
     /// Its mere presence makes RKE do something once: only null may stand here; what to do instead.
     Never(&'static str),
 }
@@ -186,11 +183,6 @@ impl Key {
 
     pub(super) const fn never(self, instead: &'static str) -> Self {
         self.answer(Answer::Never(instead))
-    }
-
-    /// RKE's default is not supported, even when the section is missing.
-    pub(super) const fn only(self, value: &'static str) -> Self {
-        self.answer(Answer::Only { value })
     }
 
     const fn answer(self, answer: Answer) -> Self {

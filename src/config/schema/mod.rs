@@ -9,6 +9,7 @@
 mod aci;
 mod addons;
 mod cloud;
+mod ingress;
 mod key;
 mod network;
 mod nodes;
@@ -20,8 +21,9 @@ pub(super) use network::NETWORK;
 pub(super) use nodes::NODE;
 pub(super) use services::{ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, SERVICES};
 
-use addons::{DNS, INGRESS, MONITORING};
+use addons::{DNS, MONITORING};
 use cloud::CLOUD_PROVIDER;
+use ingress::INGRESS;
 use nodes::BASTION;
 
 /// The top level of `cluster.yml`.

@@ -2,26 +2,53 @@
 
 use super::{
     aci::ACI,
-    key::{Key, any, later_section, map, number, section, text},
+    addons::TOLERATION,
+    key::{Key, any, each, later_section, map, number, section, text},
 };
 
 /// `network`.
 pub(in crate::config) const NETWORK: &[Key] = &[
     text(
         "plugin",
-        "`flannel`, or `none` to bring your own; RKE's default `canal` is not supported yet.",
+        "`canal`, `flannel`, `calico`, or `none` to bring your own. `weave` and `aci` are refused: no release here has them.",
     )
     .default("canal")
     .used(),
     section("options", "Options of the plugin.", OPTIONS),
-    number("mtu", "The MTU of pods; found out by itself when 0.").default("0"),
-    map("node_selector", "Where the plugin's pods run."),
-    any("update_strategy", "How the plugin's pods are replaced."),
-    any("tolerations", "Tolerations of the plugin's pods."),
+    number(
+        "mtu",
+        "The MTU of pods, with canal and calico; when 0, 1450 with canal, and found out by calico itself.",
+    )
+    .default("0")
+    .used(),
+    map(
+        "node_selector",
+        "Where the plugin's pods run, with flannel and calico.",
+    )
+    .used(),
+    any(
+        "update_strategy",
+        "How the plugin's pods are replaced, with flannel and calico.",
+    )
+    .used(),
+    each(
+        "tolerations",
+        "Tolerations of calico's controllers; the plugins' own pods tolerate every taint.",
+        TOLERATION,
+    )
+    .used(),
+    any(
+        "values",
+        "Ours: laid over the values of the chart (`rke2-canal`, `rke2-calico`) last.",
+    )
+    .secret()
+    .used(),
     section(
         "calico_network_provider",
         "Options of calico.",
-        &[text("cloudprovider", "The cloud.").default("none")],
+        &[text("cloudprovider", "The cloud.")
+            .default("none")
+            .same("calico does not use it, in RKE 1.6 neither")],
     ),
     section("canal_network_provider", "Options of canal.", IFACE),
     section("flannel_network_provider", "Options of flannel.", IFACE),
@@ -32,56 +59,98 @@ pub(in crate::config) const NETWORK: &[Key] = &[
             .secret()
             .refused("remove it: weave is no longer maintained")],
     ),
-    later_section("aci_network_provider", "Options of Cisco ACI.", ACI),
+    later_section("aci_network_provider", "Options of Cisco ACI.", ACI)
+        .refused("remove it: no release here has Cisco ACI's plugin"),
     any("caliconetworkprovider", "Of releases of RKE before 1.0.")
         .ignored("write it as `calico_network_provider`: RKE 1.6 does not read this name either"),
 ];
 
-const IFACE: &[Key] = &[text("iface", "The network interface.")];
+const IFACE: &[Key] = &[text(
+    "iface",
+    "The network interface to the other nodes; `options` wins.",
+)
+.used()];
 
 const VOLUME_PLUGINS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/nodeagent~uds";
 
+const OPERATOR: &str = "calico's operator runs these pods with priorities of its own";
+const CHART: &str = "the chart runs these pods as `system-node-critical`";
+const NO_WEAVE: &str = "remove it: weave is no longer maintained";
+
 const OPTIONS: &[Key] = &[
-    text("flannel_iface", "The network interface."),
+    text(
+        "flannel_iface",
+        "The network interface to the other nodes; that of the default route when empty.",
+    )
+    .used(),
     text(
         "flannel_backend_type",
-        "How packets travel among the nodes.",
+        "How packets travel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
     )
-    .default("vxlan"),
-    number("flannel_backend_port", "The port of VXLAN.").default("8472"),
-    number("flannel_backend_vni", "The network of VXLAN.").default("1"),
+    .default("vxlan")
+    .used(),
+    number("flannel_backend_port", "The port of VXLAN.")
+        .default("8472")
+        .used(),
+    number("flannel_backend_vni", "The network of VXLAN.")
+        .default("1")
+        .used(),
     text(
         "kube_flannel_priority_class_name",
-        "The priority of its pods.",
-    ),
-    text("canal_iface", "The network interface."),
+        "The priority of its pods; `system-node-critical` when empty.",
+    )
+    .used(),
+    text(
+        "canal_iface",
+        "The network interface to the other nodes; that of the default route when empty.",
+    )
+    .used(),
     text(
         "canal_flannel_backend_type",
-        "How packets travel among the nodes.",
+        "How packets travel: `vxlan`, `host-gw`, `wireguard`, `udp` or `ipip`.",
     )
-    .default("vxlan"),
-    number("canal_flannel_backend_port", "The port of VXLAN.").default("8472"),
-    number("canal_flannel_backend_vni", "The network of VXLAN.").default("1"),
+    .default("vxlan")
+    .used(),
+    number(
+        "canal_flannel_backend_port",
+        "The port of VXLAN. RKE 1.6 ignores it.",
+    )
+    .default("8472")
+    .used(),
+    number(
+        "canal_flannel_backend_vni",
+        "The network of VXLAN. RKE 1.6 ignores it.",
+    )
+    .default("1")
+    .used(),
     text(
         "canal_flex_volume_plugin_dir",
-        "Where it puts its volume plugin.",
+        "Where it puts its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
     )
-    .default(VOLUME_PLUGINS),
-    text("canal_priority_class_name", "The priority of its pods."),
-    text("calico_cloud_provider", "The cloud.").default("none"),
+    .default(VOLUME_PLUGINS)
+    .used(),
+    text("canal_priority_class_name", "The priority of its pods.").same(CHART),
+    text("calico_cloud_provider", "The cloud.")
+        .default("none")
+        .same("calico does not use it, in RKE 1.6 neither"),
     text(
         "calico_flex_volume_plugin_dir",
-        "Where it puts its volume plugin.",
+        "Where it puts its volume plugin; kubelet's own folder, `/var/lib/kubelet/volumeplugins`, when empty or RKE's default.",
     )
-    .default(VOLUME_PLUGINS),
+    .default(VOLUME_PLUGINS)
+    .used(),
     text(
         "calico_node_priority_class_name",
         "The priority of its pods.",
-    ),
+    )
+    .same(OPERATOR),
     text(
         "calico_kube_controllers_priority_class_name",
         "The priority of its controllers.",
-    ),
-    text("weave_password", "The password among the nodes.").secret(),
-    text("weave_net_priority_class_name", "The priority of its pods."),
+    )
+    .same("the chart and calico's operator run them as `system-cluster-critical`"),
+    text("weave_password", "The password among the nodes.")
+        .secret()
+        .refused(NO_WEAVE),
+    text("weave_net_priority_class_name", "The priority of its pods.").refused(NO_WEAVE),
 ];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    config::Intent,
+    config::{Flannel, Intent, Network},
     desired::{
         Addon,
         addons::{account, labelled},
@@ -20,6 +20,11 @@ pub(super) fn addon(intent: &Intent) -> Addon {
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     ]);
+    // What its objects are called does not depend on its options.
+    let flannel = match &intent.network {
+        Network::Flannel(flannel) => (**flannel).clone(),
+        Network::Canal(_) | Network::Calico(_) | Network::None => Flannel::default(),
+    };
     let [account, role, binding] = account("flannel", "flannel", &rules);
     labelled(
         NAME,
@@ -27,13 +32,13 @@ pub(super) fn addon(intent: &Intent) -> Addon {
             account,
             role,
             binding,
-            config_map(intent),
-            daemon_set(intent),
+            config_map(intent, &flannel),
+            daemon_set(intent, &flannel),
         ],
     )
 }
 
-fn config_map(intent: &Intent) -> Value {
+fn config_map(intent: &Intent, flannel: &Flannel) -> Value {
     let cni = json!({
         "name": CNI_NETWORK,
         "cniVersion": "0.3.1",
@@ -45,7 +50,7 @@ fn config_map(intent: &Intent) -> Value {
     let net = json!({
         "Network": intent.services.cluster_cidr.to_string(),
         "EnableNFTables": false,
-        "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472},
+        "Backend": backend(flannel),
     });
     json!({
         "apiVersion": "v1",
@@ -58,7 +63,22 @@ fn config_map(intent: &Intent) -> Value {
     })
 }
 
-fn daemon_set(intent: &Intent) -> Value {
+fn backend(flannel: &Flannel) -> Value {
+    let backend = &flannel.backend;
+    let mut all = json!({"Type": backend.kind});
+    if backend.kind == "vxlan" {
+        all["VNI"] = backend.vni.into();
+        all["Port"] = backend.port.into();
+    }
+    all
+}
+
+fn daemon_set(intent: &Intent, flannel: &Flannel) -> Value {
+    let mut selector = flannel.node_selector.clone();
+    let os = selector.entry("kubernetes.io/os".to_owned());
+    os.or_insert_with(|| "linux".to_owned());
+    let priority = flannel.priority_class.as_deref();
+    let one = || json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
     json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -69,12 +89,12 @@ fn daemon_set(intent: &Intent) -> Value {
                 "metadata": {"labels": {"k8s-app": "flannel"}},
                 "spec": {
                     "hostNetwork": true,
-                    "nodeSelector": {"kubernetes.io/os": "linux"},
-                    "priorityClassName": "system-node-critical",
+                    "nodeSelector": selector,
+                    "priorityClassName": priority.unwrap_or("system-node-critical"),
                     "serviceAccountName": "flannel",
                     "tolerations": [{"operator": "Exists"}],
                     "initContainers": [install_cni_plugins(intent)],
-                    "containers": [flanneld(intent)],
+                    "containers": [flanneld(intent, flannel)],
                     "volumes": [
                         host("run", "/run/flannel", "DirectoryOrCreate"),
                         host("cni-bin", "/opt/cni/bin", "DirectoryOrCreate"),
@@ -84,7 +104,7 @@ fn daemon_set(intent: &Intent) -> Value {
                     ],
                 },
             },
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "updateStrategy": flannel.update_strategy.clone().unwrap_or_else(one),
         },
     })
 }
@@ -118,7 +138,13 @@ echo 'flanneld has no subnet for this node yet' >&2
 exit 1
 ";
 
-fn flanneld(intent: &Intent) -> Value {
+fn flanneld(intent: &Intent, flannel: &Flannel) -> Value {
+    let iface = flannel.iface.as_ref();
+    let args: Vec<_> = ["--ip-masq", "--kube-subnet-mgr"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(iface.map(|iface| format!("--iface={iface}")))
+        .collect();
     let field = |name: &str, path: &str| {
         json!({
             "name": name,
@@ -129,7 +155,7 @@ fn flanneld(intent: &Intent) -> Value {
         "name": "kube-flannel",
         "image": intent.images.flannel,
         "command": ["/opt/bin/flanneld"],
-        "args": ["--ip-masq", "--kube-subnet-mgr"],
+        "args": args,
         "env": [
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),

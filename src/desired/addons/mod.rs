@@ -45,7 +45,7 @@ pub(super) fn wanted(intent: &Intent, have: &Actual) -> Vec<Addon> {
 /// The same, of what is known without the cluster.
 fn of_intent(intent: &Intent) -> Vec<Addon> {
     let network = match intent.network {
-        Network::Flannel => true,
+        Network::Flannel(_) => true,
         Network::Canal(_) | Network::Calico(_) | Network::None => false,
     };
     let (dns, cache) = match &intent.dns {

@@ -1,6 +1,10 @@
 //! The add-ons that are charts of the release: which are wanted, with which values. Pure.
 
+mod calico;
 mod canal;
+mod nginx;
+mod traefik;
+mod values;
 
 use serde_json::json;
 
@@ -11,16 +15,20 @@ use crate::{
 };
 
 /// Every add-on of this version that is a chart. What the cluster has of these and is not wanted is pruned.
-pub(in crate::desired) const KNOWN: [&str; 4] = [canal::NAME, "calico", "nginx", "traefik"];
+pub(in crate::desired) const KNOWN: [&str; 4] =
+    [canal::NAME, calico::NAME, nginx::NAME, traefik::NAME];
 
 /// Those that the intent asks for, the network first.
 pub(in crate::desired) fn wanted(intent: &Intent, keys: &Keys) -> Vec<WantedChart> {
     let network = match &intent.network {
         Network::Canal(options) => Some(canal::chart(intent, options)),
-        Network::Calico(_) | Network::Flannel | Network::None => None,
+        Network::Calico(options) => Some(calico::chart(intent, options)),
+        Network::Flannel(_) | Network::None => None,
     };
     let ingress = match &intent.ingress {
-        Ingress::Nginx(_) | Ingress::Traefik(_) | Ingress::None => None,
+        Ingress::Nginx(options) => Some(nginx::chart(options)),
+        Ingress::Traefik(options) => Some(traefik::chart(options)),
+        Ingress::None => None,
     };
     let charts = network.into_iter().chain(ingress);
     charts.map(|chart| complete(chart, intent, keys)).collect()
