@@ -58,6 +58,9 @@ pub enum HostView {
     Unreachable(Unreachable),
 }
 
+/// What hosts said a moment ago, where it is still good: those are not asked again.
+pub type KeptFacts = BTreeMap<NodeName, Box<HostFacts>>;
+
 /// Why a host did not answer, as data: the error that is shown for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreachable {

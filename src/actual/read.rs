@@ -15,8 +15,8 @@ use tokio::{
 
 use super::{
     facts::{
-        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, OldClients, Unreachable,
-        control_planes,
+        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, KeptFacts, OldClients,
+        Unreachable, control_planes,
     },
     members, system,
 };
@@ -58,18 +58,25 @@ const ROOTS: [&str; 7] = [
     path::SYSCTL,
 ];
 
-/// Reads every host that the pool aims at, then the API.
+/// Reads every host that the pool aims at, but for those whose facts are `kept`, then the API.
 pub async fn read(
     hosts: &Hosts,
     saved: Option<ClusterState>,
     engine: Option<&EngineClients>,
     kubeconfig: Option<Secret<String>>,
     wanted: &WantedObjects,
+    mut kept: KeptFacts,
 ) -> Actual {
     let views: BTreeMap<NodeName, HostView> = stream::iter(hosts.names())
-        .map(|name| async move {
-            let view = Box::pin(host_view(hosts, &name)).await;
-            (name, view)
+        .map(|name| {
+            let facts = kept.remove(&name);
+            async move {
+                let view = match facts {
+                    Some(facts) => HostView::Reachable(facts),
+                    None => Box::pin(host_view(hosts, &name)).await,
+                };
+                (name, view)
+            }
         })
         .buffer_unordered(WIDTH)
         .collect()

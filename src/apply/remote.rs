@@ -14,7 +14,7 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::{self, Actual},
+    actual::{self, Actual, KeptFacts},
     desired::{Desired, pki::EngineClients},
     environment::Environment,
     host::{
@@ -38,14 +38,15 @@ pub trait RemoteSession: Send + Sync {
     /// Aims at these nodes from now on; what is open stays open.
     fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>);
 
-    /// Reads everything, and writes nothing. A node that does not answer is a fact. The cluster's
-    /// API says what an apply of `wanted` would change.
+    /// Reads everything, and writes nothing. A node that does not answer is a fact; one whose
+    /// facts are `kept` is not asked. The cluster's API says what an apply of `wanted` would change.
     fn read<'a>(
         &'a self,
         saved: Option<ClusterState>,
         engine: Option<&'a EngineClients>,
         kubeconfig: Option<Secret<String>>,
         wanted: &'a WantedObjects,
+        kept: KeptFacts,
     ) -> BoxFuture<'a, Actual>;
 
     /// A client of the cluster's API that outlives each single API server.
@@ -178,8 +179,9 @@ impl RemoteSession for Open {
         engine: Option<&'a EngineClients>,
         kubeconfig: Option<Secret<String>>,
         wanted: &'a WantedObjects,
+        kept: KeptFacts,
     ) -> BoxFuture<'a, Actual> {
-        actual::read::read(&self.hosts, saved, engine, kubeconfig, wanted).boxed()
+        actual::read::read(&self.hosts, saved, engine, kubeconfig, wanted, kept).boxed()
     }
 
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>> {

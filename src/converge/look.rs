@@ -8,12 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{Error, Goal, Inspection, Survey, silent};
+use super::{
+    Error, Goal, Inspection, Survey,
+    kept::{self, Kept},
+    silent,
+};
 use crate::{
-    actual::{Actual, ApiView, HostView, Unreachable},
+    actual::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     apply::{
         act::Steps,
-        event::Events,
+        event::{Events, RunOutcome},
         remote::{Context, RemoteSession},
         run,
         run::Report,
@@ -44,6 +48,8 @@ pub struct Iteration<'w> {
     saved: Option<ClusterState>,
     revision: Option<String>,
     engine: Option<EngineClients>,
+    /// When the oldest of its facts were read.
+    since: Timestamp,
 }
 
 impl<'w> Iteration<'w> {
@@ -51,7 +57,7 @@ impl<'w> Iteration<'w> {
     pub async fn look(goal: &Goal<'_>, environment: &'w Environment) -> Result<Self, Error> {
         let session = open(environment);
         let so_far = SoFar::default();
-        Box::pin(look(goal, environment, session, &so_far)).await
+        Box::pin(look(goal, environment, session, &so_far, Kept::default())).await
     }
 
     /// What was found, and what would be done about it.
@@ -74,6 +80,16 @@ impl<'w> Iteration<'w> {
         let store = &self.environment.store;
         store.save(&next, self.revision.as_deref()).await?;
         Ok(())
+    }
+
+    /// What there is left of it after a run of its plan that ended so.
+    pub(super) fn leave(
+        self,
+        goal: &Goal<'_>,
+        outcome: &RunOutcome,
+    ) -> (Box<dyn RemoteSession>, Plan, Kept) {
+        let (kept, plan) = Kept::after(goal, self.survey, outcome, self.since);
+        (self.session, plan, kept)
     }
 
     /// What its steps are carried out with.
@@ -131,17 +147,23 @@ pub(super) async fn look<'w>(
     environment: &'w Environment,
     mut session: Box<dyn RemoteSession>,
     so_far: &SoFar,
+    kept: Kept,
 ) -> Result<Iteration<'w>, Error> {
-    let mut reading = read(goal, environment, &mut *session).await?;
-    for (name, why) in &so_far.failed {
-        let view = HostView::Unreachable(why.clone());
-        reading.actual.hosts.insert(name.clone(), view);
+    let kept = kept.at(environment.clock.now());
+    let names: BTreeSet<NodeName> = kept.hosts.keys().cloned().collect();
+    let mut since = kept.since;
+    let mut reading = read(goal, environment, &mut *session, so_far, kept.hosts).await?;
+    let mut decision = decide(goal, environment, &reading, so_far);
+    if !names.is_empty() && !is_idle(&decision, &names) {
+        since = environment.clock.now();
+        reading = read(goal, environment, &mut *session, so_far, KeptFacts::new()).await?;
+        decision = decide(goal, environment, &reading, so_far);
     }
     let Decision {
         desired,
         plan,
         saved,
-    } = decide(goal, environment, &reading, so_far)?;
+    } = decision?;
     let Reading {
         now,
         seed,
@@ -170,7 +192,14 @@ pub(super) async fn look<'w>(
         saved,
         revision,
         engine,
+        since,
     })
+}
+
+/// True where nothing is done to these hosts: what is done is decided on facts of this very look.
+fn is_idle(decision: &Result<Decision, Error>, hosts: &BTreeSet<NodeName>) -> bool {
+    let decision = decision.as_ref();
+    decision.is_ok_and(|decision| kept::touched(&decision.plan).is_disjoint(hosts))
 }
 
 /// What is, and what an `up` would do about it, or why it would do nothing. Writes nothing,
@@ -178,8 +207,10 @@ pub(super) async fn look<'w>(
 pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspection, Error> {
     let goal = Goal::Up(intent);
     let mut session = open(environment);
-    let reading = Box::pin(read(&goal, environment, &mut *session)).await?;
-    let (desired, plan) = match decide(&goal, environment, &reading, &SoFar::default()) {
+    let so_far = SoFar::default();
+    let reading = read(&goal, environment, &mut *session, &so_far, KeptFacts::new());
+    let reading = Box::pin(reading).await?;
+    let (desired, plan) = match decide(&goal, environment, &reading, &so_far) {
         Ok(decision) => (decision.desired, Ok(decision.plan)),
         Err(error) => (None, Err(error)),
     };
@@ -210,6 +241,8 @@ async fn read<'i>(
     goal: &Goal<'i>,
     environment: &Environment,
     session: &mut dyn RemoteSession,
+    so_far: &SoFar,
+    kept: KeptFacts,
 ) -> Result<Reading<'i>, Error> {
     let now = environment.clock.now();
     let seed = Seed::new((environment.entropy)());
@@ -235,8 +268,12 @@ async fn read<'i>(
     wanted.bound_to.clone_from(&environment.lose);
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
-    let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted);
-    let actual = reading.await;
+    let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted, kept);
+    let mut actual = reading.await;
+    for (name, why) in &so_far.failed {
+        let view = HostView::Unreachable(why.clone());
+        actual.hosts.insert(name.clone(), view);
+    }
     Ok(Reading {
         now,
         seed,

@@ -25,11 +25,13 @@ use crate::{
 };
 
 mod error;
+mod kept;
 mod look;
 mod turn;
 
 pub use error::{Error, StepFailure};
 pub(crate) use look::targets;
+use kept::Kept;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
 use turn::InTurn;
@@ -154,9 +156,10 @@ pub async fn converge(
     // A plan with effects was run. One that only waits changes nothing.
     let mut changed = false;
     let mut so_far = SoFar::default();
+    let mut kept = Kept::default();
     for number in 1..=ITERATIONS {
         let iteration = tokio::select! {
-            iteration = Box::pin(look(goal, environment, session, &so_far)) => iteration?,
+            iteration = Box::pin(look(goal, environment, session, &so_far, kept)) => iteration?,
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
         let plan = &iteration.survey.plan;
@@ -171,6 +174,7 @@ pub async fn converge(
             InTurn::Ran(report) => report,
             InTurn::LookAgain => {
                 session = iteration.session;
+                kept = Kept::default();
                 continue;
             }
             InTurn::Stopped(cause) => return Ok(Outcome::Stopped(cause)),
@@ -187,6 +191,7 @@ pub async fn converge(
         if outcome == RunOutcome::Completed {
             waited.extend(waits(plan));
         }
+        let ended = outcome.clone();
         let ends = match outcome {
             RunOutcome::Failed => failures.into_iter().next(),
             RunOutcome::Completed
@@ -217,8 +222,7 @@ pub async fn converge(
             ) => {}
         }
         so_far.ran = true;
-        last = iteration.survey.plan;
-        session = iteration.session;
+        (session, last, kept) = iteration.leave(goal, &ended);
     }
     Err(unsettled(&last))
 }

@@ -51,7 +51,7 @@ pub(super) fn node(address: &str, roles: &[Role]) -> NodeIntent {
 }
 
 /// One node with all three roles.
-pub(super) fn intent() -> Intent {
+pub(crate) fn intent() -> Intent {
     let all = [Role::Etcd, Role::ControlPlane, Role::Worker];
     intent_of(&[("n1", "10.0.0.2", &all)])
 }

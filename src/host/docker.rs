@@ -18,7 +18,10 @@ use futures::{FutureExt, Stream, future::BoxFuture};
 use http::{HeaderValue, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::Frame;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
 use russh::ChannelOpenFailure;
 use tokio::sync::OnceCell;
 
@@ -33,6 +36,11 @@ use super::{
 
 /// Until the head of a response. Uploads count, so it must cover the largest archive.
 const RESPONSE: u64 = 120;
+
+/// How many channels to Docker stay open for what comes next, and for how long: each has buffers, and a
+/// run has a node's SSH connection open for every node of the cluster. Another channel is one round trip.
+const IDLE: usize = 1;
+const IDLE_FOR: Duration = Duration::from_secs(1);
 
 /// The newest API that our requests were written against.
 const NEWEST: ApiVersion = ApiVersion(1, 47);
@@ -53,7 +61,11 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
         socket: Arc::from(socket),
     };
     let to = format!("Docker on {}", connector.session.place());
-    let client: Client<Connector, Body> = Client::builder(TokioExecutor::new()).build(connector);
+    let client: Client<Connector, Body> = Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(IDLE)
+        .pool_idle_timeout(IDLE_FOR)
+        .pool_timer(TokioTimer::new())
+        .build(connector);
     let api = Arc::new(OnceCell::new());
     Docker::connect_with_custom_transport(
         move |request: BollardRequest| {

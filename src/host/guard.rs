@@ -4,6 +4,9 @@
 //! channel of its connection (and the keepalive); a writer that waits for the window is never
 //! woken when the connection dies; and a cut connection looks like a clean end of file. Here a
 //! task drains each channel into a bounded queue, and every wait also watches the connection.
+//!
+//! A run has a few of these open to every node at the same time, so one that waits has no buffer of its
+//! own: what arrives is passed on as it is.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,10 +23,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
-use russh::{ChannelStream, client::Msg};
+use bytes::{Buf, Bytes};
+use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, client::Msg};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, ReadHalf, WriteHalf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::mpsc,
     task::JoinHandle,
 };
@@ -31,9 +34,6 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// How many bytes may wait for their reader before the stream is given up.
 const QUEUE_LIMIT: usize = 64 << 20;
-
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
 
 /// Whether an SSH connection lives, and if not, why.
 #[derive(Clone, Default)]
@@ -84,10 +84,28 @@ pub(super) struct Guarded {
     queue: mpsc::UnboundedReceiver<Bytes>,
     backlog: Arc<Backlog>,
     current: Bytes,
-    writer: WriteHalf<ChannelStream<Msg>>,
+    writer: Writer,
     link: Link,
     dead: Pin<Box<WaitForCancellationFutureOwned>>,
     pump: JoinHandle<()>,
+    /// Closes the channel.
+    _open: Open,
+}
+
+/// A channel as a sink of bytes.
+type Writer = Pin<Box<dyn AsyncWrite + Send + Sync>>;
+
+/// A channel that is closed when nobody uses it any more.
+struct Open(Option<ChannelWriteHalf<Msg>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(channel) = self.0.take() {
+            tokio::spawn(async move {
+                let _ = channel.close().await;
+            });
+        }
+    }
 }
 
 impl fmt::Debug for Guarded {
@@ -97,9 +115,10 @@ impl fmt::Debug for Guarded {
 }
 
 impl Guarded {
-    /// Takes a channel's stream over.
-    pub(super) fn new(stream: ChannelStream<Msg>, link: Link) -> Self {
-        let (reader, writer) = tokio::io::split(stream);
+    /// Takes a channel over.
+    pub(super) fn new(channel: Channel<Msg>, link: Link) -> Self {
+        let (reader, open) = channel.split();
+        let writer = Box::pin(open.make_writer());
         let (tx, queue) = mpsc::unbounded_channel();
         let backlog = Arc::new(Backlog {
             bytes: AtomicUsize::new(0),
@@ -116,6 +135,7 @@ impl Guarded {
             link,
             dead,
             pump,
+            _open: Open(Some(open)),
         }
     }
 
@@ -138,30 +158,33 @@ impl Guarded {
 /// Reads the channel dry, whatever its reader does: beyond the limit the bytes are thrown away
 /// and the stream fails, so that the connection stays usable.
 async fn pump(
-    mut reader: ReadHalf<ChannelStream<Msg>>,
+    mut reader: ChannelReadHalf,
     tx: mpsc::UnboundedSender<Bytes>,
     backlog: Arc<Backlog>,
     link: Link,
 ) {
-    let mut buffer = BytesMut::new();
     loop {
-        buffer.reserve(CHUNK);
-        let read = tokio::select! {
-            read = reader.read_buf(&mut buffer) => read,
+        let message = tokio::select! {
+            message = reader.wait() => message,
             _ = link.died() => return,
         };
-        match read {
-            Ok(0) | Err(_) => return,
-            Ok(count) => {
-                let chunk = buffer.split().freeze();
-                let waiting = backlog.bytes.fetch_add(count, Ordering::Relaxed) + count;
-                if waiting > backlog.limit {
-                    backlog.given_up.store(true, Ordering::Release);
-                }
-                if !backlog.given_up.load(Ordering::Acquire) && tx.send(chunk).is_err() {
-                    return;
-                }
-            }
+        let Some(message) = message else { return };
+        if matches!(message, ChannelMsg::Eof | ChannelMsg::Close) {
+            return;
+        }
+        let ChannelMsg::Data { data } = message else {
+            continue;
+        };
+        if data.is_empty() {
+            // Nobody's end of file.
+            continue;
+        }
+        let waiting = backlog.bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len();
+        if waiting > backlog.limit {
+            backlog.given_up.store(true, Ordering::Release);
+        }
+        if !backlog.given_up.load(Ordering::Acquire) && tx.send(data).is_err() {
+            return;
         }
     }
 }
@@ -205,17 +228,17 @@ impl AsyncWrite for Guarded {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.writer).poll_write(cx, bytes);
+        let result = self.writer.as_mut().poll_write(cx, bytes);
         self.write_result(cx, result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.writer).poll_flush(cx);
+        let result = self.writer.as_mut().poll_flush(cx);
         self.write_result(cx, result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.writer).poll_shutdown(cx);
+        let result = self.writer.as_mut().poll_shutdown(cx);
         self.write_result(cx, result)
     }
 }

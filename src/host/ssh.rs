@@ -179,7 +179,7 @@ impl Session {
         opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
     ) -> Result<Guarded, OpenError> {
         let channel = self.opened(opening).await?;
-        Ok(Guarded::new(channel.into_stream(), self.link.clone()))
+        Ok(Guarded::new(channel, self.link.clone()))
     }
 
     async fn opened(

@@ -14,7 +14,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::{Actual, HostView, Unreachable},
+    actual::{Actual, HostView, KeptFacts, Unreachable},
     apply::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError, Warning},
@@ -232,6 +232,7 @@ impl RemoteSession for SimSession {
         _: Option<&'a EngineClients>,
         kubeconfig: Option<Secret<String>>,
         wanted: &'a WantedObjects,
+        kept: KeptFacts,
     ) -> BoxFuture<'a, Actual> {
         let shell = Shell { saved, kubeconfig };
         async move {
@@ -246,6 +247,11 @@ impl RemoteSession for SimSession {
             }
             let mut seen = self.remote.inner().observe(&self.aim, &shell);
             dry_runs(&mut seen, &wanted.objects);
+            for (name, facts) in kept {
+                if let Some(view) = seen.hosts.get_mut(&name) {
+                    *view = HostView::Reachable(facts);
+                }
+            }
             seen
         }
         .boxed()
