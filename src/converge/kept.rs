@@ -195,13 +195,13 @@ mod tests {
     fn nothing_is_kept_of_a_removal_or_of_a_run_that_went_otherwise() {
         let intent = crate::desired::fixture::intent();
         let removal = Goal::Remove(Some(&intent));
-        assert_eq!(names(&removal, &RunOutcome::Completed, 0), [""; 0]);
+        assert_eq!(names(&removal, &RunOutcome::Completed, 1), [""; 0]);
         for outcome in [
             RunOutcome::PlanAgain,
             RunOutcome::Failed,
             RunOutcome::Stopped,
         ] {
-            assert_eq!(names(&Goal::Up(&intent), &outcome, 0), [""; 0]);
+            assert_eq!(names(&Goal::Up(&intent), &outcome, 1), [""; 0]);
         }
     }
 }

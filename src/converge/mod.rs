@@ -30,8 +30,8 @@ mod look;
 mod turn;
 
 pub use error::{Error, StepFailure};
-pub(crate) use look::targets;
 use kept::Kept;
+pub(crate) use look::targets;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
 use turn::InTurn;

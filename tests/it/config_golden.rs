@@ -23,10 +23,10 @@ use rke_operator::{
 use crate::sim::bare_host;
 
 /// Every path leads to one key, made for this run.
-struct AnyFile(String);
+pub(crate) struct AnyFile(String);
 
 impl AnyFile {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(
             rcgen::KeyPair::generate()
                 .expect("a key pair")
@@ -113,7 +113,7 @@ fn fresh(intent: &Intent) -> Actual {
 
 /// Certificates are signed with fresh nonces, so the digests of what holds one differ from run to
 /// run; all others follow from the document.
-fn digests_of_certificates(want: &Desired) -> BTreeSet<String> {
+pub(crate) fn digests_of_certificates(want: &Desired) -> BTreeSet<String> {
     // As it is, and in base64.
     let marks = ["-----BEGIN CERTIFICATE", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR"];
     let files = want.hosts.values().flat_map(|host| host.files.values());
@@ -125,8 +125,8 @@ fn digests_of_certificates(want: &Desired) -> BTreeSet<String> {
     differ.map(|file| file.digest.0.clone()).collect()
 }
 
-#[test]
-fn every_document_gives_its_containers_and_its_plan() {
+/// What an intent asks for on nodes that nobody has touched, and those nodes.
+pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
     let context = PkiContext {
         now: "2026-11-21T12:00:00Z".parse().expect("a time"),
         seed: Seed::new([7; 32]),
@@ -134,11 +134,17 @@ fn every_document_gives_its_containers_and_its_plan() {
         held_elsewhere: &[].into(),
         lose: &[].into(),
     };
+    let have = fresh(intent);
+    let keys = pki::reconcile(intent, &have, &context).expect("keys");
+    let want = Desired::from_intent(intent, &keys, &have).expect("a desired world");
+    (want, have)
+}
+
+#[test]
+fn every_document_gives_its_containers_and_its_plan() {
     insta::glob!("../../rkespec", "*.yml", |path| {
         let intent = resolve(path).intent;
-        let have = fresh(&intent);
-        let keys = pki::reconcile(&intent, &have, &context).expect("keys");
-        let want = Desired::from_intent(&intent, &keys, &have).expect("a desired world");
+        let (want, have) = drawn(&intent);
         let containers: BTreeMap<_, _> = want
             .hosts
             .iter()
@@ -169,10 +175,13 @@ fn every_document_gives_its_containers_and_its_plan() {
 
 #[test]
 fn no_document_holds_a_key() {
-    for folder in ["rkespec", "samples"] {
+    for folder in ["rkespec", "rkespec/users", "samples"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                continue;
+            }
             let text = fs::read_to_string(&path).expect("a document");
             assert!(!text.contains("PRIVATE KEY"), "{}", path.display());
         }

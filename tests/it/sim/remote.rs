@@ -118,6 +118,8 @@ struct Inner {
     told: (Option<ClusterId>, Vec<String>),
     /// Where runs leave word that it is their turn; none: they take none.
     leases: Option<kube::Client>,
+    /// How often each host was looked at.
+    asked: BTreeMap<NodeName, usize>,
 }
 
 impl SimRemote {
@@ -134,6 +136,7 @@ impl SimRemote {
                 counts: Counts::default(),
                 told: (None, Vec::new()),
                 leases: None,
+                asked: BTreeMap::new(),
             }),
             script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
         }))
@@ -187,6 +190,11 @@ impl SimRemote {
     /// What becomes of surveys that begin from now on.
     pub(crate) fn surveys(&self, surveys: Surveys) {
         self.inner().surveys = surveys;
+    }
+
+    /// How often each host was looked at since this was asked last.
+    pub(crate) fn asked(&self) -> BTreeMap<NodeName, usize> {
+        std::mem::take(&mut self.inner().asked)
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -247,6 +255,9 @@ impl RemoteSession for SimSession {
             }
             let mut seen = self.remote.inner().observe(&self.aim, &shell);
             dry_runs(&mut seen, &wanted.objects);
+            self.remote
+                .inner()
+                .asks(seen.hosts.keys().filter(|name| !kept.contains_key(name)));
             for (name, facts) in kept {
                 if let Some(view) = seen.hosts.get_mut(&name) {
                     *view = HostView::Reachable(facts);
@@ -334,6 +345,12 @@ impl Drop for SimSession {
 }
 
 impl Inner {
+    fn asks<'a>(&mut self, hosts: impl Iterator<Item = &'a NodeName>) {
+        for host in hosts {
+            *self.asked.entry(host.clone()).or_default() += 1;
+        }
+    }
+
     /// A survey of a session that has begun so many steps.
     fn survey(&mut self, begun: usize) -> Surveys {
         self.counts.surveys += 1;

@@ -1,0 +1,259 @@
+//! Files as people who use RKE write them, `rkespec/users/`, written for this repository with the features that real
+//! ones have. Each goes up as it is, or is refused by the names of keys; `rkespec/users/README.md` lists what becomes
+//! of each, and none of them ever becomes worse than it says. `UPDATE_USERS=1` writes that page; those that go up have
+//! their intent and their containers (as far as they differ from those of `rkespec/minimal.yml`) and their plan on file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rke_operator::{
+    config::{Intent, Problems, Resolved, RkeConfig},
+    desired::Desired,
+    model::ContainerSpec,
+    plan,
+};
+
+use crate::config_golden::{AnyFile, digests_of_certificates, drawn};
+
+/// How many documents there are at least.
+const AT_LEAST: usize = 56;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn documents() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("rkespec/users")).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let is_document = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "yml");
+    let mut paths: Vec<_> = paths.filter(is_document).collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> String {
+    let name = path.file_stem().and_then(|name| name.to_str());
+    name.expect("a name").to_owned()
+}
+
+fn resolve(path: &Path) -> Result<Resolved, Problems> {
+    let yaml = fs::read_to_string(path).expect("a document");
+    RkeConfig::parse(&yaml).and_then(|config| Intent::from_config(&config, &AnyFile::new()))
+}
+
+/// The keys by which a document is refused; none: it goes up as it is.
+fn refused_by(path: &Path) -> BTreeSet<String> {
+    let Err(problems) = resolve(path) else {
+        return BTreeSet::new();
+    };
+    let plain = |path: &str| {
+        let parts = path.split('[').enumerate().map(|(at, part)| match at {
+            0 => part.to_owned(),
+            _ => part.split_once(']').map_or("", |(_, rest)| rest).to_owned(),
+        });
+        parts.collect::<Vec<_>>().join("[]")
+    };
+    problems
+        .iter()
+        .map(|problem| plain(&problem.path))
+        .collect()
+}
+
+/// What a document is for: its comment.
+fn about(path: &Path) -> String {
+    let yaml = fs::read_to_string(path).expect("a document");
+    let comment = yaml.lines().map_while(|line| line.strip_prefix("# "));
+    comment.collect::<Vec<_>>().join(" ")
+}
+
+const HEAD: &str = "\
+# What becomes of files that people write
+
+Generated from the documents beside it: `UPDATE_USERS=1 cargo nextest run --test it config_users`. A document either
+goes up as it is, or is refused before anything is done, by the names of the keys that stand here.
+
+";
+
+fn page() -> String {
+    let mut rows = String::new();
+    let (mut up, mut all) = (0, 0);
+    for path in documents() {
+        let keys = refused_by(&path);
+        let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
+        let becomes = if keys.is_empty() {
+            "goes up".to_owned()
+        } else {
+            keys.join(", ")
+        };
+        all += 1;
+        up += usize::from(keys.is_empty());
+        let (name, about) = (name(&path), about(&path));
+        let _ = writeln!(rows, "| [{name}]({name}.yml) | {about} | {becomes} |");
+    }
+    format!(
+        "{HEAD}{up} of {all} go up.\n\n| document | | goes up, or is refused by |\n|---|---|---|\n{rows}"
+    )
+}
+
+/// By document, the keys that the page names.
+fn told() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join("rkespec/users/README.md")).expect("the page");
+    let rows = text.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| [")?.split_once(']')?;
+        let (_, becomes) = rest.trim_end_matches(" |").rsplit_once(" | ")?;
+        let keys = becomes.split(", ").filter_map(|key| {
+            let key = key.strip_prefix('`')?;
+            key.strip_suffix('`').map(str::to_owned)
+        });
+        Some((name.to_owned(), keys.collect()))
+    });
+    rows.collect()
+}
+
+#[test]
+fn every_document_becomes_what_the_page_says_or_better() {
+    if std::env::var_os("UPDATE_USERS").is_some() {
+        fs::write(root().join("rkespec/users/README.md"), page()).expect("the page is written");
+    }
+    let documents = documents();
+    assert!(documents.len() >= AT_LEAST, "{}", documents.len());
+    let told = told();
+    let names: BTreeSet<_> = documents.iter().map(|path| name(path)).collect();
+    assert_eq!(names, told.keys().cloned().collect(), "UPDATE_USERS=1");
+    for path in documents {
+        let (name, keys) = (name(&path), refused_by(&path));
+        let more: Vec<_> = keys.difference(&told[&name]).collect();
+        assert!(more.is_empty(), "{name} is refused by {more:?} as well");
+        assert!(!keys.contains(""), "{name} is refused without a key");
+        assert!(!about(&path).is_empty(), "{name} says what it is for");
+    }
+}
+
+/// The lines of each container, with what names the node left out.
+fn lines(spec: &ContainerSpec, node: &str, address: &str) -> BTreeSet<String> {
+    let yaml = serde_json::to_value(spec).expect("a container");
+    let mut found = BTreeSet::new();
+    flat("", &yaml, &mut found);
+    let plain = |line: String| {
+        let names = [node, address].map(|name| [name.to_owned(), name.replace('.', "-")]);
+        let names = names.into_iter().flatten();
+        names.fold(line, |line, name| line.replace(&name, "NODE"))
+    };
+    // Digests of files: of certificates they differ from run to run.
+    let found = found.into_iter().filter(|line| !line.starts_with("files."));
+    found.map(plain).collect()
+}
+
+fn flat(path: &str, value: &serde_json::Value, found: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                flat(&format!("{path}.{name}"), value, found);
+            }
+        }
+        serde_json::Value::Array(items) => {
+            for item in items {
+                flat(path, item, found);
+            }
+        }
+        plain => drop(found.insert(format!("{} {plain}", path.trim_start_matches('.')))),
+    }
+}
+
+/// How the containers differ from those of the smallest document, by node.
+fn differences(want: &Desired, intent: &Intent) -> String {
+    let minimal = resolve(&root().join("rkespec/minimal.yml")).expect("a good document");
+    let (base, _) = drawn(&minimal.intent);
+    let all = base.hosts.values().next().expect("a node");
+    let address = "192.0.2.10";
+    let mut text = String::new();
+    for (node, host) in &want.hosts {
+        let names: Vec<_> = host.containers.keys().map(String::as_str).collect();
+        let _ = writeln!(text, "{node}: {}", names.join(", "));
+        let own = &intent.nodes[node].endpoint.address;
+        for (name, spec) in &host.containers {
+            let now = lines(spec, &node.0, own);
+            let before = all.containers.get(name);
+            let before = before
+                .map(|spec| lines(spec, address, address))
+                .unwrap_or_default();
+            let gone = before.difference(&now).map(|line| ('-', line));
+            for (sign, line) in gone.chain(now.difference(&before).map(|line| ('+', line))) {
+                let _ = writeln!(text, "  {sign} {name}: {line}");
+            }
+        }
+    }
+    text
+}
+
+/// The fields of an intent, each with where it stands.
+fn fields(intent: &Intent) -> BTreeSet<String> {
+    let text = format!("{intent:#?}");
+    let mut above: Vec<&str> = Vec::new();
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        let depth = (line.len() - line.trim_start().len()) / 4;
+        let line = line.trim().trim_end_matches(',');
+        above.truncate(depth);
+        if line.ends_with(['(', '{', '[']) && line.len() > 1 {
+            let name = line.trim_end_matches(['(', '{', '[', ' ']);
+            above.push(name.split(':').next().unwrap_or(name));
+        } else if !line.starts_with([')', '}', ']']) {
+            found.insert(format!("{}: {line}", above.join(".")));
+            above.push("");
+        }
+    }
+    found
+}
+
+/// How an intent differs from that of the smallest document.
+fn wanted(intent: &Intent) -> String {
+    let minimal = resolve(&root().join("rkespec/minimal.yml")).expect("a good document");
+    let (now, before) = (fields(intent), fields(&minimal.intent));
+    let gone = before.difference(&now).map(|line| format!("- {line}"));
+    let new = now.difference(&before).map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn what_goes_up_gives_its_intent_its_containers_and_its_plan() {
+    let told = told();
+    insta::glob!("../../rkespec/users", "*.yml", |path| {
+        // One that goes up since the page was written is not on file yet.
+        if !told[&name(path)].is_empty() {
+            return;
+        }
+        let Resolved {
+            intent,
+            warnings,
+            later,
+        } = resolve(path).expect("it goes up");
+        let warnings = warnings.iter().chain(&later);
+        let warnings: Vec<_> = warnings.map(ToString::to_string).collect();
+        let intent_text = format!("{}\n{}", wanted(&intent), warnings.join("\n"));
+        insta::assert_snapshot!("intent", intent_text.trim_end());
+        let (want, have) = drawn(&intent);
+        let differ = digests_of_certificates(&want);
+        let filters: Vec<_> = differ
+            .iter()
+            .map(|digest| (&**digest, "<digest>"))
+            .collect();
+        insta::with_settings!({filters => filters}, {
+            insta::assert_snapshot!("containers", differences(&want, &intent));
+            let plan = plan::up(&want, &have).expect("a plan");
+            assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
+            // That the files are written is one line; which, is on file for the documents beside.
+            let text = plan::render(&plan);
+            let is_file = |line: &&str| {
+                let line = line.trim_start();
+                line.starts_with("+ file /etc/kubernetes/") || line.starts_with("+ directory ")
+            };
+            let text: Vec<_> = text.lines().filter(|line| !is_file(line)).collect();
+            insta::assert_snapshot!("plan", text.join("\n"));
+        });
+    });
+}
