@@ -1,4 +1,4 @@
-//! What a run's later looks need not ask for again. Pure.
+//! What a run's later looks need not ask for again.
 //!
 //! A run looks again after each of its iterations. Of a thousand nodes it has changed one, perhaps: what
 //! the others said a moment ago still holds, so they are not asked twice. The cluster's API and etcd are
