@@ -2,7 +2,7 @@
 //! The product's own runs, on simulated worlds.
 
 use rke_operator::{
-    config::Intent,
+    config::{Intent, Network},
     converge::Goal,
     error::{ErrorClass, Explain},
     model::{HostAddress, NodeName},
@@ -167,5 +167,31 @@ fn another_range_of_pods_or_services_is_refused() {
             );
             assert!(runner.remote.world(|world| *world == before));
         }
+    });
+}
+
+/// Pods have their interfaces from the plugin that was there when they started.
+#[test]
+fn another_network_plugin_is_refused() {
+    block_on(async {
+        let runner = runner(4);
+        let mut intent = apart();
+        settle(&runner, &intent).await;
+        for (plugin, is) in [
+            (Network::Canal(Box::default()), "canal"),
+            (Network::None, "none"),
+        ] {
+            intent.network = plugin;
+            let before = runner.remote.world(|world| world.clone());
+            let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+            assert_eq!(error.class(), ErrorClass::User);
+            let said = error.to_string();
+            let why = format!("is `flannel`: it cannot be changed to `{is}`");
+            assert!(said.contains(&why), "{said}");
+            assert!(error.hints().join("\n").contains("`plugin: flannel`"));
+            assert!(runner.remote.world(|world| *world == before));
+        }
+        intent.network = Network::Flannel(Box::default());
+        settle(&runner, &intent).await;
     });
 }

@@ -29,6 +29,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     let (want, have) = (diff.want, diff.have);
     let mut errors = version::left_behind(want, have);
     errors.extend(ranges::errors(want, have));
+    errors.extend(ranges::network(want, have));
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {

@@ -1,15 +1,16 @@
-//! The ranges of pods and Services stay. Pure. What has an address of the old range keeps it: nodes their
-//! part of the pods' range, Services theirs, and the controllers end at what lies outside of the new one.
+//! The ranges of pods and Services and the network plugin stay. Pure. What has an address of the old range
+//! keeps it: nodes their part of the pods' range, Services theirs, and the controllers end at what lies
+//! outside of the new one; and every pod has its interface from the plugin that was there when it started.
 
 use std::collections::BTreeSet;
 
 use super::PreflightError;
 use crate::{
-    actual::Actual,
+    actual::{Actual, ApiView},
     desired::Desired,
     error::ErrorClass,
     model::{Component, ContainerSpec, label},
-    plan::diff::applied,
+    plan::diff::{NETWORK, applied},
 };
 
 /// Who has a range, as which flag, what it is for, and the key that says so.
@@ -57,6 +58,40 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
         }));
     }
     errors
+}
+
+/// Refuses another network plugin than the one that the cluster has. One that was never wholly applied
+/// may be exchanged: nothing works with it yet.
+pub(super) fn network(want: &Desired, have: &Actual) -> Option<PreflightError> {
+    let (Some(saved), ApiView::Up(api)) = (&have.saved, have.api()) else {
+        return None;
+    };
+    if !saved.memory.populated {
+        return None;
+    }
+    let runs = |plugin: &str| {
+        let chart = api.charts.get(plugin);
+        let applied = chart.is_some_and(|fact| fact.record.digest.is_some());
+        let of = |value: &serde_json::Value| value["metadata"]["labels"][label::ADDON] == plugin;
+        let mut objects = api.objects.iter();
+        applied || objects.any(|(object, value)| object.kind == "DaemonSet" && of(value))
+    };
+    let was = NETWORK.into_iter().find(|plugin| runs(plugin))?;
+    let addons = want.addons.iter().map(|addon| addon.name.as_str());
+    let charts = want.charts.iter().map(|want| want.chart.name.as_str());
+    let mut wanted = addons.chain(charts).filter(|name| NETWORK.contains(name));
+    let is = wanted.next().unwrap_or("none");
+    (is != was).then(|| PreflightError {
+        node: None,
+        message: format!(
+            "the network plugin of cluster `{}` is `{was}`: it cannot be changed to `{is}`",
+            want.saved.cluster_name
+        ),
+        hints: vec![format!(
+            "write `plugin: {was}` under `network` again; another plugin needs another cluster"
+        )],
+        class: ErrorClass::User,
+    })
 }
 
 fn range(spec: &ContainerSpec, flag: &str) -> Option<String> {
