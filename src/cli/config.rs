@@ -213,7 +213,7 @@ fn document(answers: &Answers, empty: bool) -> Result<String, Failure> {
     let _ = write!(
         text,
         "\nnetwork:\n  plugin: {}\n\n\
-         ingress:\n  provider: {INGRESS}\n\n\
+         ingress:\n  # nginx, RKE's default, was retired upstream in March 2026; `none` to bring your own.\n  provider: {INGRESS}\n\n\
          services:\n  etcd:\n    # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.\n    snapshot: false\n",
         quoted(network)
     );
@@ -221,7 +221,7 @@ fn document(answers: &Answers, empty: bool) -> Result<String, Failure> {
 }
 
 /// nginx, RKE's default, was retired upstream in March 2026.
-const INGRESS: &str = "none";
+const INGRESS: &str = "traefik";
 
 fn entry(node: &Node) -> String {
     let Node {

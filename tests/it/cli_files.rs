@@ -108,7 +108,8 @@ fn a_config_is_written_and_none_is_replaced() {
       plugin: flannel
 
     ingress:
-      provider: none
+      # nginx, RKE's default, was retired upstream in March 2026; `none` to bring your own.
+      provider: traefik
 
     services:
       etcd:
