@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Found, images, keys::Keys, monitoring, nodes, services, upgrade, values, version};
+use super::{
+    Found, access, cloud, images, keys::Keys, monitoring, nodes, services, upgrade, values, version,
+};
 use crate::{
     catalog::Catalogue,
     config::{
@@ -26,6 +28,9 @@ pub(super) fn read(
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
     let sans = sans(&root.get("authentication").get("sans"), found);
+    let webhook = access::webhook(&root.get("authentication"), found);
+    let authorization = access::authorization(root, found);
+    let cloud_provider = cloud::read(&root.get("cloud_provider"), found);
     let network = network(&root.get("network"), found);
     let dns = dns(&root.get("dns").get("provider"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
@@ -49,6 +54,9 @@ pub(super) fn read(
         system_images: system_images?,
         services,
         sans,
+        webhook,
+        authorization,
+        cloud_provider,
         network: network?,
         ingress: Ingress::None,
         dns: dns?,

@@ -1,7 +1,10 @@
 //! From a well-formed document to an [`Intent`]: defaults applied, references resolved,
 //! everything checked that can be checked without a node. Pure.
 
+mod access;
+mod cloud;
 mod cluster;
+mod encryption;
 mod images;
 mod keys;
 mod monitoring;
