@@ -1,6 +1,7 @@
 //! From a well-formed document to an [`Intent`]: defaults applied, references resolved,
 //! everything checked that can be checked without a node. Pure.
 
+mod addons;
 mod cluster;
 mod dns;
 mod images;
