@@ -17,8 +17,8 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
-    actual::{HostView, Unreachable},
-    converge::{Goal, Survey, survey},
+    actual::Unreachable,
+    converge::{Goal, silent, survey},
     model::NodeName,
 };
 
@@ -55,7 +55,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             _ = session.stop.stopped() => return Ok(STOPPED),
             survey = survey(&goal, &environment) => survey?,
         };
-        Some(silent(&survey))
+        Some(silent(&survey.actual))
     } else {
         None
     };
@@ -72,16 +72,6 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
     }
     let all_answer = unreachable.is_none_or(|silent| silent.is_empty());
     Ok(if all_answer { 0 } else { DEGRADED })
-}
-
-fn silent(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-    let hosts = survey.actual.hosts.iter();
-    hosts
-        .filter_map(|(name, view)| match view {
-            HostView::Unreachable(why) => Some((name.clone(), why.clone())),
-            HostView::Reachable(_) => None,
-        })
-        .collect()
 }
 
 fn text(

@@ -267,7 +267,7 @@ fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
 }
 
 /// The hosts that do not answer, and why.
-fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
+pub(crate) fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
     let hosts = actual.hosts.iter();
     hosts
         .filter_map(|(name, view)| match view {

@@ -88,10 +88,7 @@ fn dns_server(context: &HostContext<'_>) -> String {
         Dns::None => None,
     };
     let labels = node::meta(context.node).labels;
-    let here = cache.filter(|cache| {
-        let mut selector = cache.node_selector.iter();
-        selector.all(|(key, value)| key == "kubernetes.io/os" || labels.get(key) == Some(value))
-    });
+    let here = cache.filter(|cache| node::is_selected(&labels, &cache.node_selector));
     here.map_or_else(
         || context.intent.services.cluster_dns_server.to_string(),
         |cache| cache.address.to_string(),

@@ -55,6 +55,26 @@ pub(super) fn taints(node: &NodeIntent) -> Vec<Taint> {
     taints
 }
 
+/// Set by kubelet, so that the config has nothing to say about it.
+const OS: &str = "kubernetes.io/os";
+
+/// Where pods of ours run that go where this says, and on Linux.
+pub(super) fn on_linux(selector: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut selector = selector.clone();
+    let os = selector.entry(OS.to_owned());
+    os.or_insert_with(|| "linux".to_owned());
+    selector
+}
+
+/// True for a node that pods with this selector go to, as far as the config tells.
+pub(super) fn is_selected(
+    labels: &BTreeMap<String, String>,
+    selector: &BTreeMap<String, String>,
+) -> bool {
+    let mut selector = selector.iter();
+    selector.all(|(key, value)| key == OS || labels.get(key) == Some(value))
+}
+
 /// Docker 28 and later no longer load `br_netfilter`, and nobody else does.
 pub(super) fn kernel() -> KernelWants {
     KernelWants {

@@ -125,6 +125,12 @@ pub(crate) fn digests_of_certificates(want: &Desired) -> BTreeSet<String> {
     differ.map(|file| file.digest.0.clone()).collect()
 }
 
+/// The filters that hide these digests.
+pub(crate) fn hidden(digests: &BTreeSet<String>) -> Vec<(&str, &str)> {
+    let digests = digests.iter();
+    digests.map(|digest| (&**digest, "<digest>")).collect()
+}
+
 /// What an intent asks for on nodes that nobody has touched, and those nodes.
 pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
     let context = PkiContext {
@@ -151,13 +157,9 @@ fn every_document_gives_its_containers_and_its_plan() {
             .map(|(name, host)| (name, &host.containers))
             .collect();
         let differ = digests_of_certificates(&want);
-        let filters: Vec<_> = differ
-            .iter()
-            .map(|digest| (&**digest, "<digest>"))
-            .collect();
-        insta::with_settings!({filters => filters}, {
+        insta::with_settings!({filters => hidden(&differ)}, {
             insta::assert_yaml_snapshot!("containers", containers);
-            // `tests/charts/render.sh` renders the real charts with these.
+            // `tests/charts/render.py` renders the real charts with these.
             let charts = want.charts.iter().map(|want| {
                 let Chart { name, chart, namespace, crds, values } = &want.chart;
                 serde_json::json!({"name": name, "chart": chart, "namespace": namespace, "crds": crds, "values": values})

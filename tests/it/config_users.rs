@@ -17,7 +17,7 @@ use rke_operator::{
     plan,
 };
 
-use crate::config_golden::{AnyFile, digests_of_certificates, drawn};
+use crate::config_golden::{AnyFile, digests_of_certificates, drawn, hidden};
 
 /// How many documents there are at least.
 const AT_LEAST: usize = 56;
@@ -238,11 +238,7 @@ fn what_goes_up_gives_its_intent_its_containers_and_its_plan() {
         insta::assert_snapshot!("intent", intent_text.trim_end());
         let (want, have) = drawn(&intent);
         let differ = digests_of_certificates(&want);
-        let filters: Vec<_> = differ
-            .iter()
-            .map(|digest| (&**digest, "<digest>"))
-            .collect();
-        insta::with_settings!({filters => filters}, {
+        insta::with_settings!({filters => hidden(&differ)}, {
             insta::assert_snapshot!("containers", differences(&want, &intent));
             let plan = plan::up(&want, &have).expect("a plan");
             assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);

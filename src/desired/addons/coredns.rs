@@ -1,7 +1,7 @@
 //! `CoreDNS` behind the Service `kube-dns`, with RKE's Corefile. No autoscaler: how many pods it has is
 //! worked out here, by the same rule. As soon as two nodes can take it, no two are on one, and no drain takes both.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
@@ -81,9 +81,7 @@ fn is_spread(intent: &Intent, dns: &CoreDns) -> bool {
     let mut open = intent.nodes.values().filter(|node| {
         let meta = node::meta(node);
         let mut taints = meta.taints.iter();
-        let mut selector = selector(dns).into_iter();
-        selector
-            .all(|(key, value)| key == "kubernetes.io/os" || meta.labels.get(&key) == Some(&value))
+        node::is_selected(&meta.labels, &dns.node_selector)
             && taints.all(|taint| {
                 let mut tolerations = dns.tolerations.iter();
                 taint.effect == "PreferNoSchedule" || tolerations.any(|it| tolerates(it, taint))
@@ -98,13 +96,6 @@ fn tolerates(toleration: &Value, taint: &Taint) -> bool {
     let (key, effect) = (text("key"), text("effect"));
     let value = text("operator") == "Exists" || text("value") == taint.value;
     value && (key.is_empty() || key == taint.key) && (effect.is_empty() || effect == taint.effect)
-}
-
-fn selector(dns: &CoreDns) -> BTreeMap<String, String> {
-    let mut selector = dns.node_selector.clone();
-    let os = selector.entry("kubernetes.io/os".to_owned());
-    os.or_insert_with(|| "linux".to_owned());
-    selector
 }
 
 /// The kind of what some clusters have, and may have no longer.
@@ -260,7 +251,7 @@ fn unspread(intent: &Intent, dns: &CoreDns) -> Value {
         "containers": [container(intent)],
         // The node's own resolver: not itself.
         "dnsPolicy": "Default",
-        "nodeSelector": selector(dns),
+        "nodeSelector": node::on_linux(&dns.node_selector),
         "priorityClassName": priority.unwrap_or("system-cluster-critical"),
         "serviceAccountName": "coredns",
         "tolerations": tolerations,

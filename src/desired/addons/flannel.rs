@@ -7,6 +7,7 @@ use crate::{
     desired::{
         Addon,
         addons::{account, labelled},
+        node,
     },
     model::CNI_NETWORK,
 };
@@ -74,9 +75,6 @@ fn backend(flannel: &Flannel) -> Value {
 }
 
 fn daemon_set(intent: &Intent, flannel: &Flannel) -> Value {
-    let mut selector = flannel.node_selector.clone();
-    let os = selector.entry("kubernetes.io/os".to_owned());
-    os.or_insert_with(|| "linux".to_owned());
     let priority = flannel.priority_class.as_deref();
     let one = || json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
     json!({
@@ -89,7 +87,7 @@ fn daemon_set(intent: &Intent, flannel: &Flannel) -> Value {
                 "metadata": {"labels": {"k8s-app": "flannel"}},
                 "spec": {
                     "hostNetwork": true,
-                    "nodeSelector": selector,
+                    "nodeSelector": node::on_linux(&flannel.node_selector),
                     "priorityClassName": priority.unwrap_or("system-node-critical"),
                     "serviceAccountName": "flannel",
                     "tolerations": [{"operator": "Exists"}],

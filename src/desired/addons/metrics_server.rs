@@ -9,7 +9,8 @@ use crate::{
     config::{Intent, MetricsServer},
     desired::{
         Addon,
-        addons::{account, labelled},
+        addons::{account, labelled, word},
+        node,
     },
 };
 
@@ -130,10 +131,6 @@ fn deployment(intent: &Intent) -> Value {
 }
 
 fn pod(intent: &Intent, server: &MetricsServer) -> Value {
-    let mut selector = server.node_selector.clone();
-    selector
-        .entry("kubernetes.io/os".to_owned())
-        .or_insert_with(|| "linux".to_owned());
     let priority = server.priority_class.as_deref();
     let addons = json!({"key": "CriticalAddonsOnly", "operator": "Exists"});
     let tolerations: Vec<_> = [addons]
@@ -142,7 +139,7 @@ fn pod(intent: &Intent, server: &MetricsServer) -> Value {
         .collect();
     json!({
         "containers": [container(intent, server)],
-        "nodeSelector": selector,
+        "nodeSelector": node::on_linux(&server.node_selector),
         "priorityClassName": priority.unwrap_or("system-cluster-critical"),
         "serviceAccountName": NAME,
         "tolerations": tolerations,
@@ -198,9 +195,6 @@ fn args(options: &BTreeMap<String, String>) -> Vec<String> {
     if flags.contains_key(INSECURE) && !options.contains_key(AUTHORITY) {
         flags.remove(AUTHORITY);
     }
-    let word = |(name, value): (&str, &str)| match value {
-        "" => format!("--{name}"),
-        value => format!("--{name}={value}"),
-    };
-    flags.into_iter().map(word).collect()
+    let words = flags.into_iter().map(|(name, value)| word(name, value));
+    words.collect()
 }

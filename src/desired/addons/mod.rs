@@ -118,6 +118,14 @@ fn labelled(name: &str, objects: Vec<Value>) -> Addon {
     }
 }
 
+/// A flag as a program takes it: bare where it has no value.
+fn word(name: &str, value: &str) -> String {
+    match value {
+        "" => format!("--{name}"),
+        value => format!("--{name}={value}"),
+    }
+}
+
 /// A service account in `kube-system`, a cluster role with the rules, and the binding of both.
 fn account(name: &str, role: &str, rules: &Value) -> [Value; 3] {
     let rbac = "rbac.authorization.k8s.io";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{Dns, Intent, NodeLocal},
-    desired::{Addon, addons::labelled},
+    desired::{Addon, addons::labelled, node},
 };
 
 /// The add-on's name.
@@ -133,9 +133,6 @@ fn corefile(intent: &Intent, cache: &NodeLocal) -> String {
 const UPSTREAM: &str = "__PILLAR__UPSTREAM__SERVERS__";
 
 fn daemon_set(intent: &Intent, cache: &NodeLocal) -> Value {
-    let mut selector = cache.node_selector.clone();
-    let os = selector.entry("kubernetes.io/os".to_owned());
-    os.or_insert_with(|| "linux".to_owned());
     let priority = cache.priority_class.as_deref();
     json!({
         "apiVersion": "apps/v1",
@@ -150,7 +147,7 @@ fn daemon_set(intent: &Intent, cache: &NodeLocal) -> Value {
                     // The node's own resolver: not itself.
                     "dnsPolicy": "Default",
                     "hostNetwork": true,
-                    "nodeSelector": selector,
+                    "nodeSelector": node::on_linux(&cache.node_selector),
                     "priorityClassName": priority.unwrap_or("system-node-critical"),
                     "serviceAccountName": OBJECTS,
                     "tolerations": [{"operator": "Exists"}],

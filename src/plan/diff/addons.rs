@@ -4,13 +4,20 @@ use serde_json::Value;
 
 use crate::{
     actual::{self, Actual, ApiView, ClusterFacts, DryRun},
-    desired::Addon,
+    desired::{Addon, Desired},
     model::{ObjectRef, label},
     plan::FieldChange,
 };
 
 /// Add-ons without which no node becomes Ready.
 pub(in crate::plan) const NETWORK: [&str; 3] = ["flannel", "canal", "calico"];
+
+/// The one of ours that brings the network, add-on or chart.
+pub(in crate::plan) fn network(want: &Desired) -> Option<&str> {
+    let addons = want.addons.iter().map(|addon| addon.name.as_str());
+    let charts = want.charts.iter().map(|want| want.chart.name.as_str());
+    addons.chain(charts).find(|name| NETWORK.contains(name))
+}
 
 /// How many differing fields of one object are listed.
 const SHOWN: usize = 8;

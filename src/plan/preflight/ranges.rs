@@ -10,7 +10,7 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     model::{Component, ContainerSpec, label},
-    plan::diff::{NETWORK, applied},
+    plan::diff::{self, NETWORK, applied},
 };
 
 /// Who has a range, as which flag, what it is for, and the key that says so.
@@ -77,10 +77,7 @@ pub(super) fn network(want: &Desired, have: &Actual) -> Option<PreflightError> {
         applied || objects.any(|(object, value)| object.kind == "DaemonSet" && of(value))
     };
     let was = NETWORK.into_iter().find(|plugin| runs(plugin))?;
-    let addons = want.addons.iter().map(|addon| addon.name.as_str());
-    let charts = want.charts.iter().map(|want| want.chart.name.as_str());
-    let mut wanted = addons.chain(charts).filter(|name| NETWORK.contains(name));
-    let is = wanted.next().unwrap_or("none");
+    let is = diff::network(want).unwrap_or("none");
     (is != was).then(|| PreflightError {
         node: None,
         message: format!(

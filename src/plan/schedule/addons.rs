@@ -1,22 +1,21 @@
 //! The add-ons' objects: applied when they differ, awaited with a bound, pruned when no longer
 //! wanted. Pure.
 
+use serde_json::Value;
+
 use crate::{
     actual::{self, Actual, ApiView, ClusterFacts, Replica, Rollout},
     desired::{Addon, Desired},
     model::{ObjectRef, is_spread, label},
     plan::{
         Cause, ClusterAction, Guard, Stage, Step,
-        diff::{AddonDiff, Diff, NETWORK},
+        diff::{AddonDiff, Diff, network},
     },
 };
 
 /// True when one of ours brings the network.
 pub(super) fn has_network(want: &Desired) -> bool {
-    let addons = want.addons.iter().map(|addon| &addon.name);
-    let charts = want.charts.iter().map(|want| &want.chart.name);
-    let mut names = addons.chain(charts);
-    names.any(|name| NETWORK.contains(&name.as_str()))
+    network(want).is_some()
 }
 
 /// One step an add-on, in order: network first. What is spread over nodes comes in the second stage, after the
@@ -184,16 +183,19 @@ fn unavailable(addon: &Addon, have: &Actual) -> bool {
     let ApiView::Up(api) = have.api() else {
         return true;
     };
-    let silent = i64::try_from(have.silent_nodes().len()).unwrap_or(i64::MAX);
+    let silent = have.silent_nodes().len();
     let mut workloads = addon.workloads.iter();
     workloads.any(|workload| !available(workload, silent, api))
 }
 
+fn available(workload: &ObjectRef, silent: usize, api: &ClusterFacts) -> bool {
+    let object = api.objects.get(workload);
+    object.is_some_and(|object| is_available(workload, object, silent))
+}
+
 /// A node that is silent lacks its pod of a `DaemonSet` whatever we wait for.
-fn available(workload: &ObjectRef, silent: i64, api: &ClusterFacts) -> bool {
-    let Some(object) = api.objects.get(workload) else {
-        return false;
-    };
+pub(super) fn is_available(workload: &ObjectRef, object: &Value, silent: usize) -> bool {
+    let silent = i64::try_from(silent).unwrap_or(i64::MAX);
     match actual::rollout(&workload.kind, object) {
         Rollout::Available => true,
         Rollout::Short { available, wanted } => {

@@ -1,8 +1,9 @@
 //! The charts: rendered and applied when what they are rendered from differs or their objects do, awaited
 //! with a bound, pruned when no longer wanted. Pure.
 
+use super::addons;
 use crate::{
-    actual::{self, ApiView, ChartFact, Rollout},
+    actual::{ApiView, ChartFact},
     model::ChartRecord,
     plan::{
         Cause, ClusterAction, Guard, Stage, Step,
@@ -69,19 +70,10 @@ fn fact<'a>(name: &str, diff: &Diff<'a>) -> Option<&'a ChartFact> {
     }
 }
 
-/// A node that is silent lacks its pod of a `DaemonSet` whatever we wait for.
 fn unavailable(fact: &ChartFact, diff: &Diff<'_>) -> bool {
-    let silent = i64::try_from(diff.have.silent_nodes().len()).unwrap_or(i64::MAX);
+    let silent = diff.have.silent_nodes().len();
     let mut workloads = fact.workloads.iter();
-    workloads.any(
-        |(workload, object)| match actual::rollout(&workload.kind, object) {
-            Rollout::Available => false,
-            Rollout::Short { available, wanted } => {
-                workload.kind != "DaemonSet" || wanted - available > silent
-            }
-            Rollout::Unseen(_) => true,
-        },
-    )
+    workloads.any(|(workload, object)| !addons::is_available(workload, object, silent))
 }
 
 /// Charts of ours that nothing wants: before those that take their place, for two ingress controllers have the

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{nginx, values};
 use crate::{
     config::{IngressOptions, NetworkMode},
-    desired::Chart,
+    desired::{Chart, addons::word},
 };
 
 /// The add-on's name.
@@ -43,10 +43,7 @@ fn values_of(options: &IngressOptions) -> Value {
     } = options;
     let arguments: Vec<_> = extra_args
         .iter()
-        .map(|(name, value)| match value.as_str() {
-            "" => format!("--{name}"),
-            value => format!("--{name}={value}"),
-        })
+        .map(|(name, value)| word(name, value))
         .collect();
     let on_node = *network_mode == NetworkMode::HostNetwork;
     let port = |own: u16, node: u16| match network_mode {
