@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Deletes everything that a chart's record lists, in the opposite order, and the record last. Gives what
-/// stays: see [`objects`].
+/// stays: namespaces, and definitions of kinds of which there are objects.
 pub async fn prune_chart(
     client: &Client,
     kinds: &Kinds,
