@@ -504,6 +504,8 @@ pub struct ClusterFacts {
     pub dry_runs: BTreeMap<ObjectRef, DryRun>,
     /// The copy of the state in `kube-system` is there and equals the store's.
     pub state_copy: bool,
+    /// The name of what all that is stored was written with; `None` while that is not known.
+    pub written_with: Option<String>,
     /// There is a copy of a state in `kube-system`, whatever it says.
     pub marked: bool,
     /// What goes with the nodes that were asked about.

@@ -195,6 +195,10 @@ impl Executor<'_> {
             ClusterAction::Evict { workload, pod, uid } => {
                 cluster::evict(self, workload, pod, uid, reporter, stop).await
             }
+            ClusterAction::ForgetWritten => cluster::forget_written(self).await,
+            ClusterAction::RewriteStored { resources, with } => {
+                cluster::rewrite_stored(self, resources, with, reporter, stop).await
+            }
             ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }
     }

@@ -1,6 +1,9 @@
 //! Executor on the provisioned cluster's API, through a control plane's SSH connection.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 
@@ -322,6 +325,31 @@ pub(super) async fn save_state_copy(run: &Executor<'_>) -> Result<Done, StepErro
         .await
         .map_err(failed)?;
     Ok(Done::default())
+}
+
+pub(super) async fn forget_written(run: &Executor<'_>) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::forget(&client).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn rewrite_stored(
+    run: &Executor<'_>,
+    resources: &BTreeSet<String>,
+    with: &str,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    let progress = |done, total| reporter.progress(done, total, "objects");
+    let rewritten = workload::rewrite(&client, resources, with, &progress);
+    let left = unless_stopped(stop, Box::pin(rewritten))
+        .await?
+        .map_err(failed)?;
+    Ok(left.map_or_else(Done::default, |left| Done {
+        warning: Some(left),
+        ..Done::default()
+    }))
 }
 
 fn addon<'a>(run: &'a Executor<'_>, name: &str) -> Result<&'a Addon, StepError> {

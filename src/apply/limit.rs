@@ -88,7 +88,7 @@ fn on_host(action: &HostAction) -> Duration {
 
 fn in_cluster(action: &ClusterAction) -> Duration {
     match action {
-        ClusterAction::SaveStateCopy => MINUTE,
+        ClusterAction::SaveStateCopy | ClusterAction::ForgetWritten => MINUTE,
         // A hundred objects, and hooks with their own patience.
         ClusterAction::ApplyChart { .. } | ClusterAction::PruneChart { .. } => 10 * MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
@@ -103,7 +103,8 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.
-        ClusterAction::AwaitNodeReady { .. } => 30 * MINUTE,
+        // And some hundred objects a second: where it is cut, the next run does not write again what is done.
+        ClusterAction::AwaitNodeReady { .. } | ClusterAction::RewriteStored { .. } => 30 * MINUTE,
         ClusterAction::AwaitAddon { .. } | ClusterAction::AwaitChart { .. } => {
             ADDON_PATIENCE + MINUTE
         }

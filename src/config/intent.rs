@@ -129,6 +129,44 @@ pub enum PodSecurity {
     Restricted,
 }
 
+/// `authentication.webhook`: a server that says whose a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenWebhook {
+    /// The kubeconfig that leads to it; JSON.
+    pub config: Secret<String>,
+    /// How long its answers are kept.
+    pub cache_timeout: String,
+}
+
+/// `authorization.mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Roles.
+    #[default]
+    Rbac,
+    /// Everybody may do everything.
+    None,
+}
+
+/// `cloud_provider`: a controller of the user's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudProvider {
+    /// Its file on every node.
+    pub config: Option<Secret<String>>,
+}
+
+/// `services.kube-api.secrets_encryption_config`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SecretsEncryption {
+    /// Nothing is encrypted in etcd.
+    #[default]
+    Off,
+    /// Secrets are, with a key that the state keeps.
+    Managed,
+    /// As this `EncryptionConfiguration` says; JSON.
+    Custom(Secret<String>),
+}
+
 /// `services.*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Services {
@@ -167,6 +205,8 @@ pub struct Services {
     pub event_rate_limit: Option<serde_json::Value>,
     /// `services.kube-api.admission_configuration.plugins` by name; they win over ours.
     pub admission_plugins: BTreeMap<String, serde_json::Value>,
+    /// `services.kube-api.secrets_encryption_config`.
+    pub secrets_encryption: SecretsEncryption,
 }
 
 /// `monitoring`, where its provider is metrics-server.
@@ -207,6 +247,12 @@ pub struct Intent {
     pub services: Services,
     /// `authentication.sans`: names and addresses that every API server has in its certificate.
     pub sans: BTreeSet<String>,
+    /// `authentication.webhook`, where the strategy has it.
+    pub webhook: Option<TokenWebhook>,
+    /// `authorization.mode`.
+    pub authorization: Authorization,
+    /// `cloud_provider`.
+    pub cloud_provider: Option<CloudProvider>,
     /// `network`.
     pub network: Network,
     /// `ingress`.

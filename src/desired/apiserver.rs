@@ -5,12 +5,12 @@
 
 use super::{
     DesiredError, admission,
-    host_context::{Files, HostContext, PUBLIC, TLS_CIPHERS},
+    host_context::{Files, HostContext, PRIVATE, PUBLIC, TLS_CIPHERS},
     pki::CertKind,
     service::{Flags, Service, View, read_write},
 };
 use crate::{
-    config::AuditLog,
+    config::{AuditLog, Authorization},
     model::{ContainerSpec, Role, path},
 };
 
@@ -37,6 +37,19 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         files.insert(path::ADMISSION.to_owned(), context.file(file, PUBLIC));
         flags.set("admission-control-config-file", path::ADMISSION);
     }
+    if let Some(webhook) = &context.intent.webhook {
+        let text = webhook.config.expose().as_str();
+        files.insert(path::WEBHOOK.to_owned(), context.file(text, PRIVATE));
+        flags.set("authentication-token-webhook-config-file", path::WEBHOOK);
+        flags.set(
+            "authentication-token-webhook-cache-ttl",
+            webhook.cache_timeout.as_str(),
+        );
+    }
+    if let Some(text) = context.encryption {
+        files.insert(path::ENCRYPTION.to_owned(), context.file(text, PRIVATE));
+        flags.set("encryption-provider-config", path::ENCRYPTION);
+    }
     Service {
         key: "kube-api",
         image: &context.intent.images.kubernetes,
@@ -59,10 +72,14 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
 fn basics(context: &HostContext<'_>) -> Flags {
     let services = &context.intent.services;
     let (first, last) = services.service_node_port_range;
+    let authorization = match context.intent.authorization {
+        Authorization::Rbac => "Node,RBAC",
+        Authorization::None => "AlwaysAllow",
+    };
     let mut flags = Flags::from([
         ("allow-privileged", "true".to_owned()),
         ("anonymous-auth", "false".to_owned()),
-        ("authorization-mode", "Node,RBAC".to_owned()),
+        ("authorization-mode", authorization.to_owned()),
         ("bind-address", "0.0.0.0".to_owned()),
         // Added to those that are on by default.
         ("enable-admission-plugins", admission::enabled(services)),

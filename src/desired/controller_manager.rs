@@ -63,6 +63,9 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ("use-service-account-credentials", "true".to_owned()),
         ("v", "2".to_owned()),
     ]);
+    if context.intent.cloud_provider.is_some() {
+        flags.set("cloud-provider", "external");
+    }
     if let Some((cert, key)) = context.signer_ca(&mut files) {
         flags.set("cluster-signing-cert-file", cert);
         flags.set("cluster-signing-key-file", key);

@@ -13,8 +13,8 @@ use crate::{
     },
     catalog::Images,
     config::{
-        AuditLog, Credential, Dns, Ingress, Intent, Login, Network, NodeIntent, PodSecurity,
-        ServiceExtras, Services,
+        AuditLog, Authorization, Credential, Dns, Ingress, Intent, Login, Network, NodeIntent,
+        PodSecurity, SecretsEncryption, ServiceExtras, Services,
     },
     error::ErrorClass,
     model::{
@@ -109,8 +109,12 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             pod_security: PodSecurity::Privileged,
             event_rate_limit: None,
             admission_plugins: [].into(),
+            secrets_encryption: SecretsEncryption::Off,
         },
         sans: BTreeSet::new(),
+        webhook: None,
+        authorization: Authorization::Rbac,
+        cloud_provider: None,
         network: Network::Flannel(Box::default()),
         ingress: Ingress::None,
         dns: Dns::CoreDns(Box::default()),

@@ -8,7 +8,7 @@ use std::{
 use super::{
     Desired, DesiredHost, addons, apiserver,
     containerd::{self, CgroupDriver},
-    controller_manager, etcd,
+    controller_manager, encryption, etcd,
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
     kube_proxy, kubelet, nginx_proxy, node,
     pki::Keys,
@@ -27,6 +27,7 @@ impl Desired {
     pub fn from_intent(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Self, DesiredError> {
         let (intent, kept) = etcd_never_goes_back(intent, have);
         let intent = &*intent;
+        let encryption = encryption::phase(intent, keys, have);
         let mut hosts = BTreeMap::new();
         for (name, node) in &intent.nodes {
             let context = HostContext {
@@ -35,6 +36,7 @@ impl Desired {
                 name,
                 node,
                 facts: have.up(name),
+                encryption: encryption.file.as_deref(),
             };
             hosts.insert(name.clone(), host(&context)?);
         }
@@ -48,12 +50,14 @@ impl Desired {
             upgrade: intent.upgrade,
             saved: keys.saved.clone(),
             certificates: keys.certificates.clone(),
+            rewrite: encryption.stored,
             notes: keys
                 .notes
                 .iter()
                 .cloned()
                 .chain(controller_manager::warnings(intent))
                 .chain(kept)
+                .chain(encryption.note.map(str::to_owned))
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
             lose: BTreeSet::new(),
@@ -159,6 +163,11 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     if !CONTROL_PLANES.contains(context.node) {
         dirs.insert(path::PROXY.to_owned(), 0o755);
         files.extend(nginx_proxy::files(context));
+    }
+    let cloud = context.intent.cloud_provider.as_ref();
+    if let Some(text) = cloud.and_then(|cloud| cloud.config.as_ref()) {
+        let text = text.expose().as_str();
+        files.insert(path::CLOUD_CONFIG.to_owned(), context.file(text, PRIVATE));
     }
     let id = format!("{}\n", context.keys.saved.cluster_id);
     files.insert(path::CLUSTER_ID.to_owned(), context.file(id, PUBLIC));

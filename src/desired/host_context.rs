@@ -35,6 +35,8 @@ pub(super) struct HostContext<'a> {
     /// `None` when it did not answer: then nothing can be done to it either, and what depends on
     /// facts is desired as for an ordinary host.
     pub(super) facts: Option<&'a HostFacts>,
+    /// What the API servers encrypt with, if they do.
+    pub(super) encryption: Option<&'a str>,
 }
 
 /// The address that the node has in the cluster: the API server reaches kubelet there and compares

@@ -46,6 +46,9 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ("root-dir", path::KUBELET.to_owned()),
         ("v", "2".to_owned()),
     ]);
+    if context.intent.cloud_provider.is_some() {
+        flags.set("cloud-provider", "external");
+    }
     if let Some(address) = node_ip(context) {
         flags.set("node-ip", address);
     }

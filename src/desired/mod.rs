@@ -43,6 +43,7 @@ mod apiserver;
 mod chart;
 pub mod containerd;
 mod controller_manager;
+mod encryption;
 mod etcd;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -116,6 +117,20 @@ pub struct Addon {
     pub workloads: Vec<ObjectRef>,
 }
 
+/// What is to be done to what is stored in etcd, where its encryption changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rewrite {
+    /// The mark of what all of it was written with is taken away, before anything is written otherwise.
+    Forget,
+    /// All of it is written again; then the mark says so.
+    All {
+        /// As an `EncryptionConfiguration` names them.
+        resources: BTreeSet<String>,
+        /// The name of what it is written with: of a key, never the key.
+        with: String,
+    },
+}
+
 /// Everything: hosts, API objects, and what must outlive the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Desired {
@@ -138,6 +153,8 @@ pub struct Desired {
     pub saved: ClusterState,
     /// When certificates end, and which are renewed.
     pub certificates: pki::Certificates,
+    /// What is to be done to what is stored.
+    pub rewrite: Option<Rewrite>,
     /// Sentences about all this for the plan.
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.

@@ -24,8 +24,23 @@ pub const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.yaml";
 /// How kube-apiserver's admission plugins are set. A name of our own: RKE's `admission.yaml` may be a
 /// file of people's, with a flag of theirs.
 pub const ADMISSION: &str = "/etc/kubernetes/rke-operator-admission.yaml";
+/// What kube-apiserver encrypts with what it stores (0600). A name of our own: RKE's `encryption.yaml` may be a file of
+/// people's, with a flag of theirs.
+pub const ENCRYPTION: &str = "/etc/kubernetes/rke-operator-encryption.yaml";
+/// How kube-apiserver reaches the server that says whose a token is (0600). A name of our own, for the same reason.
+pub const WEBHOOK: &str = "/etc/kubernetes/rke-operator-token-webhook.yaml";
+/// The file of a cloud's controller manager, as in RKE: it mounts it under this name.
+pub const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
 /// What only nodes with a control plane have, and only nodes without, besides certificates.
-pub const OF_A_ROLE: [&str; 5] = [STATE, AUDIT_POLICY, ADMISSION, PROXY_CONFIG, PROXY_READ];
+pub const OF_A_ROLE: [&str; 7] = [
+    STATE,
+    AUDIT_POLICY,
+    ADMISSION,
+    ENCRYPTION,
+    WEBHOOK,
+    PROXY_CONFIG,
+    PROXY_READ,
+];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
 /// Snapshots of etcd, as in RKE.

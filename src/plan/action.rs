@@ -276,6 +276,18 @@ pub enum ClusterAction {
         /// Its uid.
         uid: String,
     },
+    /// Takes away the mark that says what all that is stored was written with. Visible in
+    /// `ClusterFacts::written_with`; repeating is harmless.
+    ForgetWritten,
+    /// Has the API write all objects of some kinds again, so that they are encrypted as the API servers now write, and
+    /// then marks that in the cluster. Visible in `ClusterFacts::written_with`, which is set last; repeating is
+    /// harmless, and what is written as it must be is not written again.
+    RewriteStored {
+        /// As an `EncryptionConfiguration` names them.
+        resources: BTreeSet<String>,
+        /// The name of what they are written with.
+        with: String,
+    },
     /// Writes the copy of the state into `kube-system`. Visible in `ClusterFacts::state_copy`.
     SaveStateCopy,
 }
@@ -317,6 +329,8 @@ impl Action {
                 | ClusterAction::AwaitChart { .. }
                 | ClusterAction::PruneChart { .. }
                 | ClusterAction::Evict { .. }
+                | ClusterAction::ForgetWritten
+                | ClusterAction::RewriteStored { .. }
                 | ClusterAction::SaveStateCopy,
             )
             | Self::Local(_) => None,
@@ -371,6 +385,8 @@ impl Action {
                 | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
                 | ClusterAction::Evict { .. }
+                | ClusterAction::ForgetWritten
+                | ClusterAction::RewriteStored { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,
@@ -425,6 +441,8 @@ impl Action {
                 | ClusterAction::AwaitNodeReady { .. }
                 | ClusterAction::AwaitAddon { .. }
                 | ClusterAction::AwaitChart { .. }
+                | ClusterAction::ForgetWritten
+                | ClusterAction::RewriteStored { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,

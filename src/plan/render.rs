@@ -83,6 +83,12 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
         ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
         ClusterAction::Evict { pod, .. } => format!("evict pod `{pod}`"),
+        ClusterAction::ForgetWritten => "forget what stored objects are encrypted with".to_owned(),
+        ClusterAction::RewriteStored { resources, with } => {
+            let resources = resources.iter().map(String::as_str);
+            let resources = resources.collect::<Vec<_>>().join(", ");
+            format!("write all stored {resources} again with `{with}`")
+        }
         ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }
 }

@@ -56,12 +56,12 @@ pub struct ServiceAccounts {
     pub issuers: Vec<String>,
 }
 
-/// A key that encrypts what the API server stores.
+/// What encrypts what the API server stores: a key of ours, or a configuration of the user's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncryptionKey {
-    /// As the encryption configuration names it.
+    /// As the encryption configuration names the key; `custom` for a whole `EncryptionConfiguration`.
     pub name: String,
-    /// The key, base64.
+    /// The key, base64; or the configuration, JSON.
     pub secret: Secret<String>,
 }
 
@@ -212,7 +212,7 @@ pub struct ClusterState {
     pub signer_ca: Option<Authority>,
     /// Signs and verifies service-account tokens.
     pub service_accounts: ServiceAccounts,
-    /// What encrypts stored objects: writes use the first, reads accept all.
+    /// What has encrypted stored objects. Kept when nothing is encrypted any more: a snapshot may need it.
     pub encryption: Vec<EncryptionKey>,
     /// The members that etcd was made with and their peer addresses, saved before the first one
     /// starts. Empty in a state of the first format.

@@ -21,6 +21,7 @@ mod probe;
 mod read;
 mod removed;
 mod replicas;
+mod rewrite;
 mod service_address;
 mod wait;
 
@@ -44,6 +45,7 @@ pub use probe::probe;
 pub use read::{held, read, serves};
 pub use removed::removed_apis;
 pub use replicas::evict_one;
+pub use rewrite::{forget, rewrite};
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 
 /// Who we are in `managedFields`.

@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{bound_to, charts::charts, copy, kinds::Kinds, replicas::replicas};
+use super::{bound_to, charts::charts, copy, kinds::Kinds, replicas::replicas, rewrite};
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
@@ -110,6 +110,7 @@ async fn facts(
         objects,
         charts,
         dry_runs,
+        written_with: copy.as_ref().and_then(rewrite::mark),
         marked: copy.is_some(),
         bound,
         replicas,

@@ -390,6 +390,53 @@ async fn not_ready_and_half_an_answer_are_down() {
 
 // ---- writing
 
+/// What is gone meanwhile is not stored any more.
+#[tokio::test]
+async fn what_is_stored_is_written_again_and_then_marked() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let state = saved("a");
+    save_state_copy(&client, &state).await.unwrap();
+    for path in [
+        "default/secrets/a",
+        "default/secrets/gone",
+        "other/secrets/b",
+    ] {
+        let path = format!("/api/v1/namespaces/{path}");
+        let (rest, name) = path.rsplit_once('/').unwrap();
+        let namespace = rest.split('/').nth(4).unwrap();
+        api.put(
+            &path,
+            json!({"metadata": {"name": name, "namespace": namespace}}),
+        );
+    }
+    api.refuse("PATCH /api/v1/namespaces/default/secrets/gone", &[404]);
+    api.refuse("PATCH /api/v1/namespaces/other/secrets/b", &[500, 409]);
+    api.log();
+    let resources = ["secrets", "widgets.example.com"].map(str::to_owned).into();
+    let told = std::sync::Mutex::new(Vec::new());
+    let progress = |done, total| told.lock().unwrap().push((done, total));
+    let warning = rewrite(&client, &resources, "key-1", &progress)
+        .await
+        .unwrap();
+    let message = warning.unwrap().message;
+    assert!(message.contains("`widgets.example.com`"), "{message}");
+    assert_eq!(*told.lock().unwrap(), [(4, 4)]);
+    let log = api.log();
+    assert_eq!(log.first().unwrap(), "GET /api/v1/secrets");
+    let mark = "PATCH /api/v1/namespaces/kube-system/secrets/rke-operator-state";
+    assert_eq!(log.last().unwrap(), mark);
+    let again = "PATCH /api/v1/namespaces/other/secrets/b";
+    assert_eq!(log.iter().filter(|line| *line == again).count(), 3);
+    let wanted = WantedObjects::default();
+    let facts = read(&client, Some(&state), &wanted).await.unwrap();
+    assert_eq!(facts.written_with.as_deref(), Some("key-1"));
+    assert!(facts.state_copy, "the mark is no part of the state");
+    forget(&client).await.unwrap();
+    let facts = read(&client, Some(&state), &wanted).await.unwrap();
+    assert_eq!(facts.written_with, None);
+}
+
 fn labelled() -> Value {
     json!({ "metadata": { "labels": { label::ADDON: "flannel" } } })
 }

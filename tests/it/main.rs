@@ -49,6 +49,7 @@ mod joint_roles;
 mod lab_charts;
 mod lab_cri;
 mod lab_disk;
+mod lab_encryption;
 mod lab_etcd;
 mod lab_foreign;
 mod lab_ha_broken;

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    Found, dns, images, ingress, keys::Keys, monitoring, network, nodes, services, upgrade, values,
-    version,
+    Found, access, cloud, dns, images, ingress, keys::Keys, monitoring, network, nodes, services,
+    upgrade, values, version,
 };
 use crate::{
     catalog::Catalogue,
@@ -25,6 +25,9 @@ pub(super) fn read(
     let images = images::read(&root.get("system_images"), version, catalogue, found);
     let services = services::read(&root.get("services"), found);
     let sans = sans(&root.get("authentication").get("sans"), found);
+    let webhook = access::webhook(&root.get("authentication"), found);
+    let authorization = access::authorization(root, found);
+    let cloud_provider = cloud::read(&root.get("cloud_provider"), found);
     let network = network::read(&root.get("network"), found);
     let ingress = ingress::read(&root.get("ingress"), found);
     let dns = dns::read(&root.get("dns"), found);
@@ -49,6 +52,9 @@ pub(super) fn read(
         system_images: system_images?,
         services,
         sans,
+        webhook,
+        authorization,
+        cloud_provider,
         network: network?,
         ingress: ingress?,
         dns: dns?,

@@ -1,8 +1,11 @@
 //! From a well-formed document to an [`Intent`]: defaults applied, references resolved,
 //! everything checked that can be checked without a node. Pure.
 
+mod access;
+mod cloud;
 mod cluster;
 mod dns;
+mod encryption;
 mod images;
 mod ingress;
 mod keys;

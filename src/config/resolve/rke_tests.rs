@@ -203,3 +203,33 @@ fn a_document_beyond_our_limits_is_not_called_bad_yaml() {
     let large = format!("# {}\n", "x".repeat(crate::config::MAX_BYTES));
     assert_snapshot!(RkeConfig::parse(&large).expect_err("a problem"), @"the config is not valid: the config is larger than 1 MiB");
 }
+
+#[test]
+fn an_encryption_configuration_is_looked_into_and_never_shown() {
+    let bad = |text: &str| {
+        let config = format!(
+            "{{nodes: [{{address: 192.0.2.10, user: u, role: [etcd, controlplane, worker]}}], network: {{plugin: flannel}}, \
+             ingress: {{provider: none}}, services: {{kube-api: {{secrets_encryption_config: {{enabled: true, \
+             custom_config: {text}}}}}}}}}"
+        );
+        let problems = super::tests::resolve(&config).unwrap_err();
+        let problems: Vec<String> = problems
+            .iter()
+            .map(|problem| format!("{problem}{}", problem.detail.as_deref().unwrap_or_default()))
+            .collect();
+        problems.join("\n").replace(
+            "services.kube-api.secrets_encryption_config.custom_config",
+            "…",
+        )
+    };
+    insta::assert_snapshot!(bad("{kind: hunter2, resources: [{resources: [secrets], providers: [{identity: {}}]}]}"), @"`….kind` (line 1): is another one than what belongs here");
+    insta::assert_snapshot!(bad("{resources: [{resources: [], providers: [{aescbc: {keys: [{name: a, secret: hunter2}]}, identity: {}}]}]}"), @"
+    `….resources[0].resources` (line 1): must name at least one resource, e.g. `secrets`
+    `….resources[0].providers[0]` (line 1): must have exactly one provider
+    ");
+    insta::assert_snapshot!(bad("{resources: [{resources: [secrets], providers: [{aescbc: {keys: [{secret: hunter2}]}}, {rot13: {}}]}]}"), @"
+    `….resources[0].providers[0].aescbc.keys[0].name` (line 1): a key needs a name
+    `….resources[0].providers[0].aescbc.keys[0].secret` (line 1): is not a key of this provider in base64
+    `….resources[0].providers[1]` (line 1): is not a provider of Kubernetes
+    ");
+}

@@ -8,7 +8,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value as Json;
 
-use super::{Found, values};
+use super::{Found, encryption, values};
 use crate::{
     config::{
         cursor::Cursor,
@@ -50,6 +50,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let pod_security = pod_security(&api.get("pod_security_configuration"), found);
     let event_rate_limit = event_rate_limit(&api.get("event_rate_limit"), found);
     let admission_plugins = admission_plugins(&api.get("admission_configuration"), found);
+    let secrets_encryption = encryption::read(&api, found);
     if found.problems.len() > before {
         return None;
     }
@@ -71,6 +72,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         pod_security,
         event_rate_limit,
         admission_plugins,
+        secrets_encryption,
     })
 }
 

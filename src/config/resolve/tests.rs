@@ -646,14 +646,11 @@ services:
       remove `prefix_path`, or write `/`
     `rotate_certificates` (line 14): not supported yet
       remove it: `up` renews certificates before they expire
-    `cloud_provider.name` (line 15): not supported yet
-      remove `name`, or leave it empty
+    `cloud_provider.name` (line 15): Kubernetes has no cloud provider of this name built in any more
+      write `name: external`, and install the cloud's own controller manager and CSI driver
     `cloud_provider.awsCloudProvider` (line 15): not supported yet
-      remove `awsCloudProvider`, or leave it empty
-    `services.kube-api.secrets_encryption_config.enabled` (line 22): not supported yet
-      remove `enabled`, or write `false`
-    `services.kube-api.secrets_encryption_config.custom_config` (line 22): not supported yet
-      remove `custom_config`, or leave it empty
+      Kubernetes has no cloud provider built in any more: write `name: external`, and give these settings to the cloud's own controller manager
+    `services.kube-api.secrets_encryption_config.custom_config.resources` (line 22): must be a list of mappings, at least one
     `services.kubelet.infra_container_image` (line 24): not supported yet
       write `pod_infra_container` under `system_images`
     ");

@@ -52,6 +52,7 @@ services:
     fail_swap_on: false
   kubeproxy: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
 authentication: {sans: [a.example.com]}
+cloud_provider: {name: external}
 network: {plugin: calico, tolerations: [{key: a, operator: Equal, value: b, effect: NoSchedule}, {key: a, effect: NoExecute, tolerationSeconds: 1}, {key: a, effect: NoExecute, tolerationseconds: 1}]}
 dns:
   provider: coredns
@@ -120,7 +121,28 @@ const CHANGES: &[(&str, &str)] = &[
         "services.kube-api.admission_configuration",
         "{plugins: [{name: PodSecurity, configuration: {defaults: {enforce: baseline}}}]}",
     ),
+    (
+        "services.kube-api.secrets_encryption_config.enabled",
+        "true",
+    ),
+    (
+        "services.kube-api.secrets_encryption_config.custom_config",
+        "{resources: [{resources: [secrets], providers: [{identity: {}}]}]}",
+    ),
     ("authentication.sans", "[b.example.com]"),
+    ("authentication.strategy", "x509|Webhook"),
+    (
+        "authentication.webhook.config_file",
+        "{clusters: [{cluster: {server: 'https://192.0.2.1'}}]}",
+    ),
+    ("authentication.webhook.cache_timeout", "10s"),
+    ("authorization.mode", "none"),
+    ("cloud_provider.name", "null"),
+    (
+        "cloud_provider.harvesterCloudProvider.cloud_config",
+        "config",
+    ),
+    ("cloud_provider.customCloudProvider", "config"),
     ("services.kube-controller.cluster_cidr", "10.42.0.0/17"),
     (
         "services.kube-controller.service_cluster_ip_range",

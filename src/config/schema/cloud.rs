@@ -1,10 +1,14 @@
 //! `cloud_provider`. Pure data.
 
-use super::key::{Key, any, flag, later_section, number, text};
+use super::key::{Key, any, flag, later_section, number, section, text};
 
 /// `cloud_provider`.
 pub(super) const CLOUD_PROVIDER: &[Key] = &[
-    text("name", "Which cloud."),
+    text(
+        "name",
+        "`external`, or RKE's `external-aws`, `harvester` and `custom`, which are the same here.",
+    )
+    .used(),
     flag(
         "useInstanceMetadataHostname",
         "Name nodes as the cloud does.",
@@ -16,8 +20,9 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
             any("global", "Of the whole cluster."),
             any("service_override", "Of single services."),
         ],
-    ),
-    later_section("azureCloudProvider", "Settings for Azure.", AZURE),
+    )
+    .refused(GONE),
+    later_section("azureCloudProvider", "Settings for Azure.", AZURE).refused(GONE),
     later_section(
         "openstackCloudProvider",
         "Settings for OpenStack.",
@@ -28,7 +33,8 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
             any("route", "Of routes."),
             any("metadata", "Of the metadata service."),
         ],
-    ),
+    )
+    .refused(GONE),
     later_section(
         "vsphereCloudProvider",
         "Settings for vSphere.",
@@ -39,14 +45,28 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
             any("disk", "Of volumes."),
             any("workspace", "Where machines are made."),
         ],
-    ),
-    later_section(
+    )
+    .refused(GONE),
+    section(
         "harvesterCloudProvider",
         "Settings for Harvester.",
-        &[any("cloud_config", "The file of its cloud provider.").secret()],
+        &[text(
+            "cloud_config",
+            "The file of its cloud provider, `/etc/kubernetes/cloud-config` on every node.",
+        )
+        .secret()
+        .used()],
     ),
-    any("customCloudProvider", "The file of another cloud provider.").secret(),
+    text(
+        "customCloudProvider",
+        "The file of another cloud provider, `/etc/kubernetes/cloud-config` on every node.",
+    )
+    .secret()
+    .used(),
 ];
+
+const GONE: &str = "Kubernetes has no cloud provider built in any more: write `name: external`, and give these settings \
+                    to the cloud's own controller manager";
 
 /// The cloud provider of Azure documents them.
 const AZURE: &[Key] = &[

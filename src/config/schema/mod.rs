@@ -67,18 +67,27 @@ pub(super) const ROOT: &[Key] = &[
 const NO_CRI_DOCKERD: &str = "there is no cri-dockerd";
 
 const AUTHENTICATION: &[Key] = &[
-    text("strategy", "`x509`, or `x509|webhook`.").default("x509"),
+    text("strategy", "`x509`, or `x509|webhook`.")
+        .default("x509")
+        .used(),
     list(
         "sans",
         "More names and addresses in the API server's certificate.",
     )
     .used(),
-    later_section(
+    section(
         "webhook",
         "A server that tells who a token belongs to.",
         &[
-            any("config_file", "Its kubeconfig.").secret(),
-            duration("cache_timeout", "How long its answers are kept.").default("5s"),
+            any(
+                "config_file",
+                "The content of its kubeconfig; one on the node itself, port 6440, when empty.",
+            )
+            .secret()
+            .used(),
+            duration("cache_timeout", "How long its answers are kept.")
+                .default("5s")
+                .used(),
         ],
     ),
     map("options", "Of releases of RKE before 1.0.")
@@ -86,7 +95,7 @@ const AUTHENTICATION: &[Key] = &[
 ];
 
 const AUTHORIZATION: &[Key] = &[
-    text("mode", "`rbac` or `none`.").default("rbac"),
+    text("mode", "`rbac` or `none`.").default("rbac").used(),
     map("options", "Not used by RKE."),
 ];
 

@@ -101,7 +101,8 @@ const S3: &[Key] = &[
 ];
 
 /// `services.kube-api`.
-pub(in crate::config) const KUBE_API: &[Key] = service!(
+pub(in crate::config) const KUBE_API: &[Key] =
+    service!(
     text("service_cluster_ip_range", "Addresses of Services.")
         .default("10.43.0.0/16")
         .used(),
@@ -128,12 +129,13 @@ pub(in crate::config) const KUBE_API: &[Key] = service!(
         "secrets_encryption_config",
         "Encrypt Secrets in etcd.",
         &[
-            flag("enabled", "Whether."),
+            flag("enabled", "Whether. The key is made once and kept in the state.").used(),
             any(
                 "custom_config",
-                "An EncryptionConfiguration; it holds keys."
+                "An EncryptionConfiguration of your own, instead of our key; it holds keys."
             )
-            .secret(),
+            .secret()
+            .used(),
         ]
     ),
     section(

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PkiContext, PkiError, cert::new_authority, key::Key};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::{super::encryption, PkiContext, PkiError, cert::new_authority, key::Key};
 use crate::{
     actual::{Actual, ApiView, HostFacts},
     config::{Bastion, Intent, NodeIntent},
     etcd::Quorum,
-    model::{ClusterId, Component, NodeName, Role, label},
+    model::{ClusterId, Component, NodeName, Role, Secret, label},
     state::{
-        BastionEntry, ClusterState, InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
+        BastionEntry, ClusterState, EncryptionKey, InventoryEntry, Membership, OperatorMemory,
+        ServiceAccounts,
     },
 };
 
@@ -82,6 +85,15 @@ pub(super) fn completed(
         let cn = "kube-signer-ca";
         next.signer_ca = Some(new_authority(cn, cn, &ctx.seed, ctx.now)?);
     }
+    let wish = &intent.services.secrets_encryption;
+    next.encryption = encryption::keep(wish, &known.encryption, || {
+        let bytes = ctx.seed.derive("encryption key");
+        let name = hex::encode(&ctx.seed.derive("encryption key's name")[..4]);
+        EncryptionKey {
+            name: format!("key-{name}"),
+            secret: Secret::new(STANDARD.encode(bytes.as_slice())),
+        }
+    });
     let accounts = &mut next.service_accounts;
     let public = Key::from_pem(accounts.signing.expose())
         .ok_or_else(|| PkiError::Damaged {

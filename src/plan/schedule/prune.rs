@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, hosts, roles};
+use super::{addons, hosts, roles, roll};
 use crate::{
     actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
-    model::{CLAIM, Component, START_ORDER, label, path},
+    model::{CLAIM, Component, NodeName, START_ORDER, label, path},
     plan::{
         Cause, HostAction, Queue, Stage, Step,
-        diff::{Diff, HostDiff, LOOSE_FILES, Need, is_below},
+        diff::{Diff, HostDiff, LOOSE_FILES, Need, applied, is_below},
     },
 };
 
@@ -27,12 +27,13 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
                     .guarded(&want.cluster_id)
             })
             .collect();
-        let paths = paths(host.want, host.facts);
+        let mut paths = paths(host.want, host.facts);
+        let cause = former_readers(name, &mut paths, host, diff);
         // What reads them goes first, and is seen to be gone.
         let read = gives_up || containers(want, host.want, host.facts).any(|name| is_role(&name));
         if !read && !paths.is_empty() {
             let action = HostAction::RemoveFiles { paths };
-            let step = Step::on(name, Cause::Leave, "nothing reads them any more", action);
+            let step = Step::on(name, cause, "nothing reads them any more", action);
             steps.push(step.guarded(&want.cluster_id));
         }
         steps
@@ -59,6 +60,35 @@ fn containers<'a>(
             ours && name.as_str() != CLAIM && !host.containers.contains_key(*name)
         })
         .map(|(name, _)| name.clone())
+}
+
+/// Leaves out what a container still reads that is not replaced for now: Docker would make an empty folder in its place
+/// when it starts that container again. The files go with the change that has their readers replaced, or not at all.
+fn former_readers(
+    node: &NodeName,
+    paths: &mut BTreeSet<String>,
+    host: &HostDiff<'_>,
+    diff: &Diff<'_>,
+) -> Cause {
+    let mut cause = Cause::Leave;
+    for component in Component::ALL {
+        let fact = host.facts.containers.get(component.container());
+        let Some(reads) = fact.and_then(applied).map(|applied| applied.files) else {
+            continue;
+        };
+        let Need::Replace(why, ..) = host.need(component.container()) else {
+            continue;
+        };
+        if !paths.iter().any(|path| reads.contains_key(path)) {
+            continue;
+        }
+        if roll::held_back(component, *why, node, diff).is_some() {
+            paths.retain(|path| !reads.contains_key(path));
+        } else if *why == Cause::Change {
+            cause = Cause::Change;
+        }
+    }
+    cause
 }
 
 /// A component of a role that the node does not have any more.

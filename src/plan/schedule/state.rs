@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::{
     actual::{Actual, ApiView},
-    desired::Desired,
+    desired::{Desired, Rewrite},
     model::{KubernetesVersion, NodeName},
-    plan::{Cause, ClusterAction, FieldChange, LocalAction, Note, Stage, Step},
+    plan::{Cause, ClusterAction, FieldChange, LocalAction, Note, OnFailure, Stage, Step},
     state::{ClusterState, InventoryEntry, Membership},
 };
 
@@ -61,6 +61,31 @@ pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Stage {
     }
     .map(|(cause, why)| Step::local(cause, why, LocalAction::WriteKubeconfig));
     Stage::of("kubeconfig", 1, step)
+}
+
+/// Before any API server writes with something else than what is stored was written with.
+pub(super) fn forget_written(want: &Desired) -> Stage {
+    let step = (want.rewrite == Some(Rewrite::Forget)).then(|| {
+        let why = "the API servers are about to write with something else";
+        Step::cluster(Cause::Change, why, ClusterAction::ForgetWritten)
+    });
+    Stage::of("encryption", 1, step).on_failure(OnFailure::EndRun)
+}
+
+/// After all of them write as they shall.
+pub(super) fn rewrite(want: &Desired) -> Stage {
+    let step = match &want.rewrite {
+        Some(Rewrite::All { resources, with }) => Some(Step::cluster(
+            Cause::New,
+            "every API server writes with it, and what was stored before may not be",
+            ClusterAction::RewriteStored {
+                resources: resources.clone(),
+                with: with.clone(),
+            },
+        )),
+        Some(Rewrite::Forget) | None => None,
+    };
+    Stage::of("encryption", 1, step).on_failure(OnFailure::EndRun)
 }
 
 /// What there is to say about keys and certificates.

@@ -45,7 +45,8 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let then = [
         join::members(diff), // one at a time, caught up before it votes
         join::api_servers(diff),
-        control_planes, // no kubelet and no controller is newer than an API server
+        state::forget_written(want), // before anything is written otherwise
+        control_planes,              // no kubelet and no controller is newer than an API server
         start::clients(diff),
         left_cordoned, // pods need somewhere to go
         containerd_central,
@@ -56,6 +57,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons,
         state::kubeconfig(want, have),
         state::copy(want, have),
+        state::rewrite(want), // the mark is on the copy
         nodes::ready(diff),   // the other components, labels and taints, Ready
         addons_spread,        // where there are nodes for it
         charts::prune(diff),  // two have the same ports

@@ -34,6 +34,12 @@ pub(crate) fn differences(expected: &Actual, seen: &Actual) -> Vec<String> {
             &seen.state_copy,
             &mut found,
         );
+        same(
+            "what is stored was written with",
+            &expected.written_with,
+            &seen.written_with,
+            &mut found,
+        );
         same("mark", &expected.marked, &seen.marked, &mut found);
         let objects: BTreeSet<_> = expected.objects.keys().collect();
         same(

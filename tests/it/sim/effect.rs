@@ -233,6 +233,14 @@ fn in_cluster(
             }
             Ok(())
         }
+        ClusterAction::ForgetWritten => {
+            api(world)?.written_with = None;
+            Ok(())
+        }
+        ClusterAction::RewriteStored { with, .. } => {
+            api(world)?.written_with = Some(with.clone());
+            Ok(())
+        }
         ClusterAction::SaveStateCopy => {
             let api = api(world)?;
             (api.state_copy, api.marked) = (true, true);

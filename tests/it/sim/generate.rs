@@ -123,6 +123,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         upgrade: UpgradeStrategy::default(),
         saved,
         certificates: Certificates::default(),
+        rewrite: None,
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         lose: BTreeSet::new(),

@@ -162,6 +162,8 @@ fn in_cluster(
         | ClusterAction::OutOfService { .. }
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::Evict { .. }
+        | ClusterAction::ForgetWritten
+        | ClusterAction::RewriteStored { .. }
         | ClusterAction::SaveStateCopy => return,
         // The record is begun, and some objects are there or gone.
         ClusterAction::ApplyChart { chart, .. } => {

@@ -1,0 +1,170 @@
+//! What is stored, written again as the API servers now write it, and the mark that says so.
+//!
+//! An API server writes an object that a patch does not change only when it is stored in another way than it would be
+//! now: so what was done is not done again, and a rewrite that was cut begins anew. Only names and versions come to us,
+//! never what an object holds. The mark is an annotation of the copy of the state: where etcd is put back to an older
+//! snapshot, it is put back too.
+
+use std::collections::BTreeSet;
+
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{WorkloadError, copy, objects::patiently};
+use crate::apply::step::Warning;
+
+/// Objects of one answer.
+const PAGE: u32 = 250;
+/// Objects that are written at once.
+const WIDTH: usize = 5;
+/// How often a list is begun anew that the server no longer remembers.
+const LISTS: usize = 5;
+
+const MARK: &str = "clusterprovisioner.rke.io/written-with";
+
+/// What the mark says.
+pub(super) fn mark(copy: &KubeSecret) -> Option<String> {
+    copy.annotations().get(MARK).cloned()
+}
+
+/// Takes the mark away.
+pub async fn forget(client: &Client) -> Result<(), WorkloadError> {
+    set(client, &Value::Null).await
+}
+
+async fn set(client: &Client, mark: &Value) -> Result<(), WorkloadError> {
+    let secrets: Api<KubeSecret> = Api::namespaced(client.clone(), copy::NAMESPACE);
+    // Not who applies the copy: it stays when that is applied anew.
+    let params = PatchParams {
+        field_manager: Some(format!("{}-encryption", super::FIELD_MANAGER)),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {MARK: mark}}}));
+    let mark = || secrets.patch_metadata(copy::NAME, &params, &patch);
+    patiently("mark what stored objects are encrypted with", mark)
+        .await
+        .map(|_| ())
+}
+
+/// Has every object of these resources written again, and marks it. The warning names what cannot be written here:
+/// resources that are not of Kubernetes' core, and patterns.
+pub async fn rewrite(
+    client: &Client,
+    resources: &BTreeSet<String>,
+    with: &str,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Option<Warning>, WorkloadError> {
+    let (core, others): (Vec<&String>, Vec<&String>) = resources
+        .iter()
+        .partition(|name| !name.contains(['.', '*', '/']));
+    let mut done = 0;
+    for resource in core {
+        all_of(client, resource, &mut done, progress).await?;
+    }
+    set(client, &with.into()).await?;
+    let names: Vec<&str> = others.into_iter().map(String::as_str).collect();
+    Ok((!names.is_empty()).then(|| Warning {
+        message: format!(
+            "stored objects of `{}` were not written again",
+            names.join("`, `")
+        ),
+        hints: vec![
+            "write them again yourself, before the former keys are taken out of the config: \
+             `kubectl get <resource> -A -o json | kubectl replace -f -`"
+                .to_owned(),
+        ],
+    }))
+}
+
+async fn all_of(
+    client: &Client,
+    resource: &str,
+    done: &mut u64,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<(), WorkloadError> {
+    let kind = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: String::new(),
+        plural: resource.to_owned(),
+    };
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let mut from: Option<String> = None;
+    let mut lists = 0;
+    loop {
+        let params = ListParams {
+            limit: Some(PAGE),
+            continue_token: from.clone(),
+            ..ListParams::default()
+        };
+        let doing = format!("list {resource}");
+        let list = patiently(&doing, || async {
+            match all.list_metadata(&params).await {
+                // It took too long: the rest is not remembered any more.
+                Err(kube::Error::Api(status)) if status.code == 410 => Ok(None),
+                answer => answer.map(Some),
+            }
+        });
+        let Some(list) = list.await? else {
+            lists += 1;
+            if lists >= LISTS {
+                let why = format!("the server forgot its list of {resource} {LISTS} times");
+                return Err(WorkloadError::api(
+                    format!("list {resource}"),
+                    kube::Error::Service(why.into()),
+                ));
+            }
+            from = None;
+            continue;
+        };
+        let left = list.metadata.remaining_item_count.unwrap_or(0);
+        let count = u64::try_from(list.items.len()).unwrap_or(0);
+        let objects: Vec<(Api<DynamicObject>, String)> = list
+            .items
+            .iter()
+            .map(|object| {
+                let api = match object.namespace() {
+                    Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &kind),
+                    None => all.clone(),
+                };
+                (api, object.name_any())
+            })
+            .collect();
+        stream::iter(objects)
+            .map(|(api, name)| again(api, name, resource.to_owned()))
+            .buffer_unordered(WIDTH)
+            .try_collect::<()>()
+            .boxed()
+            .await?;
+        *done += count;
+        progress(*done, *done + u64::try_from(left).unwrap_or(0));
+        from = list.metadata.continue_.filter(|token| !token.is_empty());
+        if from.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// One that is gone is not stored any more.
+async fn again(
+    api: Api<DynamicObject>,
+    name: String,
+    resource: String,
+) -> Result<(), WorkloadError> {
+    let params = PatchParams::default();
+    let nothing = Patch::Merge(json!({}));
+    patiently(&format!("write {resource} `{name}` again"), || async {
+        match api.patch_metadata(&name, &params, &nothing).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    })
+    .await
+}

@@ -1,0 +1,132 @@
+//! Encryption of Secrets on two real API servers, on and off again while both are used: what is stored, read from
+//! etcd, and what each of them says of what the other one has written.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use lab::{LabSpec, Profile};
+use serde_json::json;
+
+use crate::{
+    lab_many::ALL,
+    real::{Site, kubectl},
+};
+
+/// How the Secret begins in etcd.
+fn stored(site: &Site, name: &str) -> String {
+    let get = format!(
+        "docker exec etcd etcdctl get /registry/secrets/default/{name} --print-value-only | head -c 24 | tr -c '[:print:]' ."
+    );
+    site.node().sh(&get).expect("etcd answers")
+}
+
+/// Has one API server store a Secret and another one tell it, over and over, until it is told to end: the number of those
+/// that were told, and what any server said of one that it cannot read.
+fn crossing(site: &Site, end: Arc<AtomicBool>) -> thread::JoinHandle<(u32, Vec<String>)> {
+    let config = site.path("kube_config_cluster.yml");
+    thread::spawn(move || {
+        let (mut told, mut unreadable) = (0, Vec::new());
+        let mut number = 0;
+        while !end.load(Ordering::Relaxed) {
+            number += 1;
+            let (one, other) = if number % 2 == 0 {
+                ("n1", "n2")
+            } else {
+                ("n2", "n1")
+            };
+            let (one, other) = (format!("many-{one}"), format!("many-{other}"));
+            let name = format!("crossing-{number}");
+            let value = format!("--from-literal=word=word-{number}");
+            let made = kubectl(
+                &config,
+                &[
+                    "--context",
+                    &one,
+                    "create",
+                    "secret",
+                    "generic",
+                    &name,
+                    &value,
+                ],
+            );
+            let path = "jsonpath={.data.word}";
+            let seen = kubectl(
+                &config,
+                &["--context", &other, "get", "secret", &name, "-o", path],
+            );
+            for said in [&made.stderr, &seen.stderr] {
+                if said.contains("transform") || said.contains("decrypt") {
+                    unreadable.push(said.clone());
+                }
+            }
+            told += u32::from(made.status == 0 && seen.status == 0 && !seen.stdout.is_empty());
+        }
+        (told, unreadable)
+    })
+}
+
+fn encrypts(site: &Site, on: bool) {
+    site.edits(|config| {
+        config["services"]["kube-api"]["secrets_encryption_config"] = json!({"enabled": on});
+    });
+    let end = Arc::new(AtomicBool::new(false));
+    let crossing = crossing(site, Arc::clone(&end));
+    let run = site.run(&["up", "--yes"]);
+    end.store(true, Ordering::Relaxed);
+    let (told, unreadable) = crossing.join().expect("it ends");
+    let run = run.well();
+    assert_eq!(unreadable, [""; 0]);
+    assert!(told > 10, "{told}");
+    assert!(
+        run.stdout.contains("write all stored secrets again"),
+        "{}",
+        run.stdout
+    );
+    let plan = site.run(&["plan"]).well();
+    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+}
+
+#[test]
+fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
+    let spec = LabSpec::own("encryption")
+        .node("n1", Profile::Plain)
+        .node("n2", Profile::Plain);
+    let site = Site::of(&spec);
+    site.names(&[("n1", ALL), ("n2", ALL)]);
+    site.run(&["up", "--yes"]).well();
+    let before = "create secret generic before --from-literal=word=unseen";
+    site.kubectl(&before.split(' ').collect::<Vec<_>>()).well();
+    assert!(
+        stored(&site, "before").starts_with("k8s"),
+        "{}",
+        stored(&site, "before")
+    );
+    assert!(!stored(&site, "before").starts_with("k8s:enc:"));
+
+    encrypts(&site, true);
+    for name in ["before", "crossing-1"] {
+        let stored = stored(&site, name);
+        assert!(
+            stored.starts_with("k8s:enc:aescbc:v1:key-"),
+            "{name}: {stored}"
+        );
+    }
+    let file = "stat -c %a /etc/kubernetes/rke-operator-encryption.yaml";
+    assert_eq!(site.node().sh(file).expect("a file").trim(), "600");
+    let kept = ["get", "secret", "before", "-o", "jsonpath={.data.word}"];
+    assert_eq!(site.kubectl(&kept).well().stdout, "dW5zZWVu");
+
+    encrypts(&site, false);
+    for name in ["before", "crossing-1"] {
+        let stored = stored(&site, name);
+        assert!(!stored.starts_with("k8s:enc:"), "{name}: {stored}");
+    }
+    assert_eq!(site.kubectl(&kept).well().stdout, "dW5zZWVu");
+    let gone = "test ! -e /etc/kubernetes/rke-operator-encryption.yaml && echo gone";
+    assert_eq!(site.node().sh(gone).expect("a look").trim(), "gone");
+}
