@@ -24,20 +24,19 @@ use crate::{
     status::Seen,
 };
 
+mod attempts;
 mod error;
 mod kept;
 mod look;
 mod turn;
 
+use attempts::Attempts;
 pub use error::{Error, StepFailure};
 use kept::Kept;
 pub(crate) use look::targets;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
 use turn::InTurn;
-
-/// A fresh cluster takes one iteration and a look; more than this keeps changing by itself.
-const ITERATIONS: u32 = 5;
 
 /// What a run is for, with what it needs to know.
 pub enum Goal<'a> {
@@ -139,7 +138,7 @@ pub async fn survey(goal: &Goal<'_>, environment: &Environment) -> Result<Survey
     Ok(iteration.survey)
 }
 
-/// Survey, run, and again until the plan is empty; at most five iterations.
+/// Survey, run, and again until the plan is empty, or nothing is gained by another iteration.
 pub async fn converge(
     goal: &Goal<'_>,
     environment: &Environment,
@@ -157,12 +156,14 @@ pub async fn converge(
     let mut changed = false;
     let mut so_far = SoFar::default();
     let mut kept = Kept::default();
-    for number in 1..=ITERATIONS {
+    let mut attempts = Attempts::new();
+    while let Some(number) = attempts.next() {
         let iteration = tokio::select! {
             iteration = Box::pin(look(goal, environment, session, &so_far, kept)) => iteration?,
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
         };
         let plan = &iteration.survey.plan;
+        attempts.plans(plan);
         if plan.steps().all(|step| waited.contains(&step.action)) {
             iteration.remember(goal).await?;
             return Ok(settled(goal, &iteration.survey, changed, warnings));
@@ -224,7 +225,7 @@ pub async fn converge(
         so_far.ran = true;
         (session, last, kept) = iteration.leave(goal, &ended);
     }
-    Err(unsettled(&last))
+    Err(unsettled(attempts.count(), &last))
 }
 
 fn failed(Failure { step, error }: Failure) -> Error {
@@ -235,12 +236,12 @@ fn failed(Failure { step, error }: Failure) -> Error {
     }
 }
 
-fn unsettled(last: &Plan) -> Error {
+fn unsettled(iterations: u32, last: &Plan) -> Error {
     let changing = last
         .steps()
         .map(|step| format!("{}: {}", plan::title(step), step.why));
     Error::Unsettled {
-        iterations: ITERATIONS,
+        iterations,
         changing: changing.collect(),
     }
 }

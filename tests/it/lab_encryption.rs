@@ -1,7 +1,8 @@
 //! Encryption of Secrets on two real API servers, on and off again while both are used: what is stored, read from
-//! etcd, and what each of them says of what the other one has written.
+//! etcd, and what each of them says of what the other one has written. Both ask a webhook about tokens.
 
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,11 +11,14 @@ use std::{
 };
 
 use lab::{LabSpec, Profile};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     lab_many::ALL,
-    real::{Site, kubectl},
+    real::{
+        Site, kubectl,
+        tokens::{TOKEN, Tokens, USER},
+    },
 };
 
 /// How the Secret begins in etcd.
@@ -91,6 +95,39 @@ fn encrypts(site: &Site, on: bool) {
     assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
 }
 
+/// Who asks with a token is whoever the webhook says, and may do what that user may.
+fn tokens_are_asked_about(site: &Site, tokens: &Tokens) {
+    let path = site.path("kube_config_cluster.yml");
+    let yaml = fs::read_to_string(path).expect("a kubeconfig");
+    let mut config: Value = serde_saphyr::from_str(&yaml).expect("YAML");
+    for context in ["many-n1", "many-n2"] {
+        for (token, known) in [(TOKEN, true), ("another", false)] {
+            config["users"][0]["user"] = json!({"token": token});
+            site.write_config("token.yml", &config.to_string());
+            let ask = |args: &[&str]| {
+                let args: Vec<&str> = ["--context", context].iter().chain(args).copied().collect();
+                kubectl(&site.path("token.yml"), &args)
+            };
+            let before = tokens.asked();
+            let whoami = ask(&["auth", "whoami", "-o", "json"]);
+            if known {
+                let user: Value = serde_json::from_str(&whoami.well().stdout).expect("JSON");
+                let user = &user["status"]["userInfo"];
+                assert_eq!(user["username"], USER);
+                assert_eq!(user["groups"], json!(["readers", "system:authenticated"]));
+                let secrets = ask(&["get", "secrets"]);
+                assert!(secrets.stderr.contains("Forbidden"), "{secrets:?}");
+                assert!(secrets.stderr.contains(USER), "{secrets:?}");
+            } else {
+                assert!(whoami.stderr.contains("Unauthorized"), "{whoami:?}");
+            }
+            assert!(tokens.asked() > before, "{context} asked the webhook");
+        }
+    }
+    let mode = "stat -c %a /etc/kubernetes/rke-operator-token-webhook.yaml";
+    assert_eq!(site.node().sh(mode).expect("a file").trim(), "600");
+}
+
 #[test]
 fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
     let spec = LabSpec::own("encryption")
@@ -98,7 +135,13 @@ fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
         .node("n2", Profile::Plain);
     let site = Site::of(&spec);
     site.names(&[("n1", ALL), ("n2", ALL)]);
+    let tokens = Tokens::beside(site.node());
+    site.edits(|config| {
+        let webhook = json!({"config_file": tokens.kubeconfig(), "cache_timeout": "2s"});
+        config["authentication"] = json!({"strategy": "x509|webhook", "webhook": webhook});
+    });
     site.run(&["up", "--yes"]).well();
+    tokens_are_asked_about(&site, &tokens);
     let before = "create secret generic before --from-literal=word=unseen";
     site.kubectl(&before.split(' ').collect::<Vec<_>>()).well();
     assert!(

@@ -35,6 +35,7 @@ mod config_keys;
 mod config_users;
 mod contract;
 mod converge;
+mod encryption;
 mod etcd_members;
 mod fake_api_contract;
 mod host_bastion;

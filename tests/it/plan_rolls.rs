@@ -618,3 +618,46 @@ fn new_flags_are_tried_before_anything_is_replaced() {
     };
     assert_eq!(nodes(&tried), nodes(&replaced));
 }
+
+/// With a file that the API servers read and that goes with the change of them.
+fn reading(mut want: Desired) -> Desired {
+    for host in want.hosts.values_mut() {
+        let Some(spec) = host.containers.get_mut(Component::ApiServer.container()) else {
+            continue;
+        };
+        let file = host.files.values().next().unwrap().clone();
+        spec.files
+            .insert(path::WEBHOOK.to_owned(), file.digest.clone());
+        host.files.insert(path::WEBHOOK.to_owned(), file);
+    }
+    want
+}
+
+/// Docker makes an empty folder where a file is missing that a container reads, and the container does not start again.
+#[test]
+fn a_file_stays_while_what_reads_it_is_not_replaced() {
+    let (mut world, mut shell) = settled(1);
+    let plain = wish(1, &Knobs::default(), UpgradeStrategy::default());
+    converge_up(&mut world, &reading(plain.clone()), &mut shell);
+
+    let mut one_is_off = world.clone();
+    silence(&mut one_is_off, &node(2));
+    let plan = plan_up(&plain, &one_is_off.observe(&shell)).unwrap();
+    assert!(plan.is_empty(), "{}", plan::render(&plan));
+
+    let plan = plan_up(&plain, &world.observe(&shell)).unwrap();
+    let places = |title: &str| {
+        let steps = plan.steps().enumerate();
+        let found = steps.filter(|(_, step)| plan::title(step) == title);
+        found
+            .map(|(place, step)| (place, step.cause))
+            .collect::<Vec<_>>()
+    };
+    let replaced = places("replace kube-apiserver");
+    let removed = places("remove /etc/kubernetes/rke-operator-token-webhook.yaml");
+    assert_eq!((replaced.len(), removed.len()), (3, 3), "{}", plan::render(&plan));
+    assert!(replaced.last().unwrap().0 < removed[0].0);
+    // Where only what is damaged is mended, neither happens.
+    assert!(removed.iter().all(|(_, cause)| *cause == Cause::Change));
+    assert!(plan.unasked().is_empty());
+}

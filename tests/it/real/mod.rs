@@ -6,6 +6,7 @@ pub(crate) mod operator;
 mod pods;
 pub(crate) mod reader;
 pub(crate) mod snapshot;
+pub(crate) mod tokens;
 pub(crate) mod watch;
 mod whole;
 pub(crate) mod writer;

@@ -84,6 +84,13 @@ impl Wish {
         resolved(&self.config())
     }
 
+    /// The same with some more in the config.
+    pub(crate) fn intent_with(&self, more: impl FnOnce(&mut Value)) -> Intent {
+        let mut config = self.config();
+        more(&mut config);
+        resolved(&config)
+    }
+
     /// The same, where it is a config: some node has each role.
     pub(crate) fn checked(&self) -> Option<Intent> {
         checked(&self.config())
