@@ -57,7 +57,11 @@ fn stored(runner: &Runner) -> (Option<String>, bool) {
     runner.remote.world(|world| {
         let file = names(3).iter().all(|name| {
             let facts = world.truth.up(name).expect("the node is there");
-            facts.files.iter().flatten().any(|(file, _)| file == path::ENCRYPTION)
+            facts
+                .files
+                .iter()
+                .flatten()
+                .any(|(file, _)| file == path::ENCRYPTION)
         });
         match world.truth.api() {
             ApiView::Up(api) => (api.written_with.clone(), file),
@@ -80,11 +84,21 @@ async fn a_run_comes_to_it_whatever_else_changes() {
 
     becomes(&runner, &custom("a"), 4).await;
     let (first, file) = stored(&runner);
-    assert!(first.as_ref().is_some_and(|mark| mark.starts_with("custom-")) && file);
+    assert!(
+        first
+            .as_ref()
+            .is_some_and(|mark| mark.starts_with("custom-"))
+            && file
+    );
 
     becomes(&runner, &custom("b"), 5).await;
     let (second, file) = stored(&runner);
-    assert!(second.as_ref().is_some_and(|mark| mark.starts_with("custom-")) && file);
+    assert!(
+        second
+            .as_ref()
+            .is_some_and(|mark| mark.starts_with("custom-"))
+            && file
+    );
     assert_ne!(first, second);
 
     becomes(&runner, &json!({"enabled": false}), 6).await;

@@ -655,7 +655,12 @@ fn a_file_stays_while_what_reads_it_is_not_replaced() {
     };
     let replaced = places("replace kube-apiserver");
     let removed = places("remove /etc/kubernetes/rke-operator-token-webhook.yaml");
-    assert_eq!((replaced.len(), removed.len()), (3, 3), "{}", plan::render(&plan));
+    assert_eq!(
+        (replaced.len(), removed.len()),
+        (3, 3),
+        "{}",
+        plan::render(&plan)
+    );
     assert!(replaced.last().unwrap().0 < removed[0].0);
     // Where only what is damaged is mended, neither happens.
     assert!(removed.iter().all(|(_, cause)| *cause == Cause::Change));
