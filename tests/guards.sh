@@ -34,6 +34,7 @@ near() {
     pki-*) echo 'test(/pki::/)' ;;
     state-*) echo 'test(/state::|operator_writes/)' ;;
     host-files-*) echo 'test(/host::files|contract|host_|cli_node/)' ;;
+    workload-*) echo 'test(/workload::/)' ;;
     host-*) echo 'test(/known_hosts/)' ;;
     operator-*) echo 'test(/operator_/) - test(/lab_/)' ;;
     *) echo 'all()' ;;

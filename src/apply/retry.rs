@@ -83,6 +83,7 @@ fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
             // These are ends of waits, or nothing that time would change.
             WorkloadError::Credentials(_)
             | WorkloadError::Rendered { .. }
+            | WorkloadError::Foreign { .. }
             | WorkloadError::Hook { .. }
             | WorkloadError::Kept { .. }
             | WorkloadError::Overdue { .. } => None,

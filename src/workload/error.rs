@@ -5,7 +5,7 @@ use std::{borrow::Cow, error::Error as StdError, time::Duration};
 use crate::{
     error::{ErrorClass, Explain},
     host::https::BadIdentity,
-    model::NodeName,
+    model::{NodeName, label},
     workload::RenderedError,
 };
 
@@ -50,6 +50,14 @@ pub enum WorkloadError {
         /// Why.
         #[source]
         source: RenderedError,
+    },
+    /// What a chart wants to make is there, and not of it.
+    #[error("chart {chart} is not applied: somebody else made {}", objects.join(", "))]
+    Foreign {
+        /// The add-on.
+        chart: String,
+        /// What is there.
+        objects: Vec<String>,
     },
     /// A hook of a chart did not succeed.
     #[error("{job}, a hook of chart {chart}, did not succeed: {why}")]
@@ -107,7 +115,8 @@ impl Explain for WorkloadError {
             Self::Address {
                 holder: Some(_), ..
             }
-            | Self::Kept { .. } => ErrorClass::User,
+            | Self::Kept { .. }
+            | Self::Foreign { .. } => ErrorClass::User,
             Self::Address { holder: None, .. } | Self::Hook { .. } | Self::Overdue { .. } => {
                 ErrorClass::Transient
             }
@@ -119,6 +128,14 @@ impl Explain for WorkloadError {
             Self::Credentials(_) => Vec::new(),
             Self::Rendered { chart, .. } => vec![
                 format!("values that the config passes on to chart {chart} may have broken it; else please report this").into(),
+            ],
+            Self::Foreign { chart, .. } => vec![
+                "delete or rename them if nobody needs them; nothing of the chart was applied".into(),
+                format!(
+                    "or give them to the chart, to be changed and one day deleted with it: label them `{}={chart}`",
+                    label::CHART
+                )
+                .into(),
             ],
             Self::Hook { log, .. } => vec![
                 format!("look at `{log}`").into(),

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Rendered, hook, prune, read, record};
+use super::{Rendered, foreign, hook, prune, read, record};
 use crate::{
     model::{AppliedObject, ChartRecord, Digest, ObjectKind, ObjectRef, label},
     workload::{
@@ -39,7 +39,8 @@ pub struct ChartApply<'a> {
 }
 
 /// Applies a chart's objects: namespaces and definitions first, hooks in their place. Server-side apply,
-/// forced: the fields that are rendered are ours. What an earlier rendering had and this one has not is
+/// forced: the fields that are rendered are ours. What somebody else made under one of the names is refused before
+/// anything is written. What an earlier rendering had and this one has not is
 /// pruned; gives what of that stays. The record lists all of it before the first is applied, and has the
 /// digest when all is done: wherever this ends, it may be begun again.
 pub async fn apply_chart(
@@ -75,6 +76,7 @@ pub async fn apply_chart(
             .chain(&post)
             .map(|(object, _)| object)
     };
+    foreign::refuse(client, kinds, chart.name, &before, all()).await?;
     record::write(client, kinds, chart.name, &begun(&before, all())).await?;
 
     let mut applied = BTreeMap::new();
