@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::{
     apply::remote::Remote,
     config::Credential,
+    desired::pki::GivenFiles,
     host::HostKeys,
     model::{ClusterId, NodeName},
     state::{Store, kubeconfig::KubeconfigStore},
@@ -49,6 +50,8 @@ pub struct Environment {
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.
     pub lose: BTreeSet<NodeName>,
+    /// Certificates that a person made (command line only).
+    pub given: Option<Arc<GivenFiles>>,
     /// Who this is to another run that waits for this one. Of two runs with the same name the
     /// second is taken for the first, started again.
     pub identity: String,

@@ -106,6 +106,17 @@ pub struct Trust {
     pub accept_new_host_keys: bool,
 }
 
+/// Certificates that a person made.
+#[derive(Args, Clone, Debug)]
+pub struct Certs {
+    /// Uses the certificates in `--cert-dir`, which you made, and makes only those that are not there
+    #[arg(long)]
+    pub custom_certs: bool,
+    /// The folder of those certificates; without it `<config>_certs` beside the config, without the config's ending
+    #[arg(long, value_name = "DIR", requires = "custom_certs")]
+    pub cert_dir: Option<PathBuf>,
+}
+
 /// `up`.
 #[derive(Args, Debug)]
 pub struct Up {
@@ -125,6 +136,9 @@ pub struct Up {
     /// without it; may be given several times
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
+    /// Certificates.
+    #[command(flatten)]
+    pub certs: Certs,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -145,6 +159,9 @@ pub struct Plan {
     /// Plans as `up --lose` would, and lists what goes with the node
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
+    /// Certificates.
+    #[command(flatten)]
+    pub certs: Certs,
     /// The plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -315,6 +332,20 @@ pub enum Cert {
     /// Lists the certificates and when they end: of the state and the kubeconfig, and with
     /// `--nodes` those on the nodes
     Info(CertInfo),
+    /// Writes requests for the certificates that a CA of yours has to sign, with their keys, for
+    /// `up --custom-certs`; a key that is there is kept. Contacts no node
+    GenerateCsr(GenerateCsr),
+}
+
+/// `cert generate-csr`.
+#[derive(Args, Debug)]
+pub struct GenerateCsr {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// The folder; without it `<config>_certs` beside the config, without the config's ending
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
 }
 
 /// `cert info`.

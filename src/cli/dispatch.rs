@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Etcd, Output},
-    cert, config, crd, kubeconfig,
+    cert, config, crd, custom_certs, kubeconfig,
     output::{
         Screen,
         json::{self, Ended},
@@ -55,6 +55,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             failed(args.output, Box::pin(snapshot::save(args, session)).await)
         }
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
+        Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session),
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Run(args) => Box::pin(run::run(args, session)).await,

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::{Credential, Refusal, SSH_AGENT, Sources},
+    desired::pki::GivenFiles,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
@@ -34,6 +35,8 @@ pub(super) struct Opening {
     pub(super) recover: Option<ClusterId>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
+    /// `--custom-certs`.
+    pub(super) given: Option<GivenFiles>,
 }
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
@@ -61,6 +64,7 @@ pub(super) fn open(
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
+        given: opening.given.map(Arc::new),
         identity: lease::this_process(),
         clock: clock(),
         entropy: rand::random,

@@ -9,6 +9,7 @@ pub mod args;
 mod cert;
 mod config;
 mod crd;
+mod custom_certs;
 pub mod dispatch;
 mod environment;
 mod intent;

@@ -2,6 +2,7 @@
 
 use super::{
     args::{Output, Plan},
+    custom_certs,
     environment::{self, Opening},
     intent, print,
     report::CliError,
@@ -22,6 +23,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         record_host_keys: false,
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
+        given: custom_certs::read(&args.certs, file)?,
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

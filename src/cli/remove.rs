@@ -28,6 +28,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         record_host_keys: true,
         recover: None,
         lose: BTreeSet::new(),
+        given: None,
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

@@ -50,5 +50,6 @@ pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
         record_host_keys: false,
         recover: None,
         lose: BTreeSet::new(),
+        given: None,
     }
 }

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     args::Up,
+    custom_certs,
     environment::{self, Opening},
     intent,
     output::{
@@ -36,6 +37,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         record_host_keys: true,
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
+        given: custom_certs::read(&args.certs, file)?,
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

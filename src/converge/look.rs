@@ -312,6 +312,7 @@ fn decide(
                 recover: environment.recover.as_ref(),
                 held_elsewhere: &environment.held_elsewhere,
                 lose: &lose,
+                given: environment.given.as_deref(),
             };
             let keys = pki::reconcile(intent, actual, &context)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;

@@ -125,7 +125,8 @@ impl HostContext<'_> {
     pub(super) fn signer_ca(&self, files: &mut Files) -> Option<(String, String)> {
         let CaPair { cert, key } = &self.keys.saved.signer_ca.as_ref()?.signing;
         let path = ssl("kube-signer-ca-key.pem");
-        files.insert(path.clone(), self.file(key.expose().as_bytes(), PRIVATE));
+        let key = key.as_ref()?.expose().as_bytes();
+        files.insert(path.clone(), self.file(key, PRIVATE));
         Some((self.ca("kube-signer-ca.pem", cert, files), path))
     }
 

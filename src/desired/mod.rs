@@ -27,6 +27,7 @@
 //!     recover: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
+//!     given: None,
 //! };
 //! let refusal = pki::reconcile(&intent, &have, &context).unwrap_err();
 //! assert_eq!(

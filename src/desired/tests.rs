@@ -195,7 +195,15 @@ fn an_authoritys_key_is_in_the_state_copy_and_nowhere_else() {
         let text = String::from_utf8(file.content.expose().clone()).unwrap();
         for ca in [&saved.cluster_ca, &saved.etcd_ca, &saved.front_proxy_ca] {
             // As the state's JSON has it, with escaped ends of lines, or as it is.
-            let body = ca.signing.key.expose().lines().nth(1).unwrap();
+            let body = ca
+                .signing
+                .key
+                .as_ref()
+                .unwrap()
+                .expose()
+                .lines()
+                .nth(1)
+                .unwrap();
             assert_eq!(text.contains(body), path == path::STATE, "{path}");
         }
         let secret = text.contains("PRIVATE KEY");
@@ -242,7 +250,7 @@ fn certificate_requests_are_signed_by_an_authority_of_their_own() {
         text(bundle),
         desired.saved.cluster_ca.bundle() + &signer.bundle()
     );
-    assert_eq!(text(key), *signer.signing.key.expose());
+    assert_eq!(text(key), *signer.signing.key.as_ref().unwrap().expose());
     assert_eq!(of("cp").files[key].mode, 0o600);
     for name in ["e1", "w1"] {
         assert!(!of(name).files.contains_key(key), "{name}");

@@ -87,6 +87,9 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
         PkiError::Clock { .. }
         | PkiError::NewButDown { .. }
         | PkiError::NewButUnseen { .. }
+        | PkiError::Given { .. }
+        | PkiError::NotGiven { .. }
+        | PkiError::NoCaKey { .. }
         | PkiError::Internal { .. } => by_class(error.class(), Reason::PreflightFailed),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::codec;
+use super::{codec, given::GivenCertificates};
 use crate::{
     config::{Bastion, Credential, Login},
     model::{ClusterId, Digest, Endpoint, KubernetesVersion, NodeName, Role, Secret},
@@ -16,8 +16,9 @@ use crate::{
 pub struct CaPair {
     /// Certificate, PEM.
     pub cert: String,
-    /// Private key, PEM: PKCS#8 when we made it; PKCS#1 and SEC1 are read too.
-    pub key: Secret<String>,
+    /// Private key, PEM: PKCS#8 when we made it; PKCS#1 and SEC1 are read too. `None`: the authority is a person's, who
+    /// signs with it elsewhere.
+    pub key: Option<Secret<String>>,
 }
 
 /// A certificate authority: what signs, and what is trusted. They differ while one signing pair
@@ -219,6 +220,8 @@ pub struct ClusterState {
     pub etcd_bootstrap: BTreeMap<NodeName, String>,
     /// By node name.
     pub inventory: BTreeMap<NodeName, InventoryEntry>,
+    /// What a person made of its certificates.
+    pub given: GivenCertificates,
     /// What the operator remembers.
     pub memory: OperatorMemory,
 }
@@ -240,10 +243,13 @@ impl ClusterState {
         let tells_more = |entry: &InventoryEntry| {
             entry.lost_at.is_some() || entry.certificate_source.is_some() || entry.bastion.is_some()
         };
+        let authorities = [&self.cluster_ca, &self.etcd_ca, &self.front_proxy_ca];
         if self.serial == 0 {
             1
-        } else if self.inventory.values().any(tells_more) {
+        } else if !self.given.is_empty() || authorities.iter().any(|of| of.signing.key.is_none()) {
             codec::FORMAT
+        } else if self.inventory.values().any(tells_more) {
+            3
         } else {
             2
         }

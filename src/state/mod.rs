@@ -7,6 +7,7 @@ mod atomic;
 mod cluster;
 pub mod codec;
 pub mod file;
+mod given;
 pub mod kubeconfig;
 pub mod secret;
 
@@ -21,6 +22,7 @@ pub use self::cluster::{
     Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, InventoryEntry,
     Membership, OperatorMemory, ServiceAccounts,
 };
+pub use self::given::GivenCertificates;
 use crate::error::{ErrorClass, Explain};
 
 /// What a store answered. An error is a third thing, never `Absent`.

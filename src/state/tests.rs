@@ -13,8 +13,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
-    Authority, CaPair, ClusterState, EncryptionKey, InventoryEntry, Loaded, Membership,
-    OperatorMemory, ServiceAccounts, StateError, Store, atomic,
+    Authority, CaPair, ClusterState, EncryptionKey, GivenCertificates, InventoryEntry, Loaded,
+    Membership, OperatorMemory, ServiceAccounts, StateError, Store, atomic,
     file::FileStore,
     kubeconfig::{FileKubeconfig, KubeconfigStore, SecretKubeconfig},
     secret::SecretStore,
@@ -29,7 +29,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
     let ca = |what: &str| {
         Authority::of(CaPair {
             cert: format!("cert of {what}"),
-            key: Secret::new(format!("key of {what}")),
+            key: Some(Secret::new(format!("key of {what}"))),
         })
     };
     ClusterState {
@@ -74,6 +74,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
                 lost_at: None,
             },
         )]),
+        given: GivenCertificates::default(),
         memory: OperatorMemory::default(),
     }
 }

@@ -93,7 +93,8 @@ pub fn certificates(
     let administrator = kubeconfig.and_then(|text| pki::administrator(text, &saved.cluster_name));
     let administrator = administrator.iter().map(|one| {
         let differs = desired.is_some_and(|want| Some(&want.kubeconfig) != kubeconfig);
-        status(one, None, differs || one.ends_soon(now))
+        let ours = saved.given.api.is_none();
+        status(one, None, differs || ours && one.ends_soon(now))
     });
     let on_nodes = actual.hosts.iter().flat_map(|(name, view)| {
         let facts = match view {
@@ -103,7 +104,9 @@ pub fn certificates(
         let all = facts.map(|facts| pki::on_node(facts)).unwrap_or_default();
         let all = all.into_iter().map(|(path, one)| {
             let differs = desired.is_some_and(|want| is_replaced(want, actual, name, path));
-            status(&one, Some(name), differs || one.ends_soon(now))
+            let given = format!("{name}/{}", one.name);
+            let ours = !saved.given.leaves.contains(&given);
+            status(&one, Some(name), differs || ours && one.ends_soon(now))
         });
         all.collect::<Vec<_>>()
     });

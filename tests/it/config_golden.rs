@@ -139,6 +139,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         recover: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
+        given: None,
     };
     let have = fresh(intent);
     let keys = pki::reconcile(intent, &have, &context).expect("keys");

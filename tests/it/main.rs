@@ -24,6 +24,7 @@ mod real;
 mod sim;
 mod soak;
 
+mod cli_certs;
 mod cli_config;
 mod cli_files;
 mod cli_node;
@@ -47,6 +48,7 @@ mod joint_lost;
 mod joint_nodes;
 mod joint_properties;
 mod joint_roles;
+mod lab_certs;
 mod lab_charts;
 mod lab_cri;
 mod lab_disk;

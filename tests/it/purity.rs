@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 25] = [
+const PURE: [&str; 26] = [
     "actual::chart_fact",
     "actual::facts",
     "actual::node_meta",
@@ -28,6 +28,7 @@ const PURE: [&str; 25] = [
     "plan",
     "state::cluster",
     "state::codec",
+    "state::given",
     "status",
     "operator::certificates",
     "operator::probe",

@@ -113,9 +113,11 @@ pub struct Pair {
     pub key: Secret<String>,
 }
 
-/// An authority that can sign: its pair, read.
+/// An authority, read.
 pub(super) struct Authority {
-    key: Key,
+    /// `None`: a person signs with it elsewhere.
+    key: Option<Key>,
+    what: &'static str,
     bundle: String,
     cert_der: Vec<u8>,
 }
@@ -123,26 +125,35 @@ pub(super) struct Authority {
 impl Authority {
     /// Reads a pair, and sees that key and certificate belong together and are an authority's.
     pub(super) fn read(authority: &state::Authority, what: &'static str) -> Result<Self, PkiError> {
-        let pair = &authority.signing;
-        let damaged = |why: &str| PkiError::Damaged {
+        Self::parse(authority, what).map_err(|why| PkiError::Damaged {
             what,
             why: why.to_owned(),
-        };
-        let key = Key::from_pem(pair.key.expose())
-            .ok_or_else(|| damaged("its key is not a P-256 or RSA key in PEM"))?;
-        let cert_der = der(&pair.cert).ok_or_else(|| damaged("its certificate is not PEM"))?;
+        })
+    }
+
+    /// The same; the error says what is wrong alone.
+    pub(super) fn parse(
+        authority: &state::Authority,
+        what: &'static str,
+    ) -> Result<Self, &'static str> {
+        let pair = &authority.signing;
+        let key = pair.key.as_ref().map(|pem| {
+            Key::from_pem(pem.expose()).ok_or("its key is not a P-256 or RSA key in PEM")
+        });
+        let key = key.transpose()?;
+        let cert_der = der(&pair.cert).ok_or("its certificate is not PEM")?;
         let (_, cert) = x509_parser::parse_x509_certificate(&cert_der)
-            .map_err(|_| damaged("its certificate cannot be read"))?;
+            .map_err(|_| "its certificate cannot be read")?;
         if !cert.is_ca() {
-            return Err(damaged("its certificate is not an authority's"));
+            return Err("its certificate is not an authority's");
         }
-        if cert.public_key().subject_public_key.data.as_ref() != key.public() {
-            return Err(damaged(
-                "its key and its certificate do not belong together",
-            ));
+        let public = cert.public_key().subject_public_key.data.as_ref();
+        if key.as_ref().is_some_and(|key| key.public() != public) {
+            return Err("its key and its certificate do not belong together");
         }
         Ok(Self {
             key,
+            what,
             bundle: authority.bundle(),
             cert_der,
         })
@@ -151,6 +162,17 @@ impl Authority {
     /// Everything that is trusted in its place, PEM.
     pub(super) fn bundle(&self) -> &str {
         &self.bundle
+    }
+
+    /// True when its key is here.
+    pub(super) const fn can_sign(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// What is wrong with its time.
+    pub(super) fn untimely(&self, now: Timestamp) -> Option<&'static str> {
+        let (_, cert) = x509_parser::parse_x509_certificate(&self.cert_der).ok()?;
+        untimely(&cert, now)
     }
 
     /// A new leaf, out of the seed.
@@ -162,34 +184,17 @@ impl Authority {
         now: Timestamp,
     ) -> Result<Pair, PkiError> {
         let internal = |error: rcgen::Error| PkiError::internal(slot, error);
+        let signs = self.key.as_ref().ok_or_else(|| PkiError::NoCaKey {
+            what: self.what,
+            slot: slot.to_owned(),
+        })?;
         let key = Key::derive(seed, slot)?;
         let mut params = params(&spec.cn, slot, seed, now, lifetime(slot, seed))?;
-        for org in &spec.orgs {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, org.as_str());
-        }
-        for san in spec.sans.union(&spec.also) {
-            params.subject_alt_names.push(match san {
-                San::Dns(name) => SanType::DnsName(name.as_str().try_into().map_err(internal)?),
-                San::Ip(address) => SanType::IpAddress(*address),
-            });
-        }
+        say(&mut params, spec).map_err(internal)?;
         params.is_ca = IsCa::ExplicitNoCa;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        if spec.usage.client() {
-            params
-                .extended_key_usages
-                .push(ExtendedKeyUsagePurpose::ClientAuth);
-        }
-        if spec.usage.server() {
-            params
-                .extended_key_usages
-                .push(ExtendedKeyUsagePurpose::ServerAuth);
-        }
         params.use_authority_key_identifier_extension = true;
-        let issuer = Issuer::from_ca_cert_der(&self.cert_der.as_slice().into(), &self.key)
-            .map_err(internal)?;
+        let issuer =
+            Issuer::from_ca_cert_der(&self.cert_der.as_slice().into(), signs).map_err(internal)?;
         let cert = params.signed_by(&key, &issuer).map_err(internal)?;
         Ok(Pair {
             cert: cert.pem(),
@@ -265,8 +270,48 @@ pub(super) fn new_authority(
         .map_err(|error| PkiError::internal(slot, error))?;
     Ok(state::Authority::of(CaPair {
         cert: cert.pem(),
-        key: key.to_pem(slot)?,
+        key: Some(key.to_pem(slot)?),
     }))
+}
+
+/// What a leaf, or a request for one, says besides its name.
+fn say(params: &mut CertificateParams, spec: &LeafSpec) -> Result<(), rcgen::Error> {
+    for org in &spec.orgs {
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, org.as_str());
+    }
+    for san in spec.sans.union(&spec.also) {
+        params.subject_alt_names.push(match san {
+            San::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            San::Ip(address) => SanType::IpAddress(*address),
+        });
+    }
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    if spec.usage.client() {
+        params
+            .extended_key_usages
+            .push(ExtendedKeyUsagePurpose::ClientAuth);
+    }
+    if spec.usage.server() {
+        params
+            .extended_key_usages
+            .push(ExtendedKeyUsagePurpose::ServerAuth);
+    }
+    Ok(())
+}
+
+/// A request for a leaf, PEM. The same key gives the same text.
+pub(super) fn request(spec: &LeafSpec, key: &Key, slot: &str) -> Result<String, PkiError> {
+    let internal = |error: rcgen::Error| PkiError::internal(slot, error);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, spec.cn.as_str());
+    say(&mut params, spec).map_err(internal)?;
+    let request = params.serialize_request(key).map_err(internal)?;
+    request.pem().map_err(internal)
 }
 
 /// A year, less up to thirty days: what was made in one second does not end in one second.
@@ -316,6 +361,138 @@ fn serial(slot: &str, seed: &Seed) -> SerialNumber {
     bytes.into()
 }
 
+/// What a certificate that a person made lacks.
+pub(super) struct Compared {
+    /// All of it, as the rest of a sentence about the file.
+    pub(super) problems: Vec<String>,
+    pub(super) validity: Option<Validity>,
+}
+
+/// Compares a certificate that a person made with what it must say. It may say more. Certificates of authorities between
+/// it and the cluster's may follow it in its file.
+pub(super) fn compare(
+    pem: &str,
+    key: Option<&Key>,
+    spec: &LeafSpec,
+    authority: Option<&Authority>,
+    now: Timestamp,
+) -> Compared {
+    let mut problems = Vec::new();
+    let ders = blocks(pem);
+    let chain: Vec<X509Certificate<'_>> = ders
+        .iter()
+        .filter_map(|der| Some(x509_parser::parse_x509_certificate(der).ok()?.1))
+        .collect();
+    let leaf = chain.first().filter(|_| chain.len() == ders.len());
+    let Some(leaf) = leaf else {
+        return Compared {
+            problems: vec!["is not a certificate in PEM".to_owned()],
+            validity: None,
+        };
+    };
+    if key.is_some_and(|key| leaf.public_key().subject_public_key.data.as_ref() != key.public()) {
+        problems.push("and its key do not belong together".to_owned());
+    }
+    if leaf.is_ca() {
+        problems.push("is an authority's".to_owned());
+    }
+    if let Some(authority) = authority
+        && let Ok((_, ca)) = x509_parser::parse_x509_certificate(&authority.cert_der)
+        && !is_signed_by(&chain, &ca)
+    {
+        problems.push(format!("is not signed by `{}`", ca.subject()));
+    }
+    problems.extend(untimely(leaf, now).map(str::to_owned));
+    problems.extend(lacks(leaf, spec));
+    Compared {
+        problems,
+        validity: Validity::of(leaf),
+    }
+}
+
+/// True when each was signed by the next one, and the last or one before it by this authority.
+fn is_signed_by(chain: &[X509Certificate<'_>], ca: &X509Certificate<'_>) -> bool {
+    let by = |cert: &X509Certificate<'_>, signer: &X509Certificate<'_>| {
+        cert.issuer().as_raw() == signer.subject().as_raw()
+            && cert.verify_signature(Some(signer.public_key())).is_ok()
+    };
+    let mut rest = chain;
+    while let [cert, others @ ..] = rest {
+        if by(cert, ca) {
+            return true;
+        }
+        match others.first() {
+            Some(next) if next.is_ca() && by(cert, next) => rest = others,
+            Some(_) | None => return false,
+        }
+    }
+    false
+}
+
+fn untimely(cert: &X509Certificate<'_>, now: Timestamp) -> Option<&'static str> {
+    let now = now.as_second();
+    if cert.validity().not_before.timestamp() > now {
+        Some("is not valid yet")
+    } else if cert.validity().not_after.timestamp() <= now {
+        Some("has expired")
+    } else {
+        None
+    }
+}
+
+/// The names and usages that it must have and has not. Who a server is its names tell alone.
+fn lacks(leaf: &X509Certificate<'_>, spec: &LeafSpec) -> Vec<String> {
+    let mut problems = Vec::new();
+    if spec.usage == Usage::Client {
+        let mut cns = leaf.subject().iter_common_name();
+        if !cns.any(|cn| cn.as_str() == Ok(spec.cn.as_str())) {
+            problems.push(format!("is not of CN={}", spec.cn));
+        }
+        let orgs = leaf.subject().iter_organization();
+        let orgs: BTreeSet<&str> = orgs.filter_map(|org| org.as_str().ok()).collect();
+        for org in spec.orgs.iter().filter(|org| !orgs.contains(org.as_str())) {
+            problems.push(format!("is not of O={org}"));
+        }
+    }
+    let found: BTreeSet<San> = leaf
+        .subject_alternative_name()
+        .ok()
+        .flatten()
+        .into_iter()
+        .flat_map(|extension| extension.value.general_names.iter().filter_map(san))
+        .collect();
+    let missing: Vec<String> = spec.sans.difference(&found).map(San::to_string).collect();
+    if !missing.is_empty() {
+        problems.push(format!("lacks the names {}", missing.join(", ")));
+    }
+    // One without any may be used for all.
+    let restricted = leaf.extended_key_usage().ok().flatten().is_some();
+    let (client, server) = usages(leaf);
+    if restricted && spec.usage.client() && !client {
+        problems.push("is not for a client (extended key usage)".to_owned());
+    }
+    if restricted && spec.usage.server() && !server {
+        problems.push("is not for a server (extended key usage)".to_owned());
+    }
+    problems
+}
+
+/// When the first certificate of a PEM file ends.
+pub(super) fn ends(pem: &str) -> Option<Timestamp> {
+    let der = der(pem)?;
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+    Some(Validity::of(&cert)?.until)
+}
+
+/// Every certificate of a PEM file.
+pub(super) fn blocks(pem: &str) -> Vec<Vec<u8>> {
+    Pem::iter_from_buffer(pem.as_bytes())
+        .filter_map(Result::ok)
+        .filter(|block| block.label == "CERTIFICATE")
+        .map(|block| block.contents)
+        .collect()
+}
+
 pub(super) fn der(pem: &str) -> Option<Vec<u8>> {
     let mut blocks = Pem::iter_from_buffer(pem.as_bytes());
     let block = blocks.next()?.ok()?;
@@ -359,21 +536,18 @@ pub(super) fn sans(leaf: &X509Certificate<'_>) -> Option<BTreeSet<San>> {
     leaf.subject_alternative_name()
         .ok()?
         .map_or(Some(BTreeSet::new()), |extension| {
-            extension
-                .value
-                .general_names
-                .iter()
-                .map(|name| {
-                    if let GeneralName::DNSName(name) = name {
-                        Some(San::Dns((*name).to_owned()))
-                    } else if let GeneralName::IPAddress(bytes) = name {
-                        ip(bytes).map(San::Ip)
-                    } else {
-                        None
-                    }
-                })
-                .collect()
+            extension.value.general_names.iter().map(san).collect()
         })
+}
+
+fn san(name: &GeneralName<'_>) -> Option<San> {
+    if let GeneralName::DNSName(name) = name {
+        Some(San::Dns((*name).to_lowercase()))
+    } else if let GeneralName::IPAddress(bytes) = name {
+        ip(bytes).map(San::Ip)
+    } else {
+        None
+    }
 }
 
 fn ip(bytes: &[u8]) -> Option<IpAddr> {

@@ -97,6 +97,34 @@ impl CertKind {
         }
     }
 
+    /// The names of one that a person made, without `.pem`: a node's own before the one of all nodes. Each node is
+    /// somebody else to the API and to etcd, so there what all nodes share is none.
+    pub(super) fn given_names(self, node: &NodeIntent) -> Vec<String> {
+        let stem = self.stem(node);
+        let own = format!("{stem}-{}", suffix(node));
+        match self {
+            Self::Etcd | Self::Kubelet => vec![stem],
+            Self::Node => vec![own],
+            Self::ApiServer
+            | Self::ApiServerEtcdClient
+            | Self::ApiServerKubeletClient
+            | Self::FrontProxyClient
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::KubeProxy => vec![own, stem],
+        }
+    }
+
+    /// The name that one is asked for by.
+    pub(super) fn wanted_name(self, intent: &Intent, node: &NodeIntent) -> String {
+        let mut names = self.given_names(node);
+        let several = intent.with_role(Role::ControlPlane).count() > 1;
+        if self == Self::ApiServer && several {
+            return names.swap_remove(0);
+        }
+        names.pop().unwrap_or_default()
+    }
+
     pub(super) const fn signer(self) -> Signer {
         match self {
             Self::Etcd | Self::ApiServerEtcdClient => Signer::Etcd,

@@ -4,23 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{super::encryption, PkiContext, PkiError, cert::new_authority, key::Key};
+use super::{super::encryption, PkiContext, PkiError, cert::new_authority, given::Given, key::Key};
 use crate::{
     actual::{Actual, ApiView, HostFacts},
     config::{Bastion, Intent, NodeIntent},
     etcd::Quorum,
     model::{ClusterId, Component, NodeName, Role, Secret, label},
     state::{
-        BastionEntry, ClusterState, EncryptionKey, InventoryEntry, Membership, OperatorMemory,
-        ServiceAccounts,
+        Authority, BastionEntry, ClusterState, EncryptionKey, GivenCertificates, InventoryEntry,
+        Membership, OperatorMemory, ServiceAccounts,
     },
 };
 
 const SERVICE_ACCOUNTS: &str = "the service-account key";
 
 /// The keys of a new cluster.
-pub(super) fn generate(intent: &Intent, ctx: &PkiContext<'_>) -> Result<ClusterState, PkiError> {
-    let authority = |cn: &str| new_authority(cn, cn, &ctx.seed, ctx.now);
+pub(super) fn generate(
+    intent: &Intent,
+    ctx: &PkiContext<'_>,
+    given: Option<&Given>,
+) -> Result<ClusterState, PkiError> {
+    let authority = |cn: &str, given: Option<&Option<Authority>>| {
+        let given = given.and_then(Option::clone);
+        given.map_or_else(|| new_authority(cn, cn, &ctx.seed, ctx.now), Ok)
+    };
     let slot = "kube-service-account-token";
     Ok(ClusterState {
         serial: 0,
@@ -33,18 +40,25 @@ pub(super) fn generate(intent: &Intent, ctx: &PkiContext<'_>) -> Result<ClusterS
         ),
         cluster_name: intent.cluster_name.clone(),
         kubernetes_version: Some(intent.version),
-        cluster_ca: authority("kube-ca")?,
-        etcd_ca: authority("kube-etcd-ca")?,
-        front_proxy_ca: authority("kube-apiserver-requestheader-ca")?,
+        cluster_ca: authority("kube-ca", given.map(|given| &given.cluster))?,
+        etcd_ca: authority("kube-etcd-ca", given.map(|given| &given.etcd))?,
+        front_proxy_ca: authority(
+            "kube-apiserver-requestheader-ca",
+            given.map(|given| &given.front_proxy),
+        )?,
         signer_ca: None,
         service_accounts: ServiceAccounts {
-            signing: Key::derive(&ctx.seed, slot)?.to_pem(slot)?,
+            signing: match given.and_then(|given| given.service_account.clone()) {
+                Some(key) => key,
+                None => Key::derive(&ctx.seed, slot)?.to_pem(slot)?,
+            },
             verifying: Vec::new(),
             issuers: Vec::new(),
         },
         encryption: Vec::new(),
         etcd_bootstrap: peers(intent, |_| true),
         inventory: BTreeMap::new(),
+        given: GivenCertificates::default(),
         memory: OperatorMemory::default(),
     })
 }
@@ -56,6 +70,7 @@ pub(super) fn completed(
     intent: &Intent,
     have: &Actual,
     ctx: &PkiContext<'_>,
+    given: Option<&Given>,
 ) -> Result<ClusterState, PkiError> {
     // The first format did not have them: they are the members of its inventory.
     let was_member = |name: &NodeName| {
@@ -109,6 +124,9 @@ pub(super) fn completed(
     if accounts.issuers.first() != Some(&issuer) {
         accounts.issuers.retain(|known| *known != issuer);
         accounts.issuers.insert(0, issuer);
+    }
+    if let Some(given) = given {
+        next.given = given.kept(&next, intent);
     }
     if next != *known || known.serial == 0 {
         next.serial = known.serial.saturating_add(1);

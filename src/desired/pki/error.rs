@@ -143,6 +143,31 @@ pub enum PkiError {
         /// The nodes whose clocks are apart from ours, and by how many seconds they are ahead.
         off: Vec<(NodeName, i64)>,
     },
+    /// Certificates of a person's that cannot be used, or that are missing.
+    #[error("the certificates in `{place}` cannot be used:{}", list(.problems))]
+    Given {
+        /// The folder.
+        place: String,
+        /// All that is wrong.
+        problems: Vec<String>,
+    },
+    /// Nothing that a person made is replaced by something of ours, and what is signed by a key that we do not have we
+    /// cannot make.
+    #[error("certificates that you made are missing, or no longer what the cluster needs:{}", list(.problems))]
+    NotGiven {
+        /// All of it.
+        problems: Vec<String>,
+    },
+    /// A certificate of our own that only a key could sign that was never given.
+    #[error(
+        "the key of {what} is not in the state, nor a certificate that was signed with it for `{slot}`"
+    )]
+    NoCaKey {
+        /// Whose.
+        what: &'static str,
+        /// For what.
+        slot: String,
+    },
     /// The saved state does not hold together.
     #[error("the saved state is damaged: {what}: {why}")]
     Damaged {
@@ -169,6 +194,12 @@ impl PkiError {
             why: why.to_string(),
         }
     }
+}
+
+/// Each on a line of its own.
+fn list(problems: &[String]) -> String {
+    let lines = problems.iter().flat_map(|problem| ["\n  ", problem]);
+    lines.collect()
 }
 
 fn nowhere(silent: &[NodeName]) -> String {
@@ -211,6 +242,9 @@ impl Explain for PkiError {
             | Self::RecoverInventory { .. }
             | Self::RecoverNowhere { .. }
             | Self::Clock { .. }
+            | Self::Given { .. }
+            | Self::NotGiven { .. }
+            | Self::NoCaKey { .. }
             | Self::Damaged { .. } => ErrorClass::User,
             Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => ErrorClass::Host,
             Self::NewButUnseen { .. } | Self::Internal { .. } => ErrorClass::Bug,
@@ -265,6 +299,12 @@ impl Explain for PkiError {
             }
             Self::Clock { .. } => vec![
                 "set the wrong clock (`timedatectl`, chrony), then run again; certificates that are made by a wrong clock are not valid elsewhere, and nothing was changed".into(),
+            ],
+            Self::Given { .. } => vec![
+                "`docs/operations.md` lists the names of the files and what each must say; nothing was changed".into(),
+            ],
+            Self::NotGiven { .. } | Self::NoCaKey { .. } => vec![
+                "put them into a folder and run again with `--custom-certs --cert-dir <folder>`".into(),
             ],
             Self::Damaged { .. } => vec![
                 "put a copy in its place: every control plane has one, mode 0600; nothing was changed".into(),

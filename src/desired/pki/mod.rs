@@ -12,6 +12,9 @@ mod certificate;
 mod clock;
 mod complete;
 mod error;
+mod given;
+#[cfg(test)]
+mod given_tests;
 mod key;
 mod kubeconfig;
 mod reconcile;
@@ -29,6 +32,7 @@ pub use self::{
     cert_kind::{CertKind, KUBELET_CLIENT},
     certificate::{Certificate, administrator, authorities, on_node},
     error::PkiError,
+    given::{GivenFiles, Request, requests},
     key::Seed,
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
 };
@@ -49,6 +53,8 @@ pub struct PkiContext<'a> {
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Nodes that a person gives up by name.
     pub lose: &'a BTreeSet<NodeName>,
+    /// Certificates that a person made (`--custom-certs`).
+    pub given: Option<&'a GivenFiles>,
 }
 
 /// Every key and certificate of a cluster.
@@ -131,8 +137,12 @@ pub fn digest(saved: &ClusterState, content: &[u8]) -> Digest {
 }
 
 fn digest_key(saved: &ClusterState) -> Secret<[u8; 32]> {
+    let signs = saved.cluster_ca.signing.key.as_ref();
     Secret::new(*key::prf(
-        saved.cluster_ca.signing.key.expose().as_bytes(),
+        signs
+            .unwrap_or(&saved.service_accounts.signing)
+            .expose()
+            .as_bytes(),
         b"rke-operator: digests of contents",
     ))
 }

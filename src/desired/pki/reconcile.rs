@@ -12,11 +12,12 @@ use jiff::Timestamp;
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, Seed,
-    cert::{Authority, LeafSpec, Pair},
+    cert::{Authority, LeafSpec, Pair, ends},
     cert_kind::{Signer, client},
     certificate, clock,
     complete::{completed, generate},
     digest_key,
+    given::{self, ADMIN, Given},
     kubeconfig::{self, Servers},
     recover,
 };
@@ -32,43 +33,94 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     clock::agrees(have, ctx.now)?;
     let mut notes = Vec::new();
     let known = match (&have.saved, ctx.recover) {
-        (Some(saved), _) => (**saved).clone(),
+        (Some(saved), _) => Some((**saved).clone()),
         (None, Some(id)) => {
             let (saved, note) = recover::read_back(intent, have, id, ctx.held_elsewhere)?;
             notes.push(note);
-            saved
+            Some(saved)
         }
         (None, None) => {
             refuse_unless_new(intent, have)?;
-            generate(intent, ctx)?
+            None
         }
     };
-    let saved = completed(&known, intent, have, ctx)?;
-    let authorities = Authorities::read(&saved)?;
-    let mut leaves = BTreeMap::new();
-    let mut certificates = Certificates {
-        earliest: have.saved.as_deref().and_then(authorities_end),
-        ..Certificates::default()
+    let given = Given::read(intent, have, ctx, known.as_ref());
+    // Nothing can be said about what is to be signed by an authority that is not there.
+    if given.as_ref().is_some_and(|given| given.cluster.is_none()) {
+        usable(given.as_ref(), Vec::new(), ctx)?;
+    }
+    let known = match known {
+        Some(known) => known,
+        None => generate(intent, ctx, given.as_ref())?,
     };
+    let saved = completed(&known, intent, have, ctx, given.as_ref())?;
+    let authorities = Authorities::read(&saved)?;
+    let mut settling = Settling {
+        intent,
+        have,
+        ctx,
+        authorities: &authorities,
+        saved: &saved,
+        given: given.as_ref(),
+        certificates: Certificates {
+            earliest: have.saved.as_deref().and_then(authorities_end),
+            ..Certificates::default()
+        },
+        notes: Vec::new(),
+        missing: Vec::new(),
+    };
+    let mut leaves = BTreeMap::new();
     for (name, node) in &intent.nodes {
         for kind in CertKind::ALL {
             if kind.role().is_none_or(|role| node.roles.contains(&role)) {
                 let leaf = Leaf { name, node, kind };
-                let pair =
-                    reuse_or_issue(intent, have, ctx, &authorities, &leaf, &mut certificates)?;
-                leaves.insert((name.clone(), kind), pair);
+                if let Some(pair) = settling.pair(&leaf)? {
+                    leaves.insert((name.clone(), kind), pair);
+                }
             }
         }
     }
+    let kubeconfig = settling.administrator()?;
+    let Settling {
+        certificates,
+        notes: said,
+        missing,
+        ..
+    } = settling;
+    usable(given.as_ref(), missing, ctx)?;
+    notes.extend(given.into_iter().flat_map(|given| given.notes));
+    notes.extend(said);
     notes.extend(sentences(&certificates, ctx.now));
     Ok(Keys {
-        kubeconfig: administrator(intent, have, ctx, &authorities.cluster)?,
+        kubeconfig,
         leaves,
         certificates,
         notes,
         service_account_public: saved.service_accounts.verifying.concat(),
         digest_key: digest_key(&saved),
         saved,
+    })
+}
+
+/// Everything that is wrong with what a person made, or missing of it, at once.
+fn usable(
+    given: Option<&Given>,
+    missing: Vec<String>,
+    ctx: &PkiContext<'_>,
+) -> Result<(), PkiError> {
+    let mut problems = given
+        .map(|given| given.problems.clone())
+        .unwrap_or_default();
+    problems.extend(missing);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(match ctx.given {
+        Some(files) => PkiError::Given {
+            place: files.place.clone(),
+            problems,
+        },
+        None => PkiError::NotGiven { problems },
     })
 }
 
@@ -110,7 +162,10 @@ pub fn engine_clients(
     now: Timestamp,
     seed: &Seed,
 ) -> Result<EngineClients, PkiError> {
-    let identity = |authority: &Authority, org, slot| {
+    let identity = |authority: &Authority, given: Option<&ClientIdentity>, org, slot| {
+        if let Some(given) = given.filter(|_| !authority.can_sign()) {
+            return Ok(given.clone());
+        }
         let Pair { cert, key } = authority.issue(&client(ENGINE, org), slot, seed, now)?;
         let ca = authority.bundle().to_owned();
         Ok(ClientIdentity { ca, cert, key })
@@ -118,8 +173,13 @@ pub fn engine_clients(
     let cluster = Authority::read(&saved.cluster_ca, CLUSTER_CA)?;
     let etcd = Authority::read(&saved.etcd_ca, ETCD_CA)?;
     Ok(EngineClients {
-        api: identity(&cluster, Some("system:masters"), "rke-operator")?,
-        etcd: identity(&etcd, None, "rke-operator etcd")?,
+        api: identity(
+            &cluster,
+            saved.given.api.as_ref(),
+            Some("system:masters"),
+            "rke-operator",
+        )?,
+        etcd: identity(&etcd, saved.given.etcd.as_ref(), None, "rke-operator etcd")?,
     })
 }
 
@@ -236,36 +296,157 @@ struct Leaf<'a> {
     kind: CertKind,
 }
 
-/// The pair that a node has, when it says what it must and does not end soon; else a new one.
-fn reuse_or_issue(
-    intent: &Intent,
-    have: &Actual,
-    ctx: &PkiContext<'_>,
-    authorities: &Authorities,
-    leaf: &Leaf<'_>,
-    certificates: &mut Certificates,
-) -> Result<Pair, PkiError> {
-    let Leaf { name, node, kind } = *leaf;
-    let spec = kind.spec(intent, name, node, have.up(name));
-    let authority = authorities.signer(kind.signer());
-    let stem = kind.stem(node);
-    let path = |end: &str| format!("{}/{stem}{end}.pem", path::SSL);
-    if let Some(pair) = on_node(have, name, &stem)
-        && let Some(validity) = authority.validity(&spec, &pair.cert, pair.key.expose(), ctx.now)
-    {
-        let ends = Expiry {
-            at: validity.until,
-            what: format!("`{}` of node `{name}`", path("")),
-        };
-        let first = certificates.earliest.take();
-        certificates.earliest = first.into_iter().chain([ends]).min();
-        if !validity.ends_soon(ctx.now) {
-            return Ok(pair);
+/// What all certificates are settled with, and what is found on the way.
+struct Settling<'a> {
+    intent: &'a Intent,
+    have: &'a Actual,
+    ctx: &'a PkiContext<'a>,
+    authorities: &'a Authorities,
+    saved: &'a ClusterState,
+    given: Option<&'a Given>,
+    certificates: Certificates,
+    /// What a person has to renew.
+    notes: Vec<String>,
+    /// What a person has to make.
+    missing: Vec<String>,
+}
+
+impl Settling<'_> {
+    /// What a person made goes first, and is never replaced by something of ours. `None`: it is missing.
+    fn pair(&mut self, leaf: &Leaf<'_>) -> Result<Option<Pair>, PkiError> {
+        let Leaf { name, node, kind } = *leaf;
+        let stem = kind.stem(node);
+        let pairs = self.given.map(|given| &given.leaves);
+        if let Some(pair) = pairs.and_then(|pairs| pairs.get(&(name.clone(), kind))) {
+            if let Some(at) = ends(&pair.cert) {
+                let what = format!("`{}/{stem}.pem` of node `{name}`", path::SSL);
+                self.certificates.sees(at, what);
+            }
+            return Ok(Some(pair.clone()));
         }
-        let renewed = certificates.renewed.entry(name.clone()).or_default();
-        renewed.extend([path(""), path("-key")]);
+        // That is told already.
+        let id = (name.clone(), kind);
+        if self.given.is_some_and(|given| given.faulty.contains(&id)) {
+            return Ok(None);
+        }
+        let theirs =
+            self.given.is_none() && self.saved.given.leaves.contains(&format!("{name}/{stem}"));
+        let authority = self.authorities.signer(kind.signer());
+        if theirs || !authority.can_sign() {
+            return Ok(self.kept(leaf, authority));
+        }
+        self.reuse_or_issue(leaf).map(Some)
     }
-    authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)
+
+    /// The pair of a person's that a node has; else what there has to be is noted.
+    fn kept(&mut self, leaf: &Leaf<'_>, authority: &Authority) -> Option<Pair> {
+        let Leaf { name, node, kind } = *leaf;
+        let (intent, have, now) = (self.intent, self.have, self.ctx.now);
+        let spec = kind.spec(intent, name, node, have.up(name));
+        let stem = kind.stem(node);
+        let Some(pair) = on_node(have, name, &stem) else {
+            if have.up(name).is_some() {
+                let wanted = kind.wanted_name(intent, node);
+                self.misses(given::described(&wanted, &spec));
+                return None;
+            }
+            // What a node has that does not answer is not known, and nothing is done to it.
+            return Some(Pair {
+                cert: String::new(),
+                key: Secret::new(String::new()),
+            });
+        };
+        let what = format!("`{}/{stem}.pem` of node `{name}`", path::SSL);
+        let found = given::on_node(&pair, &spec, authority, now);
+        if !found.problems.is_empty() {
+            for problem in found.problems {
+                self.misses(format!("{what} {problem}"));
+            }
+            return None;
+        }
+        if let Some(validity) = found.validity {
+            self.notes.extend(given::to_renew(&what, validity, now));
+            self.certificates.sees(validity.until, what);
+        }
+        Some(pair)
+    }
+
+    fn misses(&mut self, problem: String) {
+        if !self.missing.contains(&problem) {
+            self.missing.push(problem);
+        }
+    }
+
+    /// The pair that a node has, when it says what it must and does not end soon; else a new one.
+    fn reuse_or_issue(&mut self, leaf: &Leaf<'_>) -> Result<Pair, PkiError> {
+        let Leaf { name, node, kind } = *leaf;
+        let (have, ctx) = (self.have, self.ctx);
+        let spec = kind.spec(self.intent, name, node, have.up(name));
+        let authority = self.authorities.signer(kind.signer());
+        let stem = kind.stem(node);
+        let path = |end: &str| format!("{}/{stem}{end}.pem", path::SSL);
+        if let Some(pair) = on_node(have, name, &stem)
+            && let Some(validity) =
+                authority.validity(&spec, &pair.cert, pair.key.expose(), ctx.now)
+        {
+            let what = format!("`{}` of node `{name}`", path(""));
+            self.certificates.sees(validity.until, what);
+            if !validity.ends_soon(ctx.now) {
+                return Ok(pair);
+            }
+            let renewed = self.certificates.renewed.entry(name.clone()).or_default();
+            renewed.extend([path(""), path("-key")]);
+        }
+        authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)
+    }
+
+    /// The administrator's kubeconfig; empty where its certificate is missing.
+    fn administrator(&mut self) -> Result<Secret<String>, PkiError> {
+        let (intent, have, ctx) = (self.intent, self.have, self.ctx);
+        let authority = &self.authorities.cluster;
+        let cluster = &intent.cluster_name;
+        let planes = intent.with_role(Role::ControlPlane);
+        let planes = planes.map(|(name, node)| (name, &node.endpoint));
+        let before = have.kubeconfig.as_ref();
+        let servers = servers(cluster, planes, before, &have.apis);
+        if let Some(ClientIdentity { ca: _, cert, key }) = &self.saved.given.api {
+            let pair = Pair {
+                cert: cert.clone(),
+                key: key.clone(),
+            };
+            let ca = authority.bundle();
+            return Ok(kubeconfig::administrator(cluster, &servers, ca, &pair));
+        }
+        if !authority.can_sign() {
+            if self.given.is_none_or(|given| !given.faulty_admin) {
+                self.misses(given::described(ADMIN, &admin()));
+            }
+            return Ok(Secret::new(String::new()));
+        }
+        if let Some(text) = before
+            && kubeconfig::satisfies(
+                text.expose(),
+                cluster,
+                &servers,
+                authority,
+                &admin(),
+                ctx.now,
+            )
+        {
+            return Ok(text.clone());
+        }
+        let pair = authority.issue(&admin(), ADMIN, &ctx.seed, ctx.now)?;
+        let ca = authority.bundle();
+        Ok(kubeconfig::administrator(cluster, &servers, ca, &pair))
+    }
+}
+
+impl Certificates {
+    /// One that ends then.
+    fn sees(&mut self, at: Timestamp, what: String) {
+        let ends = Expiry { at, what };
+        self.earliest = self.earliest.take().into_iter().chain([ends]).min();
+    }
 }
 
 fn on_node(have: &Actual, name: &NodeName, stem: &str) -> Option<Pair> {
@@ -278,38 +459,6 @@ fn on_node(have: &Actual, name: &NodeName, stem: &str) -> Option<Pair> {
         cert: text(format!("{}/{stem}.pem", path::SSL))?,
         key: Secret::new(text(format!("{}/{stem}-key.pem", path::SSL))?),
     })
-}
-
-fn administrator(
-    intent: &Intent,
-    have: &Actual,
-    ctx: &PkiContext<'_>,
-    authority: &Authority,
-) -> Result<Secret<String>, PkiError> {
-    let cluster = &intent.cluster_name;
-    let planes = intent.with_role(Role::ControlPlane);
-    let planes = planes.map(|(name, node)| (name, &node.endpoint));
-    let before = have.kubeconfig.as_ref();
-    let servers = servers(cluster, planes, before, &have.apis);
-    if let Some(text) = before
-        && kubeconfig::satisfies(
-            text.expose(),
-            cluster,
-            &servers,
-            authority,
-            &admin(),
-            ctx.now,
-        )
-    {
-        return Ok(text.clone());
-    }
-    let pair = authority.issue(&admin(), ADMIN, &ctx.seed, ctx.now)?;
-    Ok(kubeconfig::administrator(
-        cluster,
-        &servers,
-        authority.bundle(),
-        &pair,
-    ))
 }
 
 /// The administrator's kubeconfig, made anew out of the saved state alone. It leads where the one
@@ -329,7 +478,13 @@ pub fn admin_kubeconfig(
         })
         .map(|(name, entry)| (name, &entry.endpoint));
     let servers = servers(&saved.cluster_name, planes, before, &BTreeMap::new());
-    let pair = authority.issue(&admin(), ADMIN, seed, now)?;
+    let pair = match &saved.given.api {
+        Some(ClientIdentity { ca: _, cert, key }) => Pair {
+            cert: cert.clone(),
+            key: key.clone(),
+        },
+        None => authority.issue(&admin(), ADMIN, seed, now)?,
+    };
     Ok(kubeconfig::administrator(
         &saved.cluster_name,
         &servers,
@@ -338,9 +493,7 @@ pub fn admin_kubeconfig(
     ))
 }
 
-const ADMIN: &str = "kube-admin";
-
-fn admin() -> LeafSpec {
+pub(super) fn admin() -> LeafSpec {
     client(ADMIN, Some("system:masters"))
 }
 

@@ -372,7 +372,7 @@ fn an_adopted_clusters_rsa_keys_sign() {
         let key = Secret::new(key.to_owned());
         saved.cluster_ca = Authority::of(CaPair {
             cert: CA.to_owned(),
-            key: key.clone(),
+            key: Some(key.clone()),
         });
         saved.service_accounts.signing = key.clone();
         saved.service_accounts.verifying.clear();
@@ -856,7 +856,7 @@ fn recovery_wants_the_same_keys_in_every_copy() {
         |copy| copy.etcd_ca = copy.cluster_ca.clone(),
         |copy| copy.front_proxy_ca = copy.etcd_ca.clone(),
         |copy| copy.signer_ca = Some(copy.etcd_ca.clone()),
-        |copy| copy.service_accounts.signing = copy.etcd_ca.signing.key.clone(),
+        |copy| copy.service_accounts.signing = copy.etcd_ca.signing.key.clone().unwrap(),
         |copy| {
             copy.encryption.push(EncryptionKey {
                 name: "key1".to_owned(),
@@ -945,6 +945,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
         recover: Some(&desired.cluster_id),
         held_elsewhere: &held,
         lose: &NO_NODE,
+        given: None,
     };
     let error = reconcile(&intent, &have, &context).unwrap_err();
     assert!(matches!(error, PkiError::RecoverHeld { .. }), "{error}");
@@ -1011,6 +1012,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             recover: None,
             held_elsewhere: &NOBODY,
             lose,
+            given: None,
         };
         reconcile(intent, have, &context).unwrap().saved
     };

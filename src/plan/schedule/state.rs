@@ -109,6 +109,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         encryption,
         etcd_bootstrap,
         inventory,
+        given,
         memory,
     } = from;
     let mut changes = Vec::new();
@@ -151,6 +152,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         ),
         ("encryption keys", *encryption == to.encryption),
         ("etcd's first members", *etcd_bootstrap == to.etcd_bootstrap),
+        ("certificates that you made", *given == to.given),
         ("what is remembered", *memory == to.memory),
     ];
     for (name, same) in keys {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use crate::{
     model::{ClusterId, Endpoint, NodeName, Role, Secret},
     state::{
-        Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
-        ServiceAccounts,
+        Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
+        OperatorMemory, ServiceAccounts,
     },
 };
 
@@ -50,7 +50,10 @@ struct Entry {
 /// What that format did not have is empty, and made by the next `up`.
 impl From<Document> for ClusterState {
     fn from(document: Document) -> Self {
-        let ca = |Ca { cert, key }| Authority::of(CaPair { cert, key });
+        let ca = |Ca { cert, key }| {
+            let key = Some(key);
+            Authority::of(CaPair { cert, key })
+        };
         Self {
             serial: 0,
             cluster_id: document.cluster_id,
@@ -72,6 +75,7 @@ impl From<Document> for ClusterState {
                 .into_iter()
                 .map(|(name, entry)| (name, entry.into()))
                 .collect(),
+            given: GivenCertificates::default(),
             memory: OperatorMemory::default(),
         }
     }

@@ -1,17 +1,18 @@
 //! The second format, and the third: the same with the time at which a node was given up, the
-//! certificate of a login and the bastion. A state without any of them is written as the second,
-//! which earlier releases read, too. Pure.
+//! certificate of a login and the bastion; and the fourth: with certificates that a person made, and
+//! authorities without a key. A state without any of them is written as the second, which earlier
+//! releases read, too. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
+    model::{ClientIdentity, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
     state::{
-        Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, InventoryEntry, Membership,
-        OperatorMemory, ServiceAccounts,
+        Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, GivenCertificates,
+        InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
     },
 };
 
@@ -39,6 +40,8 @@ pub(super) struct Document {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     etcd_bootstrap: BTreeMap<NodeName, String>,
     inventory: BTreeMap<NodeName, Entry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given: Option<Given>,
     #[serde(default, skip_serializing_if = "is_empty")]
     operator: OperatorMemory,
 }
@@ -51,8 +54,27 @@ fn is_empty(memory: &OperatorMemory) -> bool {
 #[serde(deny_unknown_fields)]
 struct Ca {
     cert: String,
-    key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     trusted: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    leaves: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    api: Option<Identity>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etcd: Option<Identity>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identity {
+    ca: String,
+    cert: String,
+    key: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,6 +129,7 @@ impl From<&ClusterState> for Document {
             encryption,
             etcd_bootstrap,
             inventory,
+            given,
             memory,
         } = state;
         Self {
@@ -137,6 +160,7 @@ impl From<&ClusterState> for Document {
                 .iter()
                 .map(|(name, entry)| (name.clone(), Entry::from(entry)))
                 .collect(),
+            given: (!given.is_empty()).then(|| Given::from(given)),
             operator: memory.clone(),
         }
     }
@@ -172,6 +196,10 @@ impl From<Document> for ClusterState {
                 .into_iter()
                 .map(|(name, entry)| (name, entry.into()))
                 .collect(),
+            given: document
+                .given
+                .map(GivenCertificates::from)
+                .unwrap_or_default(),
             memory: document.operator,
         }
     }
@@ -182,7 +210,7 @@ impl From<&Authority> for Ca {
         let Authority { signing, trusted } = authority;
         Self {
             cert: signing.cert.clone(),
-            key: signing.key.expose().clone(),
+            key: signing.key.as_ref().map(|key| key.expose().clone()),
             trusted: trusted.clone(),
         }
     }
@@ -193,9 +221,40 @@ impl From<Ca> for Authority {
         Self {
             signing: CaPair {
                 cert: ca.cert,
-                key: Secret::new(ca.key),
+                key: ca.key.map(Secret::new),
             },
             trusted: ca.trusted,
+        }
+    }
+}
+
+impl From<&GivenCertificates> for Given {
+    fn from(given: &GivenCertificates) -> Self {
+        let GivenCertificates { leaves, api, etcd } = given;
+        let identity = |ClientIdentity { ca, cert, key }: &ClientIdentity| Identity {
+            ca: ca.clone(),
+            cert: cert.clone(),
+            key: key.expose().clone(),
+        };
+        Self {
+            leaves: leaves.clone(),
+            api: api.as_ref().map(identity),
+            etcd: etcd.as_ref().map(identity),
+        }
+    }
+}
+
+impl From<Given> for GivenCertificates {
+    fn from(given: Given) -> Self {
+        let identity = |Identity { ca, cert, key }| ClientIdentity {
+            ca,
+            cert,
+            key: Secret::new(key),
+        };
+        Self {
+            leaves: given.leaves,
+            api: given.api.map(identity),
+            etcd: given.etcd.map(identity),
         }
     }
 }

@@ -41,7 +41,10 @@ fn a_state_of_the_first_format_is_read() {
         (&state.front_proxy_ca, "frontProxyCa"),
     ] {
         assert_eq!(authority.signing.cert, first[name]["cert"]);
-        assert_eq!(*authority.signing.key.expose(), first[name]["key"]);
+        assert_eq!(
+            *authority.signing.key.as_ref().unwrap().expose(),
+            first[name]["key"]
+        );
         assert_eq!(
             authority.trusted,
             std::slice::from_ref(&authority.signing.cert)
@@ -79,18 +82,18 @@ fn the_third_format_is_the_second_with_the_time_of_a_loss() {
 #[test]
 fn a_newer_format_is_an_error_that_names_who_can_read_it() {
     let text = encode(&saved("local")).expose().clone();
-    let newer = text.replace("\"version\": 2", "\"version\": 4");
+    let newer = text.replace("\"version\": 2", "\"version\": 5");
     let told = newer.replace(
         "\"readableSince\": \"0.1.0\"",
         "\"readableSince\": \"0.9.0\"",
     );
     insta::assert_snapshot!(
         decode(&told).unwrap_err(),
-        @"it has format 4, and this release reads 1 to 3: rke-operator 0.9.0 and later read it"
+        @"it has format 5, and this release reads 1 to 4: rke-operator 0.9.0 and later read it"
     );
     insta::assert_snapshot!(
         decode("{\"version\": 7}").unwrap_err(),
-        @"it has format 7, and this release reads 1 to 3: a newer release of rke-operator wrote it"
+        @"it has format 7, and this release reads 1 to 4: a newer release of rke-operator wrote it"
     );
     let rude = "{\"version\": 7, \"readableSince\": \"\\u001b[31m\"}";
     assert!(!decode(rude).unwrap_err().contains('\u{1b}'));

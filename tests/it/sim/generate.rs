@@ -12,8 +12,8 @@ use rke_operator::{
         UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
-        Authority, CaPair, ClusterState, InventoryEntry, Membership, OperatorMemory,
-        ServiceAccounts,
+        Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
+        OperatorMemory, ServiceAccounts,
     },
 };
 use serde_json::json;
@@ -224,7 +224,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
     let ca = |name: &str| {
         Authority::of(CaPair {
             cert: format!("{name} certificate of {id}"),
-            key: Secret::new(format!("{name} key of {id}")),
+            key: Some(Secret::new(format!("{name} key of {id}"))),
         })
     };
     let entry = |name: &NodeName| InventoryEntry {
@@ -262,6 +262,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
             .iter()
             .map(|name| (name.clone(), format!("https://{name}:2380")))
             .collect(),
+        given: GivenCertificates::default(),
         memory: OperatorMemory::default(),
         inventory: hosts
             .iter()

@@ -181,6 +181,7 @@ impl Runner {
             recover: None,
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
+            given: None,
             identity: self.identity.clone(),
             clock: self.clock.clone(),
             entropy: self.entropy,
