@@ -56,6 +56,9 @@ enum Command {
         /// The lab's name.
         #[arg(long, default_value = "lab")]
         name: String,
+        /// With RKE's defaults, canal, nginx and metrics-server, instead of the least that gives a cluster.
+        #[arg(long)]
+        rke_defaults: bool,
         /// The nodes, each as `n1`, which gives it every role, or as `n1=controlplane,etcd`.
         #[arg(required = true, value_name = "NODE[=ROLES]")]
         nodes: Vec<String>,
@@ -176,14 +179,23 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
                 None => lab.heal()?,
             }
         }
-        Command::Config { name, nodes } => {
+        Command::Config {
+            name,
+            rke_defaults,
+            nodes,
+        } => {
             let lab = Lab::open(&name)?;
             let nodes = nodes.iter().map(|node| {
                 let (node, roles) = node.split_once('=').unwrap_or((node, ALL_ROLES));
                 Ok((node, lab.find(node)?, roles.split(',').collect()))
             });
             let nodes = nodes.collect::<Result<Vec<_>, LabError>>()?;
-            say(Node::common_yml(&name, &nodes)?.trim_end());
+            let config = if rke_defaults {
+                Node::rke_defaults_yml(&name, &nodes)?
+            } else {
+                Node::common_yml(&name, &nodes)?
+            };
+            say(config.trim_end());
         }
         Command::Down { all: true, .. } => {
             for name in Lab::sweep(Sweep::All)? {

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use crate::{
     Image, Images, KUBERNETES_VERSION, LABEL, LabError, Output, Profile,
     cache::{self, make_dir},
@@ -20,6 +22,7 @@ use crate::{
 
 /// The document that a user begins with.
 const MINIMAL: &str = include_str!("../../../rkespec/minimal.yml");
+const RKE_DEFAULTS: &str = include_str!("../../../rkespec/rke-defaults.yml");
 /// The user of every node.
 const USER: &str = "lab";
 
@@ -375,7 +378,8 @@ impl Node {
     /// The smallest `cluster.yml` there is, `rkespec/minimal.yml`, for this node, with the lab's
     /// overlay.
     pub fn cluster_yml(&self, cluster_name: &str) -> Result<String, LabError> {
-        overlay::merge(&self.minimal(cluster_name)?, &self.overlay)
+        let document = overlay::parsed("rkespec/minimal.yml", MINIMAL)?;
+        self.filled_in(document, cluster_name)
     }
 
     /// A `cluster.yml` for several nodes: under which name, on which machine, with which roles. The
@@ -387,21 +391,24 @@ impl Node {
         let Some((_, first, _)) = nodes.first() else {
             return Err(LabError::Refused("a cluster has a node".to_owned()));
         };
-        let mut document = overlay::parsed("cluster.yml", &first.cluster_yml(cluster_name)?)?;
-        let common = document["nodes"][0].take();
-        let nodes = nodes.iter().map(|(name, machine, roles)| {
-            let mut node = common.clone();
-            node["address"] = machine.address.to_string().into();
-            node["hostname_override"] = (*name).into();
-            node["role"] = roles.clone().into();
-            node
-        });
-        document["nodes"] = nodes.collect();
-        overlay::written(&document)
+        on_nodes(&first.cluster_yml(cluster_name)?, nodes)
     }
 
-    fn minimal(&self, cluster_name: &str) -> Result<String, LabError> {
-        let mut document = overlay::parsed("rkespec/minimal.yml", MINIMAL)?;
+    /// The same with all that RKE takes when a file says no more than where the nodes are,
+    /// `rkespec/rke-defaults.yml`.
+    pub fn rke_defaults_yml(
+        cluster_name: &str,
+        nodes: &[(&str, &Self, Vec<&str>)],
+    ) -> Result<String, LabError> {
+        let Some((_, first, _)) = nodes.first() else {
+            return Err(LabError::Refused("a cluster has a node".to_owned()));
+        };
+        let document = overlay::parsed("rkespec/rke-defaults.yml", RKE_DEFAULTS)?;
+        on_nodes(&first.filled_in(document, cluster_name)?, nodes)
+    }
+
+    /// A document for this node, with what machines of the lab need.
+    fn filled_in(&self, mut document: Value, cluster_name: &str) -> Result<String, LabError> {
         document["cluster_name"] = cluster_name.into();
         document["kubernetes_version"] = KUBERNETES_VERSION.into();
         let node = &mut document["nodes"][0];
@@ -409,7 +416,7 @@ impl Node {
         node["user"] = USER.into();
         node["hostname_override"] = self.name().into();
         node["ssh_key_path"] = self.key.display().to_string().into();
-        overlay::written(&document)
+        overlay::merge(&overlay::written(&document)?, &self.overlay)
     }
 
     /// Makes the node's container with its disk, its keys and its profile, and starts it. The first
@@ -629,3 +636,18 @@ impl Node {
 
 /// A file for a node: path, mode, owner, content.
 type NodeFile = (String, u32, u32, String);
+
+/// The document's only node as often as there are nodes, with the name, address and roles of each.
+fn on_nodes(yaml: &str, nodes: &[(&str, &Node, Vec<&str>)]) -> Result<String, LabError> {
+    let mut document = overlay::parsed("cluster.yml", yaml)?;
+    let common = document["nodes"][0].take();
+    let nodes = nodes.iter().map(|(name, machine, roles)| {
+        let mut node = common.clone();
+        node["address"] = machine.address.to_string().into();
+        node["hostname_override"] = (*name).into();
+        node["role"] = roles.clone().into();
+        node
+    });
+    document["nodes"] = nodes.collect();
+    overlay::written(&document)
+}
