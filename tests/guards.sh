@@ -31,6 +31,7 @@ near() {
     apply-*) echo 'test(/apply::|host_guards/)' ;;
     converge-*) echo 'test(/converge|turns::|unasked|joint_|cli_node/)' ;;
     lease-*) echo 'test(/lease::|turns::|operator_process/)' ;;
+    encryption-*) echo 'test(/encryption/) - test(/lab_/)' ;;
     pki-*) echo 'test(/pki::/)' ;;
     state-*) echo 'test(/state::|operator_writes/)' ;;
     host-files-*) echo 'test(/host::files|contract|host_|cli_node/)' ;;

@@ -273,6 +273,31 @@ fn it_takes_two_rolls_and_a_rewrite_each_way() {
     );
 }
 
+/// Whoever is not seen may write otherwise.
+#[test]
+fn nothing_is_written_again_while_a_server_does_not_answer() {
+    let sources = sources();
+    let key = Writer::Source(0);
+    let form = |writer| Form {
+        writer,
+        reads: [0].into(),
+        last: false,
+    };
+    let (reads, writes) = (form(Writer::Plain), form(key));
+    let mut cluster = Cluster {
+        servers: vec![writes.text(&sources), reads.text(&sources)],
+        silent: Some(1),
+        stored: [Writer::Plain, key].into(),
+        mark: None,
+        api: true,
+    };
+    assert_eq!(cluster.phase(key, &sources).stored, None);
+    cluster.servers[1] = writes.text(&sources);
+    cluster.silent = None;
+    let all = cluster.phase(key, &sources).stored;
+    assert!(matches!(all, Some(Rewrite::All { .. })), "{all:?}");
+}
+
 #[test]
 fn our_key_is_made_once_and_kept() {
     let new = |name: &str| EncryptionKey {

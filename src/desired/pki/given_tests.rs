@@ -256,6 +256,20 @@ fn what_a_person_made_is_never_made_anew() {
         let later = SignedDuration::from_hours(24 * days);
         now().checked_add(later).unwrap()
     };
+    let seen = crate::status::certificates(&have, None, days(300));
+    let ours: Vec<&str> = seen
+        .iter()
+        .filter(|one| one.renewed_by_next_up)
+        .map(|one| one.end.name.as_str())
+        .collect();
+    assert_eq!(
+        ours,
+        [
+            "kube-apiserver-etcd-client",
+            "kube-apiserver-proxy-client",
+            "kube-etcd-10-0-0-2"
+        ]
+    );
     for folder in [None, Some(&folder)] {
         let later = self::keys(&intent, &have, folder, days(300)).unwrap();
         for kind in CertKind::ALL {
