@@ -184,18 +184,7 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             rke_defaults,
             nodes,
         } => {
-            let lab = Lab::open(&name)?;
-            let nodes = nodes.iter().map(|node| {
-                let (node, roles) = node.split_once('=').unwrap_or((node, ALL_ROLES));
-                Ok((node, lab.find(node)?, roles.split(',').collect()))
-            });
-            let nodes = nodes.collect::<Result<Vec<_>, LabError>>()?;
-            let config = if rke_defaults {
-                Node::rke_defaults_yml(&name, &nodes)?
-            } else {
-                Node::common_yml(&name, &nodes)?
-            };
-            say(config.trim_end());
+            say(config(&name, rke_defaults, &nodes)?.trim_end());
         }
         Command::Down { all: true, .. } => {
             for name in Lab::sweep(Sweep::All)? {
@@ -236,6 +225,21 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
         Command::Kubectl => say(format_args!("{}", lab::kubectl()?.display())),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A `cluster.yml` for nodes of a lab, each with its roles behind `=`, or with all.
+fn config(name: &str, rke_defaults: bool, nodes: &[String]) -> Result<String, LabError> {
+    let lab = Lab::open(name)?;
+    let nodes = nodes.iter().map(|node| {
+        let (node, roles) = node.split_once('=').unwrap_or((node, ALL_ROLES));
+        Ok((node, lab.find(node)?, roles.split(',').collect()))
+    });
+    let nodes = nodes.collect::<Result<Vec<_>, LabError>>()?;
+    if rke_defaults {
+        Node::rke_defaults_yml(name, &nodes)
+    } else {
+        Node::common_yml(name, &nodes)
+    }
 }
 
 fn up(
