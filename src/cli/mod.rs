@@ -15,6 +15,7 @@ mod environment;
 mod intent;
 mod kubeconfig;
 pub mod log;
+mod manifests;
 pub mod output;
 mod plan;
 mod print;

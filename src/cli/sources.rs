@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::manifests;
 use crate::config::{Certificate, DefaultKey, Refusal, Sources, SshKey, has_passphrase};
 
 /// The keys that are looked for when a config names none: RKE's own, then ssh's others.
@@ -39,6 +40,8 @@ pub(super) fn read_at_most(limit: usize, file: &Path) -> io::Result<String> {
 #[derive(Clone, Debug)]
 pub(super) struct FileSources {
     home: Option<PathBuf>,
+    /// Where paths of manifests begin.
+    folder: PathBuf,
     agent: Option<PathBuf>,
     user: Option<String>,
 }
@@ -55,9 +58,16 @@ impl FileSources {
         let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
             home: variable("HOME").map(PathBuf::from),
+            folder: PathBuf::new(),
             agent: variable("SSH_AUTH_SOCK").map(PathBuf::from),
             user: variable("USER").or_else(|| variable("LOGNAME")),
         }
+    }
+
+    /// For this config.
+    pub(super) fn beside(self, config: &Path) -> Self {
+        let folder = config.parent().unwrap_or(Path::new("")).to_owned();
+        Self { folder, ..self }
     }
 
     fn expand(&self, path: &str) -> Result<PathBuf, Refusal> {
@@ -127,6 +137,10 @@ fn refusal(path: &str, error: &io::Error) -> Refusal {
 }
 
 impl Sources for FileSources {
+    fn manifest_at(&self, place: &str) -> Result<String, Refusal> {
+        manifests::read(place, &self.folder)
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.read(path).map_err(|(_, refusal)| refusal)
     }
@@ -200,6 +214,7 @@ mod tests {
 
     fn with_home(home: Option<&Path>) -> FileSources {
         FileSources {
+            folder: PathBuf::new(),
             home: home.map(Path::to_owned),
             agent: None,
             user: None,

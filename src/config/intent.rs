@@ -10,7 +10,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::{dns::Dns, ingress::Ingress, network::Network};
+use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
@@ -261,6 +261,8 @@ pub struct Intent {
     pub dns: Dns,
     /// `monitoring`; `None`: the user brings one.
     pub metrics_server: Option<MetricsServer>,
+    /// `addons` and `addons_include`, in their order.
+    pub manifests: Vec<Manifest>,
     /// `upgrade_strategy`.
     pub upgrade: UpgradeStrategy,
 }

@@ -56,6 +56,15 @@ pub trait Sources {
     /// Who logs in to nodes that name no user.
     fn default_user(&self) -> Result<String, Refusal>;
 
+    /// The manifests that `addons_include` names: of a file or a URL.
+    fn manifest_at(&self, _place: &str) -> Result<String, Refusal> {
+        Err(Refusal {
+            message: "a `Cluster` object cannot name a file or a URL".to_owned(),
+            detail: None,
+            hint: Some("write the manifests themselves into `addons`".to_owned()),
+        })
+    }
+
     /// Whether a key may stand in the config itself (`ssh_key`).
     fn allows_inline_key(&self) -> Result<(), Refusal>;
 }

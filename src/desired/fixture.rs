@@ -119,6 +119,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         ingress: Ingress::None,
         dns: Dns::CoreDns(Box::default()),
         metrics_server: None,
+        manifests: Vec::new(),
         upgrade: UpgradeStrategy::default(),
     }
 }

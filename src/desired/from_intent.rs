@@ -18,7 +18,9 @@ use crate::{
     actual::{Actual, HostFacts},
     config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
-    model::{ContainerSpec, ContainerdWants, NodeName, Role, image_version, label, path},
+    model::{
+        ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label, path,
+    },
     state::codec,
 };
 
@@ -27,6 +29,9 @@ impl Desired {
     pub fn from_intent(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Self, DesiredError> {
         let (intent, kept) = etcd_never_goes_back(intent, have);
         let intent = &*intent;
+        if let Some((object, addon)) = addons::claimed_twice(intent) {
+            return Err(DesiredError::OwnObject { object, addon });
+        }
         let encryption = encryption::phase(intent, keys, have);
         let mut hosts = BTreeMap::new();
         for (name, node) in &intent.nodes {
@@ -246,6 +251,14 @@ pub enum DesiredError {
         /// The bind, as written.
         bind: String,
     },
+    /// The user's manifests have an object that an add-on of ours has.
+    #[error("`addons`: {object} is an object of the add-on {addon}, which would change it back")]
+    OwnObject {
+        /// The object.
+        object: ObjectRef,
+        /// The add-on.
+        addon: String,
+    },
     /// containerd's configuration is not understood.
     #[error("node `{node}`")]
     Containerd {
@@ -268,7 +281,7 @@ pub enum DesiredError {
 impl Explain for DesiredError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::HostView { .. } => ErrorClass::User,
+            Self::HostView { .. } | Self::OwnObject { .. } => ErrorClass::User,
             Self::Containerd { source, .. } => source.class(),
             Self::NoKey { .. } => ErrorClass::Bug,
         }
@@ -278,6 +291,9 @@ impl Explain for DesiredError {
         match self {
             Self::HostView { .. } => vec![
                 "it sees every path of the node as it is: make the source available at the target on the node (a bind mount in /etc/fstab), and take the line away".into(),
+            ],
+            Self::OwnObject { addon, .. } => vec![
+                format!("use the options that the config has for {addon}, or switch it off and bring all of it").into(),
             ],
             Self::Containerd { source, .. } => source.hints(),
             Self::NoKey { .. } => Vec::new(),

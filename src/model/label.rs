@@ -15,6 +15,11 @@ pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 pub const BEFORE: &str = "clusterprovisioner.rke.io/before";
 /// On API objects: the add-on they belong to.
 pub const ADDON: &str = "clusterprovisioner.rke.io/addon";
+/// The add-on that is the user's own manifests.
+pub const USER_ADDONS: &str = "user-addons";
+/// On an object of the user's manifests, an annotation: it was there before, and is not deleted when it is taken
+/// out of the config.
+pub const FOUND: &str = "clusterprovisioner.rke.io/found";
 /// On a Node, an annotation: it is cordoned by a run of ours, which takes both away again. Without
 /// it a cordoned node is somebody else's.
 pub const CORDONED: &str = "clusterprovisioner.rke.io/cordoned";

@@ -53,6 +53,34 @@ impl WantedObjects {
     }
 }
 
+/// The `ConfigMap`, by namespace and name, that tells of which kinds the user's own manifests are or were.
+pub const KINDS_RECORD: (&str, &str) = ("kube-system", "rke-operator-user-addons");
+
+/// True for objects of the user that stay when they are taken out of the config: with them would go what
+/// others put there, or data, or they were there before.
+pub fn outlives_its_manifest(object: &ObjectRef, live: &Value) -> bool {
+    let found = !live["metadata"]["annotations"][label::FOUND].is_null();
+    let kinds = [
+        "Namespace",
+        "CustomResourceDefinition",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+    ];
+    found || kinds.contains(&object.kind.as_str())
+}
+
+/// The kinds that such a record tells.
+pub fn recorded_kinds(record: &Value) -> impl Iterator<Item = ObjectKind> {
+    let lines = record["data"]["kinds"].as_str().unwrap_or_default().lines();
+    lines.filter_map(|line| {
+        let (api_version, kind) = line.split_once(' ')?;
+        Some(ObjectKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        })
+    })
+}
+
 /// A Deployment whose replicas follow the nodes and their cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scaled {

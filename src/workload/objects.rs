@@ -6,7 +6,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -31,6 +31,9 @@ pub async fn apply_objects<'a>(
     let params = PatchParams::apply(super::FIELD_MANAGER).force();
     for (_, object, value) in ranked {
         let api = locate(client, kinds, object).await?;
+        if value["metadata"]["labels"][label::ADDON] == label::USER_ADDONS {
+            mark_found(&api, object).await?;
+        }
         let patch = Patch::Apply(value);
         let doing = format!("apply {object}");
         let applied = patiently(&doing, || api.patch(&object.name, &params, &patch));
@@ -38,6 +41,21 @@ pub async fn apply_objects<'a>(
             return Err(service_address::explain(client, object, value, error).await);
         }
     }
+    Ok(())
+}
+
+/// Marks an object that is there and not of any add-on: it is changed, but others made it. Of another field
+/// manager, or the next apply would take the mark away.
+async fn mark_found(api: &Api<DynamicObject>, object: &ObjectRef) -> Result<(), WorkloadError> {
+    let doing = format!("read {object}");
+    let live = patiently(&doing, || api.get_opt(&object.name)).await?;
+    if live.is_none_or(|live| live.labels().contains_key(label::ADDON)) {
+        return Ok(());
+    }
+    let mark = json!({"metadata": {"annotations": {label::FOUND: "true"}}});
+    let (params, mark) = (PatchParams::default(), Patch::Merge(&mark));
+    let doing = format!("mark {object} as found");
+    patiently(&doing, || api.patch(&object.name, &params, &mark)).await?;
     Ok(())
 }
 

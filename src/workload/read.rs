@@ -10,7 +10,7 @@ use futures::{
     stream,
 };
 use http::Request;
-use k8s_openapi::api::core::v1::{Node, Secret as KubeSecret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret as KubeSecret};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
@@ -21,7 +21,9 @@ use super::{bound_to, charts::charts, copy, kinds::Kinds, replicas::replicas, re
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
-    model::{NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label},
+    model::{
+        KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label, recorded_kinds,
+    },
     state::ClusterState,
 };
 
@@ -55,7 +57,7 @@ pub async fn held(
     saved: Option<&ClusterState>,
     wanted: &WantedObjects,
 ) -> Result<ClusterFacts, String> {
-    within(facts(client, saved, wanted)).await
+    within(Box::pin(facts(client, saved, wanted))).await
 }
 
 /// Bounded.
@@ -75,8 +77,8 @@ async fn facts(
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let (version, (nodes, replicas), (copy, bound), ()) = try_join4(
-        client.apiserver_version(),
+    let ((version, recorded), (nodes, replicas), (copy, bound), ()) = try_join4(
+        try_join(client.apiserver_version(), recorded(client)),
         try_join(nodes(client), replicas(client, wanted)),
         try_join(
             state_copy(client),
@@ -92,11 +94,13 @@ async fn facts(
             .map(|(name, node)| (name.clone(), node.cores))
             .collect(),
     );
+    kinds.learn(client, &recorded).await?;
+    wanted.kinds.extend(recorded);
     let wanted = &wanted;
     let lists = wanted
         .kinds
         .iter()
-        .map(|kind| objects(client, &kinds, kind));
+        .map(|kind| objects(client, &kinds, kind, wanted));
     let lists = try_join_all(lists).await?;
     let objects: BTreeMap<ObjectRef, Value> = lists.into_iter().flatten().collect();
     let (dry_runs, charts) = try_join(
@@ -234,11 +238,23 @@ async fn state_copy(client: &Client) -> kube::Result<Option<KubeSecret>> {
         .await
 }
 
+/// The kinds of what the user's manifests had once.
+async fn recorded(client: &Client) -> kube::Result<Vec<ObjectKind>> {
+    let (namespace, name) = KINDS_RECORD;
+    let record = Api::<ConfigMap>::namespaced(client.clone(), namespace)
+        .get_opt(name)
+        .await?;
+    let record = record.map(serde_json::to_value).transpose();
+    let record = record.map_err(kube::Error::SerdeError)?.unwrap_or_default();
+    Ok(recorded_kinds(&record).collect())
+}
+
 /// The objects of one kind that belong to add-ons. A list leaves out what its items are.
 async fn objects(
     client: &Client,
     kinds: &Kinds,
     kind: &ObjectKind,
+    wanted: &WantedObjects,
 ) -> kube::Result<Vec<(ObjectRef, Value)>> {
     // No such kind, no such objects.
     let Some(known) = kinds.get(kind) else {
@@ -249,12 +265,20 @@ async fn objects(
     list.items
         .into_iter()
         .map(|object| {
-            let reference = ObjectRef {
+            let mut reference = ObjectRef {
                 api_version: kind.api_version.clone(),
                 kind: kind.kind.clone(),
                 namespace: object.metadata.namespace.clone().unwrap_or_default(),
                 name: object.metadata.name.clone().unwrap_or_default(),
             };
+            // A manifest does not tell of every kind that it has no namespace.
+            let assumed = ObjectRef {
+                namespace: "default".to_owned(),
+                ..reference.clone()
+            };
+            if reference.namespace.is_empty() && wanted.objects.contains_key(&assumed) {
+                reference = assumed;
+            }
             let mut value = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
             value["apiVersion"] = kind.api_version.clone().into();
             value["kind"] = kind.kind.clone().into();

@@ -350,6 +350,7 @@ async fn facts_are_read_in_three_rounds_of_requests() {
     insta::assert_snapshot!(api.log().join("\n"), @r"
     GET /readyz
     GET /version
+    GET /api/v1/namespaces/kube-system/configmaps/rke-operator-user-addons
     GET /api/v1/nodes
     GET /api/v1/namespaces/kube-system/secrets/rke-operator-state
     GET /apis/apps/v1
@@ -577,6 +578,34 @@ async fn an_address_that_no_service_has_is_waited_for_and_one_that_another_has_i
     assert_eq!(error.class(), ErrorClass::User);
     insta::assert_snapshot!(error, @"Service `kube-system/kube-dns` cannot have the address 10.43.0.10: Service shop/web has it");
     assert!(error.hints()[0].contains("shop/web"), "{:?}", error.hints());
+}
+
+/// What others made is changed as the user's manifest says, and not pruned later.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_there_before_the_users_manifest_is_marked() {
+    let api = FakeApi::new();
+    let (client, kinds) = (api.client(), Kinds::default());
+    let found = object("v1", "ConfigMap", "default", "found");
+    let new = object("v1", "ConfigMap", "default", "new");
+    let path = "/api/v1/namespaces/default/configmaps/found";
+    api.put(
+        path,
+        json!({"metadata": {"name": "found", "namespace": "default"}}),
+    );
+    let wanted =
+        json!({"metadata": {"labels": {label::ADDON: label::USER_ADDONS}}, "data": {"a": "b"}});
+    let wanted = &wanted;
+    for _ in 0..2 {
+        let objects = [(&found, wanted), (&new, wanted)];
+        apply_objects(&client, &kinds, objects).await.unwrap();
+    }
+    let mut marks = Vec::new();
+    for object in [&found, &new] {
+        let live = read_object(&client, &kinds, object).await.unwrap().unwrap();
+        assert_eq!(live["data"]["a"], "b", "{live}");
+        marks.push(crate::model::outlives_its_manifest(object, &live));
+    }
+    assert_eq!(marks, [true, false]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,6 +36,15 @@ impl AnyFile {
 }
 
 impl Sources for AnyFile {
+    /// One object, with the name of the file.
+    fn manifest_at(&self, place: &str) -> Result<String, Refusal> {
+        let file = place.rsplit('/').next().unwrap_or(place);
+        let name = file.split('.').next().unwrap_or(file);
+        Ok(format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}"
+        ))
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         Ok(SshKey {
             pem: self.0.clone().into(),

@@ -173,3 +173,106 @@ fn the_metrics_server_serves_and_goes() {
         .well();
     assert_eq!(left.stdout, "");
 }
+
+/// A definition and an object of its kind in one text, and a file beside the config. What others delete comes
+/// back, and what is taken out of the config goes, but for the definition and the namespace.
+#[test]
+fn manifests_of_the_user_are_applied_changed_and_pruned() {
+    let site = Site::new("addons", Profile::Plain);
+    let document = include_str!("../../rkespec/addons.yml");
+    let with_file = |document: &str| format!("{document}\naddons_include: [more.yaml]\n");
+    let more = |value: u8| {
+        let more = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}, "data": {"a": value.to_string()},
+        });
+        let found = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "found"}, "data": {"b": value.to_string()},
+        });
+        let found = if value > 1 { found } else { Value::Null };
+        site.write_config("more.yaml", &format!("{more}\n---\n{found}\n"));
+    };
+    let read = |object: &str, path: &str| {
+        let path = format!("-o=jsonpath={{{path}}}");
+        let run = site.kubectl(&["get", object, "-n=paint", &path]);
+        (run.status == 0).then_some(run.stdout)
+    };
+    let in_default = |name: &str| {
+        let run = site.kubectl(&["get", name, "-n=default", "-o=jsonpath={.data}"]);
+        (run.status == 0).then_some(run.stdout)
+    };
+    more(1);
+    write(&site, &with_file(document));
+    goes_up(&site);
+    assert_eq!(read("color/red", ".spec.code").as_deref(), Some("ff0000"));
+    assert_eq!(read("configmap/brush", ".data.size").as_deref(), Some("12"));
+    assert_eq!(
+        in_default("secret/recipe").as_deref(),
+        Some("{\"mix\":\"c2VjcmV0\"}")
+    );
+    assert_eq!(
+        in_default("configmap/more").as_deref(),
+        Some("{\"a\":\"1\"}")
+    );
+
+    site.kubectl(&["delete", "configmap/more", "-n=default"])
+        .well();
+    // Of others, until the manifests have it too.
+    let found = [
+        "create",
+        "configmap",
+        "found",
+        "-n=default",
+        "--from-literal=a=1",
+    ];
+    site.kubectl(&found).well();
+    more(2);
+    let changed = document
+        .replace("size: \"12\"", "size: \"14\"")
+        .replace("mix: secret", "mix: hunter2");
+    let dns = "dns: {upstreamnameservers: [192.0.2.53], linear_autoscaler_params: {min: 2}}\n";
+    write(&site, &(with_file(&changed) + dns));
+    let plan = site.run(&["plan"]).well();
+    assert!(
+        plan.stdout.contains("Secret `default/recipe`"),
+        "{}",
+        plan.stdout
+    );
+    assert!(!plan.stdout.contains("aHVudGVyMg"), "{}", plan.stdout);
+    goes_up(&site);
+    assert_eq!(read("configmap/brush", ".data.size").as_deref(), Some("14"));
+    assert_eq!(
+        in_default("configmap/more").as_deref(),
+        Some("{\"a\":\"2\"}")
+    );
+    let both = Some("{\"a\":\"1\",\"b\":\"2\"}");
+    assert_eq!(in_default("configmap/found").as_deref(), both);
+    let system = |what: &str, path: &str| {
+        let path = format!("-o=jsonpath={{{path}}}");
+        site.kubectl(&["get", what, "-n=kube-system", &path])
+            .well()
+            .stdout
+    };
+    assert!(system("configmap/coredns", ".data.Corefile").contains("forward . 192.0.2.53\n"));
+    assert_eq!(
+        system("deployment/coredns", ".status.availableReplicas"),
+        "2"
+    );
+
+    write(&site, include_str!("../../rkespec/minimal.yml"));
+    goes_up(&site);
+    for gone in ["color/red", "configmap/brush"] {
+        assert_eq!(read(gone, ".metadata.name"), None, "{gone}");
+    }
+    assert_eq!(in_default("secret/recipe"), None);
+    assert_eq!(in_default("configmap/more"), None);
+    assert_eq!(in_default("configmap/found").as_deref(), both);
+    for stays in ["namespace/paint", "crd/colors.example.com"] {
+        assert!(read(stays, ".metadata.name").is_some(), "{stays}");
+    }
+    let record = [
+        "get",
+        "configmap/rke-operator-user-addons",
+        "-n=kube-system",
+    ];
+    assert_ne!(site.kubectl(&record).status, 0, "the record is there");
+}

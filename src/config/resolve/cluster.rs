@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    Found, access, cloud, dns, images, ingress, keys::Keys, monitoring, network, nodes, services,
-    upgrade, values, version,
+    Found, access, addons, cloud, dns, images, ingress, keys::Keys, monitoring, network, nodes,
+    services, upgrade, values, version,
 };
 use crate::{
     catalog::Catalogue,
@@ -32,6 +32,7 @@ pub(super) fn read(
     let ingress = ingress::read(&root.get("ingress"), found);
     let dns = dns::read(&root.get("dns"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
+    let manifests = addons::read(root, sources, found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let mut keys = Keys::new(sources, root);
     let bastion = nodes::bastion(root, &mut keys, found);
@@ -59,6 +60,7 @@ pub(super) fn read(
         ingress: ingress?,
         dns: dns?,
         metrics_server,
+        manifests,
         upgrade: upgrade?,
     })
 }

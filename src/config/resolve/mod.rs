@@ -2,6 +2,7 @@
 //! everything checked that can be checked without a node. Pure.
 
 mod access;
+mod addons;
 mod cloud;
 mod cluster;
 mod dns;

@@ -40,6 +40,17 @@ impl Files {
 }
 
 impl Sources for Files {
+    fn manifest_at(&self, place: &str) -> Result<String, Refusal> {
+        match place {
+            "missing.yaml" => Err(Refusal {
+                message: "the manifest does not exist".to_owned(),
+                detail: Some(place.to_owned()),
+                hint: None,
+            }),
+            _ => Ok("{apiVersion: v1, kind: ConfigMap, metadata: {name: included}}".to_owned()),
+        }
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.asked.borrow_mut().push(path.to_owned());
         let pem = match path {
@@ -639,8 +650,8 @@ services:
     infra_container_image: pause:1")), @"
     `private_registries` (line 8): not supported yet
       remove `private_registries`, or leave it empty
-    `addons` (line 9): not supported yet
-      remove `addons`, or leave it empty
+    `addons` (line 9): document 1, line 1: has no `apiVersion`
+    `addons` (line 9): document 1, line 1: has no `metadata.name`
     `bastion_host.pasword` (line 11): unknown key
     `prefix_path` (line 12): not supported yet
       remove `prefix_path`, or write `/`

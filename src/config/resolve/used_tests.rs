@@ -75,6 +75,11 @@ upgrade_strategy:
 /// The key, and another value. The first part says in which of several places.
 const CHANGES: &[(&str, &str)] = &[
     ("cluster_name", "two"),
+    (
+        "addons",
+        "'{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}'",
+    ),
+    ("addons_include", "[a.yaml]"),
     ("kubernetes_version", "v1.34.3"),
     ("ssh_key_path", "other"),
     ("system_images", "{etcd: 'registry.example.com/etcd:2'}"),

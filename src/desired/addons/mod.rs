@@ -6,6 +6,7 @@ mod access;
 pub(super) mod charts;
 mod coredns;
 mod flannel;
+mod manifests;
 mod metrics_server;
 mod nodelocal;
 
@@ -19,17 +20,21 @@ use crate::{
 };
 
 /// Every add-on that this version knows.
-pub(super) const KNOWN: [&str; 5] = [
+pub(super) const KNOWN: [&str; 7] = [
     access::NAME,
     flannel::NAME,
     coredns::NAME,
     nodelocal::NAME,
     metrics_server::NAME,
+    manifests::RECORD,
+    manifests::NAME,
 ];
 
 /// Those that the intent asks for, in the order in which they are applied.
 pub(super) fn wanted(intent: &Intent, have: &Actual) -> Vec<Addon> {
     let mut addons = of_intent(intent);
+    addons.extend(manifests::record(intent, have));
+    addons.extend(manifests::addon(intent));
     if let (Some(scaled), ApiView::Up(api)) = (coredns::scaled(intent), have.api()) {
         let nodes = api.nodes.iter();
         let cores = nodes.map(|(name, node)| (name.clone(), node.cores));
@@ -40,6 +45,16 @@ pub(super) fn wanted(intent: &Intent, have: &Actual) -> Vec<Addon> {
         }
     }
     addons
+}
+
+/// An object of the user's that is one of our add-ons', and of which: two would change it in turn.
+pub(super) fn claimed_twice(intent: &Intent) -> Option<(ObjectRef, String)> {
+    let ours = of_intent(intent);
+    intent.manifests.iter().find_map(|manifest| {
+        let object = &manifest.object;
+        let owner = ours.iter().find(|addon| addon.objects.contains_key(object));
+        owner.map(|addon| (object.clone(), addon.name.clone()))
+    })
 }
 
 /// The same, of what is known without the cluster.
@@ -79,14 +94,17 @@ fn every(intent: &Intent) -> [Addon; 5] {
 /// What a survey looks for: the objects that the intent asks for, and the kinds of every add-on,
 /// so that what is no longer wanted is found.
 pub fn wanted_objects(intent: &Intent) -> WantedObjects {
+    // The record of the kinds is none of them: what it must tell is known when the cluster was read.
     let objects = of_intent(intent)
         .into_iter()
+        .chain(manifests::addon(intent))
         .flat_map(|addon| addon.objects);
     let kinds = every(intent)
         .into_iter()
         .flat_map(|addon| addon.objects.into_keys())
         .map(|object| object.kind())
-        .chain([coredns::sometimes()]);
+        .chain([coredns::sometimes()])
+        .chain(manifests::kinds(intent));
     WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),

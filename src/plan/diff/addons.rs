@@ -56,7 +56,10 @@ pub(super) fn difference<'a>(addon: &'a Addon, have: &Actual) -> AddonDiff<'a> {
         let changes = match api.objects.get(object) {
             None => vec![whole(object, None, "applied")],
             Some(live) => {
-                let changes = changes(object, live, wanted, api);
+                let mut changes = changes(object, live, wanted, api);
+                if addon.name == label::USER_ADDONS {
+                    changes = changes.into_iter().map(without_values).collect();
+                }
                 found.all_new &= changes.is_empty();
                 changes
             }
@@ -108,6 +111,20 @@ fn changes(
 fn same_applied(live: &Value, wanted: &Value) -> bool {
     let applied = |value: &Value| value["metadata"]["annotations"][label::APPLIED].clone();
     applied(live) == applied(wanted) && !applied(wanted).is_null()
+}
+
+/// There may be passwords anywhere in the user's own manifests.
+fn without_values(change: FieldChange) -> FieldChange {
+    let hidden = |value: String| match value.as_str() {
+        "there" => value,
+        text if text.starts_with("known after apply") => value,
+        _ => "(not shown)".to_owned(),
+    };
+    FieldChange {
+        from: change.from.map(hidden),
+        to: change.to.map(hidden),
+        ..change
+    }
 }
 
 fn whole(object: &ObjectRef, from: Option<&str>, to: &str) -> FieldChange {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     actual::{self, Actual, ApiView, ClusterFacts, Replica, Rollout},
     desired::{Addon, Desired},
-    model::{ObjectRef, is_spread, label},
+    model::{ObjectRef, is_spread, label, outlives_its_manifest},
     plan::{
         Cause, ClusterAction, Guard, Stage, Step,
         diff::{AddonDiff, Diff, network},
@@ -19,10 +19,13 @@ pub(super) fn has_network(want: &Desired) -> bool {
 }
 
 /// One step an add-on, in order: network first. What is spread over nodes comes in the second stage, after the
-/// nodes are awaited, unless two of them take pods already: all of its pods would go to the first.
-pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 2] {
+/// nodes are awaited, unless two of them take pods already: all of its pods would go to the first. The user's own
+/// come in the third: they may need what charts define.
+pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 3] {
     let early = two_nodes_take_pods(diff.have);
-    let (first, then): (Vec<_>, Vec<_>) = diff.addons.iter().partition(|differs| {
+    let (own, ours): (Vec<_>, Vec<_>) =
+        (diff.addons.iter()).partition(|differs| differs.addon.name == label::USER_ADDONS);
+    let (first, then): (Vec<_>, Vec<_>) = ours.into_iter().partition(|differs| {
         let mut objects = differs.addon.objects.values();
         early || !objects.any(is_spread)
     });
@@ -34,7 +37,7 @@ pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 2] {
                 .filter_map(|differs| applied(differs, diff.have)),
         )
     };
-    [stage(first), stage(then)]
+    [stage(first), stage(then), stage(own)]
 }
 
 fn two_nodes_take_pods(have: &Actual) -> bool {
@@ -151,7 +154,8 @@ pub(super) fn prune(diff: &Diff<'_>) -> Option<Step> {
     let unwanted = api.objects.iter().filter(|(object, value)| {
         let addon = value["metadata"]["labels"][label::ADDON].as_str();
         let known = addon.is_some_and(|addon| want.known_addons.contains(addon));
-        known && !wanted(object)
+        let stays = addon == Some(label::USER_ADDONS) && outlives_its_manifest(object, value);
+        known && !stays && !wanted(object)
     });
     let guards: Vec<Guard> = unwanted
         .filter_map(|(object, value)| {

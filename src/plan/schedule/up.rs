@@ -40,7 +40,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let rolls = roll::nodes(diff);
     let left_cordoned = nodes::left_cordoned(diff, &rolls);
     let [central, workers] = rolls;
-    let [addons, addons_spread] = addons::apply(diff);
+    let [addons, addons_spread, addons_of_user] = addons::apply(diff);
     let [network_chart, charts] = charts::apply(diff);
     let then = [
         join::members(diff), // one at a time, caught up before it votes
@@ -62,6 +62,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons_spread,        // where there are nodes for it
         charts::prune(diff),  // two have the same ports
         charts,               // their hooks are pods
+        addons_of_user,       // of kinds that these may define
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
         charts::wait(diff),
