@@ -40,7 +40,7 @@ const RESPONSE: u64 = 120;
 /// How many channels to Docker stay open for what comes next, and for how long: each has buffers, and a
 /// run has a node's SSH connection open for every node of the cluster. Another channel is one round trip.
 const IDLE: usize = 1;
-const IDLE_FOR: Duration = Duration::from_secs(1);
+const IDLE_FOR: Duration = Duration::from_millis(250);
 
 /// The newest API that our requests were written against.
 const NEWEST: ApiVersion = ApiVersion(1, 47);
