@@ -74,11 +74,19 @@ impl<'a> Keys<'a> {
         self.of_key(bastion, found)
     }
 
-    /// Who logs in where no user is named.
-    pub(super) fn default_user(&self, at: &Cursor<'_>, found: &mut Found) -> Option<String> {
+    /// Who logs in where no user is named, at `whom`.
+    pub(super) fn default_user(
+        &self,
+        at: &Cursor<'_>,
+        whom: &str,
+        found: &mut Found,
+    ) -> Option<String> {
         let user = self.sources.default_user();
-        user.map_err(|refusal| found.problem(refused(at, refusal)))
-            .ok()
+        let user = user.map_err(|refusal| {
+            let message = format!("{whom} needs a user to log in as");
+            found.problem(refused(at, Refusal { message, ..refusal }));
+        });
+        user.ok()
     }
 
     /// Without an agent the keys count, as in RKE.

@@ -68,7 +68,7 @@ fn node<'a>(
         check_internal(&at.get("internal_address"), internal, found);
     }
     let port = port(&at.get("port"), found);
-    let user = user(&at.get("user"), keys, found);
+    let user = user(&at.get("user"), "a node", keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
     let roles = roles(&at.get("role"), only, found);
     let name = name(&at.get("hostname_override"), address, found);
@@ -129,7 +129,7 @@ pub(super) fn bastion(
         check_address(&at.get("address"), address, found);
     }
     let port = port(&at.get("port"), found);
-    let user = user(&at.get("user"), keys, found);
+    let user = user(&at.get("user"), "the bastion host", keys, found);
     let proof = keys.of_bastion(at, found);
     if found.problems.len() > before {
         return Err(Refused);
@@ -150,11 +150,11 @@ pub(super) fn bastion(
 }
 
 /// As written, else as ssh: who runs this.
-fn user(at: &Cursor<'_>, keys: &Keys<'_>, found: &mut Found) -> Option<String> {
+fn user(at: &Cursor<'_>, whom: &str, keys: &Keys<'_>, found: &mut Found) -> Option<String> {
     let before = found.problems.len();
     let Some(user) = values::text(at, found) else {
         return (found.problems.len() == before)
-            .then(|| keys.default_user(at, found))
+            .then(|| keys.default_user(at, whom, found))
             .flatten();
     };
     if user.chars().any(char::is_whitespace) {

@@ -149,7 +149,7 @@ fn the_operator_has_a_secret_and_nothing_else() {
     `nodes[0].user` (line 2): a node needs a user to log in as
     `ssh_agent_auth` (line 7): the operator has no SSH agent; remove it: the key in the Secret of `spec.ssh.keySecretRef` logs in
     `ssh_cert_path` (line 8): a `Cluster` object cannot name a file; write the certificate itself into `ssh_cert`
-    `bastion_host.user` (line 9): a node needs a user to log in as
+    `bastion_host.user` (line 9): the bastion host needs a user to log in as
     ");
 }
 
