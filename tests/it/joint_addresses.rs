@@ -170,6 +170,29 @@ fn another_range_of_pods_or_services_is_refused() {
     });
 }
 
+/// Pods look for names in the domain that their kubelet had when they started.
+#[test]
+fn another_domain_is_refused() {
+    block_on(async {
+        let runner = runner(4);
+        let mut intent = apart();
+        settle(&runner, &intent).await;
+        let was = intent.services.cluster_domain.clone();
+        intent.services.cluster_domain = "example.internal".to_owned();
+        let before = runner.remote.world(|world| world.clone());
+        let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::User);
+        let said = error.to_string();
+        let why = format!("names in {was}: the domain cannot be changed to example.internal");
+        assert!(said.contains(&why), "{said}");
+        let cure = format!("write {was} as `services.kubelet.cluster_domain` again");
+        assert!(error.hints().join("\n").contains(&cure));
+        assert!(runner.remote.world(|world| *world == before));
+        intent.services.cluster_domain = was;
+        settle(&runner, &intent).await;
+    });
+}
+
 /// Pods have their interfaces from the plugin that was there when they started.
 #[test]
 fn another_network_plugin_is_refused() {

@@ -1,6 +1,7 @@
-//! The ranges of pods and Services and the network plugin stay. Pure. What has an address of the old range
-//! keeps it: nodes their part of the pods' range, Services theirs, and the controllers end at what lies
-//! outside of the new one; and every pod has its interface from the plugin that was there when it started.
+//! The ranges of pods and Services, the domain and the network plugin stay. Pure. What has an address of the
+//! old range keeps it: nodes their part of the pods' range, Services theirs, and the controllers end at what
+//! lies outside of the new one; pods look for names in the domain that their kubelet had when they started, and
+//! have their interface from the plugin that was there.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +14,60 @@ use crate::{
     plan::diff::{self, NETWORK, applied},
 };
 
-/// Who has a range, as which flag, what it is for, and the key that says so.
-const RANGES: [(Component, &str, &str, &str); 2] = [
-    (
-        Component::ControllerManager,
-        "--cluster-cidr=",
-        "pods",
-        "services.kube-controller.cluster_cidr",
-    ),
-    (
-        Component::ApiServer,
-        "--service-cluster-ip-range=",
-        "Services",
-        "services.kube-api.service_cluster_ip_range",
-    ),
+/// What stays as it is.
+struct Stays {
+    /// Who has it, as which flag, and how it begins there.
+    component: Component,
+    flag: &'static str,
+    /// Whose it is.
+    of: &'static str,
+    /// What they have of it.
+    have: &'static str,
+    what: &'static str,
+    /// The key that says so.
+    key: &'static str,
+}
+
+const STAYS: [Stays; 3] = [
+    Stays {
+        component: Component::ControllerManager,
+        flag: "--cluster-cidr=",
+        of: "pods",
+        have: "addresses of",
+        what: "range",
+        key: "services.kube-controller.cluster_cidr",
+    },
+    Stays {
+        component: Component::ApiServer,
+        flag: "--service-cluster-ip-range=",
+        of: "Services",
+        have: "addresses of",
+        what: "range",
+        key: "services.kube-api.service_cluster_ip_range",
+    },
+    // The domain is in no flag of its own. An issuer that the config gives is another one, and tells nothing.
+    Stays {
+        component: Component::ApiServer,
+        flag: "--service-account-issuer=https://kubernetes.default.svc.",
+        of: "Services",
+        have: "names in",
+        what: "domain",
+        key: "services.kubelet.cluster_domain",
+    },
 ];
 
-/// Refuses a range that differs from the one that some node of this cluster runs with.
+/// Refuses a range or a domain that differs from the one that some node of this cluster runs with.
 pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let mut errors = Vec::new();
-    for (component, flag, what, key) in RANGES {
+    for stays in STAYS {
+        let Stays {
+            component,
+            flag,
+            of,
+            have: has,
+            what,
+            key,
+        } = stays;
         let container = component.container();
         let changes: BTreeSet<(String, String)> = want
             .hosts
@@ -40,19 +75,19 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
             .filter_map(|(name, host)| {
                 let fact = have.up(name)?.containers.get(container)?;
                 let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
-                let was = range(&applied(fact).filter(|_| ours)?, flag)?;
-                let is = range(host.containers.get(container)?, flag)?;
+                let was = value(&applied(fact).filter(|_| ours)?, flag)?;
+                let is = value(host.containers.get(container)?, flag)?;
                 (was != is).then_some((was, is))
             })
             .collect();
         errors.extend(changes.into_iter().map(|(was, is)| PreflightError {
             node: None,
             message: format!(
-                "the {what} of cluster `{}` have addresses of {was}: the range cannot be changed to {is}",
+                "the {of} of cluster `{}` have {has} {was}: the {what} cannot be changed to {is}",
                 want.saved.cluster_name
             ),
             hints: vec![format!(
-                "write {was} as `{key}` again; another range needs another cluster"
+                "write {was} as `{key}` again; another {what} needs another cluster"
             )],
             class: ErrorClass::User,
         }));
@@ -91,7 +126,7 @@ pub(super) fn network(want: &Desired, have: &Actual) -> Option<PreflightError> {
     })
 }
 
-fn range(spec: &ContainerSpec, flag: &str) -> Option<String> {
+fn value(spec: &ContainerSpec, flag: &str) -> Option<String> {
     let mut words = spec.command.iter();
     words.find_map(|word| word.strip_prefix(flag).map(str::to_owned))
 }
