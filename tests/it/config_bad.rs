@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 use rke_operator::config::{Intent, Problems, RkeConfig};
 
-use crate::config_golden::AnyFile;
+use crate::{any_file::AnyFile, config_survives::survives};
 
 /// How many documents there are at least.
 const AT_LEAST: usize = 80;
@@ -59,27 +59,18 @@ fn no_secret_is_shown_where_a_key_beside_it_is_wrong() {
     }
 }
 
-/// Everything that is said, in every form in which it is said.
-fn survives(bytes: &[u8]) {
-    let Ok(yaml) = std::str::from_utf8(bytes) else {
-        return;
-    };
-    let Some(problems) = problems(yaml) else {
-        return;
-    };
-    let _ = (
-        problems.to_string(),
-        problems.render("cluster.yml", yaml, true),
-    );
-    assert!(problems.iter().count() > 0);
-    for problem in &problems {
-        let whole = problem.path.is_empty() && problem.place.is_none();
-        let (message, count) = (&problem.message, problems.iter().count());
-        assert!(!message.is_empty());
-        assert!(
-            !whole || count == 1,
-            "{message}: of what of {count} problems?"
-        );
+/// Each as it is and with its secrets in a document that is broken.
+#[test]
+fn every_document_that_we_have_survives() {
+    let key = AnyFile::new();
+    let folders = [
+        "rkespec",
+        "rkespec/users",
+        "tests/fixtures/bad",
+        "tests/fixtures/bad/secrets",
+    ];
+    for path in folders.into_iter().flat_map(documents) {
+        survives(&fs::read(path).expect("a document"), &key);
     }
 }
 
@@ -130,13 +121,13 @@ const PIECES: [&str; 40] = [
 proptest! {
     #[test]
     fn whatever_the_bytes_nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        survives(&bytes);
+        survives(&bytes, &AnyFile::new());
     }
 
     #[test]
     fn whatever_the_pieces_nothing_panics(pieces in prop::collection::vec(0..PIECES.len(), 0..60)) {
         let text: String = pieces.into_iter().map(|at| PIECES[at]).collect();
-        survives(text.as_bytes());
+        survives(text.as_bytes(), &AnyFile::new());
     }
 
     /// A good document in which some bytes are others, or missing.
@@ -157,6 +148,6 @@ proptest! {
                 None => drop(bytes.remove(at)),
             }
         }
-        survives(&bytes);
+        survives(&bytes, &AnyFile::new());
     }
 }

@@ -4,15 +4,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rke_operator::{
     actual::{Actual, HostView},
-    config::{
-        Certificate, DefaultKey, Intent, Refusal, Resolved, RkeConfig, SecretSources, Sources,
-        SshKey,
-    },
+    config::{Intent, Resolved, RkeConfig, SecretSources},
     desired::{
         Chart, Desired, DesiredFile,
         pki::{self, PkiContext, Seed},
@@ -20,57 +17,8 @@ use rke_operator::{
     plan,
 };
 
+pub(crate) use crate::any_file::AnyFile;
 use crate::sim::bare_host;
-
-/// Every path leads to one key, made for this run.
-pub(crate) struct AnyFile(String);
-
-impl AnyFile {
-    pub(crate) fn new() -> Self {
-        Self(
-            rcgen::KeyPair::generate()
-                .expect("a key pair")
-                .serialize_pem(),
-        )
-    }
-}
-
-impl Sources for AnyFile {
-    fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
-        Ok(SshKey {
-            pem: self.0.clone().into(),
-            source: path.to_owned(),
-        })
-    }
-
-    fn default_key_path(&self) -> &'static str {
-        "ssh_key_path"
-    }
-
-    fn default_key(&self) -> Result<DefaultKey, Refusal> {
-        self.key_at("~/.ssh/id_rsa").map(DefaultKey::Key)
-    }
-
-    fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
-        Err(Refusal {
-            message: format!("there is no certificate {path}"),
-            detail: None,
-            hint: None,
-        })
-    }
-
-    fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
-        Ok(Some(PathBuf::from("/run/agent")))
-    }
-
-    fn default_user(&self) -> Result<String, Refusal> {
-        Ok("me".to_owned())
-    }
-
-    fn allows_inline_key(&self) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
 
 fn resolve(path: &Path) -> Resolved {
     let yaml = fs::read_to_string(path).expect("a document");
@@ -211,7 +159,7 @@ fn every_sample_is_a_document_of_rkespec() {
         let secret = spec["ssh"]["keySecretRef"]["name"]
             .as_str()
             .expect("a Secret's name");
-        let sources = SecretSources::new(secret, key.0.clone().into());
+        let sources = SecretSources::new(secret, key.pem().into());
         let config = RkeConfig::from_json(&spec["config"]).expect("a config");
         let of_object = Intent::from_config(&config, &sources)
             .expect("an intent")

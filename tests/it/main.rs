@@ -15,6 +15,7 @@
 )]
 #![expect(clippy::disallowed_methods, reason = "tests run tasks and read files")]
 
+mod any_file;
 mod cli_support;
 mod etcd_support;
 mod fake;
@@ -33,6 +34,7 @@ mod cli_usage;
 mod config_bad;
 mod config_golden;
 mod config_keys;
+mod config_survives;
 mod config_users;
 mod contract;
 mod converge;

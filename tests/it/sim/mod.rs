@@ -6,6 +6,7 @@
 //! was not pulled, a file written before the claim, a manifest applied before the API answers. So an
 //! order that is wrong fails a test.
 
+pub(crate) mod bare;
 pub(crate) mod compare;
 pub(crate) mod effect;
 pub(crate) mod generate;
@@ -17,5 +18,6 @@ pub(crate) mod tear;
 pub(crate) mod wish;
 pub(crate) mod world;
 
-pub(crate) use generate::{Knobs, bare_host, desired, knobs};
+pub(crate) use bare::bare_host;
+pub(crate) use generate::{Knobs, desired, knobs};
 pub(crate) use world::{Cut, Ended, Shell, World};
