@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test-ha`: what takes too long for `make test` on several real nodes (modules `lab_ha_…`). Ends with
+# `make test-ha`: what takes too long for `make test` on several real nodes (modules `lab_ha_…`, `lab_encryption`). Ends with
 # the tables for docs/measurements.md, headed by the commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
