@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
@@ -226,8 +227,8 @@ pub enum ContainerState {
 /// A file (or directory) on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFact {
-    /// The bytes; empty for a directory.
-    pub content: Secret<Vec<u8>>,
+    /// The bytes; empty for a directory. Most files are the same on every node, and kept once.
+    pub content: Arc<Secret<Vec<u8>>>,
     /// Permission bits.
     pub mode: u32,
     /// Owner.

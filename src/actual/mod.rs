@@ -7,6 +7,7 @@ pub(crate) mod members;
 mod node_meta;
 mod objects;
 pub mod read;
+mod same;
 pub mod system;
 
 pub use chart_fact::{ChartFact, LiveObject, is_workload};

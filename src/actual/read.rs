@@ -18,7 +18,9 @@ use super::{
         Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, KeptFacts, OldClients,
         Unreachable, control_planes,
     },
-    members, system,
+    members,
+    same::SameContents,
+    system,
 };
 use crate::{
     desired::pki::EngineClients,
@@ -67,6 +69,7 @@ pub async fn read(
     wanted: &WantedObjects,
     mut kept: KeptFacts,
 ) -> Actual {
+    let mut same = SameContents::default();
     let views: BTreeMap<NodeName, HostView> = stream::iter(hosts.names())
         .map(|name| {
             let facts = kept.remove(&name);
@@ -79,6 +82,12 @@ pub async fn read(
             }
         })
         .buffer_unordered(WIDTH)
+        .map(|(name, mut view)| {
+            if let HostView::Reachable(facts) = &mut view {
+                same.keep_once(facts);
+            }
+            (name, view)
+        })
         .collect()
         .await;
     let new = BTreeSet::new();

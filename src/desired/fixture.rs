@@ -1,6 +1,9 @@
 //! A small world for this folder's tests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Desired,
@@ -194,7 +197,7 @@ pub(super) fn applied(desired: &Desired) -> Actual {
         .map(|(name, host)| {
             let mut facts = facts();
             let file = |content: &Secret<Vec<u8>>, mode| FileFact {
-                content: content.clone(),
+                content: Arc::new(content.clone()),
                 mode,
                 uid: 0,
                 gid: 0,

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, Read},
+    sync::Arc,
 };
 
 use bollard::query_parameters::{
@@ -146,7 +147,7 @@ impl Host {
         for (path, new) in wanted {
             let what = match found.get(*path) {
                 None => "it is not there",
-                Some(fact) if fact.content != *new.content => "the content differs",
+                Some(fact) if *fact.content != *new.content => "the content differs",
                 Some(fact) if fact.mode != new.mode => "the mode differs",
                 Some(fact) if (fact.uid, fact.gid) != (0, 0) => "the owner is not root",
                 Some(_) => continue,
@@ -303,7 +304,7 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
         files.insert(
             path,
             FileFact {
-                content: Secret::new(content),
+                content: Arc::new(Secret::new(content)),
                 mode: header.mode()? & 0o7777,
                 uid: header.uid()?,
                 gid: header.gid()?,
@@ -342,7 +343,7 @@ mod tests {
         );
         let key = &found["/etc/kubernetes/ssl/key.pem"];
         assert_eq!((key.mode, key.uid, key.gid), (0o600, 0, 0));
-        assert_eq!(key.content, content);
+        assert_eq!(*key.content, content);
         assert!(found["/etc/kubernetes/ssl"].is_dir);
         assert_eq!(pack("", &dirs, &files).unwrap(), archive);
     }

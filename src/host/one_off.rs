@@ -2,7 +2,7 @@
 //! container that sees nothing of the node and has no network. What goes in and out goes through
 //! Docker's archive API, so nothing of it is in an argument, a variable or a log.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bollard::models::{ContainerCreateBody, HostConfig};
 
@@ -68,7 +68,7 @@ impl Host {
         Ok(files
             .into_iter()
             .filter(|(_, fact)| !fact.is_dir)
-            .map(|(path, fact)| (path, fact.content))
+            .map(|(path, fact)| (path, Arc::unwrap_or_clone(fact.content)))
             .collect())
     }
 
@@ -111,7 +111,7 @@ impl Host {
         let written = self.read_below(HELPER, "", &out).await?;
         let written = written.into_iter().filter_map(|(path, fact)| {
             let name = path.strip_prefix(&out)?.strip_prefix('/')?.to_owned();
-            (!fact.is_dir).then_some((name, fact.content))
+            (!fact.is_dir).then(|| (name, Arc::unwrap_or_clone(fact.content)))
         });
         Ok((output, written.collect()))
     }

@@ -119,7 +119,7 @@ fn is_replaced(want: &Desired, actual: &Actual, node: &NodeName, path: &str) -> 
     let files = actual.up(node).and_then(|facts| facts.files.as_ref());
     let there = files.and_then(|files| files.get(path));
     match (wanted, there) {
-        (Some(wanted), Some(there)) => wanted.content != there.content,
+        (Some(wanted), Some(there)) => wanted.content != *there.content,
         (_, _) => false,
     }
 }

@@ -243,7 +243,7 @@ async fn files(host: &Host) {
             ]
         );
         assert_eq!(
-            found["/etc/rke-operator-contract/a/b/key"].content,
+            *found["/etc/rke-operator-contract/a/b/key"].content,
             *content
         );
         assert!(found.values().all(|fact| (fact.uid, fact.gid) == (0, 0)));

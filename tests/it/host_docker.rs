@@ -360,7 +360,7 @@ async fn files_are_written_with_few_requests_and_read_back() {
             "/etc/kubernetes/ssl/key.pem"
         ]
     );
-    assert_eq!(found["/etc/kubernetes/ssl/key.pem"].content, secret);
+    assert_eq!(*found["/etc/kubernetes/ssl/key.pem"].content, secret);
 }
 
 #[tokio::test]

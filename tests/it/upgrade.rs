@@ -2,7 +2,7 @@
 //! restarts and why. The recorded world is that of commit d459bc7: the state beside the config,
 //! the state in a Secret, the node's containers with their labels, its files, and the API's objects.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use k8s_openapi::api::core::v1;
 use kube::{Api, api::PostParams};
@@ -79,7 +79,7 @@ fn node(name: &NodeName) -> HostFacts {
             .map(|(path, file)| {
                 let content = file["content"].as_str().expect("a text");
                 let fact = FileFact {
-                    content: Secret::new(content.as_bytes().to_vec()),
+                    content: Arc::new(Secret::new(content.as_bytes().to_vec())),
                     mode: u32::try_from(file["mode"].as_u64().expect("a mode")).expect("a mode"),
                     uid: 0,
                     gid: 0,

@@ -608,7 +608,7 @@ fn a_file_read_through_a_foreign_claim_counts_too() {
     let intent = intent();
     let mut have = blank(&intent);
     let file = FileFact {
-        content: Secret::new(Vec::new()),
+        content: Arc::new(Secret::new(Vec::new())),
         mode: 0o600,
         uid: 0,
         gid: 0,
@@ -748,7 +748,7 @@ fn refusal_of_recovery(change: &dyn Fn(&ClusterState, &mut Actual)) -> PkiError 
 
 fn write_copy(have: &mut Actual, node: &str, text: &str) {
     let files = host_mut(have, node).files.as_mut().unwrap();
-    files.get_mut(path::STATE).unwrap().content = Secret::new(text.as_bytes().to_vec());
+    files.get_mut(path::STATE).unwrap().content = Arc::new(Secret::new(text.as_bytes().to_vec()));
 }
 
 #[test]

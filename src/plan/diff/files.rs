@@ -175,7 +175,7 @@ fn proxy_has_read(host: &DesiredHost, facts: &HostFacts) -> bool {
     let seen = facts.files.as_ref();
     let seen = seen.and_then(|files| files.get(path::PROXY_READ));
     let wanted = host.files.get(path::PROXY_READ);
-    seen.is_some_and(|seen| wanted.is_some_and(|wanted| seen.content == wanted.content))
+    seen.is_some_and(|seen| wanted.is_some_and(|wanted| *seen.content == wanted.content))
 }
 
 fn directory(
@@ -214,7 +214,7 @@ fn content(
     seen: &BTreeMap<String, FileFact>,
 ) -> Option<FieldChange> {
     let from = match seen.get(path) {
-        Some(fact) if !fact.is_dir && fact.content == file.content => {
+        Some(fact) if !fact.is_dir && *fact.content == file.content => {
             if fact.mode == file.mode && root(fact) {
                 return None;
             }

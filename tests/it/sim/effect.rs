@@ -1,6 +1,9 @@
 //! What an action does to the facts: one arm each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rke_operator::{
     actual::{
@@ -297,7 +300,7 @@ pub(crate) fn files(facts: &mut HostFacts) -> Result<&mut BTreeMap<String, FileF
 
 pub(crate) fn file(content: &[u8], mode: u32) -> FileFact {
     FileFact {
-        content: Secret::new(content.to_vec()),
+        content: Arc::new(Secret::new(content.to_vec())),
         mode,
         uid: 0,
         gid: 0,
@@ -477,7 +480,7 @@ fn run(
             .ok_or_else(|| format!("{path} is not desired"))?;
         let right = there
             .get(path)
-            .is_some_and(|fact| fact.content == file.content);
+            .is_some_and(|fact| *fact.content == file.content);
         if !right || file.digest != *digest {
             return Err(format!("`{name}` starts before {path} is as it must be"));
         }
