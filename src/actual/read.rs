@@ -50,12 +50,13 @@ const AWAY_PAUSE: Duration = Duration::from_secs(2);
 const HOST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 8] = [
     path::KUBERNETES,
     path::CONTAINERD_CONFIG,
     path::CONTAINERD_DROP_IN,
     path::FORMER_DROP_IN,
     path::CERTS_D,
+    path::DOCKER_CERTS_D,
     path::MODULES_LOAD,
     path::SYSCTL,
 ];

@@ -91,7 +91,10 @@ impl Executor<'_> {
                 let facts = self.facts(host)?;
                 node::claim(host, cluster_id, cluster_name, before, facts).await
             }
-            HostAction::PullImage { image } => node::pull(host, image, reporter, stop).await,
+            HostAction::PullImage { image } => {
+                let login = self.context.desired()?.registries.login(image);
+                node::pull(host, image, login, reporter, stop).await
+            }
             HostAction::TryFlags { specs } => {
                 node::try_flags(host, specs, self.context.id()?).await
             }

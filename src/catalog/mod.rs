@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::KubernetesVersion;
+use crate::model::{KubernetesVersion, Registries};
 
 const BUILTIN: &str = include_str!("catalog.yaml");
 
@@ -58,6 +58,40 @@ pub struct Images {
 }
 
 impl Images {
+    /// Pulled from the registry that has the system images, where the config names one.
+    #[must_use]
+    pub fn placed(mut self, registries: &Registries) -> Self {
+        let Self {
+            kubernetes,
+            etcd,
+            coredns,
+            nodelocal,
+            flannel,
+            metrics_server,
+            cni_plugins,
+            pause,
+            nginx,
+            runtime,
+            klipper_helm,
+        } = &mut self;
+        for image in [
+            kubernetes,
+            etcd,
+            coredns,
+            nodelocal,
+            flannel,
+            metrics_server,
+            cni_plugins,
+            pause,
+            nginx,
+            runtime,
+            klipper_helm,
+        ] {
+            *image = registries.place(image);
+        }
+        self
+    }
+
     /// With others in their place, by RKE's names (`system_images`).
     #[must_use]
     pub fn with(mut self, others: &BTreeMap<String, String>) -> Self {

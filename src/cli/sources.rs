@@ -191,6 +191,15 @@ impl Sources for FileSources {
         }
     }
 
+    fn authority_at(&self, path: &str) -> Result<String, Refusal> {
+        let file = self.folder.join(self.expand(path)?);
+        read_at_most(MAX_KEY_BYTES, &file).map_err(|error| Refusal {
+            message: "the file of the authority cannot be read".to_owned(),
+            detail: Some(format!("{}: {error}", file.display())),
+            hint: Some("relative paths begin at the folder of the config".to_owned()),
+        })
+    }
+
     fn agent(&self) -> Result<Option<PathBuf>, Refusal> {
         Ok(self.agent.clone())
     }

@@ -14,7 +14,7 @@ use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
-        Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Role, Secret, Taint,
+        Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Registries, Role, Secret, Taint,
         UpgradeStrategy,
     },
 };
@@ -239,6 +239,8 @@ pub struct Intent {
     pub nodes: BTreeMap<NodeName, NodeIntent>,
     /// `bastion_host`; `None`: the nodes are dialled directly.
     pub bastion: Option<Bastion>,
+    /// `private_registries`.
+    pub registries: Registries,
     /// Every image, resolved.
     pub images: Images,
     /// Those that the config names itself, by RKE's names.
@@ -279,7 +281,8 @@ impl Intent {
         if self.version_given || self.version == release {
             return Some(Cow::Borrowed(self));
         }
-        let images = catalogue.images(release)?.with(&self.system_images);
+        let published = catalogue.images(release)?;
+        let images = published.placed(&self.registries).with(&self.system_images);
         Some(Cow::Owned(Self {
             version: release,
             images,

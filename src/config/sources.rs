@@ -65,6 +65,15 @@ pub trait Sources {
         })
     }
 
+    /// The certificate of an authority that `ca_path` of a registry names.
+    fn authority_at(&self, _path: &str) -> Result<String, Refusal> {
+        Err(Refusal {
+            message: "a `Cluster` object cannot name a file".to_owned(),
+            detail: None,
+            hint: Some("write the certificate itself into `ca`".to_owned()),
+        })
+    }
+
     /// Whether a key may stand in the config itself (`ssh_key`).
     fn allows_inline_key(&self) -> Result<(), Refusal>;
 }

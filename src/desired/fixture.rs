@@ -21,8 +21,8 @@ use crate::{
     },
     error::ErrorClass,
     model::{
-        CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret, UpgradeStrategy,
-        label,
+        CLAIM, ClusterId, Endpoint, KubernetesVersion, NodeName, Registries, Role, Secret,
+        UpgradeStrategy, label,
     },
 };
 
@@ -123,6 +123,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         dns: Dns::CoreDns(Box::default()),
         metrics_server: None,
         manifests: Vec::new(),
+        registries: Registries::default(),
         upgrade: UpgradeStrategy::default(),
     }
 }

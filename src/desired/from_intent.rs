@@ -12,7 +12,7 @@ use super::{
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
     kube_proxy, kubelet, nginx_proxy, node,
     pki::Keys,
-    scheduler,
+    registries, scheduler,
 };
 use crate::{
     actual::{Actual, HostFacts},
@@ -62,9 +62,11 @@ impl Desired {
                 .cloned()
                 .chain(controller_manager::warnings(intent))
                 .chain(kept)
+                .chain(registries::notes(intent, have))
                 .chain(encryption.note.map(str::to_owned))
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
+            registries: intent.registries.clone(),
             lose: BTreeSet::new(),
         })
     }
@@ -176,7 +178,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     }
     let id = format!("{}\n", context.keys.saved.cluster_id);
     files.insert(path::CLUSTER_ID.to_owned(), context.file(id, PUBLIC));
-    files.extend(registries(context));
+    files.extend(registries::files(context));
     let kernel = node::kernel();
     for (path, text) in [
         (path::MODULES_LOAD, node::modules_file(&kernel)),
@@ -209,24 +211,6 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
         kernel,
         node: node::meta(context.node),
     })
-}
-
-/// What Docker is told about registries, for containerd. Where someone keeps such files already they
-/// know better.
-fn registries(context: &HostContext<'_>) -> Files {
-    let Some(facts) = context.facts else {
-        return Files::new();
-    };
-    let before = facts.before().map(|before| before.paths);
-    let paths = before.as_ref().unwrap_or(&facts.system.paths);
-    if paths.contains(path::CERTS_D) {
-        return Files::new();
-    }
-    let files = containerd::registries(&facts.docker, &facts.system.docker_certs, path::CERTS_D)
-        .into_iter();
-    files
-        .map(|(path, text)| (path, context.file(text, PUBLIC)))
-        .collect()
 }
 
 /// True when this node's member is to be made. A node that has had one keeps its folder; without

@@ -32,6 +32,16 @@ const ENTER: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
     export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
     exec chroot /host /run/rke-operator/kubelet \"$@\"";
 
+/// Lets kubelet find the logins to registries, where it has none yet: a file of somebody else stays, and counts.
+fn enter(context: &HostContext<'_>) -> String {
+    if context.intent.registries.logins.is_empty() {
+        return ENTER.to_owned();
+    }
+    let (logins, file) = (path::KUBELET_LOGINS, path::REGISTRIES);
+    let link = format!("[ -e {HOST}{logins} ] || ln -sfn {file} {HOST}{logins}; ");
+    ENTER.replacen("export PATH", &(link + "export PATH"), 1)
+}
+
 /// The container and its files.
 pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
     let mut files = Files::new();
@@ -56,7 +66,9 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         key: "kubelet",
         image: &context.intent.images.kubernetes,
         extras: &context.intent.services.kubelet,
-        entrypoint: ["bash", "-c", ENTER, "kubelet"].map(str::to_owned).to_vec(),
+        entrypoint: ["bash", "-c", &enter(context), "kubelet"]
+            .map(str::to_owned)
+            .to_vec(),
         flags,
         bootstrap: Flags::default(),
         files,

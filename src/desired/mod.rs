@@ -55,6 +55,7 @@ mod kubelet;
 mod nginx_proxy;
 mod node;
 pub mod pki;
+mod registries;
 mod scheduler;
 mod service;
 #[cfg(test)]
@@ -71,7 +72,7 @@ pub use self::{
 use crate::{
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
-        NodeName, ObjectRef, Secret, UpgradeStrategy,
+        NodeName, ObjectRef, Registries, Secret, UpgradeStrategy,
     },
     state::ClusterState,
 };
@@ -160,6 +161,8 @@ pub struct Desired {
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.
     pub kubeconfig: Secret<String>,
+    /// How Docker logs in where it pulls system images.
+    pub registries: Registries,
     /// Nodes that a person lets go by name.
     pub lose: BTreeSet<NodeName>,
 }

@@ -136,12 +136,12 @@ impl Explain for HostError {
                 vec![forbidden(SOCKETS), group(&at.user)]
             }
             Self::Pull { status, .. } if *status == Some(404) => {
-                vec!["is the name right, and may the node's Docker pull it without a login?".into()]
+                vec!["is the name right, and may the node's Docker pull it with the login that `private_registries` has for it, if any?".into()]
             }
             Self::Pull { .. } => vec![
-                "can the node reach the image's registry, and does it take pulls without a login? \
-                 One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login \
-                 of `docker login` on the node is not used"
+                "can the node reach the image's registry, and does it take pulls with the login that \
+                 `private_registries` has for it, if any? One that counts them (Docker Hub) answers \
+                 `toomanyrequests` for a while; a login of `docker login` on the node is not used"
                     .into(),
             ],
             Self::NameTaken { name, .. } => vec![

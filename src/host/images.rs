@@ -6,6 +6,7 @@ use std::{
 };
 
 use bollard::{
+    auth::DockerCredentials,
     errors::Error as DockerError,
     models::CreateImageInfo,
     query_parameters::{CreateImageOptionsBuilder, ListImagesOptions, RemoveImageOptionsBuilder},
@@ -16,7 +17,10 @@ use http_body_util::{Either, Full};
 use tar::{Builder, EntryType, Header};
 
 use super::{error::HostError, machine::Host};
-use crate::{catalog::tagged, model::FILES_IMAGE};
+use crate::{
+    catalog::tagged,
+    model::{FILES_IMAGE, RegistryLogin, registry_host},
+};
 
 /// Larger images are not exported through memory.
 const EXPORT_LIMIT: usize = 64 << 20;
@@ -42,12 +46,17 @@ impl Host {
     pub async fn pull(
         &self,
         image: &str,
+        login: Option<&RegistryLogin>,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<u64, HostError> {
         let options = CreateImageOptionsBuilder::new()
             .from_image(&tagged(image))
             .build();
-        let mut stream = Box::pin(self.docker().create_image(Some(options), None, None));
+        let mut stream = Box::pin(self.docker().create_image(
+            Some(options),
+            None,
+            login.map(credentials),
+        ));
         let loaded = drain(&mut stream, progress).await;
         match loaded {
             Ok(bytes) => Ok(bytes),
@@ -145,6 +154,16 @@ impl Host {
             Err(error) if error.docker_status() == Some(409) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// For the one request.
+fn credentials(login: &RegistryLogin) -> DockerCredentials {
+    DockerCredentials {
+        username: Some(login.user.clone()),
+        password: Some(login.password.expose().clone()),
+        serveraddress: Some(registry_host(&login.url).to_owned()),
+        ..DockerCredentials::default()
     }
 }
 

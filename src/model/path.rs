@@ -31,8 +31,9 @@ pub const ENCRYPTION: &str = "/etc/kubernetes/rke-operator-encryption.yaml";
 pub const WEBHOOK: &str = "/etc/kubernetes/rke-operator-token-webhook.yaml";
 /// The file of a cloud's controller manager, as in RKE: it mounts it under this name.
 pub const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
-/// What only nodes with a control plane have, and only nodes without, besides certificates.
-pub const OF_A_ROLE: [&str; 7] = [
+/// What only nodes with a control plane have, and only nodes without, besides certificates; and what only some
+/// configs ask for.
+pub const OF_A_ROLE: [&str; 8] = [
     STATE,
     AUDIT_POLICY,
     ADMISSION,
@@ -40,6 +41,7 @@ pub const OF_A_ROLE: [&str; 7] = [
     WEBHOOK,
     PROXY_CONFIG,
     PROXY_READ,
+    REGISTRIES,
 ];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
@@ -61,12 +63,30 @@ pub const CONTAINERD_DROP_IN: &str =
 pub const FORMER_DROP_IN: &str = "/etc/systemd/system/containerd.service.d/50-rke-operator.conf";
 /// The authorities by which Docker knows registries: a folder each.
 pub const DOCKER_CERTS_D: &str = "/etc/docker/certs.d";
+/// The name of ours among them, which no package and no person uses.
+const AUTHORITY: &str = "rke-operator.crt";
+/// Where kubelet looks for the logins to registries: a link to [`REGISTRIES`].
+pub const KUBELET_LOGINS: &str = "/var/lib/kubelet/config.json";
+/// The logins with which kubelet pulls images for pods (0600). In a folder that a survey reads.
+pub const REGISTRIES: &str = "/etc/kubernetes/rke-operator-registries.json";
 /// How containerd reaches a registry: a folder each.
 pub const CERTS_D: &str = "/etc/containerd/certs.d";
 /// Modules at boot.
 pub const MODULES_LOAD: &str = "/etc/modules-load.d/rke-operator.conf";
 /// Sysctls at boot.
 pub const SYSCTL: &str = "/etc/sysctl.d/99-rke-operator.conf";
+
+/// The authority by which Docker knows a registry, in a file of ours.
+pub fn docker_authority(host: &str) -> String {
+    format!("{DOCKER_CERTS_D}/{host}/{AUTHORITY}")
+}
+
+/// True for such files.
+pub fn is_docker_authority(path: &str) -> bool {
+    let below = path.strip_prefix(DOCKER_CERTS_D);
+    let below = below.and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+    below.is_some_and(|(_, file)| file == AUTHORITY)
+}
 
 /// The names, without ending, of the certificates, keys and kubeconfigs that every node may have.
 const CERTIFICATES: [&str; 14] = [

@@ -32,6 +32,10 @@ impl Sources for AnyFile {
         ))
     }
 
+    fn authority_at(&self, path: &str) -> Result<String, Refusal> {
+        Ok(format!("-----BEGIN CERTIFICATE-----\n{path}\n"))
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         Ok(SshKey {
             pem: self.0.clone().into(),

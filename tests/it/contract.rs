@@ -157,7 +157,9 @@ async fn missing_image(host: &Host) {
 }
 
 async fn unknown_image(host: &Host) {
-    let refused = host.pull("rancher/nobody-has-this:1", &|_, _| ()).await;
+    let refused = host
+        .pull("rancher/nobody-has-this:1", None, &|_, _| ())
+        .await;
     assert!(
         matches!(refused, Err(HostError::Pull { .. })),
         "{refused:?}"
@@ -167,7 +169,7 @@ async fn unknown_image(host: &Host) {
 async fn pull(host: &Host) {
     let seen = Mutex::new(Vec::new());
     let bytes = host
-        .pull(IMAGE, &|done, total| {
+        .pull(IMAGE, None, &|done, total| {
             seen.lock().unwrap().push((done, total));
         })
         .await

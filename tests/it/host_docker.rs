@@ -289,7 +289,7 @@ async fn pulls_report_bytes() {
     let host = fake.connect().await.unwrap();
     let seen = Mutex::new(Vec::new());
     let loaded = host
-        .pull("etcd:1", &|done, total| {
+        .pull("etcd:1", None, &|done, total| {
             seen.lock().unwrap().push((done, total));
         })
         .await

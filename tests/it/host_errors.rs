@@ -384,17 +384,17 @@ async fn pulls_that_fail() {
         .insert("rancher/pause:3.6".to_owned(), vec![1000]);
     let host = fake.connect().await.unwrap();
     let absent = host
-        .pull("rancher/nowhere:1", &|_, _| ())
+        .pull("rancher/nowhere:1", None, &|_, _| ())
         .await
         .unwrap_err();
     fake.faults(|faults| faults.pull_error = Some("unexpected EOF".to_owned()));
     let broken = host
-        .pull("rancher/pause:3.6", &|_, _| ())
+        .pull("rancher/pause:3.6", None, &|_, _| ())
         .await
         .unwrap_err();
     fake.faults(|faults| faults.disk_full = true);
     let full = host
-        .pull("rancher/pause:3.6", &|_, _| ())
+        .pull("rancher/pause:3.6", None, &|_, _| ())
         .await
         .unwrap_err();
     let texts = [absent, broken, full]
@@ -424,7 +424,7 @@ async fn a_connection_that_is_cut_in_a_pull_is_no_end_of_the_pull() {
     fake.faults(|faults| faults.cut_in_pull = true);
     let host = fake.connect().await.unwrap();
     let error = host
-        .pull("rancher/pause:3.6", &|_, _| ())
+        .pull("rancher/pause:3.6", None, &|_, _| ())
         .await
         .unwrap_err();
     assert!(matches!(error, HostError::Lost { .. }), "{error:?}");

@@ -77,6 +77,7 @@ mod lab_profiles;
 mod lab_pruned;
 mod lab_refine;
 mod lab_refused;
+mod lab_registries;
 mod lab_remove;
 mod lab_rkespec;
 mod lab_secrets;

@@ -10,7 +10,7 @@ use crate::{
         stop::Stop,
     },
     host::Host,
-    model::{ClusterId, path},
+    model::{ClusterId, RegistryLogin, path},
 };
 
 const PAUSE: &str = include_str!("pause.sh");
@@ -20,12 +20,13 @@ pub(super) const PAUSE_TAR: &str = "/etc/containerd/rke-operator-pause.tar";
 pub(in crate::apply) async fn pull(
     host: &Host,
     image: &str,
+    login: Option<&RegistryLogin>,
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let progress = |done: u64, total: u64| reporter.progress(done, total, "bytes");
     tokio::select! {
-        pulled = host.pull(image, &progress) => {
+        pulled = host.pull(image, login, &progress) => {
             let bytes = pulled.map_err(failed)?;
             Ok(Done { detail: Some(format!("{} MB", bytes.div_ceil(1_000_000))), warning: None })
         }

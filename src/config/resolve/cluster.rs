@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     Found, access, addons, cloud, dns, images, ingress, keys::Keys, monitoring, network, nodes,
-    services, upgrade, values, version,
+    registries, services, upgrade, values, version,
 };
 use crate::{
     catalog::Catalogue,
@@ -22,7 +22,9 @@ pub(super) fn read(
     let version_at = root.get("kubernetes_version");
     let version_given = !version_at.is_empty();
     let version = version::read(&version_at, catalogue, found);
-    let images = images::read(&root.get("system_images"), version, catalogue, found);
+    let registries = registries::read(&root.get("private_registries"), sources, found);
+    let images_at = root.get("system_images");
+    let images = images::read(&images_at, version, catalogue, &registries, found);
     let services = services::read(&root.get("services"), found);
     let sans = sans(&root.get("authentication").get("sans"), found);
     let webhook = access::webhook(&root.get("authentication"), found);
@@ -49,6 +51,7 @@ pub(super) fn read(
             .map(|named| (named.name, named.node))
             .collect(),
         bastion: bastion.ok()?,
+        registries,
         images: images?,
         system_images: system_images?,
         services,

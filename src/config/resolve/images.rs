@@ -14,7 +14,7 @@ use super::{Found, values};
 use crate::{
     catalog::{Catalogue, Images},
     config::{cursor::Cursor, validate},
-    model::KubernetesVersion,
+    model::{KubernetesVersion, Registries},
 };
 
 /// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
@@ -120,6 +120,7 @@ pub(super) fn read(
     at: &Cursor<'_>,
     version: Option<KubernetesVersion>,
     catalogue: &Catalogue,
+    registries: &Registries,
     found: &mut Found,
 ) -> Option<(Images, BTreeMap<String, String>)> {
     let before = found.problems.len();
@@ -170,7 +171,8 @@ pub(super) fn read(
         &unused,
         "these images have no effect: nothing of theirs is deployed yet",
     );
-    let images = catalogue.images(version?)?.with(&given);
+    let published = catalogue.images(version?)?;
+    let images = published.placed(registries).with(&given);
     (found.problems.len() == before).then_some((images, given))
 }
 

@@ -14,6 +14,7 @@ mod monitoring;
 mod network;
 mod nodes;
 mod pods;
+mod registries;
 mod services;
 mod upgrade;
 mod values;

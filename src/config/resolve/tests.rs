@@ -51,6 +51,17 @@ impl Sources for Files {
         }
     }
 
+    fn authority_at(&self, path: &str) -> Result<String, Refusal> {
+        match path {
+            "missing.pem" => Err(Refusal {
+                message: "the file of the authority cannot be read".to_owned(),
+                detail: Some(path.to_owned()),
+                hint: None,
+            }),
+            _ => Ok(format!("-----BEGIN CERTIFICATE-----\n{path}\n")),
+        }
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.asked.borrow_mut().push(path.to_owned());
         let pem = match path {
@@ -631,7 +642,7 @@ monitoring: {provider: prometheus}"), @"
       write `metrics-server`, or `none` to bring your own
     ");
     assert_snapshot!(bad(&and("\
-private_registries: [{url: registry.example.com}]
+private_registries: [{ecr_credential_plugin: {aws_access_key_id: a}}]
 addons: |
   kind: Namespace
 bastion_host: {address: 192.0.2.1, user: jump, pasword: x}

@@ -15,6 +15,7 @@ kubernetes_version: v1.34.4
 ssh_key_path: cluster
 bastion_host: {address: 203.0.113.1, port: 22, user: u, ssh_key_path: bastion}
 system_images: {etcd: 'registry.example.com/etcd:1'}
+private_registries: [{url: a.example.com, is_default: false, user: a, password: b, ca: '-----BEGIN CERTIFICATE-----'}, {url: b.example.com, ca_path: a.pem}]
 nodes:
   - address: 192.0.2.10
     port: 22
@@ -80,6 +81,15 @@ const CHANGES: &[(&str, &str)] = &[
         "'{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}'",
     ),
     ("addons_include", "[a.yaml]"),
+    ("private_registries[].url", "c.example.com"),
+    ("private_registries[].user", "c"),
+    ("private_registries[].password", "c"),
+    ("private_registries[].is_default", "true"),
+    (
+        "private_registries[].ca",
+        "'-----BEGIN CERTIFICATE----- other'",
+    ),
+    ("private_registries[].ca_path", "b.pem"),
     ("kubernetes_version", "v1.34.3"),
     ("ssh_key_path", "other"),
     ("system_images", "{etcd: 'registry.example.com/etcd:2'}"),

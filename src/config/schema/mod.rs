@@ -44,7 +44,7 @@ pub(super) const ROOT: &[Key] = &[
     flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
         .same("pods run on the containerd that Docker brings"),
     text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").used(),
-    each("private_registries", "Registries that need a login, or stand in for Docker Hub.", REGISTRY),
+    each("private_registries", "Registries that need a login, have an authority of their own, or have the system images. Docker pulls with it, and kubelet for pods.", REGISTRY).used(),
     section("ingress", "The ingress controller.", INGRESS),
     text("cluster_name", "The cluster's name in its kubeconfig.").default("local").used(),
     section("cloud_provider", "The cloud that the nodes run in.", CLOUD_PROVIDER),
@@ -99,18 +99,22 @@ const AUTHORIZATION: &[Key] = &[
     map("options", "Not used by RKE."),
 ];
 
+const NO_ECR: &str = "remove it: let kubelet run a credential provider of AWS (`services.kubelet.extra_args`: `image-credential-provider-config`), or write a user and a password";
+
 const REGISTRY: &[Key] = &[
-    text("url", "The registry.").default("docker.io"),
-    text("user", "The user."),
-    text("password", "The password.").secret(),
-    flag("is_default", "Take RKE's own images from here."),
+    text("url", "Host and port, and perhaps the beginning of a path; one entry each.").default("docker.io").used(),
+    text("user", "The user.").used(),
+    text("password", "The password. A change restarts nothing; kubelet reads it again after five minutes at most.").secret().used(),
+    flag("is_default", "Take the system images from here that `system_images` does not name, those of charts too: `URL/IMAGE`.").used(),
+    text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").used(),
+    text("ca_path", "Ours: the file of that certificate; not in a `Cluster` object.").used(),
     section(
         "ecr_credential_plugin",
         "Log in to a registry of AWS.",
         &[
-            text("aws_access_key_id", "The access key.").secret(),
-            text("aws_secret_access_key", "Its secret.").secret(),
-            text("aws_session_token", "The session.").secret(),
+            text("aws_access_key_id", "The access key.").secret().refused(NO_ECR),
+            text("aws_secret_access_key", "Its secret.").secret().refused(NO_ECR),
+            text("aws_session_token", "The session.").secret().refused(NO_ECR),
         ],
     ),
 ];

@@ -236,6 +236,7 @@ fn readable(path: &str) -> bool {
     path == path::KUBERNETES
         || is_below(path, path::KUBERNETES)
         || is_below(path, path::CERTS_D)
+        || path::is_docker_authority(path)
         || [
             path::CONTAINERD_CONFIG,
             path::CONTAINERD_DROP_IN,

@@ -1,11 +1,21 @@
 //! What a node needs before its components start: images, kernel, files. Pure.
 
 use super::hosts;
-use crate::plan::{Cause, HostAction, Stage, Step, diff::Diff};
+use crate::{
+    model::{NodeName, path},
+    plan::{
+        Cause, HostAction, Stage, Step,
+        diff::{Diff, FilesDiff},
+    },
+};
 
-/// A pull for each image that is missing.
+/// A pull for each image that is missing, and before them the authorities by which Docker knows registries.
 pub(super) fn images(diff: &Diff<'_>) -> Stage {
     hosts::preparing("images", diff, |name, host| {
+        let authorities = host.files.iter().filter_map(|files| {
+            let why = "authorities by which Docker and containerd know registries";
+            archive(name, files, why, diff, path::is_docker_authority)
+        });
         let missing = host.images.iter().map(|missing| {
             let action = HostAction::PullImage {
                 image: missing.image.to_owned(),
@@ -13,7 +23,7 @@ pub(super) fn images(diff: &Diff<'_>) -> Stage {
             let why = "this node's Docker does not have it";
             Step::on(name, missing.cause, why, action)
         });
-        missing.collect()
+        authorities.chain(missing).collect()
     })
 }
 
@@ -39,7 +49,7 @@ pub(super) fn kernel(diff: &Diff<'_>) -> Stage {
 /// One step an archive.
 pub(super) fn files(diff: &Diff<'_>) -> Stage {
     hosts::preparing("files", diff, |name, host| {
-        let archives = host.files.iter().map(|files| {
+        let archives = host.files.iter().filter_map(|files| {
             let why = match files.cause {
                 Cause::New => "certificates and configuration that the components read",
                 Cause::Expiry => "certificates that end soon are renewed",
@@ -48,14 +58,41 @@ pub(super) fn files(diff: &Diff<'_>) -> Stage {
                     "differ from what the components must read"
                 }
             };
-            let action = HostAction::WriteFiles {
-                dirs: files.dirs.clone(),
-                files: files.files.clone(),
-            };
-            Step::on(name, files.cause, why, action)
-                .changing(files.changes.clone())
-                .guarded(&diff.want.cluster_id)
+            archive(name, files, why, diff, |path| {
+                !path::is_docker_authority(path)
+            })
         });
         archives.collect()
     })
+}
+
+/// One archive of those files, if there are any.
+fn archive(
+    name: &NodeName,
+    files: &FilesDiff,
+    why: &'static str,
+    diff: &Diff<'_>,
+    is_one: impl Fn(&str) -> bool,
+) -> Option<Step> {
+    let FilesDiff {
+        dirs,
+        files,
+        changes,
+        cause,
+    } = files;
+    let mut dirs = dirs.clone();
+    dirs.retain(|path, _| is_one(path));
+    let mut files = files.clone();
+    files.retain(|path, _| is_one(path));
+    let mut changes = changes.clone();
+    changes.retain(|change| {
+        let path = change.field.split_once(' ').map(|(_, path)| path);
+        path.is_none_or(&is_one)
+    });
+    if dirs.is_empty() && files.is_empty() {
+        return None;
+    }
+    let action = HostAction::WriteFiles { dirs, files };
+    let step = Step::on(name, *cause, why, action);
+    Some(step.changing(changes).guarded(&diff.want.cluster_id))
 }

@@ -116,6 +116,7 @@ fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
             let ours = path::is_certificate(path)
                 || LOOSE_FILES.contains(&path.as_str())
                 || path::OF_A_ROLE.contains(&path.as_str())
+                || path::is_docker_authority(path)
                 || registry;
             ours && !fact.is_dir && !host.files.contains_key(*path)
         })

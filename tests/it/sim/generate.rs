@@ -7,7 +7,7 @@ use rke_operator::{
     desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
-        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Role, START_ORDER, Taint,
+        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Registries, Role, START_ORDER, Taint,
         UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
@@ -125,6 +125,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         rewrite: None,
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
+        registries: Registries::default(),
         lose: BTreeSet::new(),
     }
 }

@@ -52,6 +52,9 @@ clean_folders() {
   for file in "$root"/etc/containerd/certs.d/*/hosts.toml; do
     grep -qs '^# Written by rke-operator' "$file" && rm -f "$file" && rmdir "${file%/*}" 2>/dev/null
   done
+  for file in "$root"/etc/docker/certs.d/*/rke-operator.crt; do
+    [ -f "$file" ] && rm -f "$file" && rmdir "${file%/*}" 2>/dev/null
+  done
   rm -f "$root/etc/modules-load.d/rke-operator.conf" "$root/etc/sysctl.d/99-rke-operator.conf"
   rm -f "$root/run/rke-operator-containerd.result" "$root/run/rke-operator-containerd.result.new"
   for folder in /etc/containerd/certs.d /etc/modules-load.d /etc/sysctl.d; do

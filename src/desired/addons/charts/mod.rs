@@ -31,7 +31,19 @@ pub(in crate::desired) fn wanted(intent: &Intent, keys: &Keys) -> Vec<WantedChar
         Ingress::None => None,
     };
     let charts = network.into_iter().chain(ingress);
-    charts.map(|chart| complete(chart, intent, keys)).collect()
+    charts
+        .map(|chart| complete(placed(chart, intent), intent, keys))
+        .collect()
+}
+
+/// With its images from the registry that has the system images, unless the user's own values name another.
+fn placed(mut chart: Chart, intent: &Intent) -> Chart {
+    if let Some(registry) = &intent.registries.default {
+        let mut all = json!({"global": {"systemDefaultRegistry": registry}});
+        values::lay_over(&mut all, chart.values);
+        chart.values = all;
+    }
+    chart
 }
 
 /// With what it is rendered from. What a rendering comes out as is no part of the digest: some charts make

@@ -17,7 +17,8 @@ pub(super) fn json(text: &Secret<String>) -> Value {
     serde_json::from_str(text.expose()).unwrap_or_default()
 }
 
-fn lay_over(below: &mut Value, above: Value) {
+/// What is above counts.
+pub(super) fn lay_over(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
             for (key, value) in above {
