@@ -38,7 +38,10 @@ fn enter(context: &HostContext<'_>) -> String {
         return ENTER.to_owned();
     }
     let (logins, file) = (path::KUBELET_LOGINS, path::REGISTRIES);
-    let link = format!("[ -e {HOST}{logins} ] || ln -sfn {file} {HOST}{logins}; ");
+    let root = path::KUBELET;
+    let link = format!(
+        "mkdir -p -m 750 {HOST}{root}; [ -e {HOST}{logins} ] || ln -sfn {file} {HOST}{logins}; "
+    );
     ENTER.replacen("export PATH", &(link + "export PATH"), 1)
 }
 

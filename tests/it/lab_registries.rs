@@ -30,7 +30,8 @@ fn ran(program: &str, args: &[&str]) -> String {
 }
 
 /// Beside the lab's own, with its images; the node knows its name.
-fn start(site: &Site, lab: &str) {
+fn start(site: &Site) {
+    let lab = site.lab.name();
     let at = |name: &str| site.path(name).display().to_string();
     let (ca, ca_key, cert, key) = (at("ca.pem"), at("ca.key"), at("tls.crt"), at("tls.key"));
     let request = |more: &[&str]| {
@@ -126,9 +127,8 @@ fn goes_up(site: &Site) -> Run {
 
 #[test]
 fn docker_and_pods_pull_from_a_registry_with_a_password_and_an_authority() {
-    let lab = "registries";
-    let site = Site::new(lab, Profile::Plain);
-    start(&site, lab);
+    let site = Site::new("registries", Profile::Plain);
+    start(&site);
     write(&site, WORDS[0].0);
     goes_up(&site);
 

@@ -106,7 +106,7 @@ const REGISTRY: &[Key] = &[
     text("user", "The user.").used(),
     text("password", "The password. A change restarts nothing; kubelet reads it again after five minutes at most.").secret().used(),
     flag("is_default", "Take the system images from here that `system_images` does not name, those of charts too: `URL/IMAGE`.").used(),
-    text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").used(),
+    text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").secret().used(),
     text("ca_path", "Ours: the file of that certificate; not in a `Cluster` object.").used(),
     section(
         "ecr_credential_plugin",
