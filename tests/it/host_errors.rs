@@ -402,11 +402,11 @@ async fn pulls_that_fail() {
         .join("\n\n");
     insta::assert_snapshot!(texts, @r"
     cannot pull image `rancher/nowhere:1` on node `n1` (10.0.0.2): pull access denied for rancher/nowhere:1, repository does not exist or may require 'docker login'
-    hint: is the name right, and may the node's Docker pull it without a login?
+    hint: is the name right, and may the node's Docker pull it with the login that `private_registries` has for it, if any?
     class: User
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): unexpected EOF
-    hint: can the node reach the image's registry, and does it take pulls without a login? One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login of `docker login` on the node is not used
+    hint: can the node reach the image's registry, and does it take pulls with the login that `private_registries` has for it, if any? One that counts them (Docker Hub) answers `toomanyrequests` for a while; a login of `docker login` on the node is not used
     class: Transient
 
     cannot pull image `rancher/pause:3.6` on node `n1` (10.0.0.2): no space left for `/var/lib/docker`

@@ -659,8 +659,8 @@ services:
     secrets_encryption_config: {enabled: true, custom_config: {kind: EncryptionConfiguration}}
   kubelet:
     infra_container_image: pause:1")), @"
-    `private_registries` (line 8): not supported yet
-      remove `private_registries`, or leave it empty
+    `private_registries[0].ecr_credential_plugin.aws_access_key_id` (line 8): not supported yet
+      remove it: let kubelet run a credential provider of AWS (`services.kubelet.extra_args`: `image-credential-provider-config`), or write a user and a password
     `addons` (line 9): document 1, line 1: has no `apiVersion`
     `addons` (line 9): document 1, line 1: has no `metadata.name`
     `bastion_host.pasword` (line 11): unknown key
@@ -883,13 +883,11 @@ private_registries: [{password: hunter2}]
        |
        = help: write `provider: coredns`, or `provider: none` to bring your own
 
-    error: `private_registries`: not supported yet
-      --> cluster.yml:17:21
+    error: `private_registries[0]`: has a `password` and no `user`
+      --> cluster.yml:17:22
        |
     17 | private_registries: [{password: ***}]
-       |                     ^
-       |
-       = help: remove `private_registries`, or leave it empty
+       |                      ^
     ");
 }
 

@@ -243,7 +243,8 @@ fn on_host(mishap: Mishap, facts: &mut HostFacts) {
         Mishap::FileChanges(n) => {
             let files = facts.files.get_or_insert_default();
             if let Some(path) = nth(files, n, |path, fact| readable(path, fact) && !fact.is_dir) {
-                files.get_mut(&path).unwrap().content = std::sync::Arc::new(Secret::new(b"edited".to_vec()));
+                files.get_mut(&path).unwrap().content =
+                    std::sync::Arc::new(Secret::new(b"edited".to_vec()));
             }
         }
         Mishap::ModeChanges(n) => {
