@@ -2,11 +2,15 @@
 """Renders the real charts of a release with the values that rkespec's documents give, and looks for the effect
 of every option in what comes out.
 
-    tests/charts/render.py CHARTS [HELM]
+    tests/charts/render.py CHARTS [HELM [KUBECONFIG]]
 
 CHARTS is a folder with the charts unpacked, `rke2-canal*`, `rke2-calico*`, `rke2-ingress-nginx*`,
 `rke2-traefik*`, as they lie in github.com/rancher/rke2-charts (branch main, assets/). None is part of this
-repository. Needs helm, and python3 with PyYAML."""
+repository. Needs helm, and python3 with PyYAML.
+
+With KUBECONFIG, of a cluster that is made for this (`make lab-up`, `rke-operator up`), every object is sent to its
+API server, which checks it and keeps nothing (kubectl's `--dry-run=server`); only namespaces and the charts'
+custom resource definitions are made, so that it knows the kinds."""
 
 import glob
 import json
@@ -83,20 +87,76 @@ def charts_of(document):
         return json.loads(snapshot.read().split("\n---\n", 1)[1])
 
 
-def render(chart, folder, helm):
+def template(path, chart, helm):
     import yaml
 
-    # `rke2-calico-v3.31.300`, and not `rke2-calico-crd-…`.
-    found = [path for path in sorted(glob.glob(f"{folder}/{chart['chart']}-*")) if "-crd" not in path]
-    if not found:
-        return None
     with tempfile.NamedTemporaryFile("w", suffix=".json") as values:
         json.dump(chart["values"], values)
         values.flush()
-        command = [helm, "template", chart["chart"], found[-1], "--namespace", chart["namespace"]]
+        command = [helm, "template", chart["chart"], path, "--namespace", chart["namespace"], "--include-crds"]
         command += ["--kube-version", "1.34.4", "--api-versions", "operator.tigera.io/v1", "--values", values.name]
         output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [document for document in yaml.safe_load_all(output) if document]
+    return [as_it_is_served(document) for document in yaml.safe_load_all(output) if document]
+
+
+def as_it_is_served(value):
+    """As the function of this name in src/workload/charts/rendered.rs."""
+    if isinstance(value, list):
+        return [as_it_is_served(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: as_it_is_served(field) for key, field in value.items() if field is not None}
+    if value.get("kind") == "PodDisruptionBudget" and value.get("apiVersion") == "policy/v1beta1":
+        value["apiVersion"] = "policy/v1"
+    return value
+
+
+def render(chart, folder, helm):
+    """The chart's objects, and those of the chart of its definitions; None without the chart."""
+    # `rke2-calico-v3.31.300`, and not `rke2-calico-crd-…`.
+    found = sorted(glob.glob(f"{folder}/{chart['chart']}-*"))
+    definitions = [path for path in found if "-crd-" in path]
+    found = [path for path in found if "-crd-" not in path]
+    if not found:
+        return None, []
+    kinds = template(definitions[-1], {**chart, "values": {}}, helm) if definitions else []
+    return template(found[-1], chart, helm), kinds
+
+
+def kubectl(kubeconfig, objects, *args):
+    """What kubectl says about the objects."""
+    command = ["kubectl", "--kubeconfig", kubeconfig, "apply", "--server-side", "--force-conflicts", *args, "--filename", "-"]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    return subprocess.run(command, input=text, capture_output=True, text=True)
+
+
+def accepted(chart, objects, kinds, kubeconfig):
+    """True if the API server would take every object."""
+    is_kind = lambda item: item["kind"] == "CustomResourceDefinition"
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chart["namespace"]}}]
+    made += [item for item in kinds + objects if is_kind(item)]
+    result = kubectl(kubeconfig, made)
+    if result.returncode != 0:
+        print(f"REFUSED  {chart['name']:8} its definitions\n         {result.stderr.strip()}")
+        return False
+    names = [f"crd/{item['metadata']['name']}" for item in made[1:]]
+    if names:
+        wait = ["kubectl", "--kubeconfig", kubeconfig, "wait", "--for=condition=Established", "--timeout=60s"]
+        subprocess.run([*wait, *names], check=True, capture_output=True)
+    rest = [item for item in kinds + objects if not is_kind(item)]
+    taken, errors = 0, ""
+    for elsewhere in [False, True]:
+        part = [item for item in rest if ("namespace" in item["metadata"]) == elsewhere]
+        # As helm, which has one for what names none.
+        namespace = [] if elsewhere else ["--namespace", chart["namespace"]]
+        result = kubectl(kubeconfig, part, "--dry-run=server", *namespace)
+        taken += len(result.stdout.splitlines())
+        errors += result.stderr
+    good = taken == len(rest)
+    print(f"{'accepted' if good else 'REFUSED '} {chart['name']:8} {taken} of {len(rest)} objects, {len(names)} definitions")
+    if errors:
+        print(f"         {errors.strip()}")
+    return good
 
 
 def at(value, path):
@@ -114,12 +174,16 @@ def main():
         print("skipped: no folder of charts was given; see the head of this file")
         return 0
     folder, helm = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "helm"
+    kubeconfig = sys.argv[3] if len(sys.argv) > 3 else None
     rendered = {}
     failed = 0
     for document, name, option, kind, path, want in ROWS:
         if (document, name) not in rendered:
             chart = next(chart for chart in charts_of(document) if chart["name"] == name)
-            rendered[document, name] = render(chart, folder, helm)
+            objects, kinds = render(chart, folder, helm)
+            rendered[document, name] = objects
+            if kubeconfig and objects is not None and not accepted(chart, objects, kinds, kubeconfig):
+                failed += 1
         objects = rendered[document, name]
         if objects is None:
             print(f"skipped  {name:8} {option}: its chart is not in {folder}")
@@ -135,7 +199,7 @@ def main():
         print(f"{'rendered' if good else 'MISSING '} {name:8} {option}")
         if not good:
             print(f"         {kind} {path}: {want!r} is not in {texts}"[:400])
-    print(f"{len(ROWS)} options, {failed} without an effect")
+    print(f"{len(ROWS)} options, {failed} without an effect or refused")
     return min(failed, 1)
 
 

@@ -45,7 +45,7 @@ impl Rendered {
         for output in outputs {
             for document in documents(output)? {
                 for object in flat(document) {
-                    rendered.sort(object, first)?;
+                    rendered.sort(as_it_is_served(object), first)?;
                 }
             }
         }
@@ -80,6 +80,28 @@ impl Rendered {
             When::Never => {}
         }
         Ok(())
+    }
+}
+
+/// In the words that an API server of today takes. A null says that a field is not set, which custom resources do not take
+/// as a value (calico's of 1.28); budgets left `policy/v1beta1` in 1.25, and canal's charts of 1.28.1 still say it.
+fn as_it_is_served(mut object: Value) -> Value {
+    without_nulls(&mut object);
+    if object["kind"] == "PodDisruptionBudget" && object["apiVersion"] == "policy/v1beta1" {
+        object["apiVersion"] = "policy/v1".into();
+    }
+    object
+}
+
+/// Items of lists have their place, so they stay.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -192,6 +214,28 @@ mod tests {
         let rendered = Rendered::read(&[output], true).unwrap();
         assert_eq!(rendered.objects[0]["mode"], 0o644);
         assert_eq!(rendered.objects[0]["on"], "on");
+    }
+
+    #[test]
+    fn what_no_api_server_takes_any_more_is_said_in_other_words() {
+        let output = "---\n{apiVersion: policy/v1beta1, kind: PodDisruptionBudget, metadata: {name: a}, \
+                      spec: {maxUnavailable: 1, selector: null}}\n---\n\
+                      {apiVersion: policy/v1beta1, kind: Other, metadata: {name: b}, \
+                      spec: {list: [null, {a: null, b: 1}], registry: ~}}";
+        let rendered = Rendered::read(&[output], true).unwrap();
+        assert_eq!(
+            rendered.objects,
+            [
+                serde_json::json!({
+                    "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"},
+                    "spec": {"maxUnavailable": 1},
+                }),
+                serde_json::json!({
+                    "apiVersion": "policy/v1beta1", "kind": "Other", "metadata": {"name": "b"},
+                    "spec": {"list": [null, {"b": 1}]},
+                }),
+            ]
+        );
     }
 
     #[test]
