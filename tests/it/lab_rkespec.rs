@@ -6,13 +6,19 @@ use std::time::Duration;
 use lab::Profile;
 use serde_json::{Value, json};
 
-use crate::real::Site;
+use crate::{
+    lab_remove::ALLOWED,
+    real::{Site, snapshot},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+fn parse(yaml: &str) -> Value {
+    serde_saphyr::from_str(yaml).expect("YAML")
+}
+
 /// The document for the lab's node, and for the cluster that is there.
 fn write(site: &Site, document: &str) {
-    let parse = |yaml: &str| serde_saphyr::from_str::<Value>(yaml).expect("YAML");
     let mut document = parse(document);
     let there = parse(&site.node().cluster_yml("lab").expect("a config"));
     for key in ["cluster_name", "nodes"] {
@@ -275,4 +281,98 @@ fn manifests_of_the_user_are_applied_changed_and_pruned() {
         "-n=kube-system",
     ];
     assert_ne!(site.kubectl(&record).status, 0, "the record is there");
+}
+
+/// `extra-args.yml` with calico, and nginx on a port of every node. What the file says is read where it has its effect:
+/// of the processes, the node and its ports.
+#[test]
+fn flags_mounts_and_a_node_port_reach_the_node() {
+    let site = Site::new("options", Profile::Plain);
+    let on_node = |script: &str| site.node().sh(script).expect(script);
+    on_node(
+        "mkdir -p /data /etc/ssl/corporate; echo ours | tee /data/word >/etc/ssl/corporate/word",
+    );
+    let before = snapshot::take(site.node());
+    let mut document = parse(include_str!("../../rkespec/extra-args.yml"));
+    let wanted = document["nodes"][0].clone();
+    // An image that is nowhere.
+    document["system_images"] = Value::Null;
+    document["network"] = parse(include_str!("../../rkespec/calico.yml"))["network"].clone();
+    let write_with = |port: u16| {
+        let mut document = document.clone();
+        let service = json!({"enabled": true, "type": "NodePort", "nodePorts": {"http": port}});
+        document["ingress"] = json!({
+            "provider": "nginx", "network_mode": "none", "values": {"controller": {"service": service}},
+        });
+        write(&site, &document.to_string());
+        let written = std::fs::read_to_string(site.path("cluster.yml")).expect("a config");
+        let mut config: Value = serde_json::from_str(&written).expect("JSON");
+        for key in ["labels", "taints"] {
+            config["nodes"][0][key] = wanted[key].clone();
+        }
+        config["nodes"][0]["labels"]["net"] = json!("calico");
+        site.write_config("cluster.yml", &config.to_string());
+    };
+    write_with(30080);
+    goes_up(&site);
+
+    let process = |component: &str, file: &str| {
+        let script =
+            format!("cat /proc/$(docker inspect -f '{{{{.State.Pid}}}}' {component})/{file}");
+        on_node(&script).replace('\0', "\n")
+    };
+    for (component, file, said) in [
+        ("etcd", "cmdline", "--election-timeout=10000"),
+        ("kube-apiserver", "cmdline", "--event-ttl=2h"),
+        ("kube-apiserver", "environ", "GODEBUG=http2client=0"),
+        ("kube-apiserver", "root/etc/ssl/corporate/word", "ours"),
+        (
+            "kube-controller-manager",
+            "cmdline",
+            "--node-monitor-grace-period=60s",
+        ),
+        ("kube-scheduler", "cmdline", "--v=2"),
+        ("kubelet", "root/data/word", "ours"),
+    ] {
+        let found = process(component, file);
+        assert!(
+            found.lines().any(|line| line == said),
+            "{component}: {found}"
+        );
+    }
+    let node = site.kubectl(&["get", "nodes", "-o", "json"]).well().stdout;
+    let node = &parse(&node)["items"][0];
+    assert_eq!(node["status"]["capacity"]["pods"], "200");
+    assert_eq!(
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"],
+        "a"
+    );
+    let taint = json!({"key": "dedicated", "value": "build", "effect": "PreferNoSchedule"});
+    assert_eq!(node["spec"]["taints"], json!([taint]));
+    let cidr = "-o=jsonpath={.spec.calicoNetwork.ipPools[0].cidr}";
+    let installation = site.kubectl(&["get", "installation", "default", cidr]);
+    assert_eq!(installation.well().stdout, "10.42.0.0/16");
+
+    let ask = |port: u16| {
+        let ask = format!("curl -s http://{}:{port}/", site.node().address());
+        let answer = site.node().exec(&ask).expect("a node");
+        answer.stdout
+    };
+    let answers = |port: u16| {
+        Site::eventually(&format!("nginx answers at {port}"), MINUTE, || {
+            ask(port).contains("default backend")
+        });
+    };
+    answers(30080);
+    assert_eq!(ask(80), "");
+    write_with(30090);
+    let plan = site.run(&["plan"]).well().stdout;
+    assert!(plan.contains("render and apply nginx"), "{plan}");
+    assert!(!plan.contains("render and apply calico"), "{plan}");
+    goes_up(&site);
+    answers(30090);
+    assert_eq!(ask(30080), "");
+
+    site.run(&["remove", "--force"]).well();
+    snapshot::unchanged(site.node(), &before, ALLOWED);
 }
