@@ -323,6 +323,36 @@ async fn a_bad_node_is_named_with_cause_and_cure_and_nothing_changes() {
     }
 }
 
+/// Of an image that only charts want it is said what it is for, and how to do without; nothing is started.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_of_charts_that_cannot_be_had_is_to_be_mirrored() {
+    let all = Context::new().run(&["config", "--system-images"]);
+    for (image, what, key) in [
+        ("rancher/rke2-runtime", "has the charts", "`runtime`"),
+        (
+            "rancher/klipper-helm",
+            "renders the charts",
+            "`klipper_helm`",
+        ),
+    ] {
+        let site = Site::new().await;
+        let config = std::fs::read_to_string(site.context.path("cluster.yml")).unwrap();
+        let config = config.replace("{plugin: flannel}", "{plugin: canal}");
+        site.context.write("cluster.yml", &config);
+        let others = all.stdout.lines().filter(|line| !line.starts_with(image));
+        let others = others.map(|line| (line.to_owned(), 1));
+        site.node.docker().images.extend(others);
+        let ran = site.run(&["up", "--yes"]).await;
+        assert_eq!(ran.code, Some(1), "{ran}");
+        for word in ["`n1`", image, what, "mirror it", key, "`system_images`"] {
+            assert!(ran.stderr.contains(word), "no {word:?}: {ran}");
+        }
+        let docker = site.node.docker();
+        let started = ["etcd", "kubelet"].map(|name| docker.containers.contains_key(name));
+        assert_eq!(started, [false, false], "{image}");
+    }
+}
+
 /// Its containers run, and its certificates and its etcd are on the node.
 fn living_rke(site: &Site) {
     for (number, name) in ["etcd", "kubelet"].into_iter().enumerate() {
