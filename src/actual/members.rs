@@ -6,11 +6,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::facts::{HostFacts, HostView};
 use crate::{
     error::with_causes,
-    etcd::{self, Asked, EtcdView},
+    etcd::{self, Asked, EtcdView, ExternalView},
     host::pool::Hosts,
-    model::{ClientIdentity, Component, NodeName, Role, label},
+    model::{ClientIdentity, Component, EtcdLook, NodeName, Role, label},
     state::ClusterState,
 };
+
+/// How many control planes are tried, to reach an etcd outside of the cluster.
+const WAYS: usize = 3;
+
+/// Looks at an etcd outside of the cluster, through the first of the control planes from where one of its members
+/// answers.
+pub(crate) async fn external(
+    hosts: &Hosts,
+    look: &EtcdLook,
+    views: &BTreeMap<NodeName, HostView>,
+) -> EtcdView {
+    let answers = |name: &&NodeName| matches!(views.get(*name), Some(HostView::Reachable(_)));
+    let mut found = ExternalView::NotAsked;
+    for name in look.through.iter().filter(answers).take(WAYS) {
+        // A connection that was lost meanwhile: another one may lead there.
+        let Ok(host) = hosts.get(name).await else {
+            continue;
+        };
+        let told = etcd::external::look(&host, &look.etcd).await;
+        let seen = etcd::external::combine(name, told);
+        let answered = matches!(seen, ExternalView::Answered { .. });
+        if answered || found == ExternalView::NotAsked {
+            found = seen;
+        }
+        if answered {
+            break;
+        }
+    }
+    EtcdView::of_external(found)
+}
 
 /// Asks the members of etcd, of those hosts that answered and have one of this cluster; `or_new`,
 /// too, which had none when they were looked at.
@@ -21,6 +51,9 @@ pub(crate) async fn etcd(
     views: &BTreeMap<NodeName, HostView>,
     or_new: &BTreeSet<NodeName>,
 ) -> EtcdView {
+    if saved.external_etcd.is_some() {
+        return EtcdView::of_external(ExternalView::NotAsked);
+    }
     let mut asked = Vec::new();
     for (name, entry) in &saved.inventory {
         let Some(HostView::Reachable(facts)) = views.get(name) else {

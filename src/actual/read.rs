@@ -92,13 +92,24 @@ pub async fn read(
         .collect()
         .await;
     let new = BTreeSet::new();
-    let ((apis, cluster), etcd) = match (&saved, engine) {
-        (Some(saved), Some(engine)) => tokio::join!(
-            Box::pin(read_apis(hosts, saved, &engine.api, wanted, &views)),
-            Box::pin(members::etcd(hosts, saved, &engine.etcd, &views, &new)),
-        ),
-        (_, _) => ((BTreeMap::new(), None), EtcdView::default()),
+    let known = saved.as_ref().zip(engine);
+    let apis = async {
+        if let Some((saved, engine)) = known {
+            read_apis(hosts, saved, &engine.api, wanted, &views).await
+        } else {
+            (BTreeMap::new(), None)
+        }
     };
+    let etcd = async {
+        if let Some(look) = &wanted.etcd {
+            members::external(hosts, look, &views).await
+        } else if let Some((saved, engine)) = known {
+            members::etcd(hosts, saved, &engine.etcd, &views, &new).await
+        } else {
+            EtcdView::default()
+        }
+    };
+    let ((apis, cluster), etcd) = tokio::join!(Box::pin(apis), Box::pin(etcd));
     Actual {
         hosts: views,
         etcd,

@@ -65,7 +65,7 @@ macro_rules! reasons {
 
 reasons! {
     APIServerDown, Applied, Applying, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
-    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, Failed, Healing, Healthy, HostUnavailable,
+    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HostUnavailable,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
     NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
@@ -240,6 +240,11 @@ pub const REASONS: &[ReasonRow] = &[
         "etcd has its quorum without some of its members",
     ),
     no(T::EtcdHealthy, R::QuorumLost, "too few members run"),
+    yes(
+        T::EtcdHealthy,
+        R::External,
+        "etcd is outside of the cluster (`services.etcd.external_urls`), and the API has asked it",
+    ),
     yes(
         T::ControlPlaneHealthy,
         R::Healthy,

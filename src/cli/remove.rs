@@ -42,6 +42,10 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             return Err(Failure::Declined { changed: false }.into());
         }
     }
+    let external = match environment.store.load().await? {
+        Loaded::Present { saved, .. } => saved.external_etcd,
+        Loaded::Absent => None,
+    };
     let consent = AskConsent {
         given: true,
         prompt: session.prompt.clone(),
@@ -54,6 +58,9 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             } else {
                 "nothing to remove: there is no cluster of this config"
             });
+            if let Some(keyspace) = external {
+                session.screen.print_unless_quiet(&keyspace.stays());
+            }
             Ok(Ended::Converged {
                 changed,
                 kubeconfig: None,

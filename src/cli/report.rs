@@ -170,6 +170,11 @@ pub enum Failure {
     /// Copies of snapshots in S3.
     #[error("snapshots are not copied to S3 yet")]
     NoS3,
+    /// The cluster's etcd is outside of it.
+    #[error(
+        "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
+    )]
+    ExternalEtcd,
     /// No node saved a snapshot.
     #[error("no snapshot was saved:{}", list(failed))]
     NoSnapshot {
@@ -272,6 +277,7 @@ impl Explain for Failure {
             | Self::NoState { .. }
             | Self::NotWritten
             | Self::NoS3
+            | Self::ExternalEtcd
             | Self::RkeState { .. }
             | Self::Exists { .. }
             | Self::UnknownKey { .. }
@@ -317,6 +323,9 @@ impl Explain for Failure {
                  `/opt/rke/etcd-snapshots`: copy it from there"
                     .into(),
             ],
+            Self::ExternalEtcd => {
+                vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
+            }
             Self::NoSnapshot { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Exists { .. } => vec![
                 "`--name FILE` writes another one, `--print` prints it".into(),

@@ -40,6 +40,9 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     }
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
+    if intent.etcd.external().is_some() {
+        return Err(Failure::ExternalEtcd.into());
+    }
     let opening = Opening {
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,

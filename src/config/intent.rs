@@ -14,8 +14,8 @@ use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
-        Bind, Endpoint, HostAddress, KubernetesVersion, NodeName, Registries, Role, Secret, Taint,
-        UpgradeStrategy,
+        Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Registries, Role,
+        Secret, Taint, UpgradeStrategy,
     },
 };
 
@@ -247,6 +247,8 @@ pub struct Intent {
     pub system_images: BTreeMap<String, String>,
     /// `services`.
     pub services: Services,
+    /// Where etcd is.
+    pub etcd: EtcdPlace,
     /// `authentication.sans`: names and addresses that every API server has in its certificate.
     pub sans: BTreeSet<String>,
     /// `authentication.webhook`, where the strategy has it.

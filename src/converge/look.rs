@@ -315,6 +315,7 @@ fn decide(
                 given: environment.given.as_deref(),
             };
             let keys = pki::reconcile(intent, actual, &context)?;
+            plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
             desired.notes.extend(kept_back(intent, written));
             desired.lose = lose;

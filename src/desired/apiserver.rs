@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::{AuditLog, Authorization},
-    model::{ContainerSpec, Role, path},
+    model::{ContainerSpec, EtcdPlace, Role, path},
 };
 
 /// RKE's policy: who did what, never what was in it.
@@ -27,6 +27,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     let mut files = Files::new();
     let mut flags = basics(context);
     certificates(context, &mut flags, &mut files)?;
+    etcd(context, &mut flags, &mut files)?;
     let services = &context.intent.services;
     let mut binds = Vec::new();
     if let Some(log) = &services.audit_log {
@@ -83,7 +84,6 @@ fn basics(context: &HostContext<'_>) -> Flags {
         ("bind-address", "0.0.0.0".to_owned()),
         // Added to those that are on by default.
         ("enable-admission-plugins", admission::enabled(services)),
-        ("etcd-servers", etcd_servers(context)),
         (
             "kubelet-preferred-address-types",
             "InternalIP,ExternalIP,Hostname".to_owned(),
@@ -127,18 +127,12 @@ fn certificates(
     let ca = context.cluster_and_signer_ca(files);
     flags.set("client-ca-file", ca.as_str());
     flags.set("kubelet-certificate-authority", ca);
-    flags.set("etcd-cafile", context.etcd_ca(files));
     flags.set(
         "requestheader-client-ca-file",
         context.front_proxy_ca(files),
     );
     for (kind, cert_flag, key_flag) in [
         (CertKind::ApiServer, "tls-cert-file", "tls-private-key-file"),
-        (
-            CertKind::ApiServerEtcdClient,
-            "etcd-certfile",
-            "etcd-keyfile",
-        ),
         (
             CertKind::ApiServerKubeletClient,
             "kubelet-client-certificate",
@@ -180,6 +174,30 @@ fn audit(log: &AuditLog, context: &HostContext<'_>, flags: &mut Flags, files: &m
     flags.set("audit-log-maxage", log.max_age.to_string());
     flags.set("audit-log-maxbackup", log.max_backup.to_string());
     flags.set("audit-log-maxsize", log.max_size.to_string());
+}
+
+/// Where etcd is, and who the API server is to it.
+fn etcd(
+    context: &HostContext<'_>,
+    flags: &mut Flags,
+    files: &mut Files,
+) -> Result<(), DesiredError> {
+    let (ca, (cert, key)) = match &context.intent.etcd {
+        EtcdPlace::Nodes => {
+            flags.set("etcd-servers", etcd_servers(context));
+            let ca = context.etcd_ca(files);
+            (ca, context.pair(CertKind::ApiServerEtcdClient, files)?)
+        }
+        EtcdPlace::External(etcd) => {
+            flags.set("etcd-servers", etcd.servers());
+            flags.set("etcd-prefix", etcd.prefix.as_str());
+            context.external_etcd(&etcd.identity, files)
+        }
+    };
+    flags.set("etcd-cafile", ca);
+    flags.set("etcd-certfile", cert);
+    flags.set("etcd-keyfile", key);
+    Ok(())
 }
 
 /// The node's own member first, without leaving the node; then the others.

@@ -18,6 +18,7 @@ use crate::{
     actual::{Actual, HostFacts},
     config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
+    etcd::ExternalView,
     model::{
         ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label, path,
     },
@@ -63,6 +64,7 @@ impl Desired {
                 .chain(controller_manager::warnings(intent))
                 .chain(kept)
                 .chain(registries::notes(intent, have))
+                .chain(silent_members(have))
                 .chain(encryption.note.map(str::to_owned))
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
@@ -70,6 +72,14 @@ impl Desired {
             lose: BTreeSet::new(),
         })
     }
+}
+
+/// Of an external etcd: API servers go on with those that answer.
+fn silent_members(have: &Actual) -> Vec<String> {
+    let external = have.etcd.external();
+    external
+        .map(ExternalView::silent_members)
+        .unwrap_or_default()
 }
 
 /// A newer release of Kubernetes may come with an older etcd. What a member has written a younger

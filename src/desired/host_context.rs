@@ -10,7 +10,7 @@ use super::{
 use crate::{
     actual::{HostFacts, SystemFacts},
     config::{Intent, NodeIntent},
-    model::{LogLimit, NodeName, Secret, path},
+    model::{ClientIdentity, LogLimit, NodeName, Secret, path},
     state::{Authority, CaPair},
 };
 
@@ -133,6 +133,26 @@ impl HostContext<'_> {
     /// The path of the etcd CA's certificate, added to `files`.
     pub(super) fn etcd_ca(&self, files: &mut Files) -> String {
         self.ca("kube-etcd-ca.pem", &self.keys.saved.etcd_ca.bundle(), files)
+    }
+
+    /// The paths of an external etcd's authority, and of the certificate and key for it, as in RKE. Added to `files`.
+    pub(super) fn external_etcd(
+        &self,
+        identity: &ClientIdentity,
+        files: &mut Files,
+    ) -> (String, (String, String)) {
+        let ClientIdentity { ca, cert, key } = identity;
+        let paths = path::EXTERNAL_ETCD.map(str::to_owned);
+        let contents = [
+            (ca.as_bytes(), PUBLIC),
+            (cert.as_bytes(), PUBLIC),
+            (key.expose().as_bytes(), PRIVATE),
+        ];
+        for (path, (content, mode)) in paths.iter().zip(contents) {
+            files.insert(path.clone(), self.file(content, mode));
+        }
+        let [ca, cert, key] = paths;
+        (ca, (cert, key))
     }
 
     /// The path of the front proxy CA's certificate, added to `files`.

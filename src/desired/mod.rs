@@ -47,6 +47,8 @@ mod controller_manager;
 mod encryption;
 mod etcd;
 #[cfg(test)]
+mod external_etcd_tests;
+#[cfg(test)]
 pub(crate) mod fixture;
 mod from_intent;
 mod host_context;

@@ -5,13 +5,17 @@ use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::Request;
+use http::{
+    Request, Response,
+    header::{CONTENT_TYPE, TE},
+};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    EtcdError,
+    EtcdError, grpc,
     wire::{self, Refusal},
 };
 use crate::{
@@ -38,6 +42,7 @@ const ENOUGH: usize = 1 << 20;
 /// A client of one member.
 #[derive(Clone)]
 pub struct Client {
+    name: Arc<str>,
     http: legacy::Client<Connector, Full<Bytes>>,
 }
 
@@ -53,8 +58,22 @@ impl Client {
 
     /// Of the member that these streams lead to.
     pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Self, EtcdError> {
-        let http = https::client(open, SERVER_NAME, engine)?;
-        Ok(Self { http })
+        Self::named(open, SERVER_NAME, engine)
+    }
+
+    /// Of a member outside of the cluster, whose certificate has this name.
+    pub(super) fn of_external(
+        open: OpenStream,
+        name: &str,
+        identity: &ClientIdentity,
+    ) -> Result<Self, EtcdError> {
+        Self::named(open, name, identity)
+    }
+
+    fn named(open: OpenStream, name: &str, identity: &ClientIdentity) -> Result<Self, EtcdError> {
+        let name = Arc::from(name);
+        let http = https::client(open, Arc::clone(&name), identity)?;
+        Ok(Self { name, http })
     }
 
     /// What the member says about itself. A learner answers this and nothing else.
@@ -91,6 +110,47 @@ impl Client {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
+    /// Whether there is a key in a range. Asked in gRPC: etcd's gateway does not tell etcd whose certificate it is.
+    pub(super) async fn first_key(
+        &self,
+        doing: &'static str,
+        range: &(Vec<u8>, Vec<u8>),
+    ) -> Result<grpc::Ranged, EtcdError> {
+        let request = Request::post(grpc::RANGE)
+            .header(CONTENT_TYPE, "application/grpc")
+            .header(TE, "trailers")
+            .body(Full::new(Bytes::from(grpc::first_key(range))));
+        bounded(doing, async {
+            let answer = self.sent(doing, request).await?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ENOUGH).collect().await;
+            let body = body.map_err(|source| EtcdError::NoAnswer { doing, source })?;
+            // Where there is no message, what is else behind it is in the head.
+            let trailers = body.trailers().cloned().unwrap_or(head.headers);
+            let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok());
+            let status = text("grpc-status").and_then(|code| code.parse::<i64>().ok());
+            match status {
+                Some(0) => grpc::ranged(&body.to_bytes()).ok_or_else(|| EtcdError::Refused {
+                    doing,
+                    code: 0,
+                    message: "its answer is none of etcd's".to_owned(),
+                }),
+                Some(code) => Err(EtcdError::Refused {
+                    doing,
+                    code,
+                    message: grpc::message(text("grpc-message").unwrap_or_default()),
+                }),
+                // No etcd: something else that has HTTP.
+                None => Err(EtcdError::Refused {
+                    doing,
+                    code: -1,
+                    message: format!("HTTP {}, and not gRPC", head.status.as_u16()),
+                }),
+            }
+        })
+        .await
+    }
+
     /// One request and its answer.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
@@ -105,18 +165,26 @@ impl Client {
         serde_json::from_slice(&body).map_err(unreadable)
     }
 
+    async fn sent(
+        &self,
+        doing: &'static str,
+        request: http::Result<Request<Full<Bytes>>>,
+    ) -> Result<Response<Incoming>, EtcdError> {
+        let request = request
+            .and_then(|request| https::addressed(&self.name, request))
+            .map_err(|source| no_answer(doing, source))?;
+        let sending = Sending::of(&request);
+        let sent = self.http.request(request).await;
+        sending.ended("etcd", &sent);
+        sent.map_err(|source| no_answer(doing, source))
+    }
+
     async fn send(
         &self,
         doing: &'static str,
         request: http::Result<Request<Full<Bytes>>>,
     ) -> Result<Bytes, EtcdError> {
-        let request = request
-            .and_then(|request| https::addressed(SERVER_NAME, request))
-            .map_err(|source| no_answer(doing, source))?;
-        let sending = Sending::of(&request);
-        let sent = self.http.request(request).await;
-        sending.ended("etcd", &sent);
-        let answer = sent.map_err(|source| no_answer(doing, source))?;
+        let answer = self.sent(doing, request).await?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ENOUGH).collect().await;
         let body = body

@@ -2,13 +2,17 @@
 //!
 //! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
-//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has.
+//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has; [`external`] looks at an
+//! etcd outside of the cluster.
 //!
 //! May touch: a member's client port. Must not: decide which member comes or goes.
 
 pub mod change;
 mod client;
 mod error;
+pub mod external;
+mod external_view;
+mod grpc;
 mod read;
 pub mod snapshot;
 pub mod view;
@@ -19,6 +23,7 @@ mod tests;
 
 pub use client::Client;
 pub use error::EtcdError;
+pub use external_view::{ExternalFault, ExternalView};
 pub use read::{Asked, read};
 pub use view::{
     Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,

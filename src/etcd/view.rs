@@ -10,6 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::ExternalView;
 use crate::model::{NodeName, samples};
 
 /// A member's id, shown in hexadecimal as `etcdctl` does.
@@ -40,7 +41,7 @@ pub struct EtcdView {
 }
 
 /// Whether etcd serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Quorum {
     /// A majority of the voters follows this member.
     Serving {
@@ -54,6 +55,9 @@ pub enum Quorum {
     Disagree,
     /// No voter was asked, or none answered.
     Unknown,
+    /// The cluster has no members: its etcd is outside of it, and its quorum is the affair of those who run it. Nothing
+    /// that is about members is asked, waited for or refused.
+    External(Box<ExternalView>),
 }
 
 /// The name that a node's member is started with.
@@ -229,6 +233,22 @@ impl Default for EtcdView {
 }
 
 impl EtcdView {
+    /// Of an etcd outside of the cluster.
+    pub fn of_external(view: ExternalView) -> Self {
+        Self {
+            quorum: Quorum::External(Box::new(view)),
+            ..Self::default()
+        }
+    }
+
+    /// An etcd outside of the cluster, where that is what the cluster has.
+    pub fn external(&self) -> Option<&ExternalView> {
+        match &self.quorum {
+            Quorum::External(view) => Some(view),
+            Quorum::Serving { .. } | Quorum::Lost | Quorum::Disagree | Quorum::Unknown => None,
+        }
+    }
+
     /// The members that vote.
     pub fn voters(&self) -> impl Iterator<Item = (MemberId, &Member)> {
         let members = self.members.iter().map(|(id, member)| (*id, member));

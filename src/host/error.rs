@@ -247,6 +247,16 @@ pub enum HostError {
         /// Which.
         port: u16,
     },
+    /// No connection from the node to another machine.
+    #[error("no connection from {at} to `{to}`{}", if *.forbidden { ": sshd forbids it" } else { "" })]
+    NotReached {
+        /// From where.
+        at: Arc<Place>,
+        /// Name and port.
+        to: String,
+        /// sshd has a rule against it.
+        forbidden: bool,
+    },
     /// sshd does not forward to sockets.
     #[error("cannot reach Docker on {at}: sshd forbids connections to `{socket}`")]
     ForwardingForbidden {
@@ -407,6 +417,7 @@ impl HostError {
             | Self::HalfAnAnswer { at, .. }
             | Self::PortForbidden { at, .. }
             | Self::PortClosed { at, .. }
+            | Self::NotReached { at, .. }
             | Self::ForwardingForbidden { at, .. }
             | Self::NoDocker { at, .. }
             | Self::DockerNotRunning { at, .. }

@@ -31,6 +31,7 @@ impl HostError {
             },
             Self::Docker { status, .. } if *status >= 500 => Some(Passing::Hiccup),
             Self::ExecEnded { .. } | Self::PortClosed { .. } => Some(Passing::Hiccup),
+            Self::NotReached { forbidden, .. } => (!forbidden).then_some(Passing::Hiccup),
             Self::Docker { .. }
             | Self::HostKeyUnknown { .. }
             | Self::HostKeyChanged { .. }
@@ -74,6 +75,7 @@ impl Explain for HostError {
             | Self::ExecOutput { .. }
             | Self::HalfAnAnswer { .. }
             | Self::PortForbidden { .. }
+            | Self::NotReached { .. }
             | Self::ForwardingForbidden { .. }
             | Self::NoDocker { .. }
             | Self::DockerNotRunning { .. }
@@ -117,6 +119,14 @@ impl Explain for HostError {
                 .into(),
             ],
             Self::PortForbidden { .. } => vec![forbidden("`AllowTcpForwarding no`")],
+            Self::NotReached {
+                forbidden: true, ..
+            } => {
+                vec![forbidden("`AllowTcpForwarding no` or `PermitOpen`")]
+            }
+            Self::NotReached { to, .. } => vec![
+                format!("on the node: is the name known, does something listen there, and does a firewall let it through? `nc -vz {}` tells", to.replace(':', " ")).into(),
+            ],
             Self::ForwardingForbidden { .. } => vec![forbidden(SOCKETS)],
             Self::NoDocker { socket, .. } => {
                 vec!["install Docker on the node".into(), other_socket(socket)]

@@ -97,7 +97,7 @@ const HTTP_2: &[u8] = b"h2";
 /// that has HTTP/2 gets all requests over one.
 pub fn client<B>(
     open: OpenStream,
-    name: &'static str,
+    name: Arc<str>,
     identity: &ClientIdentity,
 ) -> Result<Client<Connector, B>, BadIdentity>
 where
@@ -129,7 +129,7 @@ pub fn addressed<B>(name: &str, mut request: Request<B>) -> Result<Request<B>, h
 #[derive(Clone)]
 pub struct Connector {
     open: OpenStream,
-    name: &'static str,
+    name: Arc<str>,
     tls: TlsConnector,
 }
 
@@ -145,7 +145,7 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, _to: Uri) -> Self::Future {
         let Self { open, name, tls } = self.clone();
         let opening = async move {
-            let stream = handshake(&tls, name, open().await?).await?;
+            let stream = handshake(&tls, &name, open().await?).await?;
             let http_2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
             Ok(Pipe::new(stream, http_2))
         };

@@ -142,6 +142,22 @@ impl Host {
         }
     }
 
+    /// A stream from the node to a port of another machine; the node looks the name up.
+    pub async fn remote_port(&self, to: &str, port: u16) -> Result<Box<dyn Stream>, HostError> {
+        let at = self.session.place();
+        match self.session.tcp(to, port).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(OpenError::Refused(failure)) => Err(HostError::NotReached {
+                at,
+                to: format!("{to}:{port}"),
+                forbidden: failure == ChannelOpenFailure::AdministrativelyProhibited,
+            }),
+            Err(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+                Err(error.at(at))
+            }
+        }
+    }
+
     /// False when sshd refuses to forward to ports of the node. Nothing needs to listen there.
     pub async fn forwards_to_ports(&self) -> Result<bool, HostError> {
         const DISCARD: u16 = 9;

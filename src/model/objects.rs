@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{ImageVersion, Linear, NodeName, ObjectRef, label};
+use super::{EtcdLook, ImageVersion, Linear, NodeName, ObjectRef, label};
 
 /// A kind of object, as a manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,8 @@ pub struct WantedObjects {
     pub release: Option<ImageVersion>,
     /// What has more pods where nodes have many cores.
     pub scaled: Option<Scaled>,
+    /// The etcd outside of the cluster that is looked at, where there is one.
+    pub etcd: Option<EtcdLook>,
 }
 
 impl WantedObjects {

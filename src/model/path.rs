@@ -106,6 +106,13 @@ const CERTIFICATES: [&str; 14] = [
     "kube-signer-ca",
 ];
 
+/// The authority of an external etcd, and the certificate and key for it, as in RKE.
+pub const EXTERNAL_ETCD: [&str; 3] = [
+    "/etc/kubernetes/ssl/kube-etcd-client-ca.pem",
+    "/etc/kubernetes/ssl/kube-etcd-client.pem",
+    "/etc/kubernetes/ssl/kube-etcd-client-key.pem",
+];
+
 /// True for the files in [`SSL`] that we make: those names, and those that bear a node's address.
 pub fn is_certificate(path: &str) -> bool {
     let Some(file) = path

@@ -12,6 +12,7 @@ use crate::{
     },
     config::Intent,
     desired::Desired,
+    etcd::ExternalView,
     model::{NodeName, ObjectRef, Role},
     plan::{Plan, Step},
     state::{ClusterState, Membership},
@@ -283,6 +284,27 @@ fn components(
 /// asked etcd.
 fn etcd(members: &Members, actual: &Actual, conditions: &mut ConditionSet) {
     let kind = ConditionType::EtcdHealthy;
+    if let Some(view) = actual.etcd.external() {
+        let (reason, message) = match (actual.api(), view) {
+            (ApiView::Up(_), _) => (
+                Reason::External,
+                "etcd is external: the API has asked it, and those who run it know how it is"
+                    .to_owned(),
+            ),
+            (ApiView::Unreachable(_) | ApiView::Unknown, ExternalView::Faulty(fault)) => {
+                (Reason::Unreachable, fault.why.clone())
+            }
+            (
+                ApiView::Unreachable(_) | ApiView::Unknown,
+                ExternalView::Answered { .. } | ExternalView::NotAsked,
+            ) => (
+                Reason::Unreachable,
+                "etcd is external, and no API server answers that could tell".to_owned(),
+            ),
+        };
+        conditions.set(kind, reason, message);
+        return;
+    }
     let (stopped, unknown) = components(members, actual, Role::Etcd, &["etcd"]);
     let all = members.with_role(Role::Etcd).count();
     let quorum = all / 2 + 1;

@@ -229,13 +229,16 @@ fn serving(etcd: &EtcdView) -> Result<(), String> {
         Quorum::Lost => Err("etcd has no quorum".to_owned()),
         Quorum::Disagree => Err("etcd's members do not agree on one leader".to_owned()),
         Quorum::Unknown => Err("no member of etcd could be asked".to_owned()),
+        Quorum::External(_) => {
+            Err("etcd is external, and has no members of this cluster".to_owned())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::etcd::{Alarm, AlarmKind, Member, MemberId, MemberStatus};
+    use crate::etcd::{Alarm, AlarmKind, ExternalView, Member, MemberId, MemberStatus};
 
     const LEADER: MemberId = MemberId(1);
 
@@ -325,9 +328,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_about_etcd_is_no_proof() {
-        for quorum in [Quorum::Lost, Quorum::Disagree, Quorum::Unknown] {
+        let external = Quorum::External(Box::new(ExternalView::NotAsked));
+        for quorum in [Quorum::Lost, Quorum::Disagree, Quorum::Unknown, external] {
             for guard in [Guard::QuorumWithout(MemberId(2)), Guard::EtcdStable] {
-                let told = judged(&guard, with(|etcd| etcd.quorum = quorum));
+                let told = judged(&guard, with(|etcd| etcd.quorum = quorum.clone()));
                 assert!(told.is_err(), "{quorum:?} {guard:?}");
             }
         }

@@ -33,7 +33,9 @@ pub use action::{Action, ClusterAction, HostAction, LocalAction};
 pub use check::{Violation, check};
 pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
-pub use preflight::{PreflightError, PreflightErrors, consent, enough_answer, strangers};
+pub use preflight::{
+    PreflightError, PreflightErrors, consent, enough_answer, external_etcd, strangers,
+};
 pub use render::{render, title};
 pub use schedule::remove;
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};

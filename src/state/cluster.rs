@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{codec, given::GivenCertificates};
 use crate::{
     config::{Bastion, Credential, Login},
-    model::{ClusterId, Digest, Endpoint, KubernetesVersion, NodeName, Role, Secret},
+    model::{ClusterId, Digest, Endpoint, EtcdKeyspace, KubernetesVersion, NodeName, Role, Secret},
 };
 
 /// A certificate and its private key.
@@ -218,6 +218,8 @@ pub struct ClusterState {
     /// The members that etcd was made with and their peer addresses, saved before the first one
     /// starts. Empty in a state of the first format.
     pub etcd_bootstrap: BTreeMap<NodeName, String>,
+    /// Where the cluster's keys are, of one whose etcd is outside of it: saved before anything is written there.
+    pub external_etcd: Option<EtcdKeyspace>,
     /// By node name.
     pub inventory: BTreeMap<NodeName, InventoryEntry>,
     /// What a person made of its certificates.
@@ -246,8 +248,10 @@ impl ClusterState {
         let authorities = [&self.cluster_ca, &self.etcd_ca, &self.front_proxy_ca];
         if self.serial == 0 {
             1
-        } else if !self.given.is_empty() || authorities.iter().any(|of| of.signing.key.is_none()) {
+        } else if self.external_etcd.is_some() {
             codec::FORMAT
+        } else if !self.given.is_empty() || authorities.iter().any(|of| of.signing.key.is_none()) {
+            4
         } else if self.inventory.values().any(tells_more) {
             3
         } else {

@@ -17,7 +17,7 @@ use crate::model::{ClusterId, Secret};
 
 /// The newest format that is read, and written where an older one has no room: see
 /// [`ClusterState::format`].
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The version alone, read first: another version's fields are not ours to validate.
 #[derive(Deserialize)]
@@ -49,7 +49,9 @@ pub fn decode(text: &str) -> Result<ClusterState, String> {
     let head: Head = serde_json::from_str(text).map_err(not_ours)?;
     let state = match head.version {
         1 => serde_json::from_str::<first::Document>(text).map(ClusterState::from),
-        2 | 3 | FORMAT => serde_json::from_str::<second::Document>(text).map(ClusterState::from),
+        2 | 3 | 4 | FORMAT => {
+            serde_json::from_str::<second::Document>(text).map(ClusterState::from)
+        }
         newer => return Err(unknown(newer, head.readable_since.as_deref())),
     };
     let state = state.map_err(not_ours)?;

@@ -55,6 +55,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
             secret: Secret::new("encryption key".to_owned()),
         }],
         etcd_bootstrap: BTreeMap::from([("n1".into(), "https://10.0.0.1:2380".to_owned())]),
+        external_etcd: None,
         inventory: BTreeMap::from([(
             "n1".into(),
             InventoryEntry {

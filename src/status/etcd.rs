@@ -4,7 +4,10 @@ use serde::Serialize;
 
 use crate::{
     actual::Actual,
-    etcd::{AlarmKind, EtcdView, Member, MemberId, Quorum, member_name, view::DEFAULT_QUOTA},
+    etcd::{
+        AlarmKind, EtcdView, ExternalView, Member, MemberId, Quorum, member_name,
+        view::DEFAULT_QUOTA,
+    },
     model::{NodeName, Role},
 };
 
@@ -26,6 +29,23 @@ pub struct EtcdStatus {
     pub nodes_without_member: Vec<NodeName>,
     /// The alarms that are raised.
     pub alarms: Vec<RaisedAlarm>,
+    /// The etcd outside of the cluster, where that is what it has: then there are no members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalEtcdStatus>,
+}
+
+/// An etcd outside of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalEtcdStatus {
+    /// Whether a majority of its members answers; null: nobody asked it.
+    pub answers: Option<bool>,
+    /// Its id, in hexadecimal as `etcdctl` shows it.
+    pub cluster_id: Option<String>,
+    /// What the keys of this cluster begin with.
+    pub prefix: Option<String>,
+    /// The URLs that do not answer.
+    pub silent: Vec<String>,
 }
 
 /// Whether etcd serves.
@@ -40,6 +60,8 @@ pub enum QuorumState {
     Disagree,
     /// No voter answered.
     Unknown,
+    /// The cluster has no members: its etcd is outside of it.
+    External,
 }
 
 /// A member.
@@ -97,6 +119,7 @@ pub(super) fn status(actual: &Actual) -> EtcdStatus {
         Quorum::Lost => (QuorumState::Lost, None),
         Quorum::Disagree => (QuorumState::Disagree, None),
         Quorum::Unknown => (QuorumState::Unknown, None),
+        Quorum::External(_) => (QuorumState::External, None),
     };
     let healthy = etcd.healthy();
     let members = etcd.members.iter();
@@ -119,6 +142,31 @@ pub(super) fn status(actual: &Actual) -> EtcdStatus {
         nodes_without_member: without_member(actual, &members),
         members,
         alarms: alarms(etcd),
+        external: etcd.external().map(|view| external(view, actual)),
+    }
+}
+
+fn external(view: &ExternalView, actual: &Actual) -> ExternalEtcdStatus {
+    let saved = actual.saved.as_ref();
+    let place = saved.and_then(|saved| saved.external_etcd.clone());
+    let (answers, cluster_id, silent) = match view {
+        ExternalView::NotAsked => (None, None, Vec::new()),
+        ExternalView::Faulty(_) => (Some(false), None, Vec::new()),
+        ExternalView::Answered {
+            cluster,
+            holds_keys: _,
+            silent,
+        } => {
+            let silent = silent.keys().map(ToString::to_string).collect();
+            (Some(true), Some(cluster.clone()), silent)
+        }
+    };
+    let known = place.as_ref().map(|place| place.etcd_cluster.clone());
+    ExternalEtcdStatus {
+        answers,
+        cluster_id: cluster_id.or(known),
+        prefix: place.map(|place| place.prefix),
+        silent,
     }
 }
 
@@ -165,7 +213,7 @@ fn node_of(member: &Member, actual: &Actual) -> Option<NodeName> {
 
 /// Nodes of the state that have the role, and no member; unknown while nobody confirms the list.
 fn without_member(actual: &Actual, members: &[MemberState]) -> Vec<NodeName> {
-    let (Some(saved), Quorum::Serving { .. }) = (&actual.saved, actual.etcd.quorum) else {
+    let (Some(saved), Quorum::Serving { .. }) = (&actual.saved, &actual.etcd.quorum) else {
         return Vec::new();
     };
     let has = |name: &NodeName| members.iter().any(|one| one.node.as_ref() == Some(name));

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub use self::{
     certificates::{Authority, CertificateEnd, CertificateStatus, certificates},
     differences::{Difference, Differences, Place, PlannedStep, Refusal, Remark},
-    etcd::{EtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
+    etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
     nodes::{ApiState, ControlPlane, NodeStatus},
     problems::Problem,
 };

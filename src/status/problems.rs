@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     actual::{ApiHealth, ContainerState, HostView},
+    etcd::ExternalView,
     model::{ClusterId, Component, NodeName, label},
 };
 
@@ -92,6 +93,7 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
     let (healthy, voters) = (etcd.healthy_voters, etcd.voters);
     match etcd.quorum {
         QuorumState::Serving => {}
+        QuorumState::External => problems.extend(external(seen)),
         QuorumState::Lost => problems.push(Problem::cluster(format!(
             "etcd has no quorum: no member reaches more than half of the {voters} that vote"
         ))),
@@ -144,6 +146,22 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
             .map(Problem::cluster),
     );
     problems
+}
+
+/// An external etcd that cannot be used, and its members that do not answer.
+fn external(seen: &Seen<'_>) -> Vec<Problem> {
+    match seen.actual.etcd.external() {
+        Some(ExternalView::Faulty(fault)) => vec![Problem {
+            hints: fault.hints.clone(),
+            ..Problem::cluster(fault.why.clone())
+        }],
+        Some(view) => view
+            .silent_members()
+            .into_iter()
+            .map(Problem::cluster)
+            .collect(),
+        None => Vec::new(),
+    }
 }
 
 /// Components of ours that are there and do not run.

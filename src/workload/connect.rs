@@ -59,7 +59,7 @@ pub fn through_any(
 /// A client of the cluster's API; the server must prove with the cluster's CA that it is
 /// `kubernetes`.
 pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
-    let http = https::client::<Body>(open, SERVER_NAME, engine)?;
+    let http = https::client::<Body>(open, SERVER_NAME.into(), engine)?;
     let service = tower::service_fn(move |request: Request<Body>| {
         let http = http.clone();
         async move {

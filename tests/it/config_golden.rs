@@ -14,6 +14,7 @@ use rke_operator::{
         Chart, Desired, DesiredFile,
         pki::{self, PkiContext, Seed},
     },
+    etcd::{EtcdView, ExternalView},
     plan,
 };
 
@@ -47,14 +48,22 @@ fn every_document_gives_its_intent() {
     });
 }
 
-/// What there is before the first `up`: nodes that nobody has touched.
+/// What there is before the first `up`: nodes that nobody has touched, and an external etcd, where there is one, that
+/// has nothing of this cluster.
 fn fresh(intent: &Intent) -> Actual {
     let hosts = intent.nodes.keys().map(|name| {
         let facts = bare_host(name);
         (name.clone(), HostView::Reachable(Box::new(facts)))
     });
+    let answers = ExternalView::Answered {
+        cluster: "cafe".to_owned(),
+        holds_keys: false,
+        silent: BTreeMap::new(),
+    };
+    let external = intent.etcd.external();
     Actual {
         hosts: hosts.collect(),
+        etcd: external.map_or_else(EtcdView::default, |_| EtcdView::of_external(answers)),
         ..Actual::default()
     }
 }

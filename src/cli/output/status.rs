@@ -11,8 +11,8 @@ use crate::{
     model::{NodeName, Role},
     plan::Cause,
     status::{
-        ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, Health, MemberKind,
-        MemberState, NodeStatus, Place, PlannedStep, QuorumState, Status,
+        ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, ExternalEtcdStatus,
+        Health, MemberKind, MemberState, NodeStatus, Place, PlannedStep, QuorumState, Status,
     },
 };
 
@@ -87,7 +87,19 @@ fn quorum(status: &Status) -> String {
         (QuorumState::Lost, _) => "has no quorum".to_owned(),
         (QuorumState::Disagree, _) => "its members do not agree on one leader".to_owned(),
         (QuorumState::Unknown, _) => "no member answers".to_owned(),
+        (QuorumState::External, _) => external(etcd.external.as_ref()),
     }
+}
+
+fn external(etcd: Option<&ExternalEtcdStatus>) -> String {
+    let answers = match etcd.and_then(|etcd| etcd.answers) {
+        Some(true) => "answers",
+        Some(false) => "does not answer",
+        None => "was not asked",
+    };
+    let prefix = etcd.and_then(|etcd| etcd.prefix.as_deref());
+    let prefix = prefix.map(|prefix| format!("; the keys of this cluster are below `{prefix}`"));
+    format!("External, {answers}{}", prefix.unwrap_or_default())
 }
 
 fn certificates(status: &Status) -> String {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    Found, access, addons, cloud, dns, images, ingress, keys::Keys, monitoring, network, nodes,
-    registries, services, upgrade, values, version,
+    Found, access, addons, cloud, dns, etcd, images, ingress, keys::Keys, monitoring, network,
+    nodes, registries, services, upgrade, values, version,
 };
 use crate::{
     catalog::Catalogue,
@@ -26,6 +26,7 @@ pub(super) fn read(
     let images_at = root.get("system_images");
     let images = images::read(&images_at, version, catalogue, &registries, found);
     let services = services::read(&root.get("services"), found);
+    let etcd = etcd::read(root, found);
     let sans = sans(&root.get("authentication").get("sans"), found);
     let webhook = access::webhook(&root.get("authentication"), found);
     let authorization = access::authorization(root, found);
@@ -55,6 +56,7 @@ pub(super) fn read(
         images: images?,
         system_images: system_images?,
         services,
+        etcd: etcd?,
         sans,
         webhook,
         authorization,

@@ -7,6 +7,7 @@ mod cloud;
 mod cluster;
 mod dns;
 mod encryption;
+mod etcd;
 mod images;
 mod ingress;
 mod keys;

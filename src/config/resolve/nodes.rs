@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Found,
+    Found, etcd,
     keys::{Keys, Refused},
     values,
 };
@@ -42,19 +42,21 @@ pub(super) fn read<'a>(
         }
         return Vec::new();
     }
+    // The only node of a cluster is everything where nothing is said.
+    let alone = (items.len() == 1).then(|| needed_roles(root));
     let nodes = items
         .iter()
-        .filter_map(|item| node(item, items.len() == 1, keys, found))
+        .filter_map(|item| node(item, alone.as_ref(), keys, found))
         .collect();
     unique(&items, found);
-    every_role(&at, &items, found);
+    every_role(root, &items, found);
     odd_etcd(&at, &items, found);
     nodes
 }
 
 fn node<'a>(
     at: &Cursor<'a>,
-    only: bool,
+    alone: Option<&BTreeSet<Role>>,
     keys: &mut Keys<'_>,
     found: &mut Found,
 ) -> Option<Named<'a>> {
@@ -70,7 +72,7 @@ fn node<'a>(
     let port = port(&at.get("port"), found);
     let user = user(&at.get("user"), "a node", keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
-    let roles = roles(&at.get("role"), only, found);
+    let roles = roles(&at.get("role"), alone, found);
     let name = name(&at.get("hostname_override"), address, found);
     let labels = labels(&at.get("labels"), found);
     let taints = taints(&at.get("taints"), found);
@@ -233,11 +235,11 @@ fn docker_socket(at: &Cursor<'_>, found: &mut Found) -> String {
     socket.to_owned()
 }
 
-/// The only node of a cluster is everything where nothing is said.
-fn roles(at: &Cursor<'_>, only: bool, found: &mut Found) -> BTreeSet<Role> {
+/// `alone`: those of the only node of a cluster, where nothing is said.
+fn roles(at: &Cursor<'_>, alone: Option<&BTreeSet<Role>>, found: &mut Found) -> BTreeSet<Role> {
     let before = found.problems.len();
-    if only && at.is_empty() {
-        return [Role::Etcd, Role::ControlPlane, Role::Worker].into();
+    if let Some(alone) = alone.filter(|_| at.is_empty()) {
+        return alone.clone();
     }
     let written = values::texts(at, found);
     if written.is_empty() && found.problems.len() == before {
@@ -386,10 +388,20 @@ fn odd_etcd(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
     }
 }
 
-/// A cluster needs each role somewhere. Validated on what is written, so that a node that is
-/// wrong in another way does not add "no etcd" to its own problem.
-fn every_role(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
-    let written: BTreeSet<&str> = items
+/// The roles that a cluster needs: an external etcd is nobody's.
+fn needed_roles(root: &Cursor<'_>) -> BTreeSet<Role> {
+    let mut roles = BTreeSet::from([Role::Etcd, Role::ControlPlane, Role::Worker]);
+    if etcd::is_external(root) {
+        roles.remove(&Role::Etcd);
+    }
+    roles
+}
+
+/// A cluster needs each role somewhere, and beside an external etcd none of its own. Validated on what is
+/// written, so that a node that is wrong in another way does not add "no etcd" to its own problem.
+fn every_role(root: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
+    let at = root.get("nodes");
+    let mut written: BTreeSet<&str> = items
         .iter()
         .flat_map(|item| item.get("role").items())
         .filter_map(|role| role.scalar())
@@ -397,8 +409,26 @@ fn every_role(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
     if written.is_empty() {
         return;
     }
-    for role in ["etcd", "controlplane", "worker"] {
-        if !written.contains(role) {
+    if etcd::is_external(root) {
+        for role in items.iter().flat_map(|item| item.get("role").items()) {
+            if role.scalar() == Some("etcd") {
+                let problem =
+                    role.problem("there is an external etcd (`services.etcd.external_urls`)");
+                found.problem(problem.hint("remove this role from the node, or the external etcd"));
+            }
+        }
+    } else if !written.contains("etcd") && etcd::is_half_external(root) {
+        found.problem(etcd::no_urls(root));
+        written.insert("etcd");
+    }
+    let needed = needed_roles(root);
+    for (name, role) in [
+        ("etcd", Role::Etcd),
+        ("controlplane", Role::ControlPlane),
+        ("worker", Role::Worker),
+    ] {
+        let role = Some(name).filter(|name| needed.contains(&role) && !written.contains(name));
+        if let Some(role) = role {
             found.problem(
                 at.problem(format!("no node has the role `{role}`"))
                     .hint(format!("add `{role}` to the `role` of a node")),

@@ -80,6 +80,10 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
 /// that none are wanted. In RKE `backup_config: {enabled: false}` does not stop them, which is a bug
 /// of its own: what is meant is clear.
 fn snapshots(etcd: &Cursor<'_>, found: &mut Found) {
+    // As in RKE: whoever runs an external etcd takes them.
+    if !etcd.get("external_urls").is_empty() {
+        return;
+    }
     let says = |at: Cursor<'_>| at.scalar().and_then(boolean);
     let backup = etcd.get("backup_config");
     let flag = etcd.get("snapshot");

@@ -43,12 +43,22 @@ const BASE: &[Key] = service!();
 pub(in crate::config) const ETCD: &[Key] = service!(
     list(
         "external_urls",
-        "Members of an etcd outside of the cluster."
-    ),
-    text("ca_cert", "The authority of that etcd."),
-    text("cert", "The client certificate for that etcd."),
-    text("key", "The private key for that etcd.").secret(),
-    text("path", "The prefix of keys in that etcd."),
+        "Where the members of an etcd outside of the cluster are, `https://HOST:PORT`. No node has the role `etcd` then."
+    )
+    .used(),
+    // A key that was pasted here by mistake must not be shown.
+    text("ca_cert", "The authority of that etcd, PEM.")
+        .secret()
+        .used(),
+    text("cert", "The client certificate for that etcd, PEM.")
+        .secret()
+        .used(),
+    text("key", "The private key of that certificate, PEM.")
+        .secret()
+        .used(),
+    text("path", "The prefix of this cluster's keys in that etcd.")
+        .default("/registry")
+        .used(),
     number("uid", "The user that etcd runs as.").default("0"),
     number("gid", "The group that etcd runs as.").default("0"),
     flag(

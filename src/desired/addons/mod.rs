@@ -16,7 +16,7 @@ use super::Addon;
 use crate::{
     actual::{Actual, ApiView},
     config::{Dns, Intent, Network},
-    model::{ObjectRef, WantedObjects, image_version, label, stamp},
+    model::{EtcdLook, ObjectRef, Role, WantedObjects, image_version, label, stamp},
 };
 
 /// Every add-on that this version knows.
@@ -111,7 +111,16 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         bound_to: std::collections::BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),
+        etcd: look_at_etcd(intent),
     }
+}
+
+fn look_at_etcd(intent: &Intent) -> Option<EtcdLook> {
+    let control_planes = intent.with_role(Role::ControlPlane);
+    Some(EtcdLook {
+        etcd: intent.etcd.external()?.clone(),
+        through: control_planes.map(|(name, _)| name.clone()).collect(),
+    })
 }
 
 /// Puts our labels on, and the objects under their names. What has replicas is waited for.

@@ -81,6 +81,14 @@ impl CertKind {
         }
     }
 
+    /// True when a node has it: to an etcd outside of the cluster the API servers have a certificate of its own
+    /// authority.
+    pub(super) fn is_for(self, intent: &Intent, node: &NodeIntent) -> bool {
+        let external = intent.etcd.external().is_some();
+        let has_it = self.role().is_none_or(|role| node.roles.contains(&role));
+        has_it && !(external && self.signer() == Signer::Etcd)
+    }
+
     /// File name without `.pem` and `-key.pem`.
     pub(crate) fn stem(self, node: &NodeIntent) -> String {
         match self {

@@ -8,8 +8,8 @@ use super::{super::encryption, PkiContext, PkiError, cert::new_authority, given:
 use crate::{
     actual::{Actual, ApiView, HostFacts},
     config::{Bastion, Intent, NodeIntent},
-    etcd::Quorum,
-    model::{ClusterId, Component, NodeName, Role, Secret, label},
+    etcd::{ExternalView, Quorum},
+    model::{ClusterId, Component, EtcdKeyspace, NodeName, Role, Secret, label},
     state::{
         Authority, BastionEntry, ClusterState, EncryptionKey, GivenCertificates, InventoryEntry,
         Membership, OperatorMemory, ServiceAccounts,
@@ -21,6 +21,7 @@ const SERVICE_ACCOUNTS: &str = "the service-account key";
 /// The keys of a new cluster.
 pub(super) fn generate(
     intent: &Intent,
+    have: &Actual,
     ctx: &PkiContext<'_>,
     given: Option<&Given>,
 ) -> Result<ClusterState, PkiError> {
@@ -57,6 +58,7 @@ pub(super) fn generate(
         },
         encryption: Vec::new(),
         etcd_bootstrap: peers(intent, |_| true),
+        external_etcd: keyspace(intent, have),
         inventory: BTreeMap::new(),
         given: GivenCertificates::default(),
         memory: OperatorMemory::default(),
@@ -134,6 +136,19 @@ pub(super) fn completed(
     Ok(next)
 }
 
+/// Where a new cluster's keys will be, in the external etcd that answered. A cluster never changes it: its data would
+/// not move.
+fn keyspace(intent: &Intent, have: &Actual) -> Option<EtcdKeyspace> {
+    let wanted = intent.etcd.external()?;
+    match have.etcd.external()? {
+        ExternalView::Answered { cluster, .. } => Some(EtcdKeyspace {
+            etcd_cluster: cluster.clone(),
+            prefix: wanted.prefix.clone(),
+        }),
+        ExternalView::NotAsked | ExternalView::Faulty(_) => None,
+    }
+}
+
 /// The members of the intent and their peer addresses.
 fn peers(intent: &Intent, of: impl Fn(&NodeName) -> bool) -> BTreeMap<NodeName, String> {
     let members = intent.with_role(Role::Etcd).filter(|(name, _)| of(name));
@@ -157,10 +172,14 @@ fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
     clean && is_no_member(name, have) && is_no_node
 }
 
-/// True when etcd's own list, confirmed by a majority, has no member of the node.
+/// True when etcd's own list, confirmed by a majority, has no member of the node. No node is one of an etcd outside
+/// of the cluster.
 fn is_no_member(name: &NodeName, have: &Actual) -> bool {
-    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
-    serves && have.etcd.of_node(name).next().is_none()
+    match have.etcd.quorum {
+        Quorum::Serving { .. } => have.etcd.of_node(name).next().is_none(),
+        Quorum::External(_) => true,
+        Quorum::Lost | Quorum::Disagree | Quorum::Unknown => false,
+    }
 }
 
 /// The roles of a node of the intent: those that it shall have, and those that it was not seen without

@@ -90,8 +90,7 @@ pub fn requests(
     let mut wanted = BTreeMap::from([(ADMIN.to_owned(), admin())]);
     for (name, node) in &intent.nodes {
         for kind in CertKind::ALL {
-            let has_it = kind.role().is_none_or(|role| node.roles.contains(&role));
-            if has_it && kind.signer() == Signer::Cluster {
+            if kind.is_for(intent, node) && kind.signer() == Signer::Cluster {
                 let stem = kind.wanted_name(intent, node);
                 wanted.insert(stem, kind.spec(intent, name, node, None));
             }
@@ -304,7 +303,7 @@ impl Reader<'_> {
         };
         for (name, node) in &intent.nodes {
             for kind in CertKind::ALL {
-                let has_it = kind.role().is_none_or(|role| node.roles.contains(&role));
+                let has_it = kind.is_for(intent, node);
                 let Some(stem) = self.files.find(kind, node).filter(|_| has_it) else {
                     continue;
                 };
@@ -387,7 +386,7 @@ impl Reader<'_> {
             .into();
         for node in intent.nodes.values() {
             for kind in CertKind::ALL {
-                if kind.role().is_none_or(|role| node.roles.contains(&role)) {
+                if kind.is_for(intent, node) {
                     known.extend(kind.given_names(node));
                 }
             }

@@ -51,7 +51,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     }
     let known = match known {
         Some(known) => known,
-        None => generate(intent, ctx, given.as_ref())?,
+        None => generate(intent, have, ctx, given.as_ref())?,
     };
     let saved = completed(&known, intent, have, ctx, given.as_ref())?;
     let authorities = Authorities::read(&saved)?;
@@ -72,13 +72,18 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     let mut leaves = BTreeMap::new();
     for (name, node) in &intent.nodes {
         for kind in CertKind::ALL {
-            if kind.role().is_none_or(|role| node.roles.contains(&role)) {
+            if kind.is_for(intent, node) {
                 let leaf = Leaf { name, node, kind };
                 if let Some(pair) = settling.pair(&leaf)? {
                     leaves.insert((name.clone(), kind), pair);
                 }
             }
         }
+    }
+    let external = intent.etcd.external();
+    if let Some(at) = external.and_then(|etcd| ends(&etcd.identity.cert)) {
+        let what = "the client certificate for the external etcd, `services.etcd.cert`";
+        settling.certificates.sees(at, what.to_owned());
     }
     let kubeconfig = settling.administrator()?;
     let Settling {

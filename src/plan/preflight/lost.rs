@@ -141,7 +141,11 @@ fn replaced_error(name: &NodeName, why: &Replaced) -> PreflightError {
 
 /// Why a node that a person gives up may be alive, or cannot be missed.
 fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
-    let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
+    let serves = match have.etcd.quorum {
+        // Of an external one the API tells, which is asked below.
+        Quorum::Serving { .. } | Quorum::External(_) => true,
+        Quorum::Lost | Quorum::Disagree | Quorum::Unknown => false,
+    };
     let (why, hint) = match have.api() {
         _ if !serves => (
             "etcd does not serve".to_owned(),

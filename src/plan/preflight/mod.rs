@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 mod addresses;
 mod error;
+mod external_etcd;
 mod host;
 mod leavers;
 mod lost;
@@ -13,6 +14,7 @@ mod roles;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};
+pub use external_etcd::external_etcd;
 pub(super) use host::{filled, rke_cluster, state_of_another};
 pub use lost::consent;
 
@@ -74,14 +76,15 @@ pub fn strangers(have: &Actual) -> Result<(), PreflightErrors> {
 }
 
 /// A survey never fails because of a host. But without a control plane, or without a majority of
-/// etcd's hosts, nothing can be brought about: says which of both it is.
+/// etcd's hosts, nothing can be brought about: says which of both it is. An external etcd has no hosts: whether
+/// that answers, [`external_etcd`] tells.
 pub fn enough_answer<'a>(
     etcd: impl IntoIterator<Item = &'a NodeName>,
     control_planes: impl IntoIterator<Item = &'a NodeName>,
     have: &Actual,
 ) -> Result<(), String> {
     let (up, down): (Vec<_>, Vec<_>) = etcd.into_iter().partition(|name| have.up(name).is_some());
-    if up.len() <= down.len() {
+    if have.etcd.external().is_none() && up.len() <= down.len() {
         let all = up.len() + down.len();
         let (needs, answer) = (all / 2 + 1, up.len());
         return Err(format!(
@@ -131,6 +134,9 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
     };
     if !saved.memory.populated || !api.is_bare() {
         return None;
+    }
+    if let Some(keyspace) = &saved.external_etcd {
+        return Some(external_etcd::lost_its_data(saved, keyspace));
     }
     let members = saved.inventory.iter();
     let members: Vec<String> = members

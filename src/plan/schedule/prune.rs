@@ -27,7 +27,7 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
                     .guarded(&want.cluster_id)
             })
             .collect();
-        let mut paths = paths(host.want, host.facts);
+        let mut paths = paths(want, host.want, host.facts);
         let cause = former_readers(name, &mut paths, host, diff);
         // What reads them goes first, and is seen to be gone.
         let read = gives_up || containers(want, host.want, host.facts).any(|name| is_role(&name));
@@ -103,8 +103,9 @@ fn is_replaced(container: &str, host: &HostDiff<'_>) -> bool {
 }
 
 /// Only names that we make: people keep files of their own in these folders, an OIDC provider's
-/// certificate or a webhook's.
-fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
+/// certificate or a webhook's. Those for an external etcd are ours where the cluster has one.
+fn paths(want: &Desired, host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
+    let external = want.saved.external_etcd.is_some();
     facts
         .files
         .iter()
@@ -114,6 +115,7 @@ fn paths(host: &DesiredHost, facts: &HostFacts) -> BTreeSet<String> {
             let registry = is_below(path, path::CERTS_D)
                 && fact.content.expose().starts_with(REGISTRY_HEAD.as_bytes());
             let ours = path::is_certificate(path)
+                || (external && path::EXTERNAL_ETCD.contains(&path.as_str()))
                 || LOOSE_FILES.contains(&path.as_str())
                 || path::OF_A_ROLE.contains(&path.as_str())
                 || path::is_docker_authority(path)

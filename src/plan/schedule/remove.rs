@@ -87,6 +87,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
             }
         }
     }
+    notes.extend(external_etcd_stays(have));
     let again = !claims.is_empty() || !images.is_empty();
     notes.extend(
         ours.iter()
@@ -189,6 +190,12 @@ fn images_stay(host: &NodeName, facts: &HostFacts) -> Option<Note> {
         .count();
     let text = format!("{pulled} images that were pulled since stay: `docker image prune -a`");
     (pulled > 0).then(|| note(host, text))
+}
+
+/// Nobody but those who run it deletes what is in an external etcd.
+fn external_etcd_stays(have: &Actual) -> Option<Note> {
+    let keyspace = have.saved.as_ref()?.external_etcd.as_ref()?;
+    Some(Note::of(None, keyspace.stays()))
 }
 
 /// Without state nothing is known to be ours: a node that has a claim is not touched, and neither is

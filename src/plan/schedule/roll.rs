@@ -53,6 +53,8 @@ const NODES: Roll = Roll {
 pub(super) fn etcd(diff: &Diff<'_>) -> Stage {
     let etcd = &diff.have.etcd;
     match etcd.quorum {
+        // There are none.
+        Quorum::External(_) => Stage::of(ETCD.stage, 1, []),
         Quorum::Serving { leader } => stage(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {
             together(stage(&ETCD, diff, |_| false), |name| !etcd_runs(name, diff))

@@ -108,6 +108,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         service_accounts,
         encryption,
         etcd_bootstrap,
+        external_etcd,
         inventory,
         given,
         memory,
@@ -152,6 +153,10 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         ),
         ("encryption keys", *encryption == to.encryption),
         ("etcd's first members", *etcd_bootstrap == to.etcd_bootstrap),
+        (
+            "place in the external etcd",
+            *external_etcd == to.external_etcd,
+        ),
         ("certificates that you made", *given == to.given),
         ("what is remembered", *memory == to.memory),
     ];

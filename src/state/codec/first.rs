@@ -70,6 +70,7 @@ impl From<Document> for ClusterState {
             },
             encryption: Vec::new(),
             etcd_bootstrap: BTreeMap::new(),
+            external_etcd: None,
             inventory: document
                 .inventory
                 .into_iter()

@@ -1,6 +1,6 @@
 //! The second format, and the third: the same with the time at which a node was given up, the
 //! certificate of a login and the bastion; and the fourth: with certificates that a person made, and
-//! authorities without a key. A state without any of them is written as the second, which earlier
+//! authorities without a key; and the fifth: with the place in an etcd outside of the cluster. A state without any of them is written as the second, which earlier
 //! releases read, too. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{ClientIdentity, ClusterId, Endpoint, KubernetesVersion, NodeName, Role, Secret},
+    model::{
+        ClientIdentity, ClusterId, Endpoint, EtcdKeyspace, KubernetesVersion, NodeName, Role,
+        Secret,
+    },
     state::{
         Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, GivenCertificates,
         InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
@@ -39,6 +42,8 @@ pub(super) struct Document {
     encryption: Vec<Encryption>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     etcd_bootstrap: BTreeMap<NodeName, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    external_etcd: Option<EtcdKeyspace>,
     inventory: BTreeMap<NodeName, Entry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     given: Option<Given>,
@@ -128,6 +133,7 @@ impl From<&ClusterState> for Document {
             service_accounts,
             encryption,
             etcd_bootstrap,
+            external_etcd,
             inventory,
             given,
             memory,
@@ -156,6 +162,7 @@ impl From<&ClusterState> for Document {
                 })
                 .collect(),
             etcd_bootstrap: etcd_bootstrap.clone(),
+            external_etcd: external_etcd.clone(),
             inventory: inventory
                 .iter()
                 .map(|(name, entry)| (name.clone(), Entry::from(entry)))
@@ -191,6 +198,7 @@ impl From<Document> for ClusterState {
                 })
                 .collect(),
             etcd_bootstrap: document.etcd_bootstrap,
+            external_etcd: document.external_etcd,
             inventory: document
                 .inventory
                 .into_iter()

@@ -2,7 +2,7 @@
 
 use super::{super::tests::saved, *};
 use crate::{
-    model::{Digest, NodeName},
+    model::{Digest, EtcdKeyspace, NodeName},
     state::{Applied, Membership, OperatorMemory},
 };
 
@@ -79,21 +79,36 @@ fn the_third_format_is_the_second_with_the_time_of_a_loss() {
     assert_eq!(decode(SECOND), Ok(saved("local")));
 }
 
+/// An earlier release would make members of etcd for it: it must not read it.
+#[test]
+fn the_fifth_format_has_the_place_in_an_external_etcd() {
+    let mut state = saved("local");
+    state.external_etcd = Some(EtcdKeyspace {
+        etcd_cluster: "cafe".to_owned(),
+        prefix: "/production".to_owned(),
+    });
+    let text = encode(&state);
+    assert_eq!(state.format(), 5);
+    assert!(text.expose().starts_with("{\n  \"version\": 5,"));
+    assert_eq!(decode(text.expose()), Ok(state.clone()));
+    assert_eq!(state.copy().external_etcd, state.external_etcd);
+}
+
 #[test]
 fn a_newer_format_is_an_error_that_names_who_can_read_it() {
     let text = encode(&saved("local")).expose().clone();
-    let newer = text.replace("\"version\": 2", "\"version\": 5");
+    let newer = text.replace("\"version\": 2", "\"version\": 6");
     let told = newer.replace(
         "\"readableSince\": \"0.1.0\"",
         "\"readableSince\": \"0.9.0\"",
     );
     insta::assert_snapshot!(
         decode(&told).unwrap_err(),
-        @"it has format 5, and this release reads 1 to 4: rke-operator 0.9.0 and later read it"
+        @"it has format 6, and this release reads 1 to 5: rke-operator 0.9.0 and later read it"
     );
     insta::assert_snapshot!(
         decode("{\"version\": 7}").unwrap_err(),
-        @"it has format 7, and this release reads 1 to 4: a newer release of rke-operator wrote it"
+        @"it has format 7, and this release reads 1 to 5: a newer release of rke-operator wrote it"
     );
     let rude = "{\"version\": 7, \"readableSince\": \"\\u001b[31m\"}";
     assert!(!decode(rude).unwrap_err().contains('\u{1b}'));

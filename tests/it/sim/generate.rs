@@ -258,6 +258,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
             issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
         },
         encryption: Vec::new(),
+        external_etcd: None,
         etcd_bootstrap: hosts
             .iter()
             .map(|name| (name.clone(), format!("https://{name}:2380")))

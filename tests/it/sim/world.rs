@@ -9,7 +9,7 @@ use rke_operator::{
         Unreachable,
     },
     desired::Desired,
-    etcd::{Alarm, EtcdView, Member, MemberId, MemberStatus, Quorum},
+    etcd::{Alarm, EtcdView, ExternalView, Member, MemberId, MemberStatus, Quorum},
     model::{ClusterId, Component, NodeName, ObjectRef, Role, label, secret::Secret},
     plan,
     plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) cut_off: BTreeMap<NodeName, Unreachable>,
     /// What members of etcd have raised.
     pub(crate) alarms: BTreeSet<Alarm>,
+    /// The etcd outside of the clusters, where that is what they have: it serves.
+    pub(crate) external: Option<ExternalView>,
 }
 
 /// Where a run is cut off.
@@ -83,6 +85,7 @@ impl World {
             down: BTreeMap::new(),
             cut_off: BTreeMap::new(),
             alarms: BTreeSet::new(),
+            external: None,
         }
     }
 
@@ -91,13 +94,18 @@ impl World {
         let mut seen = self.truth.clone();
         seen.saved = shell.saved.clone().map(Box::new);
         seen.kubeconfig.clone_from(&shell.kubeconfig);
+        if let Some(view) = &self.external {
+            seen.etcd = EtcdView::of_external(view.clone());
+        }
         if let Some(saved) = &shell.saved {
             // Who is asked has the role in the state.
             let has = |name: &NodeName, role| {
                 let entry = saved.inventory.get(name);
                 entry.is_some_and(|entry| entry.roles.contains(&role))
             };
-            seen.etcd = self.etcd_view(&saved.cluster_id);
+            if self.external.is_none() {
+                seen.etcd = self.etcd_view(&saved.cluster_id);
+            }
             for member in seen.etcd.members.values_mut() {
                 let asked = |(name, _): &(NodeName, MemberStatus)| has(name, Role::Etcd);
                 member.status.take_if(|status| !asked(status));
@@ -161,7 +169,7 @@ impl World {
     }
 
     pub(crate) fn has_quorum(&self, id: &ClusterId) -> bool {
-        self.running(id).count() > self.member_count(id) / 2
+        self.external.is_some() || self.running(id).count() > self.member_count(id) / 2
     }
 
     fn etcd_view(&self, id: &ClusterId) -> EtcdView {
@@ -242,7 +250,7 @@ impl World {
     /// Time passes: what was started comes up.
     pub(crate) fn settle(&mut self) {
         let clusters: Vec<ClusterId> = self.members.keys().cloned().map(ClusterId).collect();
-        if clusters.iter().any(|id| self.has_quorum(id)) {
+        if self.external.is_some() || clusters.iter().any(|id| self.has_quorum(id)) {
             let names = self.truth.hosts.keys();
             let up = names.filter(|name| self.runs(name, Component::ApiServer).is_some());
             let up: Vec<NodeName> = up.cloned().collect();
@@ -371,7 +379,7 @@ impl World {
                     members.remove(node);
                 }
                 self.members.retain(|_, members| !members.is_empty());
-                if self.members.is_empty() {
+                if self.members.is_empty() && self.external.is_none() {
                     self.truth.cluster = Some(Box::default());
                 }
             }
