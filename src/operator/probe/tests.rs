@@ -9,7 +9,7 @@ use crate::{
     actual::{ApiHealth, ContainerFact, NodeFact},
     desired::fixture,
     error::ErrorClass,
-    etcd::EtcdView,
+    etcd::{EtcdView, ExternalFault, ExternalView},
     plan::{Action, Cause, HostAction, OnFailure, Queue, Stage as PlanStage, Step},
 };
 
@@ -183,6 +183,31 @@ fn each_fact_has_its_reason() {
             T::EtcdHealthy,
             Reason::MembersDown,
             "`n2`: does not answer",
+        ),
+        (
+            "etcd is external: no member is missed",
+            |a| {
+                a.etcd = EtcdView::of_external(ExternalView::NotAsked);
+                set(a, "n3", "etcd", None);
+            },
+            T::EtcdHealthy,
+            Reason::External,
+            "those who run it",
+        ),
+        (
+            "etcd is external and cannot be used, and the API does not answer",
+            |a| {
+                let fault = ExternalFault {
+                    class: ErrorClass::Host,
+                    why: "the external etcd is away".to_owned(),
+                    hints: Vec::new(),
+                };
+                a.etcd = EtcdView::of_external(ExternalView::Faulty(fault));
+                no_api(a);
+            },
+            T::EtcdHealthy,
+            Reason::Unreachable,
+            "the external etcd is away",
         ),
         (
             "one member's etcd is not there",
