@@ -94,16 +94,66 @@ fn sounds_secret(name: &str) -> bool {
         && (secret.iter().any(|word| name.contains(word)) || name.ends_with("key"))
 }
 
-/// Whether a line of a document that cannot be parsed may be shown: when all that it names is known
-/// and not secret. A line without a name may continue a private key.
-pub(super) fn may_be_shown(line: &str) -> bool {
+/// Whether a line of a document that cannot be parsed may be shown, after those before it: when all that it names is
+/// known and not secret, and it is not below what is not. A line without a name may continue a private key.
+pub(super) fn may_be_shown(before: &str, line: &str) -> bool {
+    let mut hidden = None;
+    for line in before.lines() {
+        if hidden.is_none_or(|hidden| ends(hidden, line)) {
+            hidden = hides_below(line);
+        }
+    }
+    says_no_secret(line) && hidden.is_none_or(|hidden| ends(hidden, line))
+}
+
+fn says_no_secret(line: &str) -> bool {
     let names = names_in(line);
-    !names.is_empty()
-        && names.iter().all(|name| {
-            let mut keys = Vec::new();
-            named(name, ROOT, &mut keys);
-            !keys.is_empty() && keys.iter().all(|key| !key.secret)
-        })
+    !names.is_empty() && names.iter().all(|name| is_no_secret(name))
+}
+
+fn is_no_secret(name: &str) -> bool {
+    let mut keys = Vec::new();
+    named(name, ROOT, &mut keys);
+    !keys.is_empty() && keys.iter().all(|key| !key.secret)
+}
+
+/// Up to where nobody knows what belongs to a value.
+#[derive(Clone, Copy)]
+enum Hidden {
+    /// Until a line that begins at this column, or before it.
+    To(usize),
+    /// The value is in brackets, whose end may be anywhere.
+    Open,
+}
+
+/// What a line hides of those after it.
+fn hides_below(line: &str) -> Option<Hidden> {
+    let text = line.trim_start();
+    if text.starts_with('#') {
+        return None;
+    }
+    let bad = names_in(line)
+        .into_iter()
+        .position(|name| !is_no_secret(name))?;
+    let text = text.trim_start_matches(['-', ' ', '\t', '"', '\'']);
+    if bad > 0 || text.starts_with(['{', '[']) {
+        return Some(Hidden::Open);
+    }
+    Some(Hidden::To(line.len() - text.len()))
+}
+
+/// Whether a line is below nothing of what is hidden. The items of a list may begin where its name does; where a tab
+/// leads to, everybody sees differently.
+fn ends(hidden: Hidden, line: &str) -> bool {
+    let Hidden::To(column) = hidden else {
+        return false;
+    };
+    let text = line.trim_start_matches(' ');
+    let indent = line.len() - text.len();
+    if text.is_empty() || text.starts_with(['#', '\t']) {
+        return false;
+    }
+    indent < column || (indent == column && !text.starts_with('-'))
 }
 
 /// The words before a colon.
@@ -151,7 +201,52 @@ mod tests {
             ("    pasword: hunter2", false),
             ("", false),
         ] {
-            assert_eq!(may_be_shown(line), shown, "{line}");
+            assert_eq!(may_be_shown("", line), shown, "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_below_a_secret_is_shown_whatever_it_is_called() {
+        for (before, line, shown) in [
+            // `make fuzz` found this one: a tab, below what is secret as a whole.
+            (
+                "services:\n  kube-api:\n    secrets_encryption_config:\n      custom_config:\n        providers:",
+                "        \t- name: hunter2",
+                false,
+            ),
+            ("addons: |\n  # a: b", "  name: hunter2", false),
+            ("addons: |\n  kind: Secret\n", "  name: hunter2", false),
+            ("addons:\n", "- name: hunter2", false),
+            (
+                "nodes:\n- address: a\n  ssh_key: |\n    user: b\n",
+                "    user: hunter2",
+                false,
+            ),
+            (
+                "nodes:\n- address: a\n  ssh_key: |\n    user: b\n",
+                "  user: c",
+                true,
+            ),
+            (
+                "nodes:\n- address: a\n  ssh_key: |\n    user: b\n",
+                "- address: c",
+                true,
+            ),
+            (
+                "nodes:\n- address: a\n  ssh_key: |\n    user: b\n",
+                " \tuser: c",
+                false,
+            ),
+            ("nodes: [{address: a, ssh_key: 'b\n", "user: hunter2", false),
+            ("{addons: 'b\n", "user: hunter2", false),
+            (
+                "addons: b\n# a comment: here\nnodes:\n",
+                "  - address: a",
+                true,
+            ),
+            ("pasword: b\n", "  user: hunter2", false),
+        ] {
+            assert_eq!(may_be_shown(before, line), shown, "{before}\n{line}");
         }
     }
 }

@@ -98,8 +98,8 @@ impl Shown {
         }
         let before = self.text.get(..at).unwrap_or(&self.text);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = self.text.get(start..).unwrap_or_default();
-        secrets::may_be_shown(line.lines().next().unwrap_or_default())
+        let (before, line) = self.text.split_at(start);
+        secrets::may_be_shown(before, line.lines().next().unwrap_or_default())
     }
 }
 
