@@ -13,7 +13,7 @@ use crate::{
     actual::ChartFact,
     error::{ErrorClass, Explain, with_causes},
     etcd::{EtcdView, Quorum},
-    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Role, Secret, Taint, path},
+    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Owner, Role, Secret, Taint, path},
     state::{ClusterState, Membership},
 };
 
@@ -237,6 +237,13 @@ pub struct FileFact {
     pub gid: u64,
     /// True for a directory.
     pub is_dir: bool,
+}
+
+impl FileFact {
+    /// True where both the user and the group are these.
+    pub fn is_of(&self, owner: Owner) -> bool {
+        (self.uid, self.gid) == (owner.uid.into(), owner.gid.into())
+    }
 }
 
 /// The system below Docker, read by one unprivileged SSH command.

@@ -14,8 +14,8 @@ use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
-        Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Registries, Role,
-        Secret, Taint, UpgradeStrategy,
+        Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Owner, Registries,
+        Role, Secret, Taint, UpgradeStrategy,
     },
 };
 
@@ -249,6 +249,8 @@ pub struct Intent {
     pub services: Services,
     /// Where etcd is.
     pub etcd: EtcdPlace,
+    /// Whom its members on nodes run as.
+    pub etcd_owner: Owner,
     /// `authentication.sans`: names and addresses that every API server has in its certificate.
     pub sans: BTreeSet<String>,
     /// `authentication.webhook`, where the strategy has it.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::{AuditLog, Authorization},
-    model::{ContainerSpec, EtcdPlace, Role, path},
+    model::{ContainerSpec, EtcdPlace, Owner, Role, path},
 };
 
 /// RKE's policy: who did what, never what was in it.
@@ -63,6 +63,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         binds,
         mounts: Vec::new(),
         env: [].into(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

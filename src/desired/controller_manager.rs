@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::{Intent, ServiceExtras},
-    model::ContainerSpec,
+    model::{ContainerSpec, Owner},
 };
 
 /// The flags by which RKE's users turned signing on, with the paths that RKE's documentation gives.
@@ -82,6 +82,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         binds: Vec::new(),
         mounts: Vec::new(),
         env: BTreeMap::new(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

@@ -84,6 +84,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into(),
+        user: context.intent.etcd_owner,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

@@ -21,8 +21,8 @@ use crate::{
     },
     error::ErrorClass,
     model::{
-        CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Registries, Role,
-        Secret, UpgradeStrategy, label,
+        CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Owner, Registries,
+        Role, Secret, UpgradeStrategy, label,
     },
 };
 
@@ -114,6 +114,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
             admission_plugins: [].into(),
             secrets_encryption: SecretsEncryption::Off,
         },
+        etcd_owner: Owner::ROOT,
         etcd: EtcdPlace::Nodes,
         sans: BTreeSet::new(),
         webhook: None,

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     actual::{HostFacts, SystemFacts},
     config::{Intent, NodeIntent},
-    model::{ClientIdentity, LogLimit, NodeName, Secret, path},
+    model::{ClientIdentity, LogLimit, NodeName, Owner, Secret, path},
     state::{Authority, CaPair},
 };
 
@@ -62,6 +62,7 @@ impl HostContext<'_> {
             digest: self.keys.digest(&content),
             content: Secret::new(content),
             mode,
+            owner: Owner::ROOT,
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View, read_only, read_write},
 };
-use crate::model::ContainerSpec;
+use crate::model::{ContainerSpec, Owner};
 
 /// The container and its files.
 pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
@@ -41,6 +41,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         env: [].into(),
         // Rules, sysctls and conntrack of the node. Its root file system stays writable: the image
         // picks iptables' legacy or nft variant by setting links.
+        user: Owner::ROOT,
         privileged: true,
         host_pid: false,
         host_cgroupns: false,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::Dns,
-    model::{Bind, ContainerSpec, path},
+    model::{Bind, ContainerSpec, Owner, path},
 };
 
 const HOST: &str = "/host";
@@ -83,6 +83,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         }],
         mounts: Vec::new(),
         env: [].into(),
+        user: Owner::ROOT,
         privileged: true,
         host_pid: true,
         host_cgroupns: true,

@@ -74,18 +74,20 @@ pub use self::{
 use crate::{
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
-        NodeName, ObjectRef, Registries, Secret, UpgradeStrategy,
+        NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
     },
     state::ClusterState,
 };
 
-/// A file on a node, owned by root. Directories it needs are in [`DesiredHost::dirs`].
+/// A file on a node. Directories it needs are in [`DesiredHost::dirs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredFile {
     /// The bytes.
     pub content: Secret<Vec<u8>>,
     /// Permission bits.
     pub mode: u32,
+    /// Whose it is.
+    pub owner: Owner,
     /// Keyed digest of `content`.
     pub digest: Digest,
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::ServiceExtras,
-    model::{ContainerSpec, Role, path},
+    model::{ContainerSpec, Owner, Role, path},
 };
 
 /// The container. Its files are not among those that a change of replaces it.
@@ -42,6 +42,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         binds: vec![read_only(path::PROXY)],
         mounts: Vec::new(),
         env: [].into(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

@@ -6,7 +6,7 @@ use super::{
     pki::CertKind,
     service::{Flags, Service, View},
 };
-use crate::model::ContainerSpec;
+use crate::model::{ContainerSpec, Owner};
 
 /// The container and its files.
 pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError> {
@@ -36,6 +36,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         binds: Vec::new(),
         mounts: Vec::new(),
         env: [].into(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

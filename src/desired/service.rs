@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use super::{
     DesiredError,
-    host_context::{Files, HostContext},
+    host_context::{Files, HostContext, PRIVATE},
 };
 use crate::{
     config::ServiceExtras,
-    model::{Bind, ContainerSpec, EnvVar, Secret},
+    model::{Bind, ContainerSpec, EnvVar, Owner, Secret},
 };
 
 /// A component before the user's extras.
@@ -31,6 +31,8 @@ pub(super) struct Service<'a> {
     /// Those whose source must be there.
     pub(super) mounts: Vec<Bind>,
     pub(super) env: BTreeMap<String, String>,
+    /// Whom it runs as; its files are theirs.
+    pub(super) user: Owner,
     pub(super) privileged: bool,
     pub(super) host_pid: bool,
     pub(super) host_cgroupns: bool,
@@ -80,9 +82,14 @@ impl Service<'_> {
         self,
         context: &HostContext<'_>,
     ) -> Result<(ContainerSpec, Files), DesiredError> {
+        let mut files = self.files;
+        // Keys are for their readers alone, and what everybody reads may be another component's too.
+        for file in files.values_mut().filter(|file| file.mode == PRIVATE) {
+            file.owner = self.user;
+        }
         let (command, bootstrap_args) = words(self.flags.0, self.bootstrap.0, self.extras);
         let own = match self.view {
-            View::OwnFiles => self.files.keys().map(|path| read_only(path)).collect(),
+            View::OwnFiles => files.keys().map(|path| read_only(path)).collect(),
             View::Host => Vec::new(),
         };
         let mut binds: BTreeMap<String, Bind> = own
@@ -131,18 +138,18 @@ impl Service<'_> {
                 .collect(),
             binds: binds.into_values().collect(),
             mounts: self.mounts,
+            user: self.user,
             privileged: self.privileged,
             host_pid: self.host_pid,
             host_cgroupns: self.host_cgroupns,
             security_opts: context.security_opts(),
             log_limit: context.log_limit(),
-            files: self
-                .files
+            files: files
                 .iter()
                 .map(|(path, file)| (path.clone(), file.digest.clone()))
                 .collect(),
         };
-        Ok((spec, self.files))
+        Ok((spec, files))
     }
 }
 

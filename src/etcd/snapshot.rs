@@ -300,6 +300,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
+    use crate::model::Owner;
 
     #[test]
     fn a_name_leads_to_one_file_in_the_folder() {
@@ -372,6 +373,7 @@ mod tests {
                 bind("/var/lib/etcd:/var/lib/rancher/etcd"),
             ],
             mounts: Vec::new(),
+            user: Owner::ROOT,
             privileged: false,
             host_pid: false,
             host_cgroupns: false,

@@ -12,7 +12,7 @@ use bollard::models::{
     HostConfigLogConfig, Mount, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, label};
+use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, Owner, label};
 
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
@@ -45,6 +45,7 @@ pub(super) fn component(
         env,
         binds,
         mounts,
+        user,
         privileged,
         host_pid,
         host_cgroupns,
@@ -59,6 +60,7 @@ pub(super) fn component(
         cmd: (!words.is_empty()).then_some(words),
         env: Some(assignments(&env)?),
         labels: Some(labels),
+        user: (!user.is_root()).then(|| user.to_string()),
         host_config: Some(HostConfig {
             network_mode: Some("host".to_owned()),
             restart_policy: Some(RestartPolicy {
@@ -108,6 +110,10 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
     if host.network_mode.as_deref() != Some("host") || !always {
         return None;
     }
+    let user = match config.user.as_deref() {
+        None | Some("") => Owner::ROOT,
+        Some(user) => user.parse().ok()?,
+    };
     let privileged = host.privileged.unwrap_or(false);
     let host_pid = host.pid_mode.as_deref() == Some("host");
     Some(ContainerSpec {
@@ -124,6 +130,7 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
         env: env(config, label.as_ref()),
         binds: binds(host)?,
         mounts: mounts(host),
+        user,
         privileged,
         host_pid,
         host_cgroupns: host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::HOST),
@@ -246,6 +253,10 @@ mod tests {
                 "/lib/modules:/lib/modules".to_owned().try_into().unwrap(),
             ],
             mounts: vec!["/data/member:/member".to_owned().try_into().unwrap()],
+            user: Owner {
+                uid: 52034,
+                gid: 52035,
+            },
             privileged: true,
             host_pid: true,
             host_cgroupns: true,
@@ -281,6 +292,7 @@ mod tests {
             cmd: body.cmd.or(Some(vec!["image-command".to_owned()])),
             env: Some(env),
             labels: body.labels,
+            user: Some(body.user.unwrap_or_default()),
             ..ContainerConfig::default()
         };
         (config, host)
@@ -301,6 +313,7 @@ mod tests {
             env: vec![],
             binds: vec![],
             mounts: vec![],
+            user: Owner::ROOT,
             privileged: false,
             host_pid: false,
             host_cgroupns: false,

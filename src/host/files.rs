@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use super::{error::HostError, machine::Host};
 use crate::{
     actual::FileFact,
-    model::{CLAIM, CLAIM_DIRS, Secret},
+    model::{CLAIM, CLAIM_DIRS, Owner, Secret},
 };
 
 /// Where the claim sees the node.
@@ -53,6 +53,8 @@ pub(super) fn claim_binds() -> Vec<String> {
 pub struct NewFile<'a> {
     /// Permission bits.
     pub mode: u32,
+    /// Whose it is.
+    pub owner: Owner,
     /// The bytes.
     pub content: &'a Secret<Vec<u8>>,
 }
@@ -149,7 +151,7 @@ impl Host {
                 None => "it is not there",
                 Some(fact) if *fact.content != *new.content => "the content differs",
                 Some(fact) if fact.mode != new.mode => "the mode differs",
-                Some(fact) if (fact.uid, fact.gid) != (0, 0) => "the owner is not root",
+                Some(fact) if !fact.is_of(new.owner) => "the owner differs",
                 Some(_) => continue,
             };
             return Err(HostError::ReadBack {
@@ -247,6 +249,8 @@ fn pack(
     for (path, file) in files {
         let content = file.content.expose();
         let mut header = header(EntryType::Regular, file.mode, content.len() as u64);
+        header.set_uid(file.owner.uid.into());
+        header.set_gid(file.owner.gid.into());
         builder.append_data(&mut header, inside(path), content.as_slice())?;
     }
     builder.finish()?;
@@ -324,6 +328,7 @@ mod tests {
         let content = Secret::new(b"secret".to_vec());
         let new = NewFile {
             mode: 0o600,
+            owner: Owner::ROOT,
             content: &content,
         };
         let long = format!("/etc/kubernetes/{}/x", "d".repeat(120));
@@ -353,6 +358,7 @@ mod tests {
         let content = Secret::new(vec![7; 600]);
         let new = NewFile {
             mode: 0o600,
+            owner: Owner::ROOT,
             content: &content,
         };
         let files = BTreeMap::from([("/etc/a", new), ("/etc/b", new)]);
@@ -368,6 +374,7 @@ mod tests {
         let content = Secret::new(Vec::new());
         let new = NewFile {
             mode: 0o644,
+            owner: Owner::ROOT,
             content: &content,
         };
         let files = BTreeMap::from(["/cni/a", "/cnixx/b", "/other"].map(|path| (path, new)));

@@ -268,6 +268,7 @@ pub(super) fn readable_log() -> HostConfigLogConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Owner;
 
     /// The program itself, without the script in front of it, and without anything of the node.
     #[test]
@@ -282,6 +283,7 @@ mod tests {
             env: Vec::new(),
             binds: vec!["/:/host:rw".to_owned().try_into().unwrap()],
             mounts: Vec::new(),
+            user: Owner::ROOT,
             privileged: true,
             host_pid: true,
             host_cgroupns: true,

@@ -13,7 +13,7 @@ use super::{
     helper::{HelperOutput, readable_log},
     machine::Host,
 };
-use crate::model::{ClusterId, HELPER, Secret, label};
+use crate::model::{ClusterId, HELPER, Owner, Secret, label};
 
 /// The folder in the container that has what goes in and out.
 const FOLDER: &str = "/rke-operator";
@@ -98,7 +98,14 @@ impl Host {
             .iter()
             .map(|(name, content)| {
                 let mode = 0o600;
-                (format!("{FOLDER}/in/{name}"), NewFile { mode, content })
+                (
+                    format!("{FOLDER}/in/{name}"),
+                    NewFile {
+                        mode,
+                        owner: Owner::ROOT,
+                        content,
+                    },
+                )
             })
             .collect();
         let files = files

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::EnvVar;
+use super::{EnvVar, Owner};
 
 /// A keyed digest of a content: equal contents of one cluster have equal digests, and a
 /// content cannot be guessed from one without the cluster's keys.
@@ -75,6 +75,9 @@ pub struct ContainerSpec {
     /// without it. Sorted by target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Bind>,
+    /// Whom it runs as, within the container and outside.
+    #[serde(default, skip_serializing_if = "Owner::is_root")]
+    pub user: Owner,
     /// Full access to the node (kubelet, kube-proxy).
     pub privileged: bool,
     /// Shares the node's process ids.

@@ -24,7 +24,7 @@ use rke_operator::{
     host::{ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, TcpDial},
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER, LogLimit,
-        NodeName, label, secret::Secret,
+        NodeName, Owner, label, secret::Secret,
     },
 };
 use serde_json::json;
@@ -132,6 +132,7 @@ fn spec() -> ContainerSpec {
                 .unwrap(),
         ],
         mounts: Vec::new(),
+        user: Owner::ROOT,
         privileged: true,
         host_pid: true,
         host_cgroupns: true,
@@ -218,7 +219,11 @@ async fn files(host: &Host) {
     assert!(host.read_files(&[ROOT]).await.unwrap().is_empty());
     let contents = ["one", "two"].map(|text| Secret::new(text.as_bytes().to_vec()));
     for (content, mode) in contents.iter().zip([0o600, 0o644]) {
-        let file = NewFile { mode, content };
+        let file = NewFile {
+            mode,
+            owner: Owner::ROOT,
+            content,
+        };
         let files = [
             ("/etc/rke-operator-contract/a/b/key", file),
             ("/etc/rke-operator-contract/empty name", file),
@@ -264,6 +269,7 @@ async fn component(host: &Host) {
                 env: vec![],
                 binds: vec![],
                 mounts: Vec::new(),
+                user: Owner::ROOT,
                 privileged: false,
                 host_pid: false,
                 host_cgroupns: false,

@@ -17,7 +17,7 @@ use rke_operator::{
     },
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, EnvVar, FILES_IMAGE, HELPER, LogLimit, NodeName,
-        label, secret::Secret,
+        Owner, label, secret::Secret,
     },
 };
 use tokio::{
@@ -49,6 +49,7 @@ fn spec(image: &str) -> ContainerSpec {
                 .unwrap(),
         ],
         mounts: Vec::new(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,
@@ -322,7 +323,11 @@ async fn files_are_written_with_few_requests_and_read_back() {
     let before = fake.requests().len();
     let secret = Secret::new(b"secret".to_vec());
     let plain = Secret::new(b"plain".to_vec());
-    let file = |mode, content| NewFile { mode, content };
+    let file = |mode, content| NewFile {
+        mode,
+        owner: Owner::ROOT,
+        content,
+    };
     let files = [
         ("/etc/kubernetes/ssl/key.pem", file(0o600, &secret)),
         ("/etc/kubernetes/config", file(0o644, &plain)),
@@ -638,6 +643,7 @@ async fn a_file_that_reads_back_differently_is_an_error() {
     let content = Secret::new(b"secret".to_vec());
     let new = NewFile {
         mode: 0o600,
+        owner: Owner::ROOT,
         content: &content,
     };
     let tampers: [(Tamper, &str); 4] = [

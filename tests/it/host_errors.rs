@@ -15,7 +15,7 @@ use rke_operator::{
     config::{Credential, Login},
     error::Explain,
     host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
-    model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, secret::Secret},
+    model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, Owner, secret::Secret},
 };
 
 use crate::fake::{Access, FakeHost, FakeNet};
@@ -365,6 +365,7 @@ async fn a_full_disk() {
     let content = Secret::new(b"x".to_vec());
     let file = NewFile {
         mode: 0o600,
+        owner: Owner::ROOT,
         content: &content,
     };
     let files = [("/etc/kubernetes/a", file), ("/etc/kubernetes/b", file)].into();

@@ -17,7 +17,7 @@ use rke_operator::{
     error::ErrorClass,
     etcd::MemberId,
     host::{Dial, KnownHosts, Policy},
-    model::{CLAIM, ContainerSpec, HELPER, NodeName, label},
+    model::{CLAIM, ContainerSpec, HELPER, NodeName, Owner, label},
     plan::{Action, Cause, Guard, HostAction, Step},
     state::ClusterState,
 };
@@ -45,6 +45,7 @@ fn spec(flag: &str) -> Box<ContainerSpec> {
         env: vec![],
         binds: vec![],
         mounts: vec![],
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,

@@ -17,7 +17,7 @@ use crate::{
         step::{Done, StepError},
     },
     host::{ClaimOutcome, Host, NewFile},
-    model::{self, CLAIM_DIRS, ClusterId, FILES_IMAGE, Secret, label, path},
+    model::{self, CLAIM_DIRS, ClusterId, FILES_IMAGE, Owner, Secret, label, path},
 };
 
 const RELEASE: &str = include_str!("release.sh");
@@ -101,12 +101,14 @@ async fn record(
         path::CLUSTER_ID,
         NewFile {
             mode: 0o644,
+            owner: Owner::ROOT,
             content: &line,
         },
     )]);
     if !kept {
         let file = NewFile {
             mode: 0o600,
+            owner: Owner::ROOT,
             content: &record,
         };
         files.insert(path::NODE_RECORD, file);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use jiff::SignedDuration;
 
-use super::helper::node_error;
+use super::helper::{helper, node_error};
 use crate::{
     actual::ContainerState,
     apply::{
@@ -14,13 +14,16 @@ use crate::{
     },
     error::ErrorClass,
     host::Host,
-    model::{ClusterId, Component, ContainerSpec},
+    model::{ClusterId, Component, ContainerSpec, path},
     state::ClusterState,
     workload,
 };
 
 /// How long a component may take to end by itself.
 const GRACE: Duration = Duration::from_secs(10);
+const OWN: &str = include_str!("own.sh");
+/// How long it may take to give away every file of etcd's, which are some dozens.
+const OWNS: Duration = Duration::from_secs(60);
 /// How long a program may take to read its flags and to say its version.
 const TRIAL: Duration = Duration::from_secs(20);
 
@@ -30,10 +33,25 @@ pub(in crate::apply) async fn run_container(
     spec: &ContainerSpec,
     saved: &ClusterState,
 ) -> Result<Done, StepError> {
+    owned(host, name, spec, &saved.cluster_id).await?;
     host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
         .await
         .map_err(failed)?;
     Ok(Done::default())
+}
+
+/// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.
+pub(super) async fn owned(
+    host: &Host,
+    name: &str,
+    spec: &ContainerSpec,
+    id: &ClusterId,
+) -> Result<(), StepError> {
+    if name != Component::Etcd.container() || spec.user.is_root() {
+        return Ok(());
+    }
+    let arguments = [path::ETCD.to_owned(), spec.user.to_string()];
+    helper(host, id, OWN, &arguments, OWNS).await
 }
 
 /// What it says of a flag that it does not know is the error.

@@ -13,7 +13,7 @@ use crate::{
     },
     desired::Desired,
     host::{Host, NewFile},
-    model::{ClusterId, Component, Secret, path},
+    model::{ClusterId, Component, Owner, Secret, path},
     plan::FileRef,
 };
 
@@ -34,12 +34,12 @@ pub(in crate::apply) async fn write_files(
             .get(file)
             .filter(|found| found.digest == *digest)
             .ok_or_else(|| bug("a file of the plan is not in the desired environment"))?;
-        let content = &found.content;
         files.insert(
             file.as_str(),
             NewFile {
                 mode: *mode,
-                content,
+                owner: found.owner,
+                content: &found.content,
             },
         );
     }
@@ -83,6 +83,7 @@ pub(super) async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), St
                 *path,
                 NewFile {
                     mode: 0o600,
+                    owner: Owner::ROOT,
                     content,
                 },
             )

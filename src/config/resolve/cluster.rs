@@ -27,6 +27,7 @@ pub(super) fn read(
     let images = images::read(&images_at, version, catalogue, &registries, found);
     let services = services::read(&root.get("services"), found);
     let etcd = etcd::read(root, found);
+    let etcd_owner = etcd::owner(root, found);
     let sans = sans(&root.get("authentication").get("sans"), found);
     let webhook = access::webhook(&root.get("authentication"), found);
     let authorization = access::authorization(root, found);
@@ -57,6 +58,7 @@ pub(super) fn read(
         system_images: system_images?,
         services,
         etcd: etcd?,
+        etcd_owner,
         sans,
         webhook,
         authorization,

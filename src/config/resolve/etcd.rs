@@ -3,7 +3,7 @@
 use super::{Found, values};
 use crate::{
     config::{cursor::Cursor, problem::Problem},
-    model::{ClientIdentity, EtcdPlace, EtcdUrl, ExternalEtcd, Secret},
+    model::{ClientIdentity, EtcdPlace, EtcdUrl, ExternalEtcd, Owner, Secret},
 };
 
 /// RKE's, and that of Kubernetes itself.
@@ -13,7 +13,9 @@ const NEEDS: &str = "a cluster with an external etcd needs `external_urls`, `ca_
                      `services.etcd`, and no node with the role `etcd`";
 
 /// What is for members on nodes alone.
-const OF_MEMBERS: [&str; 5] = [
+const OF_MEMBERS: [&str; 7] = [
+    "uid",
+    "gid",
     "extra_args",
     "extra_args_array",
     "extra_binds",
@@ -43,6 +45,15 @@ pub(super) fn no_urls(root: &Cursor<'_>) -> Problem {
 
 fn at<'a>(root: &Cursor<'a>) -> Cursor<'a> {
     root.get("services").get("etcd")
+}
+
+/// Whom the members on nodes run as.
+pub(super) fn owner(root: &Cursor<'_>, found: &mut Found) -> Owner {
+    let mut id = |key| values::number(&at(root).get(key), found).unwrap_or_default();
+    Owner {
+        uid: id("uid"),
+        gid: id("gid"),
+    }
 }
 
 /// Where etcd is. `None` only when a problem was found.

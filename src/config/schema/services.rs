@@ -59,8 +59,15 @@ pub(in crate::config) const ETCD: &[Key] = service!(
     text("path", "The prefix of this cluster's keys in that etcd.")
         .default("/registry")
         .used(),
-    number("uid", "The user that etcd runs as.").default("0"),
-    number("gid", "The group that etcd runs as.").default("0"),
+    number(
+        "uid",
+        "The number of the user that etcd runs as, and whose its data and its key are."
+    )
+    .default("0")
+    .used(),
+    number("gid", "The number of the group that etcd runs as.")
+        .default("0")
+        .used(),
     flag(
         "snapshot",
         "Take recurring snapshots, as RKE does by default. `false` says that none are wanted.",

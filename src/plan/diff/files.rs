@@ -6,7 +6,7 @@ use super::components::{self, Need};
 use crate::{
     actual::{FileFact, HostFacts},
     desired::{DesiredFile, DesiredHost},
-    model::{Component, path},
+    model::{Component, Owner, path},
     plan::{Cause, FieldChange, FileRef},
 };
 
@@ -192,7 +192,7 @@ fn directory(
         })
     };
     match seen.get(path) {
-        Some(fact) if fact.is_dir && fact.mode == mode && root(fact) => None,
+        Some(fact) if fact.is_dir && fact.mode == mode && fact.is_of(Owner::ROOT) => None,
         Some(fact) => change(Some(shape(fact))),
         None if !readable(path) => {
             let watched = crate::actual::Baseline::PATHS.contains(&path);
@@ -215,7 +215,7 @@ fn content(
 ) -> Option<FieldChange> {
     let from = match seen.get(path) {
         Some(fact) if !fact.is_dir && *fact.content == file.content => {
-            if fact.mode == file.mode && root(fact) {
+            if fact.mode == file.mode && fact.is_of(file.owner) {
                 return None;
             }
             Some(format!("the same content, {}", shape(fact)))
@@ -255,13 +255,9 @@ pub(in crate::plan) fn is_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-const fn root(fact: &FileFact) -> bool {
-    fact.uid == 0 && fact.gid == 0
-}
-
 fn shape(fact: &FileFact) -> String {
     let kind = if fact.is_dir { "directory " } else { "" };
-    let owner = if root(fact) {
+    let owner = if fact.is_of(Owner::ROOT) {
         String::new()
     } else {
         format!(" of {}:{}", fact.uid, fact.gid)

@@ -15,6 +15,7 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
         env,
         binds,
         mounts,
+        user,
         privileged,
         host_pid,
         host_cgroupns,
@@ -34,6 +35,7 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
     };
     field("image", image.clone(), to.image.clone());
     field("entrypoint", entrypoint.join(" "), to.entrypoint.join(" "));
+    field("user", user.to_string(), to.user.to_string());
     field("privileged", yes(*privileged), yes(to.privileged));
     field("host pid", yes(*host_pid), yes(to.host_pid));
     field("host cgroupns", yes(*host_cgroupns), yes(to.host_cgroupns));
@@ -180,6 +182,7 @@ fn maps(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Owner;
 
     fn spec() -> ContainerSpec {
         ContainerSpec {
@@ -190,6 +193,7 @@ mod tests {
             env: vec!["TOKEN=hunter2".to_owned().into()],
             binds: Vec::new(),
             mounts: Vec::new(),
+            user: Owner::ROOT,
             privileged: false,
             host_pid: false,
             host_cgroupns: false,

@@ -7,8 +7,8 @@ use rke_operator::{
     desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
-        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Registries, Role, START_ORDER, Taint,
-        UpgradeStrategy, label, path, secret::Secret,
+        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner, Registries, Role, START_ORDER,
+        Taint, UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
@@ -211,6 +211,7 @@ fn container(name: &str) -> ContainerSpec {
         env: Vec::new(),
         binds: Vec::new(),
         mounts: Vec::new(),
+        user: Owner::ROOT,
         privileged: false,
         host_pid: false,
         host_cgroupns: false,
@@ -277,6 +278,7 @@ fn file(text: String, mode: u32) -> DesiredFile {
     DesiredFile {
         content: Secret::new(text.into_bytes()),
         mode,
+        owner: Owner::ROOT,
         digest,
     }
 }
@@ -329,6 +331,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             let spec = ContainerSpec {
                 image: images(component),
                 command,
+                user: Owner::ROOT,
                 privileged: component == "kubelet",
                 host_pid: component == "kubelet",
                 host_cgroupns: component == "kubelet",
