@@ -10,7 +10,7 @@ use crate::{
     actual::HostView,
     config::{Dns, Intent, MetricsServer, Network, PodSecurity, Services},
     error::Explain as _,
-    model::{Bind, ContainerSpec, EnvVar, NodeName, Role, Secret, Taint, label, path},
+    model::{Bind, ContainerSpec, EnvVar, NodeName, Owner, Role, Secret, Taint, label, path},
 };
 
 fn host(desired: &Desired) -> &DesiredHost {
@@ -313,6 +313,29 @@ fn etcd_does_not_start_without_the_disk_that_its_member_is_on() {
     let keys = reuse_or_issue(&intent, &have, 9).unwrap();
     let again = Desired::from_intent(&intent, &keys, &have).unwrap();
     assert!(!host(&again).dirs.contains_key(path::ETCD_MEMBER));
+}
+
+/// Its key and its data are its user's; nobody else's container or file is.
+#[test]
+fn etcd_runs_as_its_user() {
+    let mut intent = intent();
+    let owner = Owner { uid: 1, gid: 2 };
+    intent.etcd_owner = owner;
+    let desired = desired(&intent);
+    let is_its_own = |name: &&String| host(&desired).containers[*name].user == owner;
+    let its_own: Vec<&String> = host(&desired)
+        .containers
+        .keys()
+        .filter(is_its_own)
+        .collect();
+    assert_eq!(its_own, ["etcd"]);
+    let files = host(&desired).files.iter();
+    let its_own = files.filter(|(_, file)| file.owner == owner);
+    let its_own: Vec<&str> = its_own.map(|(path, _)| path.as_str()).collect();
+    assert_eq!(
+        its_own,
+        ["/etc/kubernetes/ssl/kube-etcd-192-0-2-10-key.pem"]
+    );
 }
 
 #[test]

@@ -298,8 +298,10 @@ fn flags_mounts_and_a_node_port_reach_the_node() {
     // An image that is nowhere.
     document["system_images"] = Value::Null;
     document["network"] = parse(include_str!("../../rkespec/calico.yml"))["network"].clone();
-    let write_with = |port: u16| {
+    let write_with = |port: u16, user: u32| {
         let mut document = document.clone();
+        document["services"]["etcd"]["uid"] = json!(user);
+        document["services"]["etcd"]["gid"] = json!(user + 1);
         let service = json!({"enabled": true, "type": "NodePort", "nodePorts": {"http": port}});
         document["ingress"] = json!({
             "provider": "nginx", "network_mode": "none", "values": {"controller": {"service": service}},
@@ -313,7 +315,7 @@ fn flags_mounts_and_a_node_port_reach_the_node() {
         config["nodes"][0]["labels"]["net"] = json!("calico");
         site.write_config("cluster.yml", &config.to_string());
     };
-    write_with(30080);
+    write_with(30080, 52034);
     goes_up(&site);
 
     let process = |component: &str, file: &str| {
@@ -340,6 +342,35 @@ fn flags_mounts_and_a_node_port_reach_the_node() {
             "{component}: {found}"
         );
     }
+    let is_etcds = |user: u32| {
+        let owner = format!("{user}:{}", user + 1);
+        let its_own =
+            "/var/lib/etcd /var/lib/etcd/member/wal /etc/kubernetes/ssl/kube-etcd-*-key.pem";
+        let owners = on_node(&format!("stat -c %u:%g {its_own} | sort -u"));
+        assert_eq!(owners.trim(), owner);
+        let others = on_node(&format!(
+            "find /var/lib/etcd ! -uid {user} -o ! -gid {}",
+            user + 1
+        ));
+        assert_eq!(others.trim(), "");
+        let status = process("etcd", "status");
+        let runs_as = |line: &str| {
+            let id = if line.starts_with("Uid:") {
+                user
+            } else {
+                user + 1
+            };
+            line.split_whitespace()
+                .skip(1)
+                .all(|word| word == id.to_string())
+        };
+        let ids = status
+            .lines()
+            .filter(|line| line.starts_with("Uid:") || line.starts_with("Gid:"));
+        let ids: Vec<&str> = ids.collect();
+        assert!(ids.len() == 2 && ids.into_iter().all(runs_as), "{status}");
+    };
+    is_etcds(52034);
     let node = site.kubectl(&["get", "nodes", "-o", "json"]).well().stdout;
     let node = &parse(&node)["items"][0];
     assert_eq!(node["status"]["capacity"]["pods"], "200");
@@ -365,12 +396,14 @@ fn flags_mounts_and_a_node_port_reach_the_node() {
     };
     answers(30080);
     assert_eq!(ask(80), "");
-    write_with(30090);
+    write_with(30090, 52036);
     let plan = site.run(&["plan"]).well().stdout;
     assert!(plan.contains("render and apply nginx"), "{plan}");
     assert!(!plan.contains("render and apply calico"), "{plan}");
+    assert!(plan.contains("user 52034:52035"), "{plan}");
     goes_up(&site);
     answers(30090);
+    is_etcds(52036);
     assert_eq!(ask(30080), "");
 
     site.run(&["remove", "--force"]).well();

@@ -13,9 +13,7 @@ const NEEDS: &str = "a cluster with an external etcd needs `external_urls`, `ca_
                      `services.etcd`, and no node with the role `etcd`";
 
 /// What is for members on nodes alone.
-const OF_MEMBERS: [&str; 7] = [
-    "uid",
-    "gid",
+const OF_MEMBERS: [&str; 5] = [
     "extra_args",
     "extra_args_array",
     "extra_binds",
@@ -47,9 +45,21 @@ fn at<'a>(root: &Cursor<'a>) -> Cursor<'a> {
     root.get("services").get("etcd")
 }
 
+fn no_members(at: &Cursor<'_>, found: &mut Found) {
+    let warning = at.problem("has no effect: no node has a member of etcd");
+    found.warning(warning.hint("say it to those who run the external etcd"));
+}
+
 /// Whom the members on nodes run as.
 pub(super) fn owner(root: &Cursor<'_>, found: &mut Found) -> Owner {
-    let mut id = |key| values::number(&at(root).get(key), found).unwrap_or_default();
+    let mut id = |key| {
+        let at = at(root).get(key);
+        let id = values::number(&at, found).unwrap_or_default();
+        if id != 0 && is_external(root) {
+            no_members(&at, found);
+        }
+        id
+    };
     Owner {
         uid: id("uid"),
         gid: id("gid"),
@@ -72,8 +82,7 @@ pub(super) fn read(root: &Cursor<'_>, found: &mut Found) -> Option<EtcdPlace> {
     for key in OF_MEMBERS {
         let at = at.get(key);
         if !at.is_empty() {
-            let warning = at.problem("has no effect: no node has a member of etcd");
-            found.warning(warning.hint("say it to those who run the external etcd"));
+            no_members(&at, found);
         }
     }
     let before = found.problems.len();

@@ -114,6 +114,8 @@ const CHANGES: &[(&str, &str)] = &[
     ("nodes[].taints[].key", "b"),
     ("nodes[].taints[].value", "c"),
     ("nodes[].taints[].effect", "NoExecute"),
+    ("services.etcd.uid", "52034"),
+    ("services.etcd.gid", "52034"),
     ("services.kube-api.service_cluster_ip_range", "10.43.0.0/17"),
     ("services.kube-api.service_node_port_range", "30000-30100"),
     ("services.kube-api.always_pull_images", "true"),
