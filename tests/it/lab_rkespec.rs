@@ -400,7 +400,7 @@ fn flags_mounts_and_a_node_port_reach_the_node() {
     let plan = site.run(&["plan"]).well().stdout;
     assert!(plan.contains("render and apply nginx"), "{plan}");
     assert!(!plan.contains("render and apply calico"), "{plan}");
-    assert!(plan.contains("user 52034:52035"), "{plan}");
+    assert!(plan.contains("definition changed: user"), "{plan}");
     goes_up(&site);
     answers(30090);
     is_etcds(52036);
