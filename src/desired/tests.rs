@@ -332,10 +332,7 @@ fn etcd_runs_as_its_user() {
     let files = host(&desired).files.iter();
     let its_own = files.filter(|(_, file)| file.owner == owner);
     let its_own: Vec<&str> = its_own.map(|(path, _)| path.as_str()).collect();
-    assert_eq!(
-        its_own,
-        ["/etc/kubernetes/ssl/kube-etcd-192-0-2-10-key.pem"]
-    );
+    assert_eq!(its_own, ["/etc/kubernetes/ssl/kube-etcd-10-0-0-2-key.pem"]);
 }
 
 #[test]

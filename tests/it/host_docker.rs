@@ -649,8 +649,8 @@ async fn a_file_that_reads_back_differently_is_an_error() {
     let tampers: [(Tamper, &str); 4] = [
         (|file| file.content.push(b'x'), "the content differs"),
         (|file| file.mode = 0o644, "the mode differs"),
-        (|file| file.uid = 1000, "the owner is not root"),
-        (|file| file.gid = 1000, "the owner is not root"),
+        (|file| file.uid = 1000, "the owner differs"),
+        (|file| file.gid = 1000, "the owner differs"),
     ];
     for (tamper, expected) in tampers {
         let fake = FakeHost::new();
