@@ -142,18 +142,23 @@ fn hides_below(line: &str) -> Option<Hidden> {
     Some(Hidden::To(line.len() - text.len()))
 }
 
-/// Whether a line is below nothing of what is hidden. The items of a list may begin where its name does; where a tab
-/// leads to, everybody sees differently.
+/// Whether a line is below nothing of what is hidden: a key, alone or of an item, that begins early enough. The items of
+/// a list may begin where its name does; where a tab leads to, everybody sees differently.
 fn ends(hidden: Hidden, line: &str) -> bool {
     let Hidden::To(column) = hidden else {
         return false;
     };
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
-    if text.is_empty() || text.starts_with(['#', '\t']) {
-        return false;
+    let is_key = |text: &str| {
+        let name = text.split(':').next().unwrap_or_default();
+        let of_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '"' | '\'');
+        name != text && !name.starts_with('-') && name.trim_end().chars().all(of_names)
+    };
+    match text.strip_prefix("- ") {
+        Some(item) => indent < column && is_key(item.trim_start_matches(' ')),
+        None => indent <= column && is_key(text),
     }
-    indent < column || (indent == column && !text.starts_with('-'))
 }
 
 /// The words before a colon.
@@ -245,6 +250,14 @@ mod tests {
                 true,
             ),
             ("pasword: b\n", "  user: hunter2", false),
+            // And this one: what begins where the list does is no item, and no key.
+            (
+                "ingress:\n  extra_envs:\n",
+                "  *none - name: hunter2",
+                false,
+            ),
+            ("ingress:\n  extra_envs:\n", " *none - name: hunter2", false),
+            ("ingress:\n  extra_envs:\n", "# name: hunter2", false),
         ] {
             assert_eq!(may_be_shown(before, line), shown, "{before}\n{line}");
         }
