@@ -21,7 +21,7 @@ before=$(find "$artifacts" -type f | wc -l)
 code=0
 cargo fuzz run --sanitizer none --target-dir "$out" cluster_yml "$corpus" "${seeds[@]}" -- \
   -dict="$dictionary" -artifact_prefix="$artifacts/" -max_total_time="$seconds" -max_len=8192 -timeout=10 \
-  -rss_limit_mb=3072 -print_final_stats=1 ${FUZZ_ARGS:-} 2>&1 | tee "$log" || code=$?
+  -rss_limit_mb=3072 -print_final_stats=1 2>&1 | tee "$log" || code=$?
 
 value() { sed -nE "s/^.*$1 *([0-9]+).*$/\1/p" "$log" | tail -1; }
 after=$(find "$artifacts" -type f | wc -l)
