@@ -124,7 +124,7 @@ pub(super) struct SoFar {
 }
 
 impl SoFar {
-    /// The nodes that a person lets go: once the state has them as lost that is used up.
+    /// The nodes that a person gives up as lost: once the state has them so that is used up.
     fn lose(&self, names: &BTreeSet<NodeName>, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
         let leaves = |name: &NodeName| {
             let entry = saved.and_then(|saved| saved.inventory.get(name));
@@ -318,7 +318,8 @@ fn decide(
             plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
             desired.notes.extend(kept_back(intent, written));
-            desired.lose = lose;
+            // Whoever is named may leave with many others, also when that waits for a later iteration.
+            desired.lose.clone_from(&environment.lose);
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
