@@ -52,7 +52,7 @@ fn moves(state: &ClusterState, why: &str) -> PreflightError {
             state.cluster_name
         ),
         hints: vec![
-            "write `services.etcd` and the roles as they were; whether this is the right file for this cluster".to_owned(),
+            "write `services.etcd` and the roles as they were, and look whether this is the right file for this cluster".to_owned(),
             "to move, bring up a new cluster there, and take over what runs here with a backup of its objects".to_owned(),
         ],
         class: ErrorClass::User,
