@@ -110,10 +110,10 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
     if host.network_mode.as_deref() != Some("host") || !always {
         return None;
     }
-    let user = match config.user.as_deref() {
-        None | Some("") => Owner::ROOT,
-        Some(user) => user.parse().ok()?,
-    };
+    // Where we named nobody the image may.
+    let named = label.as_ref().is_none_or(|spec| !spec.user.is_root());
+    let user = config.user.as_deref().filter(|_| named);
+    let user = user.and_then(|user| user.parse().ok()).unwrap_or_default();
     let privileged = host.privileged.unwrap_or(false);
     let host_pid = host.pid_mode.as_deref() == Some("host");
     Some(ContainerSpec {
@@ -292,7 +292,7 @@ mod tests {
             cmd: body.cmd.or(Some(vec!["image-command".to_owned()])),
             env: Some(env),
             labels: body.labels,
-            user: Some(body.user.unwrap_or_default()),
+            user: body.user.or(Some("nonroot:65535".to_owned())),
             ..ContainerConfig::default()
         };
         (config, host)
