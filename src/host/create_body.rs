@@ -12,7 +12,7 @@ use bollard::models::{
     HostConfigLogConfig, Mount, MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, Owner, label};
+use crate::model::{Bind, ClusterId, ContainerSpec, EnvVar, LogLimit, label};
 
 /// Open files: what systemd units of Kubernetes components are commonly given.
 const NOFILE: i64 = 1_048_576;
@@ -231,7 +231,7 @@ fn log_limit(host: &HostConfig, label: Option<&ContainerSpec>) -> Option<LogLimi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Digest, Secret};
+    use crate::model::{Digest, Owner, Secret};
 
     fn var(name: &str, value: &str) -> EnvVar {
         let digest = Digest(format!("digest {}", value.len()));
