@@ -27,22 +27,23 @@ const HOST: &str = "/host";
 /// program's name. The search path is the node's from there on: mount and iptables are the node's.
 /// A process is called as the file that it was started from: a link of kubelet's name, or it would
 /// be called `3`.
-const ENTER: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
-    mkdir -p /host/run/rke-operator; ln -sfn /proc/self/fd/3 /host/run/rke-operator/kubelet; \
-    export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
+const FIND: &str = "set -e; exec 3< \"$(command -v \"$0\")\"; \
+    mkdir -p /host/run/rke-operator; ln -sfn /proc/self/fd/3 /host/run/rke-operator/kubelet; ";
+/// Behind [`FIND`].
+const ENTER: &str = "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; \
     exec chroot /host /run/rke-operator/kubelet \"$@\"";
 
 /// Lets kubelet find the logins to registries, where it has none yet: a file of somebody else stays, and counts.
 fn enter(context: &HostContext<'_>) -> String {
     if context.intent.registries.logins.is_empty() {
-        return ENTER.to_owned();
+        return [FIND, ENTER].concat();
     }
     let (logins, file) = (path::KUBELET_LOGINS, path::REGISTRIES);
     let root = path::KUBELET;
     let link = format!(
         "mkdir -p -m 750 {HOST}{root}; [ -e {HOST}{logins} ] || ln -sfn {file} {HOST}{logins}; "
     );
-    ENTER.replacen("export PATH", &(link + "export PATH"), 1)
+    [FIND, &link, ENTER].concat()
 }
 
 /// The container and its files.

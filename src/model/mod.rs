@@ -35,7 +35,9 @@ pub use name::*;
 pub use objects::*;
 pub use owner::Owner;
 pub use printable::{is_printable, printable};
-pub use registry::{DOCKER_HUB, Registries, RegistryLogin, registry_host};
+pub use registry::{
+    DOCKER_HUB, Registries, RegistryLogin, is_docker_hub, is_registry, registry_host,
+};
 pub use sample::{Sample, samples};
 pub use secret::Secret;
 pub use spec::*;

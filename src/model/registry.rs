@@ -56,13 +56,28 @@ pub fn registry_host(url: &str) -> &str {
     url.split('/').next().unwrap_or(url)
 }
 
+/// True for each name of Docker Hub.
+pub fn is_docker_hub(host: &str) -> bool {
+    matches!(
+        host,
+        DOCKER_HUB | "index.docker.io" | "registry-1.docker.io"
+    )
+}
+
+/// True for the first part of an image's name that is a registry, and not a folder of Docker Hub.
+pub fn is_registry(first: &str) -> bool {
+    first == "localhost" || first.contains(['.', ':'])
+}
+
 /// The whole name of an image, with its registry: a first part without dot and port is none.
 fn place(image: &str) -> String {
     let (first, rest) = image.split_once('/').unwrap_or(("", image));
-    match first {
-        "docker.io" | "index.docker.io" | "registry-1.docker.io" => format!("{DOCKER_HUB}/{rest}"),
-        host if host == "localhost" || host.contains(['.', ':']) => image.to_owned(),
-        _ => format!("{DOCKER_HUB}/{image}"),
+    if is_docker_hub(first) {
+        format!("{DOCKER_HUB}/{rest}")
+    } else if is_registry(first) {
+        image.to_owned()
+    } else {
+        format!("{DOCKER_HUB}/{image}")
     }
 }
 

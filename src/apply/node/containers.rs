@@ -41,7 +41,7 @@ pub(in crate::apply) async fn run_container(
 }
 
 /// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.
-pub(super) async fn owned(
+async fn owned(
     host: &Host,
     name: &str,
     spec: &ContainerSpec,

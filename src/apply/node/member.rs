@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    containers::{await_healthy, owned, remove_container},
+    containers::{await_healthy, remove_container, run_container},
     helper::{node_error, run_helper, succeeded},
 };
 use crate::{
@@ -215,11 +215,8 @@ async fn run_member(
     spec.bootstrap_args
         .retain(|word| !word.starts_with("--initial-cluster="));
     spec.bootstrap_args.push(of_now);
-    let container = Component::Etcd.container();
-    owned(host, container, &spec, &saved.cluster_id).await?;
-    host.run_container(container, &spec, &saved.cluster_id, &saved.cluster_name)
-        .await
-        .map_err(failed)
+    run_container(host, Component::Etcd.container(), &spec, saved).await?;
+    Ok(())
 }
 
 /// Asks for its vote until it has caught up: etcd refuses before.

@@ -185,15 +185,7 @@ fn required<'a>(at: &Cursor<'a>, what: &str, found: &mut Found) -> Option<&'a st
 
 fn pem(at: &Cursor<'_>, what: &str, found: &mut Found) -> Option<String> {
     let text = required(at, what, found)?;
-    // A key in the wrong place would be in a file that everybody on the node may read.
-    if text.contains("PRIVATE KEY") || !text.contains("-----BEGIN CERTIFICATE-----") {
-        let problem = at.problem(format!("is not {what}"));
-        found.problem(
-            problem.hint("PEM, which begins with `-----BEGIN CERTIFICATE-----`, and no key"),
-        );
-        return None;
-    }
-    Some(text.trim_end().to_owned() + "\n")
+    values::certificate(at, what, text, found)
 }
 
 /// Whether it is one, and fits, is seen when it is used: before anything is written anywhere.

@@ -14,7 +14,7 @@ use super::{Found, values};
 use crate::{
     catalog::{Catalogue, Images},
     config::{cursor::Cursor, validate},
-    model::{KubernetesVersion, Registries},
+    model::{KubernetesVersion, Registries, is_docker_hub},
 };
 
 /// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
@@ -188,10 +188,10 @@ fn repository_of(image: &str) -> &str {
 }
 
 fn without_docker_hub(image: &str) -> &str {
-    ["docker.io/", "index.docker.io/", "registry-1.docker.io/"]
-        .iter()
-        .find_map(|hub| image.strip_prefix(hub))
-        .unwrap_or(image)
+    match image.split_once('/') {
+        Some((host, rest)) if is_docker_hub(host) => rest,
+        Some(_) | None => image,
+    }
 }
 
 /// Whether a repository is RKE's own in another registry.

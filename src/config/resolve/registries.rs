@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::{Found, values};
 use crate::{
     config::{cursor::Cursor, problem::Problem, sources::Sources},
-    model::{DOCKER_HUB, Registries, RegistryLogin, Secret, registry_host},
+    model::{
+        DOCKER_HUB, Registries, RegistryLogin, Secret, is_docker_hub, is_registry, registry_host,
+    },
 };
 
 /// In the order of the config.
@@ -50,10 +52,7 @@ fn url(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
     let plain = rest.trim_end_matches('/');
     let host = registry_host(plain);
-    if matches!(
-        host,
-        "docker.io" | "index.docker.io" | "registry-1.docker.io"
-    ) {
+    if is_docker_hub(host) {
         return Some(DOCKER_HUB.to_owned());
     }
     if scheme != "https" {
@@ -64,8 +63,7 @@ fn url(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
         return None;
     }
     // A first part without any of these is a folder of Docker Hub in the name of an image.
-    let is_registry = host == "localhost" || host.contains(['.', ':']);
-    if !is_registry || !values::is_image(plain) || plain.contains('@') {
+    if !is_registry(host) || !values::is_image(plain) || plain.contains('@') {
         let problem = at.problem("is not a registry").detail(text);
         found.problem(
             problem.hint("as in `registry.example.com:5000`, or with the beginning of a path"),
@@ -140,14 +138,7 @@ fn authority(item: &Cursor<'_>, sources: &dyn Sources, found: &mut Found) -> Opt
             return None;
         }
     };
-    if text.contains("PRIVATE KEY") || !text.contains("-----BEGIN CERTIFICATE-----") {
-        let problem = at.problem("is not the certificate of an authority");
-        found.problem(
-            problem.hint("PEM, which begins with `-----BEGIN CERTIFICATE-----`, and no key"),
-        );
-        return None;
-    }
-    Some(text.trim_end().to_owned() + "\n")
+    values::certificate(&at, "the certificate of an authority", &text, found)
 }
 
 #[cfg(test)]

@@ -76,6 +76,24 @@ pub(super) fn number(at: &Cursor<'_>, found: &mut Found) -> Option<u32> {
     number
 }
 
+/// The text of a certificate, `what`, with one end of line at its end. A key in its place would be in a file that
+/// everybody on the node may read.
+pub(super) fn certificate(
+    at: &Cursor<'_>,
+    what: &str,
+    text: &str,
+    found: &mut Found,
+) -> Option<String> {
+    if text.contains("PRIVATE KEY") || !text.contains("-----BEGIN CERTIFICATE-----") {
+        let problem = at.problem(format!("is not {what}"));
+        found.problem(
+            problem.hint("PEM, which begins with `-----BEGIN CERTIFICATE-----`, and no key"),
+        );
+        return None;
+    }
+    Some(text.trim_end().to_owned() + "\n")
+}
+
 /// The texts of a mapping, each with its place. An empty value is an empty text.
 pub(super) fn map<'a>(
     at: &Cursor<'a>,
