@@ -19,7 +19,7 @@ use super::{Client, EtcdError, ExternalFault, ExternalView};
 use crate::{
     error::{ErrorClass, Explain, distinct, with_causes},
     host::{Host, HostError, https},
-    model::{EtcdUrl, ExternalEtcd, NodeName},
+    model::{EtcdUrl, ExternalEtcd, NodeName, keys_below},
 };
 
 /// gRPC's codes for who may not, and for who is not known.
@@ -247,7 +247,7 @@ fn cures(error: &EtcdError, through: &NodeName) -> Vec<String> {
 
 /// The first key that begins with a prefix, and the first one that no longer does, as etcd's ranges have them.
 pub(super) fn range(prefix: &str) -> (Vec<u8>, Vec<u8>) {
-    let from = format!("{}/", prefix.trim_end_matches('/')).into_bytes();
+    let from = keys_below(prefix).into_bytes();
     let mut to = from.clone();
     // `/` is never the last of all bytes.
     if let Some(last) = to.last_mut() {

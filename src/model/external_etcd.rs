@@ -45,6 +45,11 @@ impl ExternalEtcd {
     }
 }
 
+/// What every key below a prefix begins with.
+pub fn keys_below(prefix: &str) -> String {
+    format!("{}/", prefix.trim_end_matches('/'))
+}
+
 /// Where a member is. Always with TLS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EtcdUrl {
@@ -73,9 +78,9 @@ pub struct EtcdKeyspace {
 impl EtcdKeyspace {
     /// What a removal says: nobody but those who run it deletes what is in there.
     pub fn stays(&self) -> String {
-        let below = self.prefix.trim_end_matches('/');
+        let below = keys_below(&self.prefix);
         format!(
-            "the external etcd keeps the data of this cluster, below `{below}/`: `etcdctl del --prefix {below}/` there deletes it"
+            "the external etcd keeps the data of this cluster, below `{below}`: `etcdctl del --prefix {below}` there deletes it"
         )
     }
 }

@@ -27,7 +27,7 @@ pub use change::FieldChange;
 pub use chart::{AppliedObject, ChartRecord};
 pub use component::*;
 pub use env_var::EnvVar;
-pub use external_etcd::{EtcdKeyspace, EtcdLook, EtcdPlace, EtcdUrl, ExternalEtcd};
+pub use external_etcd::{EtcdKeyspace, EtcdLook, EtcdPlace, EtcdUrl, ExternalEtcd, keys_below};
 pub use identity::*;
 pub use image::*;
 pub use linear::Linear;

@@ -1,39 +1,18 @@
 //! An etcd outside of the cluster, on a real node: with TLS, an authority of its own and clients that need a certificate.
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lab::Profile;
 use serde_json::{Value, json};
 
-use crate::real::{Run, Site};
+use crate::real::{
+    Run, Site,
+    beside::{self, certificate, ran},
+};
 
 const NAME: &str = "etcd.lab";
 const PREFIX: &str = "/production";
-
-fn ran(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().expect(program);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {args:?}: {stderr}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// `NAME.pem` and `NAME.key`; signed by itself where there is no authority.
-fn certificate(site: &Site, name: &str, ca: Option<&str>, more: &[&str]) {
-    let at = |file: String| site.path(&file).display().to_string();
-    let (cert, key) = (at(format!("{name}.pem")), at(format!("{name}.key")));
-    let subject = format!("/CN={name}");
-    let mut args = vec!["req", "-x509", "-nodes", "-days", "30", "-subj", &subject];
-    args.extend(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
-    args.extend(["-keyout", &key, "-out", &cert]);
-    args.extend(more);
-    let signer = ca.map(|ca| (at(format!("{ca}.pem")), at(format!("{ca}.key"))));
-    if let Some((ca, key)) = &signer {
-        args.extend(["-CA", ca, "-CAkey", key]);
-        args.extend(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    }
-    ran("openssl", &args);
-}
 
 /// The one etcd that the clusters share; its address.
 fn start(site: &Site) -> String {
@@ -46,42 +25,22 @@ fn start(site: &Site) -> String {
     }
     certificate(site, "refused", Some("stranger"), &[]);
 
-    let lab = site.lab.name();
-    let beside = format!("rke-lab-{lab}-registry");
-    let image = ran(
-        "docker",
-        &["inspect", "--format", "{{.Config.Image}}", &beside],
-    );
     let program = lab::etcd(lab::KUBERNETES_VERSION, &mut std::io::stderr()).expect("an etcd");
-    let mount = |from: &Path, to: &str| format!("{}:{to}:ro", from.display());
-    let (program, folder) = (mount(&program, "/etcd"), mount(site.folder(), "/site"));
-    let (name, network) = (format!("rke-lab-{lab}-etcd"), format!("rke-lab-{lab}"));
-    let label = format!("{}={lab}", lab::LABEL);
-    let mut args = vec!["run", "--detach", "--name", &name, "--label", &label];
-    args.extend([
-        "--network",
-        &network,
-        "--volume",
-        &program,
-        "--volume",
-        &folder,
-    ]);
-    args.extend(["--entrypoint", "/etcd", &image, "--data-dir=/data"]);
-    args.extend(["--listen-client-urls=https://0.0.0.0:2379"]);
-    args.extend(["--advertise-client-urls=https://etcd.lab:2379"]);
-    args.extend([
+    let program = format!("{}:/etcd:ro", program.display());
+    let arguments = [
+        "--data-dir=/data",
+        "--listen-client-urls=https://0.0.0.0:2379",
+        "--advertise-client-urls=https://etcd.lab:2379",
         "--cert-file=/site/server.pem",
         "--key-file=/site/server.key",
-    ]);
-    args.extend(["--client-cert-auth", "--trusted-ca-file=/site/ca.pem"]);
-    // Nobody may rely on it.
-    args.extend(["--enable-grpc-gateway=true", "--unsafe-no-fsync"]);
-    ran("docker", &args);
-    let format = format!("{{{{(index .NetworkSettings.Networks \"{network}\").IPAddress}}}}");
-    let address = ran("docker", &["inspect", "--format", &format, &name]);
-    let known = format!("echo {address} {NAME} >>/etc/hosts");
-    site.node().sh(&known).expect("the node knows it");
-    address
+        "--client-cert-auth",
+        "--trusted-ca-file=/site/ca.pem",
+        // Nobody may rely on it.
+        "--enable-grpc-gateway=true",
+        "--unsafe-no-fsync",
+    ];
+    let options = ["--volume", &program, "--entrypoint", "/etcd"];
+    beside::start(site, "etcd", NAME, &options, &arguments)
 }
 
 fn write(site: &Site, url: &str, prefix: &str, client: &str) {

@@ -1,12 +1,15 @@
 //! A registry that wants a password and has an authority of its own, on a real node: Docker pulls the system images
 //! from it, and pods pull theirs.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use lab::Profile;
 use serde_json::{Value, json};
 
-use crate::real::{Run, Site};
+use crate::real::{
+    Run, Site,
+    beside::{self, certificate},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const NAME: &str = "private.lab:5000";
@@ -22,83 +25,29 @@ const WORDS: [(&str, &str); 2] = [
     ),
 ];
 
-fn ran(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().expect(program);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {args:?}: {stderr}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
 /// Beside the lab's own, with its images; the node knows its name.
 fn start(site: &Site) {
-    let lab = site.lab.name();
-    let at = |name: &str| site.path(name).display().to_string();
-    let (ca, ca_key, cert, key) = (at("ca.pem"), at("ca.key"), at("tls.crt"), at("tls.key"));
-    let request = |more: &[&str]| {
-        let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
-        let request = ["req", "-x509", "-nodes", "-days", "30"];
-        ran("openssl", &[&request, &curve[..], more].concat());
-    };
-    request(&["-subj", "/CN=private ca", "-keyout", &ca_key, "-out", &ca]);
-    request(&[
-        "-subj",
-        "/CN=private.lab",
-        "-keyout",
-        &key,
-        "-out",
-        &cert,
-        "-CA",
-        &ca,
-        "-CAkey",
-        &ca_key,
-        "-addext",
-        "subjectAltName=DNS:private.lab",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-    ]);
+    certificate(site, "ca", None, &[]);
+    let names = ["-addext", "subjectAltName=DNS:private.lab"];
+    certificate(site, "tls", Some("ca"), &names);
     site.write_config("htpasswd", WORDS[0].1);
-
-    let beside = format!("rke-lab-{lab}-registry");
-    let image = ran(
-        "docker",
-        &["inspect", "--format", "{{.Config.Image}}", &beside],
-    );
     let store = site.lab.registry().ca();
     let store = store.parent().expect("a folder").join("store");
     let store = format!("{}:/var/lib/registry:ro", store.display());
-    let folder = format!("{}:/site:ro", site.folder().display());
-    let (name, label) = (
-        format!("rke-lab-{lab}-private"),
-        format!("{}={lab}", lab::LABEL),
-    );
-    let network = format!("rke-lab-{lab}");
-    let mut args = vec![
-        "run",
-        "--detach",
-        "--name",
-        &name,
-        "--label",
-        &label,
-        "--network",
-        &network,
-    ];
-    args.extend(["--volume", &store, "--volume", &folder]);
+    let mut options = vec!["--volume", &store];
     for setting in [
-        "REGISTRY_HTTP_TLS_CERTIFICATE=/site/tls.crt",
+        "REGISTRY_HTTP_TLS_CERTIFICATE=/site/tls.pem",
         "REGISTRY_HTTP_TLS_KEY=/site/tls.key",
         "REGISTRY_AUTH=htpasswd",
         "REGISTRY_AUTH_HTPASSWD_REALM=private",
         "REGISTRY_AUTH_HTPASSWD_PATH=/site/htpasswd",
     ] {
-        args.extend(["--env", setting]);
+        options.extend(["--env", setting]);
     }
-    args.push(&image);
-    ran("docker", &args);
-    let format = format!("{{{{(index .NetworkSettings.Networks \"{network}\").IPAddress}}}}");
-    let address = ran("docker", &["inspect", "--format", &format, &name]);
+    beside::start(site, "private", "private.lab", &options, &[]);
     // Where containerd has files of its own for registries they stay, and it is not told of others.
-    let known = format!("echo {address} private.lab >>/etc/hosts; rm -r /etc/containerd/certs.d");
-    site.node().sh(&known).expect("the node knows it");
+    let bare = site.node().sh("rm -r /etc/containerd/certs.d");
+    bare.expect("containerd knows no registry");
 }
 
 fn write(site: &Site, password: &str) {

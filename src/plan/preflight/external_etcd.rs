@@ -6,7 +6,7 @@ use crate::{
     actual::{Actual, HostFacts},
     error::ErrorClass,
     etcd::ExternalView,
-    model::{Component, EtcdKeyspace, EtcdPlace, ExternalEtcd, label},
+    model::{Component, EtcdKeyspace, EtcdPlace, ExternalEtcd, keys_below, label},
     state::ClusterState,
 };
 
@@ -110,16 +110,16 @@ fn of_this_cluster(
     (*holds_keys && has_written_nothing(state, have)).then(|| PreflightError {
         node: None,
         message: format!(
-            "the external etcd at `{}` holds keys below `{}/` already: another Kubernetes has its data there, and this cluster is new; nothing is changed",
+            "the external etcd at `{}` holds keys below `{}` already: another Kubernetes has its data there, and this cluster is new; nothing is changed",
             etcd.servers(),
-            etcd.prefix.trim_end_matches('/')
+            keys_below(&etcd.prefix)
         ),
         hints: vec![
             "write a prefix of this cluster's own: `services.etcd.path`".to_owned(),
             "if this is the cluster whose state was lost: `rke-operator up --recover ID` reads it back from the nodes".to_owned(),
             format!(
-                "if whoever wrote those keys is gone for good: look at them with `etcdctl get --prefix --keys-only --limit 10 {0}/`, and delete them with `etcdctl del --prefix {0}/`",
-                etcd.prefix.trim_end_matches('/')
+                "if whoever wrote those keys is gone for good: look at them with `etcdctl get --prefix --keys-only --limit 10 {0}`, and delete them with `etcdctl del --prefix {0}`",
+                keys_below(&etcd.prefix)
             ),
         ],
         class: ErrorClass::User,

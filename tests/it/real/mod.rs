@@ -1,6 +1,7 @@
 //! What the lab's tests share: a cluster on a lab node, driven through the binary as a user
 //! would, and the state of a node as data.
 
+pub(crate) mod beside;
 pub(crate) mod chance;
 pub(crate) mod operator;
 mod pods;
