@@ -113,6 +113,9 @@ pub const EXTERNAL_ETCD: [&str; 3] = [
     "/etc/kubernetes/ssl/kube-etcd-client-key.pem",
 ];
 
+/// The certificate of [`EXTERNAL_ETCD`], which people make.
+pub const EXTERNAL_ETCD_CERTIFICATE: &str = EXTERNAL_ETCD[1];
+
 /// True for the files in [`SSL`] that we make: those names, and those that bear a node's address.
 pub fn is_certificate(path: &str) -> bool {
     let Some(file) = path

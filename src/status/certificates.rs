@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     actual::{Actual, HostFacts, HostView},
     desired::{Desired, pki, pki::Certificate},
-    model::NodeName,
+    model::{NodeName, path},
     state::ClusterState,
 };
 
@@ -105,7 +105,8 @@ pub fn certificates(
         let all = all.into_iter().map(|(path, one)| {
             let differs = desired.is_some_and(|want| is_replaced(want, actual, name, path));
             let given = format!("{name}/{}", one.name);
-            let ours = !saved.given.leaves.contains(&given);
+            let theirs = path == path::EXTERNAL_ETCD_CERTIFICATE;
+            let ours = !theirs && !saved.given.leaves.contains(&given);
             status(&one, Some(name), differs || ours && one.ends_soon(now))
         });
         all.collect::<Vec<_>>()

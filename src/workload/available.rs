@@ -15,8 +15,17 @@ use crate::{
     model::{NodeName, ObjectRef},
 };
 
-/// The first workload that is not available and the reason, as far as its pods tell it:
-/// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``. `None` when all
+/// What a workload lacks, and the reason as far as its pods tell it:
+/// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Pods that start, or could.
+    Pods(String),
+    /// All of its pods are on silent nodes: minutes go by until Kubernetes makes others.
+    Nodes(String),
+}
+
+/// The first workload that lacks something, of those whose pods could start if there is one. `None` when all
 /// are available. Pods that belong on silent nodes are not waited for: those of a `DaemonSet`, and while
 /// others of it serve those of a `Deployment`, which may find no other node.
 pub fn waiting_for(
@@ -25,35 +34,56 @@ pub fn waiting_for(
     daemon_sets: &[Arc<DaemonSet>],
     deployments: &[Arc<Deployment>],
     pods: &[Arc<Pod>],
-) -> Option<String> {
-    workloads.iter().find_map(|workload| {
-        let is_it = |name: &Option<String>, namespace: &Option<String>| {
-            name.as_deref() == Some(&workload.name)
-                && namespace.as_deref().unwrap_or_default() == workload.namespace
-        };
-        let missing = match workload.kind.as_str() {
-            "DaemonSet" => daemon_sets
-                .iter()
-                .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
-                .map_or_else(not_there, |one| {
-                    missing(workload, &**one, None, &one.spec.selector, silent, pods)
-                }),
-            "Deployment" => deployments
-                .iter()
-                .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
-                .map_or_else(not_there, |one| {
-                    missing(
-                        workload,
-                        &**one,
-                        refused(one),
-                        &one.spec.selector,
-                        silent,
-                        pods,
-                    )
-                }),
-            _ => None,
-        };
-        missing.map(|missing| format!("{workload}: {missing}"))
+) -> Option<Lack> {
+    let mut on_silent_nodes = None;
+    for workload in workloads {
+        match lack(workload, silent, daemon_sets, deployments, pods) {
+            Some(pods @ Lack::Pods(_)) => return Some(pods),
+            Some(nodes @ Lack::Nodes(_)) => {
+                on_silent_nodes.get_or_insert(nodes);
+            }
+            None => {}
+        }
+    }
+    on_silent_nodes
+}
+
+fn lack(
+    workload: &ObjectRef,
+    silent: &BTreeSet<NodeName>,
+    daemon_sets: &[Arc<DaemonSet>],
+    deployments: &[Arc<Deployment>],
+    pods: &[Arc<Pod>],
+) -> Option<Lack> {
+    let is_it = |name: &Option<String>, namespace: &Option<String>| {
+        name.as_deref() == Some(&workload.name)
+            && namespace.as_deref().unwrap_or_default() == workload.namespace
+    };
+    let missing = match workload.kind.as_str() {
+        "DaemonSet" => daemon_sets
+            .iter()
+            .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
+            .map_or_else(not_there, |one| {
+                missing(workload, &**one, None, &one.spec.selector, silent, pods)
+            }),
+        "Deployment" => deployments
+            .iter()
+            .find(|one| is_it(&one.metadata.name, &one.metadata.namespace))
+            .map_or_else(not_there, |one| {
+                missing(
+                    workload,
+                    &**one,
+                    refused(one),
+                    &one.spec.selector,
+                    silent,
+                    pods,
+                )
+            }),
+        _ => None,
+    };
+    missing.map(|missing| match missing {
+        Lack::Pods(why) => Lack::Pods(format!("{workload}: {why}")),
+        Lack::Nodes(why) => Lack::Nodes(format!("{workload}: {why}")),
     })
 }
 
@@ -61,8 +91,8 @@ pub fn waiting_for(
     clippy::unnecessary_wraps,
     reason = "stands where a workload's own answer would"
 )]
-fn not_there() -> Option<String> {
-    Some("it is not there yet".to_owned())
+fn not_there() -> Option<Lack> {
+    Some(Lack::Pods("it is not there yet".to_owned()))
 }
 
 /// What a workload lacks: by its own status, and the reason by its pods unless it has one.
@@ -73,19 +103,29 @@ fn missing(
     selector: &LabelSelector,
     silent: &BTreeSet<NodeName>,
     pods: &[Arc<Pod>],
-) -> Option<String> {
+) -> Option<Lack> {
     let object = serde_json::to_value(object).unwrap_or_default();
     match rollout(&workload.kind, &object) {
         Rollout::Available => None,
-        Rollout::Unseen(why) => Some(why.to_owned()),
+        Rollout::Unseen(why) => Some(Lack::Pods(why.to_owned())),
         Rollout::Short { available, wanted } => {
             let (lost, its) = pods_of(selector, &workload.namespace, silent, pods);
             let serves = workload.kind == "DaemonSet" || available > 0;
-            if lost > 0 && serves && available + lost >= wanted {
+            let count = i64::try_from(lost.len()).unwrap_or(i64::MAX);
+            if !lost.is_empty() && serves && available + count >= wanted {
                 return None;
             }
+            let short = format!("{available} of {wanted} available");
+            if its.is_empty() && refused.is_none() && count >= wanted {
+                let nodes: Option<Vec<&str>> = lost.iter().map(|pod| node(pod)).collect();
+                if let Some(nodes) = nodes {
+                    return Some(Lack::Nodes(format!("{short}: {}", moves_from(&nodes))));
+                }
+            }
+            let homeless = lost.into_iter().filter(|pod| node(pod).is_none());
+            let its: Vec<&Pod> = its.into_iter().chain(homeless).collect();
             let why = refused.unwrap_or_else(|| hangs_on(&its));
-            Some(format!("{available} of {wanted} available: {why}"))
+            Some(Lack::Pods(format!("{short}: {why}")))
         }
     }
 }
@@ -100,13 +140,13 @@ fn refused(one: &Deployment) -> Option<String> {
     condition?.message.clone()
 }
 
-/// How many of its pods are on silent nodes, or on none while there are such, and the others.
+/// Its pods on silent nodes, or on none while there are such, and the others.
 fn pods_of<'p>(
     selector: &LabelSelector,
     namespace: &str,
     silent: &BTreeSet<NodeName>,
     pods: &'p [Arc<Pod>],
-) -> (i64, Vec<&'p Pod>) {
+) -> (Vec<&'p Pod>, Vec<&'p Pod>) {
     let wanted = selector.match_labels.as_ref();
     let its = pods.iter().map(|pod| &**pod).filter(|pod| {
         let labels = pod.metadata.labels.as_ref();
@@ -117,13 +157,24 @@ fn pods_of<'p>(
                     .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
             })
     });
-    let (lost, others): (Vec<&Pod>, Vec<&Pod>) = its.partition(|pod| {
-        let spec = pod.spec.as_ref();
-        let node = spec.and_then(|spec| spec.node_name.as_deref());
+    its.partition(|pod| {
         let away = |node: &str| silent.iter().any(|name| name.0 == node);
-        node.map_or(!silent.is_empty(), away)
-    });
-    (i64::try_from(lost.len()).unwrap_or(i64::MAX), others)
+        node(pod).map_or(!silent.is_empty(), away)
+    })
+}
+
+fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+fn moves_from(nodes: &[&str]) -> String {
+    let names: BTreeSet<String> = nodes.iter().map(|name| format!("`{name}`")).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    format!(
+        "its pods are on {}, of which nothing is heard; Kubernetes makes others when it has missed the node for five \
+         minutes, or as long as they tolerate it",
+        names.join(", ")
+    )
 }
 
 /// The first of its pods that is not ready, and why.

@@ -30,7 +30,7 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
-pub use available::waiting_for;
+pub use available::{Lack, waiting_for};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};
 pub use connect::{connect, through, through_any};
 pub use copy::save_state_copy;

@@ -894,6 +894,52 @@ async fn a_replica_that_finds_no_node_is_not_waited_for_while_another_serves() {
     }
 }
 
+/// Kubernetes makes another after minutes. One that it has made already is waited for.
+#[tokio::test(start_paused = true)]
+async fn what_is_on_silent_nodes_alone_is_told_and_not_waited_for() {
+    let api = FakeApi::new();
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "metrics", "namespace": "kube-system", "generation": 1},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "metrics"}}, "template": {}},
+        "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1},
+    });
+    let path = "/apis/apps/v1/namespaces/kube-system/deployments/metrics";
+    api.put(path, deployment);
+    let pod = |name: &str, node: Option<&str>| {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "kube-system", "labels": {"app": "metrics"}},
+            "spec": {"nodeName": node, "containers": []},
+        });
+        let path = format!("/api/v1/namespaces/kube-system/pods/{name}");
+        api.put(&path, pod);
+    };
+    let silent = BTreeSet::from(["n2".into()]);
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let client = api.client();
+    let metrics = [object("apps/v1", "Deployment", "kube-system", "metrics")];
+    let wait = async || {
+        let from = tokio::time::Instant::now();
+        let waited = await_workloads(&client, &metrics, &silent, PATIENCE, &ear).await;
+        let Waited::StillWaiting(why) = waited else {
+            panic!("it is not available");
+        };
+        (why, from.elapsed() >= PATIENCE)
+    };
+    pod("one", Some("n2"));
+    let (why, waited) = wait().await;
+    assert!(!waited, "{why}");
+    let begins = "Deployment `kube-system/metrics`: 0 of 1 available: its pods are on `n2`";
+    assert!(why.starts_with(begins), "{why}");
+    for at in [None, Some("n1")] {
+        pod("two", at);
+        let (why, waited) = wait().await;
+        assert!(waited, "{why}");
+    }
+}
+
 // ---- node metadata
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,11 @@ use kube::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use super::{WorkloadError, available::waiting_for, read::fact};
+use super::{
+    WorkloadError,
+    available::{Lack, waiting_for},
+    read::fact,
+};
 use crate::{
     error::with_causes,
     model::{NodeName, ObjectRef},
@@ -31,7 +35,7 @@ use crate::{
 pub enum Waited {
     /// It is as it should be.
     Ready,
-    /// Time is up, and this is still missing.
+    /// Time is up, or is not spent on it, and this is still missing.
     StillWaiting(String),
 }
 
@@ -86,7 +90,7 @@ async fn node(
             Ok(node) => missing(node.as_ref())?,
             Err(error) => with_causes(&error),
         };
-        Some(format!("node `{name}`: {missing}"))
+        Some(Lack::Pods(format!("node `{name}`: {missing}")))
     });
     match until(seen, format!("node `{name}`"), patience, waiting).await {
         Waited::Ready => Ok(()),
@@ -98,7 +102,7 @@ async fn node(
 }
 
 /// Waits until `DaemonSet`s and `Deployment`s are available. Late is not a failure: the result
-/// says which pod it hangs on, and why.
+/// says which pod it hangs on, and why. What hangs on silent nodes alone is not waited for.
 pub async fn await_workloads(
     client: &Client,
     workloads: &[ObjectRef],
@@ -121,7 +125,7 @@ pub async fn await_workloads(
     }
     let seen = futures::stream::select_all(changes).map(|change| {
         if let Err(error) = change {
-            return Some(with_causes(&error));
+            return Some(Lack::Pods(with_causes(&error)));
         }
         let mut daemon_sets = Vec::new();
         let mut deployments = Vec::new();
@@ -165,7 +169,7 @@ where
 
 /// Follows `seen` until it says that nothing is missing, or time is up.
 async fn until(
-    seen: impl Stream<Item = Option<String>> + Send,
+    seen: impl Stream<Item = Option<Lack>> + Send,
     subject: String,
     patience: Duration,
     waiting: Waiting<'_>,
@@ -178,7 +182,8 @@ async fn until(
     loop {
         match timeout_at(deadline, seen.next()).await {
             Ok(Some(None)) => return Waited::Ready,
-            Ok(Some(Some(now))) => {
+            Ok(Some(Some(Lack::Nodes(now)))) => return Waited::StillWaiting(now),
+            Ok(Some(Some(Lack::Pods(now)))) => {
                 tries += 1;
                 missing = now;
                 waiting(missing.clone(), tries);

@@ -136,6 +136,8 @@ fn a_cluster_lives_on_an_etcd_that_others_run() {
     assert!(!before.contains_key("etcd"), "{before:?}");
     let status = site.run(&["status"]).well().stdout;
     assert!(status.contains("External, answers"), "{status}");
+    let certificates = site.run(&["cert", "info", "--nodes"]).well().stdout;
+    assert!(certificates.contains("kube-etcd-client"), "{certificates}");
     let snapshot = site.run(&["etcd", "snapshot-save"]);
     assert_eq!(snapshot.status, 1, "{}", snapshot.stderr);
     assert!(

@@ -7,7 +7,7 @@ use rke_operator::{
     cli::output::{Page, Paint, status::render, status::render_certificates},
     converge::{Inspection, inspect},
     etcd::{Alarm, AlarmKind, Member, MemberId, Quorum},
-    model::NodeName,
+    model::{NodeName, path},
     status::{Health, Status, certificates},
 };
 
@@ -300,6 +300,18 @@ fn certificates_are_listed_and_those_that_the_next_up_makes_anew_are_marked() {
             let is_authority = one.end.days_left > 3_000;
             assert_eq!(one.renewed_by_next_up, !is_authority, "{one:?}");
         }
+        // People made the one for an external etcd, and make it anew.
+        let mut external = seen.actual.clone();
+        let facts = external.hosts.get_mut(&"n1".into());
+        let Some(HostView::Reachable(facts)) = facts else {
+            panic!("no facts");
+        };
+        let files = facts.files.as_mut().unwrap();
+        let client = files["/etc/kubernetes/ssl/kube-apiserver.pem"].clone();
+        files.insert(path::EXTERNAL_ETCD_CERTIFICATE.to_owned(), client);
+        let late = certificates(&external, None, late);
+        let client = late.iter().find(|one| one.end.name == "kube-etcd-client");
+        assert!(!client.unwrap().renewed_by_next_up, "{client:?}");
         // No node answers: what is kept here is known all the same.
         let mut alone = seen.actual.clone();
         alone.hosts.clear();

@@ -76,11 +76,15 @@ pub fn authorities(saved: &ClusterState) -> Vec<Certificate> {
 }
 
 /// The certificates on a node that are its own, by path; empty where its files were not read.
-/// Those of the authorities are the same on every node.
+/// Those of the authorities are the same on every node. That for an external etcd is among them.
 pub fn on_node(facts: &HostFacts) -> BTreeMap<&str, Certificate> {
     let files = facts.files.iter().flatten();
+    let is_shown = |path: &str| {
+        path == path::EXTERNAL_ETCD_CERTIFICATE
+            || path::is_certificate(path) && !path.ends_with("-key.pem")
+    };
     files
-        .filter(|(path, _)| path::is_certificate(path) && !path.ends_with("-key.pem"))
+        .filter(|(path, _)| is_shown(path))
         .filter_map(|(path, fact)| {
             let name = path.rsplit('/').next()?.strip_suffix(".pem")?;
             let pem = std::str::from_utf8(fact.content.expose()).ok()?;
