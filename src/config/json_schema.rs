@@ -40,7 +40,11 @@ fn mapping(keys: &[Key]) -> Map<String, Value> {
 }
 
 fn property(key: &Key) -> Value {
-    let mut schema = of_kind(key.kind);
+    let mut schema = match (key.kind, key.words) {
+        (Kind::Text, [_, ..]) => one_of(key.words),
+        (Kind::List, [_, ..]) => list_of(&json!({"enum": key.words})),
+        (kind, _) => of_kind(kind),
+    };
     schema.insert("description".to_owned(), description(key).into());
     if !key.default.is_empty() {
         schema.insert("default".to_owned(), default(key));
@@ -57,6 +61,18 @@ fn property(key: &Key) -> Value {
     Value::Object(schema)
 }
 
+/// One of a few words, or nothing.
+fn one_of(words: &[&str]) -> Map<String, Value> {
+    let words = words.iter().map(|word| Value::from(*word));
+    let all: Vec<Value> = words.chain(["".into(), Value::Null]).collect();
+    Map::from_iter([("enum".to_owned(), all.into())])
+}
+
+fn list_of(items: &Value) -> Map<String, Value> {
+    let forms = json!([{"type": ["array", "null"], "items": items}, {"const": ""}]);
+    Map::from_iter([("anyOf".to_owned(), forms)])
+}
+
 fn of_kind(kind: Kind) -> Map<String, Value> {
     let schema = match kind {
         Kind::Text => json!({"type": ["string", "number", "boolean", "null"]}),
@@ -69,10 +85,7 @@ fn of_kind(kind: Kind) -> Map<String, Value> {
             {"type": ["integer", "null"]},
             {"type": "string", "pattern": "^-?[0-9]*$"},
         ]}),
-        Kind::List => json!({"anyOf": [
-            {"type": ["array", "null"], "items": {"type": ["string", "number", "boolean"]}},
-            {"const": ""},
-        ]}),
+        Kind::List => return list_of(&json!({"type": ["string", "number", "boolean"]})),
         Kind::Map => json!({"anyOf": [
             {"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean", "null"]}},
             {"const": ""},
@@ -127,5 +140,11 @@ mod tests {
         let api = &schema["properties"]["services"]["properties"]["kube-api"]["properties"];
         assert!(api["extra_args"]["anyOf"].is_array());
         assert_eq!(api["image"]["deprecated"], true);
+        let plugin = &schema["properties"]["network"]["properties"]["plugin"]["enum"];
+        assert_eq!(
+            *plugin,
+            json!(["canal", "flannel", "calico", "none", "", null])
+        );
+        assert_eq!(node["role"]["anyOf"][0]["items"]["enum"][1], "etcd");
     }
 }

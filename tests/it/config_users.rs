@@ -11,7 +11,7 @@ use std::{
 };
 
 use rke_operator::{
-    config::{Intent, Problems, Resolved, RkeConfig},
+    config::{Intent, Problems, Resolved, RkeConfig, json_schema},
     desired::Desired,
     model::ContainerSpec,
     plan,
@@ -43,6 +43,29 @@ fn name(path: &Path) -> String {
 fn resolve(path: &Path) -> Result<Resolved, Problems> {
     let yaml = fs::read_to_string(path).expect("a document");
     RkeConfig::parse(&yaml).and_then(|config| Intent::from_config(&config, &AnyFile::new()))
+}
+
+/// An editor marks nothing in a document that goes up as it is.
+#[test]
+fn the_schema_for_editors_takes_what_goes_up() {
+    let schema = jsonschema::validator_for(&json_schema()).expect("a schema");
+    let mut taken = 0;
+    for path in documents() {
+        if resolve(&path).is_err() {
+            continue;
+        }
+        let yaml = fs::read_to_string(&path).expect("a document");
+        let document: serde_json::Value = serde_saphyr::from_str(&yaml).expect("YAML");
+        let errors: Vec<String> = schema
+            .iter_errors(&document)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:#?}", path.display());
+        taken += 1;
+    }
+    assert!(taken >= 48, "{taken}");
+    let wrong = serde_json::json!({"nodes": [], "network": {"plugin": "cannal"}});
+    assert!(!schema.is_valid(&wrong));
 }
 
 /// The keys by which a document is refused; none: it goes up as it is.

@@ -6,7 +6,7 @@ use super::{
     Resolved,
     tests::{pem, resolve},
 };
-use crate::config::schema::{Answer, Below, Key, ROOT};
+use crate::config::schema::{Answer, Below, Key, Kind, ROOT};
 
 /// Every used key, with a value.
 const DOCUMENT: &str = "\
@@ -430,4 +430,71 @@ fn every_used_key_has_an_effect() {
         BTreeSet::new(),
         "used keys that are not tried here"
     );
+}
+
+/// Keys with a few words for values: their path, whether they are lists, and the words.
+fn worded(keys: &[Key], around: &str, out: &mut Vec<(String, bool, &'static [&'static str])>) {
+    for key in keys {
+        let path = format!("{around}{}", key.name);
+        match key.kind.below() {
+            Below::Section(below) => worded(below, &format!("{path}."), out),
+            Below::Each(below) => worded(below, &format!("{path}[]."), out),
+            Below::Nothing if key.words.is_empty() => {}
+            Below::Nothing => out.push((path, matches!(key.kind, Kind::List), key.words)),
+        }
+    }
+}
+
+/// A document of one node in which this stands. Items of other lists have a `key`.
+fn alone(path: &str, value: &serde_json::Value) -> String {
+    let (path, in_node) = match path.strip_prefix("nodes[].") {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    let below = path.rsplit('.').fold(value.clone(), |below, name| {
+        let named = |name: &str, below| serde_json::json!({ name: below });
+        match name.strip_suffix("[]") {
+            Some(name) => {
+                let mut item = below;
+                item["key"] = "a".into();
+                named(name, serde_json::json!([item]))
+            }
+            None => named(name, below),
+        }
+    });
+    let mut node = serde_json::json!({"address": "192.0.2.10", "user": "u"});
+    let mut document = serde_json::json!({});
+    let into = if in_node { &mut node } else { &mut document };
+    into.as_object_mut()
+        .expect("a mapping")
+        .extend(below.as_object().expect("a mapping").clone());
+    document["nodes"] = serde_json::json!([node]);
+    document.to_string()
+}
+
+/// What editors offer and what they mark is what is taken and what is not.
+#[test]
+fn the_words_of_a_key_are_those_that_are_taken() {
+    let mut all = Vec::new();
+    worded(ROOT, "", &mut all);
+    assert!(all.len() > 15, "{all:?}");
+    for (path, is_list, words) in all {
+        let value = |words: &[&str]| {
+            if is_list {
+                serde_json::json!(words)
+            } else {
+                serde_json::json!(words[0])
+            }
+        };
+        for words in words.chunks(if is_list { words.len() } else { 1 }) {
+            let text = alone(&path, &value(words));
+            if let Err(problems) = resolve(&text) {
+                panic!("{path}: {}", problems.render("cluster.yml", &text, false));
+            }
+        }
+        for word in ["nonsense", &words[0].to_ascii_uppercase()] {
+            let text = alone(&path, &value(&[word]));
+            assert!(resolve(&text).is_err(), "{path}: {word}");
+        }
+    }
 }

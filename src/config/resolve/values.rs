@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use super::Found;
 use crate::{
-    config::{cursor::Cursor, schema::boolean, tree::Value},
+    config::{
+        cursor::Cursor,
+        schema::{EFFECTS, boolean},
+        tree::Value,
+    },
     model::{Secret, is_printable},
 };
 
@@ -140,7 +144,6 @@ pub(super) const LABEL_KEY: &str =
     "`name` or `prefix/name`; the name has at most 63 letters, digits, `-`, `_` and `.`";
 pub(super) const LABEL_VALUE: &str =
     "at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit";
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// A problem when it is not an effect of a taint.
 pub(super) fn effect(at: &Cursor<'_>, effect: &str, found: &mut Found) {

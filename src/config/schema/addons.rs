@@ -5,6 +5,7 @@ use super::key::{Key, any, each, flag, list, map, number, section, text};
 /// `monitoring`.
 pub(super) const MONITORING: &[Key] = &[
     text("provider", "`metrics-server`, or `none` to bring your own.")
+        .words(&["metrics-server", "none"])
         .default("metrics-server")
         .used(),
     map(
@@ -23,10 +24,14 @@ pub(super) const MONITORING: &[Key] = &[
     .used(),
 ];
 
+/// The effects of a taint.
+pub(in crate::config) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
 /// A toleration. RKE reads its keys in small letters.
 pub(super) const TOLERATION: &[Key] = &[
     text("key", "The taint's key; every taint when empty.").used(),
     text("operator", "`Exists` or `Equal`.")
+        .words(&["Exists", "Equal"])
         .default("Equal")
         .used(),
     text("value", "The taint's value.").used(),
@@ -34,6 +39,7 @@ pub(super) const TOLERATION: &[Key] = &[
         "effect",
         "`NoSchedule`, `PreferNoSchedule` or `NoExecute`; each of them when empty.",
     )
+    .words(EFFECTS)
     .used(),
     number("tolerationSeconds", "How long, with `NoExecute`.").used(),
     number("tolerationseconds", "The same, as RKE writes it.").used(),
@@ -45,6 +51,7 @@ pub(super) const DNS: &[Key] = &[
         "provider",
         "`coredns`, or `none` to bring your own. `kube-dns` is refused: Kubernetes left it in 1.13.",
     )
+    .words(&["coredns", "none"])
     .default("coredns")
     .used(),
     section("options", "Settings of the DNS server.", DNS_OPTIONS),

@@ -11,12 +11,14 @@ pub(super) const INGRESS: &[Key] = &[
         "provider",
         "`nginx`, `traefik`, or `none` to bring your own. nginx was retired by its makers in March 2026; RKE knows no traefik.",
     )
+    .words(&["nginx", "traefik", "none"])
     .default("nginx")
     .used(),
     map("options", "Settings of nginx.").used(),
     map("node_selector", "Where its pods run, among the workers.").used(),
     map("extra_args", "Flags of the controller without dashes; an empty value is the bare flag.").used(),
-    text("dns_policy", "How its pods look up names.")
+    text("dns_policy", "How its pods look up names: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.")
+        .words(&["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"])
         .default("ClusterFirst")
         .used(),
     any("extra_envs", "More variables, as a pod has them.").secret().used(),
@@ -35,6 +37,7 @@ pub(super) const INGRESS: &[Key] = &[
         "network_mode",
         "How its ports are reached: `hostPort`, `hostNetwork`, or `none` for a Service of your own.",
     )
+    .words(&["hostPort", "hostNetwork", "none"])
     .default("hostPort")
     .used(),
     each(

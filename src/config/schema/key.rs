@@ -8,6 +8,8 @@ pub(in crate::config) struct Key {
     pub(in crate::config) kind: Kind,
     /// What RKE takes when the key is not set; empty when that is nothing.
     pub(in crate::config) default: &'static str,
+    /// Every value there is, of its own or of its items; empty where it is not one of a few words.
+    pub(in crate::config) words: &'static [&'static str],
     /// Other ways to write the default.
     pub(in crate::config) also: &'static [&'static str],
     /// The value is a password, a private key or the like, or may hold one: it is never shown.
@@ -91,6 +93,7 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
         name,
         kind,
         default: "",
+        words: &[],
         also: &[],
         secret: false,
         answer: Answer::Later,
@@ -148,6 +151,10 @@ pub(super) const fn each(name: &'static str, doc: &'static str, keys: &'static [
 impl Key {
     pub(super) const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
+    }
+
+    pub(super) const fn words(self, words: &'static [&'static str]) -> Self {
+        Self { words, ..self }
     }
 
     pub(super) const fn also(self, also: &'static [&'static str]) -> Self {

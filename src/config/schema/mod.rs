@@ -15,6 +15,7 @@ mod network;
 mod nodes;
 mod services;
 
+pub(super) use addons::EFFECTS;
 pub(super) use key::{Answer, Below, Key, Kind, boolean};
 use key::{any, duration, each, flag, later_section, list, map, number, section, text};
 pub(super) use network::NETWORK;

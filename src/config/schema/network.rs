@@ -12,6 +12,7 @@ pub(in crate::config) const NETWORK: &[Key] = &[
         "plugin",
         "`canal`, `flannel`, `calico`, or `none` to bring your own. `weave` and `aci` are refused: no release here has them.",
     )
+    .words(&["canal", "flannel", "calico", "none"])
     .default("canal")
     .used(),
     section("options", "Options of the plugin.", OPTIONS),

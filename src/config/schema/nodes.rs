@@ -1,6 +1,9 @@
 //! `nodes` and `bastion_host`. Pure data.
 
-use super::key::{Key, each, flag, list, map, number, text};
+use super::{
+    addons::EFFECTS,
+    key::{Key, each, flag, list, map, number, text},
+};
 
 /// An entry of `nodes`.
 pub(in crate::config) const NODE: &[Key] = &[
@@ -19,6 +22,7 @@ pub(in crate::config) const NODE: &[Key] = &[
         "role",
         "`controlplane`, `etcd`, `worker`; at least one. The only node of a cluster has all three when empty.",
     )
+    .words(&["controlplane", "etcd", "worker"])
     .used(),
     text(
         "hostname_override",
@@ -64,6 +68,7 @@ const TAINT: &[Key] = &[
         "effect",
         "`NoSchedule`, `PreferNoSchedule` or `NoExecute`; required.",
     )
+    .words(EFFECTS)
     .used(),
     text("timeAdded", "Set by Kubernetes.").ignored("remove it: Kubernetes sets it"),
 ];

@@ -133,8 +133,9 @@ pub(in crate::config) const KUBE_API: &[Key] =
         .refused("remove it: Kubernetes has no PodSecurityPolicy since 1.25"),
     text(
         "pod_security_configuration",
-        "The level of PodSecurity admission."
+        "The level of PodSecurity admission: `privileged` or `restricted`."
     )
+    .words(&["privileged", "restricted"])
     .default("privileged")
     .used(),
     flag(
@@ -198,7 +199,10 @@ const AUDIT_CONFIGURATION: &[Key] = &[
         .default("100")
         .used(),
     text("path", "The file.").default("/var/log/kube-audit/audit-log.json"),
-    text("format", "`json` or `legacy`.").default("json").used(),
+    text("format", "`json` or `legacy`.")
+        .words(&["json", "legacy"])
+        .default("json")
+        .used(),
     any(
         "policy",
         "A Policy: what is logged; who did what, without content, when empty.",
