@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{
-    schema::{Below, Key, ROOT},
+    schema::{Below, Key, Kind, ROOT},
     tree::{Entry, Node, Value},
 };
 
@@ -34,7 +34,7 @@ fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
 
 fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
     match key.kind.below() {
-        _ if key.secret => everything(node, found),
+        _ if key.secret => secret(node, key.kind, found),
         Below::Section(keys) => section(node, keys, found),
         Below::Each(keys) => match &node.value {
             Value::List(items) => {
@@ -48,6 +48,36 @@ fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
     }
 }
 
+/// A mapping where the schema has none may be a text that YAML takes for one, with a password before the colon.
+fn secret(node: &Node, kind: Kind, found: &mut Vec<Range<usize>>) {
+    if kind.has_names() {
+        everything(node, found);
+    } else {
+        with_names(node, found);
+    }
+}
+
+fn with_names(node: &Node, found: &mut Vec<Range<usize>>) {
+    everything(node, found);
+    names_below(node, found);
+}
+
+fn names_below(node: &Node, found: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Null | Value::Scalar(_) => {}
+        Value::List(items) => items.iter().for_each(|item| names_below(item, found)),
+        Value::Map(entries) => {
+            for Entry {
+                key_place, node, ..
+            } in entries
+            {
+                found.extend(key_place.iter().map(|place| place.span.clone()));
+                names_below(node, found);
+            }
+        }
+    }
+}
+
 /// Below a key whose names are the user's, the name tells: a flag `oidc-client-secret`.
 fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
     match &node.value {
@@ -56,7 +86,7 @@ fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
         Value::Map(entries) => {
             for Entry { key, node, .. } in entries {
                 if sounds_secret(key) {
-                    everything(node, found);
+                    with_names(node, found);
                 } else {
                     by_name(node, found);
                 }

@@ -38,7 +38,7 @@ fn no_secret_of_the_schema_is_shown() {
     secret_paths(ROOT, "", &mut paths);
     assert!(paths.len() > 20, "{}", paths.len());
     for (path, kind) in paths {
-        let values = if matches!(kind, Kind::List | Kind::Any) {
+        let mut values = if matches!(kind, Kind::List | Kind::Any) {
             vec!["hunter2", "[hunter2]"]
         } else {
             vec![
@@ -49,6 +49,10 @@ fn no_secret_of_the_schema_is_shown() {
                 "{a: {b: [hunter2]}}",
             ]
         };
+        // `make fuzz` found this one: YAML takes a text with a colon for a mapping.
+        if !kind.has_names() {
+            values.extend(["[{hunter2: }]", "{hunter2: a, hunter2: b}"]);
+        }
         for value in values {
             // All in one line, so that every problem shows the whole document.
             let document = path.split('.').rev().fold(value.to_owned(), |inner, key| {

@@ -56,6 +56,8 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
         Answer::Used => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
             Below::Each(keys) => list_of(at, keys, found),
+            // A password that YAML takes for a mapping: `resolve` says that it is none.
+            Below::Nothing if key.secret && !key.kind.has_names() => {}
             Below::Nothing => duplicates_within(at, found),
         },
         Answer::Kept => match key.kind.below() {
