@@ -169,4 +169,6 @@ fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
     assert_eq!(site.kubectl(&kept).well().stdout, "dW5zZWVu");
     let gone = "test ! -e /etc/kubernetes/rke-operator-encryption.yaml && echo gone";
     assert_eq!(site.node().sh(gone).expect("a look").trim(), "gone");
+    site.run(&["remove", "--force"]).well();
+    assert_eq!(site.containers().len(), 0);
 }

@@ -154,6 +154,8 @@ fn the_keys_of_kube_api_have_their_effects() {
     let policy = "jsonpath={.spec.containers[0].imagePullPolicy}";
     let exempt = ask_for_a_pod(&site, &["--namespace=kube-system", "-o", policy]).well();
     assert_eq!(exempt.stdout, "Always");
+    site.run(&["remove", "--force"]).well();
+    assert_eq!(site.containers().len(), 0);
 }
 
 /// `kubectl top`, as the metrics server's own flags say; and without it nothing of it is left.
