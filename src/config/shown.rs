@@ -13,7 +13,7 @@ pub(super) struct Shown {
     pub(super) text: String,
     /// What was replaced, in order: where in the document, and how long it is now.
     edits: Vec<(Range<usize>, usize)>,
-    /// Whether the document could be parsed. If not, nobody knows which part of it is secret.
+    /// Whether the document could be parsed. If not, only some of its lines are shown.
     parsed: bool,
 }
 
@@ -21,9 +21,8 @@ impl Shown {
     pub(super) fn of(source: &str) -> Self {
         let tree = Node::from_yaml(source);
         let parsed = tree.is_ok();
-        let mut edits: Vec<(Range<usize>, String)> = tree
-            .map(|tree| secrets::spans(&tree))
-            .unwrap_or_default()
+        let spans = tree.map_or_else(|_| secrets::of_broken(source), |tree| secrets::spans(&tree));
+        let mut edits: Vec<(Range<usize>, String)> = spans
             .into_iter()
             .map(|span| (span, MASK.to_owned()))
             .collect();
@@ -98,8 +97,8 @@ impl Shown {
         }
         let before = self.text.get(..at).unwrap_or(&self.text);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let (before, line) = self.text.split_at(start);
-        secrets::may_be_shown(before, line.lines().next().unwrap_or_default())
+        let line = self.text.get(start..).and_then(|rest| rest.lines().next());
+        line.is_some_and(secrets::may_be_shown)
     }
 }
 

@@ -127,7 +127,7 @@ fn of_a_document_that_is_not_yaml_only_known_lines_are_shown() {
     error: the document is not valid YAML
      --> cluster.yml:3:1
       |
-    3 | nodes: []
+    3 | nodes: ***
       | ^^^^^ invalid indentation in multiline quoted scalar
     ");
     assert_snapshot!(shown("nodes:\n- ssh_key: \"hunter2\n  hunter3\" hunter4\n"), @"
