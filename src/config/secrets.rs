@@ -125,9 +125,10 @@ fn sounds_secret(name: &str) -> bool {
 }
 
 /// Whether a line of a document that cannot be parsed may be shown, as far as [`of_broken`] leaves it: when it is a key,
-/// and all that it names is known and not secret. Anything else may continue a private key.
+/// and all that it names is known and not secret. Anything else may continue a private key. With a lone carriage return
+/// it is several lines to YAML.
 pub(super) fn may_be_shown(line: &str) -> bool {
-    key(line).is_some() && names_in(line).into_iter().all(is_no_secret)
+    !line.contains('\r') && key(line).is_some() && names_in(line).into_iter().all(is_no_secret)
 }
 
 /// The bytes of a document that cannot be parsed that must not be shown. Where a value ends, and what is below what, nobody
@@ -151,7 +152,7 @@ pub(super) fn of_broken(source: &str) -> Vec<Range<usize>> {
 fn says_no_secret(line: &str) -> bool {
     let text = line.trim_start();
     text.is_empty()
-        || text.starts_with('#')
+        || text.starts_with('#') && !text.contains('\r')
         || text.starts_with('-') && !text.contains(':')
         || may_be_shown(line)
 }
@@ -217,6 +218,7 @@ mod tests {
             ("    MIIEpAIBAAKCAQEA", false),
             ("    pasword: hunter2", false),
             ("  hunter2 - name: a", false),
+            ("name: a\r  hunter2", false),
             ("", false),
         ] {
             assert_eq!(may_be_shown(line), shown, "{line}");
@@ -243,6 +245,8 @@ mod tests {
             ("*none name: a\n", false),
             ("ingress: [{extra_envs: [\n", false),
             ("name\tssh_key: a\n", false),
+            ("# a\rssh_key\r: |\n", false),
+            ("name: a\rssh_key\r: |\n", false),
         ] {
             for end in ["\n", "\r\n"] {
                 let before = before.replace('\n', end);
