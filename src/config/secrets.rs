@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{
-    schema::{Below, Key, Kind, ROOT},
+    schema::{Below, Key, ROOT},
     tree::{Entry, Node, Value},
 };
 
@@ -20,12 +20,12 @@ fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::Null => {}
         // Something else than the schema says: it may be anything.
-        Value::Scalar(_) | Value::List(_) => everything(node, found),
+        Value::Scalar(_) | Value::List(_) => everything(node, Names::Shown, found),
         Value::Map(entries) => {
             for entry in entries {
                 match keys.iter().find(|key| key.name == entry.key) {
                     Some(key) => value(&entry.node, key, found),
-                    None => everything(&entry.node, found),
+                    None => everything(&entry.node, Names::Shown, found),
                 }
             }
         }
@@ -34,7 +34,8 @@ fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
 
 fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
     match key.kind.below() {
-        _ if key.secret => secret(node, key.kind, found),
+        _ if key.secret && key.kind.has_names() => everything(node, Names::Shown, found),
+        _ if key.secret => everything(node, Names::Hidden, found),
         Below::Section(keys) => section(node, keys, found),
         Below::Each(keys) => match &node.value {
             Value::List(items) => {
@@ -42,39 +43,9 @@ fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
                     section(item, keys, found);
                 }
             }
-            Value::Null | Value::Scalar(_) | Value::Map(_) => everything(node, found),
+            Value::Null | Value::Scalar(_) | Value::Map(_) => everything(node, Names::Shown, found),
         },
         Below::Nothing => by_name(node, found),
-    }
-}
-
-/// A mapping where the schema has none may be a text that YAML takes for one, with a password before the colon.
-fn secret(node: &Node, kind: Kind, found: &mut Vec<Range<usize>>) {
-    if kind.has_names() {
-        everything(node, found);
-    } else {
-        with_names(node, found);
-    }
-}
-
-fn with_names(node: &Node, found: &mut Vec<Range<usize>>) {
-    everything(node, found);
-    names_below(node, found);
-}
-
-fn names_below(node: &Node, found: &mut Vec<Range<usize>>) {
-    match &node.value {
-        Value::Null | Value::Scalar(_) => {}
-        Value::List(items) => items.iter().for_each(|item| names_below(item, found)),
-        Value::Map(entries) => {
-            for Entry {
-                key_place, node, ..
-            } in entries
-            {
-                found.extend(key_place.iter().map(|place| place.span.clone()));
-                names_below(node, found);
-            }
-        }
     }
 }
 
@@ -86,7 +57,7 @@ fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
         Value::Map(entries) => {
             for Entry { key, node, .. } in entries {
                 if sounds_secret(key) {
-                    with_names(node, found);
+                    everything(node, Names::Hidden, found);
                 } else {
                     by_name(node, found);
                 }
@@ -95,17 +66,30 @@ fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
     }
 }
 
-fn everything(node: &Node, found: &mut Vec<Range<usize>>) {
+/// What becomes of the names in a mapping.
+#[derive(Clone, Copy)]
+enum Names {
+    Shown,
+    /// Where the schema has no mapping it may be a text that YAML takes for one, with a password before the colon.
+    Hidden,
+}
+
+fn everything(node: &Node, names: Names, found: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::Null => {}
         Value::Scalar(_) => {
             let places = node.place.iter().chain(&node.defined);
             found.extend(places.map(|place| place.span.clone()));
         }
-        Value::List(items) => items.iter().for_each(|item| everything(item, found)),
-        Value::Map(entries) => entries
-            .iter()
-            .for_each(|entry| everything(&entry.node, found)),
+        Value::List(items) => items.iter().for_each(|item| everything(item, names, found)),
+        Value::Map(entries) => {
+            for entry in entries {
+                if let (Names::Hidden, Some(place)) = (names, &entry.key_place) {
+                    found.push(place.span.clone());
+                }
+                everything(&entry.node, names, found);
+            }
+        }
     }
 }
 
@@ -142,7 +126,7 @@ pub(super) fn of_broken(source: &str) -> Vec<Range<usize>> {
         if let Some(key) = key(text).filter(|key| !is_known && key.len() < text.len()) {
             found.push(at + key.len()..at + text.len());
         }
-        is_known &= says_no_secret(text);
+        is_known = is_known && says_no_secret(text);
         at += line.len();
     }
     found
@@ -168,10 +152,13 @@ fn key(line: &str) -> Option<&str> {
     let (before, value) = line.split_once(':')?;
     let name = before.trim_start_matches([' ', '\t', '-', '{', '[', '"', '\'']);
     let name = name.trim_end_matches([' ', '"', '\'']);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let space = usize::from(value.starts_with(' '));
-    let is_key = !name.is_empty() && name.chars().all(is_name);
+    let is_key = !name.is_empty() && name.chars().all(is_of_name);
     is_key.then(|| line.get(..=before.len() + space)).flatten()
+}
+
+const fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
 /// The words before a colon.
@@ -182,9 +169,7 @@ fn names_in(line: &str) -> Vec<&str> {
         .into_iter()
         .map(|part| {
             let part = part.trim_end().trim_end_matches(['"', '\'']);
-            let start = part
-                .rfind(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
-                .map_or(0, |at| at + 1);
+            let start = part.rfind(|c| !is_of_name(c)).map_or(0, |at| at + 1);
             part.get(start..)
                 .unwrap_or_default()
                 .trim_start_matches('-')

@@ -13,6 +13,7 @@ use crate::{
     config::{
         cursor::Cursor,
         ingress::{Ingress, IngressOptions, NetworkMode},
+        schema::DNS_POLICIES,
     },
     model::Secret,
 };
@@ -143,11 +144,10 @@ fn network_mode(at: &Cursor<'_>, found: &mut Found) -> NetworkMode {
 }
 
 fn dns_policy(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
-    const POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
     let text = values::text(at, found)?;
-    if !POLICIES.contains(&text) {
+    if !DNS_POLICIES.contains(&text) {
         let problem = at.problem("unknown DNS policy").detail(text);
-        found.problem(problem.hint(format!("write one of `{}`", POLICIES.join("`, `"))));
+        found.problem(problem.hint(format!("write one of `{}`", DNS_POLICIES.join("`, `"))));
     }
     Some(text.to_owned())
 }

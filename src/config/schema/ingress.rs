@@ -5,6 +5,10 @@ use super::{
     key::{Key, any, each, flag, map, number, text},
 };
 
+/// How pods may look up names.
+pub(in crate::config) const DNS_POLICIES: &[&str] =
+    &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+
 /// `ingress`.
 pub(super) const INGRESS: &[Key] = &[
     text(
@@ -18,7 +22,7 @@ pub(super) const INGRESS: &[Key] = &[
     map("node_selector", "Where its pods run, among the workers.").used(),
     map("extra_args", "Flags of the controller without dashes; an empty value is the bare flag.").used(),
     text("dns_policy", "How its pods look up names: `ClusterFirst`, `ClusterFirstWithHostNet`, `Default` or `None`.")
-        .words(&["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"])
+        .words(DNS_POLICIES)
         .default("ClusterFirst")
         .used(),
     any("extra_envs", "More variables, as a pod has them.").secret().used(),

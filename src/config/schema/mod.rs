@@ -16,6 +16,7 @@ mod nodes;
 mod services;
 
 pub(super) use addons::EFFECTS;
+pub(super) use ingress::DNS_POLICIES;
 pub(super) use key::{Answer, Below, Key, Kind, boolean};
 use key::{any, duration, each, flag, later_section, list, map, number, section, text};
 pub(super) use network::NETWORK;
