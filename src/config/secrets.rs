@@ -34,7 +34,6 @@ fn section(node: &Node, keys: &[Key], found: &mut Vec<Range<usize>>) {
 
 fn value(node: &Node, key: &Key, found: &mut Vec<Range<usize>>) {
     match key.kind.below() {
-        _ if key.secret && key.kind.has_names() => everything(node, Names::Shown, found),
         _ if key.secret => everything(node, Names::Hidden, found),
         Below::Section(keys) => section(node, keys, found),
         Below::Each(keys) => match &node.value {
@@ -70,7 +69,7 @@ fn by_name(node: &Node, found: &mut Vec<Range<usize>>) {
 #[derive(Clone, Copy)]
 enum Names {
     Shown,
-    /// Where the schema has no mapping it may be a text that YAML takes for one, with a password before the colon.
+    /// What looks like a mapping may be a text, at whatever depth, with a password before the colon.
     Hidden,
 }
 

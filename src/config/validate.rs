@@ -56,9 +56,7 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
         Answer::Used => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
             Below::Each(keys) => list_of(at, keys, found),
-            // A password that YAML takes for a mapping: `resolve` says that it is none.
-            Below::Nothing if key.secret && !key.kind.has_names() => {}
-            Below::Nothing => duplicates_within(at, found),
+            Below::Nothing => duplicates_within(at, key, found),
         },
         Answer::Kept => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
@@ -134,8 +132,9 @@ fn as_one(at: &Cursor<'_>, key: &Key, walk: impl FnOnce(&mut Validated), found: 
     found.problems.append(&mut inner.problems);
 }
 
-/// Keys that are read but not listed here (labels, flags, images) may still stand twice.
-fn duplicates_within(at: &Cursor<'_>, found: &mut Validated) {
+/// Keys that are read but not listed here (labels, flags, images) may still stand twice. Below a secret one is not
+/// named: it may be a password that YAML takes for a mapping.
+fn duplicates_within(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
     if let Some(Value::Map(entries)) = at.value() {
         for (index, entry) in entries.iter().enumerate() {
             if let Some(first) = entries
@@ -143,7 +142,9 @@ fn duplicates_within(at: &Cursor<'_>, found: &mut Validated) {
                 .take(index)
                 .find(|before| before.key == entry.key)
             {
-                found.problems.push(duplicate(at, entry, first));
+                let problem = duplicate(at, entry, first);
+                let path = if key.secret { at.path() } else { &problem.path }.to_owned();
+                found.problems.push(Problem { path, ..problem });
             }
         }
     }

@@ -198,14 +198,6 @@ impl Key {
 }
 
 impl Kind {
-    /// Whether a mapping of it has names, which are no part of what is said below them.
-    pub(in crate::config) const fn has_names(self) -> bool {
-        match self {
-            Self::Map | Self::Any | Self::Section(_) | Self::Each(_) => true,
-            Self::Text | Self::Bool | Self::Number | Self::Duration | Self::List => false,
-        }
-    }
-
     /// For the reference.
     pub(in crate::config) const fn name(self) -> &'static str {
         match self {
