@@ -11,7 +11,7 @@ use crate::{
     actual::Unreachable,
     config::Problems,
     error::{ErrorClass, Explain, distinct},
-    model::NodeName,
+    model::{NodeName, quoted},
 };
 
 /// Why a command failed.
@@ -331,7 +331,7 @@ impl Explain for Failure {
                 "`--name FILE` writes another one, `--print` prints it".into(),
             ],
             Self::UnknownKey { near, .. } if !near.is_empty() => {
-                vec![format!("did you mean `{}`?", near.join("`, `")).into()]
+                vec![format!("did you mean {}?", quoted(near)).into()]
             }
             Self::UnknownVersion { known, .. } => {
                 vec![format!("the newest of each minor: {}", known.join(", ")).into()]

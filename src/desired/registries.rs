@@ -14,7 +14,7 @@ use super::{
 use crate::{
     actual::{Actual, HostFacts},
     config::Intent,
-    model::{DOCKER_HUB, Registries, Secret, path},
+    model::{DOCKER_HUB, Registries, Secret, path, quoted},
 };
 
 /// As kubelet and `docker login` name Docker Hub.
@@ -85,14 +85,14 @@ pub(super) fn notes(intent: &Intent, have: &Actual) -> Vec<String> {
     if hosts.is_empty() {
         return Vec::new();
     }
-    let hosts: Vec<_> = hosts.keys().map(|host| format!("`{host}`")).collect();
+    let hosts = quoted(hosts.keys());
     let nodes = intent.nodes.keys();
     let nodes = nodes.filter(|name| have.up(name).is_some_and(has_own));
     let notes = nodes.map(|name| {
         format!(
             "node `{name}`: `{}` was there before and stays as it is: pods pull from {} with what it says of the authority",
             path::CERTS_D,
-            hosts.join(", ")
+            hosts
         )
     });
     notes.collect()

@@ -34,7 +34,7 @@ pub use linear::Linear;
 pub use name::*;
 pub use objects::*;
 pub use owner::Owner;
-pub use printable::{is_printable, printable};
+pub use printable::{is_printable, printable, quoted, quoted_first};
 pub use registry::{
     DOCKER_HUB, Registries, RegistryLogin, is_docker_hub, is_registry, registry_host,
 };

@@ -1,6 +1,6 @@
 //! Text of others as a terminal, a log or an event may show it. Pure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 /// Whether a character only shows itself: no control character, which could move the cursor or
 /// colour the terminal, and none that turns the direction of the text around it.
@@ -25,6 +25,22 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Names in a sentence: `` `a`, `b` ``.
+pub fn quoted(names: impl IntoIterator<Item: fmt::Display>) -> String {
+    let names = names.into_iter().map(|name| format!("`{name}`"));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// The same with no more than the first: `` `a`, `b` and 3 more ``.
+pub fn quoted_first(most: usize, names: impl IntoIterator<Item: fmt::Display>) -> String {
+    let mut names = names.into_iter();
+    let first = quoted(names.by_ref().take(most));
+    match names.count() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +56,13 @@ mod tests {
         ] {
             assert_eq!(printable(text), shown);
         }
+    }
+
+    #[test]
+    fn names_are_quoted_and_those_after_the_first_are_counted() {
+        assert_eq!(quoted(["a"]), "`a`");
+        assert_eq!(quoted(["a", "b"]), "`a`, `b`");
+        assert_eq!(quoted_first(2, ["a", "b"]), "`a`, `b`");
+        assert_eq!(quoted_first(2, ["a", "b", "c", "d"]), "`a`, `b` and 2 more");
     }
 }

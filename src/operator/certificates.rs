@@ -8,6 +8,7 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason, shorten},
     },
     desired::pki::{Certificates, Expiry},
+    model::quoted,
 };
 
 /// Before its end a certificate that nothing renews by itself (an authority) is told of.
@@ -32,13 +33,8 @@ pub(super) fn judge(certificates: &Certificates, now: Timestamp, conditions: &mu
         Reason::Valid
     };
     if renewed {
-        let nodes: Vec<String> = certificates
-            .renewed
-            .keys()
-            .map(|node| format!("`{node}`"))
-            .collect();
         message.push_str("; those that end soon are renewed on: ");
-        message.push_str(&nodes.join(", "));
+        message.push_str(&quoted(certificates.renewed.keys()));
     }
     conditions.set(kind, reason, message);
 }

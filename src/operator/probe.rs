@@ -13,7 +13,7 @@ use crate::{
     config::Intent,
     desired::Desired,
     etcd::ExternalView,
-    model::{NodeName, ObjectRef, Role},
+    model::{NodeName, ObjectRef, Role, quoted_first},
     plan::{Plan, Step},
     state::{ClusterState, Membership},
 };
@@ -198,7 +198,7 @@ fn reachable(members: &Members, actual: &Actual, conditions: &mut ConditionSet) 
     } else if unseen.is_empty() {
         conditions.set(kind, Reason::Reachable, "every node answers");
     } else {
-        let message = format!("not looked at: {}", list(unseen.into_iter()));
+        let message = format!("not looked at: {}", quoted_first(NAMED, unseen));
         conditions.set(kind, Reason::NotYetKnown, message);
     }
 }
@@ -233,17 +233,6 @@ fn worst(cases: &BTreeMap<NodeName, String>) -> String {
         lines.push(format!("and {} more", cases.len() - NAMED));
     }
     lines.join("\n")
-}
-
-fn list(names: impl Iterator<Item = String>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    match names.len().checked_sub(NAMED) {
-        Some(more) if more > 0 => {
-            let (first, _) = names.split_at(NAMED);
-            format!("{} and {more} more", first.join(", "))
-        }
-        Some(_) | None => names.join(", "),
-    }
 }
 
 /// Components that do not run, on hosts that answer; and hosts that do not answer.
@@ -454,10 +443,10 @@ fn addons(desired: &Desired, actual: &Actual, conditions: &mut ConditionSet) {
         }
     }
     if !missing.is_empty() {
-        let message = format!("not applied: {}", list(missing.into_iter()));
+        let message = format!("not applied: {}", quoted_first(NAMED, missing));
         conditions.set(kind, Reason::Applying, message);
     } else if !waiting.is_empty() {
-        let message = format!("not available yet: {}", list(waiting.into_iter()));
+        let message = format!("not available yet: {}", quoted_first(NAMED, waiting));
         conditions.set(kind, Reason::Applying, message);
     } else {
         let message = "every add-on is applied and available";

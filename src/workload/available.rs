@@ -12,7 +12,7 @@ use k8s_openapi::{
 
 use crate::{
     actual::{Rollout, rollout},
-    model::{NodeName, ObjectRef},
+    model::{NodeName, ObjectRef, quoted},
 };
 
 /// What a workload lacks, and the reason as far as its pods tell it:
@@ -168,12 +168,11 @@ fn node(pod: &Pod) -> Option<&str> {
 }
 
 fn moves_from(nodes: &[&str]) -> String {
-    let names: BTreeSet<String> = nodes.iter().map(|name| format!("`{name}`")).collect();
-    let names: Vec<String> = names.into_iter().collect();
+    let names: BTreeSet<_> = nodes.iter().collect();
     format!(
         "its pods are on {}, of which nothing is heard; Kubernetes makes others when it has missed the node for five \
          minutes, or as long as they tolerate it",
-        names.join(", ")
+        quoted(names)
     )
 }
 

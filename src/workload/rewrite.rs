@@ -16,7 +16,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{WorkloadError, copy, objects::patiently};
-use crate::apply::step::Warning;
+use crate::{apply::step::Warning, model::quoted};
 
 /// Objects of one answer.
 const PAGE: u32 = 250;
@@ -67,11 +67,10 @@ pub async fn rewrite(
         all_of(client, resource, &mut done, progress).await?;
     }
     set(client, &with.into()).await?;
-    let names: Vec<&str> = others.into_iter().map(String::as_str).collect();
-    Ok((!names.is_empty()).then(|| Warning {
+    Ok((!others.is_empty()).then(|| Warning {
         message: format!(
-            "stored objects of `{}` were not written again",
-            names.join("`, `")
+            "stored objects of {} were not written again",
+            quoted(others)
         ),
         hints: vec![
             "write them again yourself, before the former keys are taken out of the config: \

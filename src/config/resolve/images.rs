@@ -14,7 +14,7 @@ use super::{Found, values};
 use crate::{
     catalog::{Catalogue, Images},
     config::{cursor::Cursor, validate},
-    model::{KubernetesVersion, Registries, is_docker_hub},
+    model::{KubernetesVersion, Registries, is_docker_hub, quoted},
 };
 
 /// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
@@ -223,7 +223,6 @@ fn unknown(at: &Cursor<'_>, name: &str) -> crate::config::Problem {
 
 fn note(at: &Cursor<'_>, found: &mut Found, names: &[&str], message: &str) {
     if !names.is_empty() {
-        let names = names.join("`, `");
-        found.warning(at.problem(format!("{message}: `{names}`")));
+        found.warning(at.problem(format!("{message}: {}", quoted(names))));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         ingress::{Ingress, IngressOptions, NetworkMode},
         schema::DNS_POLICIES,
     },
-    model::Secret,
+    model::{Secret, quoted},
 };
 
 /// `None` only when a problem was found.
@@ -147,7 +147,7 @@ fn dns_policy(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     let text = values::text(at, found)?;
     if !DNS_POLICIES.contains(&text) {
         let problem = at.problem("unknown DNS policy").detail(text);
-        found.problem(problem.hint(format!("write one of `{}`", DNS_POLICIES.join("`, `"))));
+        found.problem(problem.hint(format!("write one of {}", quoted(DNS_POLICIES))));
     }
     Some(text.to_owned())
 }

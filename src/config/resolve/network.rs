@@ -6,9 +6,12 @@ use super::{
     pods::{self, Runs},
     values,
 };
-use crate::config::{
-    cursor::Cursor,
-    network::{Backend, Calico, Canal, Flannel, Network},
+use crate::{
+    config::{
+        cursor::Cursor,
+        network::{Backend, Calico, Canal, Flannel, Network},
+    },
+    model::quoted,
 };
 
 const INSTEAD: &str = "write `plugin: canal`, which is RKE's default, `flannel`, `calico`, or `none` to bring your own";
@@ -194,7 +197,7 @@ fn backend(options: &Cursor<'_>, prefix: &str, found: &mut Found) -> Backend {
     let kind = values::text(&at, found).map(str::to_ascii_lowercase);
     if let Some(kind) = kind.as_deref().filter(|kind| !KINDS.contains(kind)) {
         let problem = at.problem("is not a backend of flannel").detail(kind);
-        found.problem(problem.hint(format!("write one of `{}`", KINDS.join("`, `"))));
+        found.problem(problem.hint(format!("write one of {}", quoted(KINDS))));
     }
     let at = options.get(&format!("{prefix}_backend_port"));
     let port = values::number(&at, found).filter(|port| *port > 0);

@@ -16,7 +16,7 @@ use crate::{
         problem::Problem,
         schema::boolean,
     },
-    model::Bind,
+    model::{Bind, quoted},
 };
 
 /// `None` only when a problem was found.
@@ -187,7 +187,7 @@ fn audit_policy(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
         let level = values::text(&at, found);
         if !level.is_some_and(|level| LEVELS.contains(&level)) {
             let problem = at.problem("is not a level of the audit log");
-            let problem = problem.hint(format!("write one of `{}`", LEVELS.join("`, `")));
+            let problem = problem.hint(format!("write one of {}", quoted(LEVELS)));
             found.problem(level.into_iter().fold(problem, Problem::detail));
         }
     }

@@ -9,7 +9,7 @@ use crate::{
         schema::{EFFECTS, boolean},
         tree::Value,
     },
-    model::{Secret, is_printable},
+    model::{Secret, is_printable, quoted},
 };
 
 /// The text of a scalar; `None` when absent or empty, and with a problem when it is none.
@@ -149,7 +149,7 @@ pub(super) const LABEL_VALUE: &str =
 pub(super) fn effect(at: &Cursor<'_>, effect: &str, found: &mut Found) {
     if !EFFECTS.contains(&effect) {
         let problem = at.problem("unknown effect").detail(effect);
-        found.problem(problem.hint(format!("the effects are `{}`", EFFECTS.join("`, `"))));
+        found.problem(problem.hint(format!("the effects are {}", quoted(EFFECTS))));
     }
 }
 

@@ -6,7 +6,7 @@ use super::clock;
 use crate::{
     actual::Unreachable,
     error::{ErrorClass, Explain},
-    model::{ClusterId, NodeName},
+    model::{ClusterId, NodeName, quoted},
 };
 
 /// Why there are no keys for this run. Nothing was changed.
@@ -206,10 +206,9 @@ fn nowhere(silent: &[NodeName]) -> String {
     if silent.is_empty() {
         return "belongs to it".to_owned();
     }
-    let names: Vec<String> = silent.iter().map(|name| format!("`{name}`")).collect();
     format!(
         "that answers belongs to it; no answer from {}",
-        names.join(", ")
+        quoted(silent)
     )
 }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     actual::Actual,
     config::{Intent, NodeIntent},
-    model::{ClientIdentity, NodeName, Secret},
+    model::{ClientIdentity, NodeName, Secret, quoted},
     state::{self, CaPair, ClusterState, GivenCertificates},
 };
 
@@ -394,11 +394,10 @@ impl Reader<'_> {
         let all = self.files.certs.keys().chain(self.files.keys.keys());
         let unused: BTreeSet<&String> = all.filter(|stem| !known.contains(*stem)).collect();
         if !unused.is_empty() {
-            let names: Vec<String> = unused.iter().map(|stem| format!("`{stem}`")).collect();
             given.notes.push(format!(
                 "of the certificates in `{}` these are not used: {}",
                 self.files.place,
-                names.join(", ")
+                quoted(unused)
             ));
         }
     }

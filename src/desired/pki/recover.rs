@@ -15,7 +15,7 @@ use super::PkiError;
 use crate::{
     actual::{Actual, HostView},
     config::Intent,
-    model::{ClusterId, NodeName, Role, path},
+    model::{ClusterId, NodeName, Role, path, quoted},
     state::{ClusterState, InventoryEntry, Membership, codec},
 };
 
@@ -42,16 +42,12 @@ pub(super) fn read_back(
     if let Some(difference) = difference(&copy.inventory, intent) {
         return Err(PkiError::RecoverInventory { node, difference });
     }
-    let silent: Vec<String> = intent
-        .nodes
-        .keys()
-        .filter(|name| have.up(name).is_none())
-        .map(|name| format!("`{name}`"))
-        .collect();
+    let silent = intent.nodes.keys().filter(|name| have.up(name).is_none());
+    let silent = quoted(silent);
     let mut note = format!("the state is read back from node `{node}`");
     if !silent.is_empty() {
         note.push_str("; whether there is a newer copy is not known of ");
-        note.push_str(&silent.join(", "));
+        note.push_str(&silent);
     }
     Ok((copy, note))
 }

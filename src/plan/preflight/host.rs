@@ -10,7 +10,7 @@ use crate::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{CLAIM, ClusterId, Component, NodeName, START_ORDER, label, path},
+    model::{CLAIM, ClusterId, Component, NodeName, START_ORDER, label, path, quoted},
     state::codec,
 };
 
@@ -194,12 +194,11 @@ pub(in crate::plan) fn rke_cluster<'a>(
     name: &NodeName,
     containers: impl Iterator<Item = &'a str>,
 ) -> PreflightError {
-    let list: Vec<String> = containers.map(|name| format!("`{name}`")).collect();
     PreflightError::host(
         name,
         format!(
             "node `{name}` is part of a cluster of RKE v1: {}",
-            list.join(", ")
+            quoted(containers)
         ),
         [
             "taking over a cluster of RKE in place comes with a later release: until then go on with \

@@ -24,7 +24,7 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     etcd::{Member, MemberId, member_name},
-    model::{Component, NodeName, Role, label::LOSE},
+    model::{Component, NodeName, Role, label::LOSE, quoted},
     plan::roles::GivenUp,
     state::Membership,
 };
@@ -35,8 +35,7 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Option<PreflightError> {
     if leaving.is_empty() {
         return None;
     }
-    let names: Vec<String> = leaving.iter().map(|name| format!("`{name}`")).collect();
-    let names = names.join(", ");
+    let names = quoted(&leaving);
     let stay = leaving
         .iter()
         .any(|name| GivenUp::of(name, want, have).any());

@@ -23,7 +23,7 @@ use crate::{
     actual::{Actual, ApiView, HostView},
     desired::Desired,
     error::ErrorClass,
-    model::{Component, NodeName, Role, path},
+    model::{Component, NodeName, Role, path, quoted},
 };
 
 /// Everything that prevents `up`, at once.
@@ -139,10 +139,7 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
         return Some(external_etcd::lost_its_data(saved, keyspace));
     }
     let members = saved.inventory.iter();
-    let members: Vec<String> = members
-        .filter(|(_, entry)| entry.roles.contains(&Role::Etcd))
-        .map(|(name, _)| format!("`{name}`"))
-        .collect();
+    let members = members.filter(|(_, entry)| entry.roles.contains(&Role::Etcd));
     Some(PreflightError {
         node: None,
         message: format!(
@@ -154,7 +151,7 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
             format!(
                 "on {}: `sudo docker stop etcd`, look whether the disk of `{}` is mounted (`findmnt \
                  -T {}`), mount it, `sudo docker start etcd`",
-                members.join(", "),
+                quoted(members.map(|(name, _)| name)),
                 path::ETCD,
                 path::ETCD
             ),

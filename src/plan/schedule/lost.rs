@@ -9,7 +9,7 @@
 use crate::{
     actual::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
     etcd::MemberId,
-    model::NodeName,
+    model::{NodeName, quoted_first},
     plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard, lost},
     state::Membership,
 };
@@ -152,16 +152,7 @@ fn goes_with_it(bound: Option<&Bound>) -> String {
         if names.is_empty() {
             continue;
         }
-        let first: Vec<String> = names
-            .iter()
-            .take(NAMED)
-            .map(|it| format!("`{it}`"))
-            .collect();
-        let more = names.len().saturating_sub(NAMED);
-        text = format!("{text}; {what}: {}", first.join(", "));
-        if more > 0 {
-            text = format!("{text} and {more} more");
-        }
+        text = format!("{text}; {what}: {}", quoted_first(NAMED, names));
     }
     text
 }
