@@ -182,6 +182,52 @@ fn the_metrics_server_serves_and_goes() {
     assert_eq!(left.stdout, "");
 }
 
+/// The test plays the cloud's controller manager, which takes the taint of a new node away; until then no pod is there.
+#[test]
+fn a_node_waits_for_its_cloud_and_everybody_may_do_everything() {
+    let site = Site::new("cloud", Profile::Plain);
+    let minimal = include_str!("../../rkespec/minimal.yml");
+    let cloud = "cloud_provider: {name: custom, customCloudProvider: '[Global]'}";
+    write(
+        &site,
+        &format!("{minimal}\n{cloud}\nauthorization: {{mode: none}}\n"),
+    );
+    let get = |what: &str, path: &str| {
+        let path = format!("-o=jsonpath={path}");
+        site.kubectl(&["get", what, "-n=kube-system", &path]).stdout
+    };
+    let taint = "node.cloudprovider.kubernetes.io/uninitialized";
+    let up = std::thread::scope(|scope| {
+        let up = scope.spawn(|| site.run(&["up", "--yes"]));
+        Site::eventually("nothing but the cloud is missing", 3 * MINUTE, || {
+            let waits = "{.items[*].status.conditions[?(@.type==\"PodScheduled\")].reason}";
+            site.is_ready()
+                && get("nodes", "{.items[*].spec.taints[*].key}") == taint
+                && get("pods", waits) == "Unschedulable"
+        });
+        let taint = format!("{taint}-");
+        site.kubectl(&["taint", "nodes", "--all", &taint]).well();
+        up.join().expect("up ends").well()
+    });
+    let said = [up.stdout, up.stderr].concat();
+    assert!(said.contains("no node takes pods"), "{said}");
+    assert!(!said.contains("[Global]"), "{said}");
+    goes_up(&site);
+    assert_eq!(get("deploy/coredns", "{.status.availableReplicas}"), "1");
+    let file = "stat -c %a /etc/kubernetes/cloud-config && cat /etc/kubernetes/cloud-config";
+    assert_eq!(site.node().sh(file).expect("a file"), "600\n[Global]");
+    let nobody = "auth can-i delete nodes --as=system:serviceaccount:default:default";
+    let nobody: Vec<_> = nobody.split(' ').collect();
+    assert_eq!(site.kubectl(&nobody).well().stdout.trim(), "yes");
+
+    write(&site, &format!("{minimal}\n{cloud}\n"));
+    goes_up(&site);
+    assert_eq!(site.kubectl(&nobody).stdout.trim(), "no");
+    site.run(&["remove", "--force"]).well();
+    let left = site.node().sh("ls /etc/kubernetes 2>&1 || true");
+    assert!(!left.expect("ls").contains("cloud-config"));
+}
+
 /// A definition and an object of its kind in one text, and a file beside the config. What others delete comes
 /// back, and what is taken out of the config goes, but for the definition and the namespace.
 #[test]
