@@ -30,12 +30,9 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
         None => {}
         Some(Value::Map(entries)) => {
             for (index, entry) in entries.iter().enumerate() {
-                let first = entries
-                    .iter()
-                    .take(index)
-                    .find(|before| before.key == entry.key);
-                if let Some(first) = first {
-                    found.problems.push(duplicate(at, entry, first));
+                if let Some(first) = set_before(entries, index) {
+                    let named = at.get(&entry.key);
+                    found.problems.push(duplicate(&named, entry, first));
                 } else if let Some(key) = keys.iter().find(|key| key.name == entry.key) {
                     validate(&at.get(key.name), key, found);
                 } else {
@@ -137,14 +134,13 @@ fn as_one(at: &Cursor<'_>, key: &Key, walk: impl FnOnce(&mut Validated), found: 
 fn duplicates_within(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
     if let Some(Value::Map(entries)) = at.value() {
         for (index, entry) in entries.iter().enumerate() {
-            if let Some(first) = entries
-                .iter()
-                .take(index)
-                .find(|before| before.key == entry.key)
-            {
-                let problem = duplicate(at, entry, first);
-                let path = if key.secret { at.path() } else { &problem.path }.to_owned();
-                found.problems.push(Problem { path, ..problem });
+            if let Some(first) = set_before(entries, index) {
+                let named = if key.secret {
+                    at.clone()
+                } else {
+                    at.get(&entry.key)
+                };
+                found.problems.push(duplicate(&named, entry, first));
             }
         }
     }
@@ -184,14 +180,21 @@ fn not_supported(at: &Cursor<'_>, key: &Key) -> Problem {
     }
 }
 
-fn duplicate(at: &Cursor<'_>, entry: &Entry, first: &Entry) -> Problem {
+/// The first entry before this one that has the same key.
+fn set_before(entries: &[Entry], index: usize) -> Option<&Entry> {
+    let key = &entries.get(index)?.key;
+    entries.iter().take(index).find(|before| before.key == *key)
+}
+
+/// `named` is what the problem names; it points at the entry.
+fn duplicate(named: &Cursor<'_>, entry: &Entry, first: &Entry) -> Problem {
     let message = match &first.key_place {
         Some(place) => format!("this key is already set in line {}", place.line),
         None => "this key is set twice".to_owned(),
     };
     Problem {
         place: entry.key_place.clone(),
-        ..at.get(&entry.key).problem(message)
+        ..named.problem(message)
     }
     .hint("keep one of the two")
 }
