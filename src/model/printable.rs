@@ -63,6 +63,7 @@ mod tests {
         assert_eq!(quoted(["a"]), "`a`");
         assert_eq!(quoted(["a", "b"]), "`a`, `b`");
         assert_eq!(quoted_first(2, ["a", "b"]), "`a`, `b`");
+        assert_eq!(quoted_first(2, ["a", "b", "c"]), "`a`, `b` and 1 more");
         assert_eq!(quoted_first(2, ["a", "b", "c", "d"]), "`a`, `b` and 2 more");
     }
 }
