@@ -8,6 +8,7 @@ mod cluster;
 mod dns;
 mod encryption;
 mod etcd;
+mod etcd_data;
 mod images;
 mod ingress;
 mod keys;

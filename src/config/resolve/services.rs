@@ -8,7 +8,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value as Json;
 
-use super::{Found, encryption, values};
+use super::{Found, encryption, etcd_data, values};
 use crate::{
     config::{
         cursor::Cursor,
@@ -23,6 +23,7 @@ use crate::{
 pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let before = found.problems.len();
     let etcd = extras(&at.get("etcd"), found);
+    etcd_data::check(&at.get("etcd"), found);
     let kube_api = extras(&at.get("kube-api"), found);
     let kube_controller = extras(&at.get("kube-controller"), found);
     let scheduler = extras(&at.get("scheduler"), found);
