@@ -124,7 +124,7 @@ impl Executor<'_> {
                 node::import_pause(host, self.context.id()?, image, architecture).await
             }
             HostAction::RunContainer { name, spec } => {
-                node::run_container(host, name, spec, self.context.saved()?).await
+                Box::pin(node::run_missing(self, host, name, spec)).await
             }
             HostAction::JoinEtcd { spec } => {
                 Box::pin(node::join_etcd(self, host, spec, reporter, stop)).await

@@ -7,7 +7,7 @@ use super::{
     service::{Flags, Service, View, read_write},
 };
 use crate::{
-    etcd::member_name,
+    etcd::{EtcdView, Quorum, initial_cluster, member_name},
     model::{ContainerSpec, path},
 };
 
@@ -51,15 +51,26 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         ("election-timeout", "1000".to_owned()),
     ]);
     // Read only by a member without data: one of those that etcd is made with, or one that joins,
-    // which is told the list of that moment.
+    // which is told the list of that moment. From the first quorum on none is made with it any more.
     let mut bootstrap = Flags::from([("initial-cluster-token", saved.cluster_id.0.clone())]);
-    if saved.etcd_bootstrap.contains_key(context.name) {
-        let members = saved.etcd_bootstrap.iter();
-        let members = members.map(|(name, url)| format!("{}={url}", member_name(name)));
-        bootstrap.set("initial-cluster", members.collect::<Vec<_>>().join(","));
-        bootstrap.set("initial-cluster-state", "new");
-    } else {
-        bootstrap.set("initial-cluster-state", "existing");
+    let first = saved.etcd_bootstrap.iter();
+    let first = first.map(|(name, url)| format!("{}={url}", member_name(name)));
+    let first = || first.collect::<Vec<_>>().join(",");
+    match members(context.etcd) {
+        // etcd holds a cluster: nobody begins another one, whatever became of its disk.
+        Some(live) if saved.memory.populated => {
+            bootstrap.set("initial-cluster", live);
+            bootstrap.set("initial-cluster-state", "existing");
+        }
+        _ if saved.etcd_bootstrap.contains_key(context.name) => {
+            bootstrap.set("initial-cluster", first());
+            let new = !saved.memory.populated;
+            bootstrap.set(
+                "initial-cluster-state",
+                if new { "new" } else { "existing" },
+            );
+        }
+        _ => bootstrap.set("initial-cluster-state", "existing"),
     }
     Service {
         key: "etcd",
@@ -90,6 +101,14 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
         host_cgroupns: false,
     }
     .finish(context)
+}
+
+/// The members of a list that a majority has confirmed, as `--initial-cluster` names them.
+fn members(etcd: &EtcdView) -> Option<String> {
+    let Quorum::Serving { .. } = etcd.quorum else {
+        return None;
+    };
+    Some(initial_cluster(&etcd.members, None))
 }
 
 /// The internal address when the user gave one. Else every address, as in RKE: the only one

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     actual::{HostFacts, SystemFacts},
     config::{Intent, NodeIntent},
+    etcd::EtcdView,
     model::{ClientIdentity, LogLimit, NodeName, Owner, Secret, path},
     state::{Authority, CaPair},
 };
@@ -35,6 +36,8 @@ pub(super) struct HostContext<'a> {
     /// `None` when it did not answer: then nothing can be done to it either, and what depends on
     /// facts is desired as for an ordinary host.
     pub(super) facts: Option<&'a HostFacts>,
+    /// etcd, as it was found.
+    pub(super) etcd: &'a EtcdView,
     /// What the API servers encrypt with, if they do.
     pub(super) encryption: Option<&'a str>,
 }

@@ -27,5 +27,5 @@ pub use external_view::{ExternalFault, ExternalView};
 pub use read::{Asked, read};
 pub use view::{
     Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,
-    member_name,
+    initial_cluster, member_name,
 };

@@ -65,6 +65,24 @@ pub fn member_name(node: &NodeName) -> String {
     format!("etcd-{node}")
 }
 
+/// `--initial-cluster` of a list: etcd compares it with its own. `own`: a member that has yet to start, with the name
+/// that it will have.
+pub fn initial_cluster(
+    members: &BTreeMap<MemberId, Member>,
+    own: Option<(MemberId, &str)>,
+) -> String {
+    let each = members.iter().flat_map(|(id, member)| {
+        let name = match own {
+            Some((own, name)) if own == *id => name.to_owned(),
+            Some(_) | None if member.name.is_empty() => format!("not-started-{id}"),
+            Some(_) | None => member.name.clone(),
+        };
+        let urls = member.peer_urls.iter();
+        urls.map(move |url| format!("{name}={url}"))
+    });
+    each.collect::<Vec<_>>().join(",")
+}
+
 /// A member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {

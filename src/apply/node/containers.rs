@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use jiff::SignedDuration;
 
-use super::helper::{helper, node_error};
+use super::{
+    helper::{helper, node_error},
+    member::has_its_data,
+};
 use crate::{
     actual::ContainerState,
     apply::{
@@ -38,6 +41,20 @@ pub(in crate::apply) async fn run_container(
         .await
         .map_err(failed)?;
     Ok(Done::default())
+}
+
+/// One that is not there. A member of an etcd that has held a cluster starts only with its data.
+pub(in crate::apply) async fn run_missing(
+    run: &Executor<'_>,
+    host: &Host,
+    name: &str,
+    spec: &ContainerSpec,
+) -> Result<Done, StepError> {
+    let saved = run.context.saved()?;
+    if name == Component::Etcd.container() && saved.memory.populated {
+        has_its_data(run, host).await?;
+    }
+    run_container(host, name, spec, saved).await
 }
 
 /// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.

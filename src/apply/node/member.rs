@@ -39,35 +39,42 @@ pub(in crate::apply) async fn join_etcd(
         .ok_or_else(|| node_error(host, "its member of etcd has no name or no peer URL", &[]))?;
     let voter = voter(run, &host.name).await?;
     let roster = change::roster(&voter).await.map_err(failed)?;
-    let known = roster.with_peer_url(peer_url);
-    let container = Component::Etcd.container();
-    // What a container has is its member's: etcd writes before the others know its name.
-    let mut runs = host.container(container).await.map_err(failed)?;
-    // Its member was removed meanwhile: what is left of that never serves again.
-    if is_no_member(&roster, peer_url)
-        && let Some(left) = runs.take_if(|there| is_ours(there, run))
-    {
-        remove_container(host, &left.id).await?;
-    }
-    if runs.is_none() {
-        let has_data = data(run, host, "look").await?;
-        let started = known.is_some_and(|(_, member)| !member.name.is_empty());
-        if started && !has_data {
-            return Err(lost(host, known));
+    let known = Known::of(&roster, peer_url);
+    let mut there = host
+        .container(Component::Etcd.container())
+        .await
+        .map_err(failed)?;
+    let mut data = Data::NotSeen;
+    let running = loop {
+        match next(known, Container::of(there.as_ref(), run), data) {
+            Next::RemoveContainer => {
+                if let Some(left) = there.take() {
+                    remove_container(host, &left.id).await?;
+                }
+            }
+            Next::LookAtData => data = look(run, host, "look").await?,
+            Next::MoveAside => {
+                look(run, host, "aside").await?;
+                data = Data::Empty;
+            }
+            Next::DataAreLost => return Err(lost(host, roster.with_peer_url(peer_url))),
+            Next::AskAgain => {
+                let why = "no majority of etcd's members confirms their list";
+                return Err(StepError::Guard(why.to_owned()));
+            }
+            Next::Join => break false,
+            Next::Follow => break true,
         }
-        if has_data && !started {
-            data(run, host, "aside").await?;
-        }
-    }
+    };
     let member = added(&voter, peer_url, reporter, stop).await?;
-    let running = runs.as_ref().map(|there| there.state) == Some(ContainerState::Running);
     if !running {
         // The list that it was told may be an old one, and without data it would not start.
-        if let Some(left) = runs.filter(|there| is_ours(there, run)) {
+        if let Some(left) = there.filter(|there| is_ours(there, run)) {
             remove_container(host, &left.id).await?;
         }
         let roster = change::roster(&voter).await.map_err(failed)?;
-        run_member(run, host, spec, &initial_cluster(&roster, member, name)).await?;
+        let list = etcd::initial_cluster(&roster.members, Some((member, name)));
+        run_member(run, host, spec, &list).await?;
     }
     match timeout(CATCHES_UP, promoted(&voter, member, reporter, stop)).await {
         Ok(promoted) => promoted?,
@@ -97,10 +104,106 @@ pub(in crate::apply) async fn remove_member(
     Ok(Done::default())
 }
 
-/// True when a majority confirms that etcd has no member with this address: what a container or a folder
-/// there has is a former member's.
-fn is_no_member(roster: &Roster, peer_url: &str) -> bool {
-    roster.confirmed && roster.with_peer_url(peer_url).is_none()
+/// What etcd's own list says of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// A majority confirms that it has none with this address.
+    NoMember,
+    /// A list without it that nobody confirmed: it proves nothing.
+    Unconfirmed,
+    /// It was added, and nobody knows its name: it may have started all the same.
+    Added,
+    /// It has started.
+    Started,
+}
+
+impl Known {
+    fn of(roster: &Roster, peer_url: &str) -> Self {
+        match roster.with_peer_url(peer_url) {
+            Some((_, member)) if member.name.is_empty() => Self::Added,
+            Some(_) => Self::Started,
+            None if roster.confirmed => Self::NoMember,
+            None => Self::Unconfirmed,
+        }
+    }
+}
+
+/// What is there under the name of etcd's container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Container {
+    None,
+    /// This cluster's, and it runs.
+    Runs,
+    /// This cluster's, and it does not run.
+    Ended,
+    /// Somebody else's.
+    Foreign,
+}
+
+impl Container {
+    fn of(there: Option<&ContainerFact>, run: &Executor<'_>) -> Self {
+        match there {
+            None => Self::None,
+            Some(fact) if !is_ours(fact, run) => Self::Foreign,
+            Some(fact) if fact.state == ContainerState::Running => Self::Runs,
+            Some(_) => Self::Ended,
+        }
+    }
+}
+
+/// What is in the folder of etcd's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    NotSeen,
+    Empty,
+    There,
+}
+
+/// What is done next so that a member joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    RemoveContainer,
+    LookAtData,
+    MoveAside,
+    DataAreLost,
+    AskAgain,
+    /// It is added if it is not there, and started with the list of that moment.
+    Join,
+    /// It runs: only its vote is missing.
+    Follow,
+}
+
+/// Decides from what is there. Data are moved aside only when they are of no member that etcd has, and a container
+/// goes with them only when a majority says so: what a container has is its member's, because etcd writes before
+/// the others know its name.
+const fn next(known: Known, container: Container, data: Data) -> Next {
+    use {Container as C, Data as D, Known as K};
+    match (known, container, data) {
+        (K::Unconfirmed, _, _) => Next::AskAgain,
+        // What is left of a member that was removed never serves again.
+        (K::NoMember, C::Runs | C::Ended, _) => Next::RemoveContainer,
+        (K::Added | K::Started, C::Runs, _) => Next::Follow,
+        // Its name is taken, which is what starting it says; nothing is touched before.
+        (_, C::Foreign, _) | (K::Added, C::Ended, _) => Next::Join,
+        (_, C::None, D::NotSeen) | (K::Started, C::Ended, D::NotSeen) => Next::LookAtData,
+        (K::Started, C::None | C::Ended, D::Empty) => Next::DataAreLost,
+        (K::NoMember | K::Added, C::None, D::There) => Next::MoveAside,
+        (K::Started, C::None | C::Ended, D::There)
+        | (K::NoMember | K::Added, C::None, D::Empty) => Next::Join,
+    }
+}
+
+/// Refuses to start a member without its data: it would take part with its old id, and with nothing of what it has
+/// acknowledged.
+pub(super) async fn has_its_data(run: &Executor<'_>, host: &Host) -> Result<(), StepError> {
+    match look(run, host, "look").await? {
+        Data::There => Ok(()),
+        Data::Empty | Data::NotSeen => {
+            let etcd = &run.context.actual.etcd;
+            let member = etcd.of_node(&host.name).next();
+            Err(lost(host, member))
+        }
+    }
 }
 
 /// What the definition says of the member.
@@ -146,13 +249,14 @@ async fn voter(run: &Executor<'_>, joining: &NodeName) -> Result<Client, StepErr
     Err(last.unwrap_or_else(|| StepError::Guard("no member of etcd answers".to_owned())))
 }
 
-/// Whether there are data; they are moved aside where that is wanted.
-async fn data(run: &Executor<'_>, host: &Host, what: &str) -> Result<bool, StepError> {
+/// What is in the folder of the data, which is moved aside where that is wanted.
+async fn look(run: &Executor<'_>, host: &Host, what: &str) -> Result<Data, StepError> {
     let arguments = [path::ETCD_MEMBER, what];
     let limit = Duration::from_secs(60);
     let output = run_helper(host, run.context.id()?, MEMBER, &arguments, limit).await?;
     succeeded(host, &output, "etcd's folder cannot be looked into", &[])?;
-    Ok(output.log.lines().any(|line| line == "rke-operator: data"))
+    let there = output.log.lines().any(|line| line == "rke-operator: data");
+    Ok(if there { Data::There } else { Data::Empty })
 }
 
 fn lost(host: &Host, known: Option<(MemberId, &Member)>) -> StepError {
@@ -185,22 +289,6 @@ async fn added(
         }
     })
     .await
-}
-
-/// `--initial-cluster` of this moment: etcd compares it with its own list.
-fn initial_cluster(roster: &Roster, own: MemberId, name: &str) -> String {
-    let each = roster.members.iter().flat_map(|(id, member)| {
-        let name = if *id == own {
-            name.to_owned()
-        } else if member.name.is_empty() {
-            format!("not-started-{id}")
-        } else {
-            member.name.clone()
-        };
-        let urls = member.peer_urls.iter();
-        urls.map(move |url| format!("{name}={url}"))
-    });
-    each.collect::<Vec<_>>().join(",")
 }
 
 async fn run_member(
@@ -281,7 +369,7 @@ mod tests {
             members: members.into(),
         };
         assert_eq!(
-            initial_cluster(&roster, MemberId(2), "etcd-n2"),
+            etcd::initial_cluster(&roster.members, Some((MemberId(2), "etcd-n2"))),
             "etcd-n1=https://10.0.0.1:2380,etcd-n2=https://10.0.0.2:2380,\
              not-started-3=https://10.0.0.3:2380"
         );
@@ -295,9 +383,67 @@ mod tests {
             confirmed,
             members: members.clone().into(),
         };
-        assert!(is_no_member(&roster(true), "https://10.0.0.2:2380"));
-        assert!(!is_no_member(&roster(true), "https://10.0.0.1:2380"));
-        assert!(!is_no_member(&roster(false), "https://10.0.0.2:2380"));
+        let known = |confirmed, url| Known::of(&roster(confirmed), url);
+        assert_eq!(known(true, "https://10.0.0.2:2380"), Known::NoMember);
+        assert_eq!(known(true, "https://10.0.0.1:2380"), Known::Started);
+        assert_eq!(known(false, "https://10.0.0.2:2380"), Known::Unconfirmed);
+    }
+
+    /// Rules 4 and 5: every case, and that it comes to an end.
+    #[test]
+    fn what_is_next_follows_from_list_container_and_data() {
+        use {Container as C, Data as D, Known as K};
+        let table = [
+            (K::NoMember, C::None, D::NotSeen, Next::LookAtData),
+            (K::NoMember, C::None, D::Empty, Next::Join),
+            (K::NoMember, C::None, D::There, Next::MoveAside),
+            (K::NoMember, C::Runs, D::NotSeen, Next::RemoveContainer),
+            (K::NoMember, C::Ended, D::NotSeen, Next::RemoveContainer),
+            (K::NoMember, C::Foreign, D::NotSeen, Next::Join),
+            (K::Unconfirmed, C::None, D::There, Next::AskAgain),
+            (K::Unconfirmed, C::Ended, D::There, Next::AskAgain),
+            (K::Added, C::None, D::NotSeen, Next::LookAtData),
+            (K::Added, C::None, D::Empty, Next::Join),
+            (K::Added, C::None, D::There, Next::MoveAside),
+            (K::Added, C::Runs, D::NotSeen, Next::Follow),
+            (K::Added, C::Ended, D::NotSeen, Next::Join),
+            (K::Started, C::None, D::NotSeen, Next::LookAtData),
+            (K::Started, C::None, D::Empty, Next::DataAreLost),
+            (K::Started, C::None, D::There, Next::Join),
+            (K::Started, C::Runs, D::NotSeen, Next::Follow),
+            (K::Started, C::Ended, D::NotSeen, Next::LookAtData),
+            (K::Started, C::Ended, D::Empty, Next::DataAreLost),
+            (K::Started, C::Ended, D::There, Next::Join),
+        ];
+        for (known, container, data, wanted) in table {
+            assert_eq!(
+                next(known, container, data),
+                wanted,
+                "{known:?} {container:?} {data:?}"
+            );
+        }
+        for known in [K::NoMember, K::Unconfirmed, K::Added, K::Started] {
+            for first in [C::None, C::Runs, C::Ended, C::Foreign] {
+                for seen in [D::Empty, D::There] {
+                    let (mut container, mut data) = (first, D::NotSeen);
+                    let ends = (0..5).any(|_| {
+                        match next(known, container, data) {
+                            Next::RemoveContainer => container = C::None,
+                            Next::LookAtData => data = seen,
+                            Next::MoveAside => {
+                                assert_ne!(known, K::Started, "data of a living member");
+                                data = D::Empty;
+                            }
+                            Next::DataAreLost | Next::AskAgain | Next::Join | Next::Follow => {
+                                return true;
+                            }
+                        }
+                        false
+                    });
+                    assert!(ends, "{known:?} {first:?} {seen:?}");
+                }
+            }
+        }
     }
 
     /// Rule 5: data of a member that was removed are never used again and never deleted.
