@@ -16,9 +16,10 @@ pub(super) fn node<'a>(name: &NodeName, have: &'a Actual) -> Option<&'a NodeFact
     }
 }
 
-/// Its member of etcd, if it still has one.
+/// Its member of etcd, if it still has one. One that was added and never started is told by its address.
 pub(super) fn member(name: &NodeName, have: &Actual) -> Option<MemberId> {
     let named = have.etcd.of_node(name).next();
+    let named = named.or_else(|| have.unnamed_member(name));
     have.etcd.on(name).or_else(|| named.map(|(id, _)| id))
 }
 

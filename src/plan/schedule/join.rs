@@ -6,11 +6,13 @@
 
 use super::{hosts, roles};
 use crate::{
+    desired::Desired,
+    etcd::{Member, MemberId},
     model::{Component, NodeName},
     plan::{
-        Cause, Guard, HostAction, Note, Queue, Stage, Step,
+        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        guard,
+        guard, lost,
     },
 };
 
@@ -31,7 +33,7 @@ pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bo
 /// One member at a time; a failure ends the run, before API servers are told of it.
 pub(super) fn members(diff: &Diff<'_>) -> Stage {
     let queues = joining(diff).filter(|_| held_back(diff).is_none());
-    let queues = queues.filter_map(|(name, host)| {
+    let queues = queues.enumerate().filter_map(|(number, (name, host))| {
         let spec = host.want.containers.get(Component::Etcd.container())?;
         let action = HostAction::JoinEtcd {
             spec: Box::new(spec.clone()),
@@ -40,15 +42,59 @@ pub(super) fn members(diff: &Diff<'_>) -> Stage {
         let step = Step::on(name, Cause::New, why, action)
             .guarded(&diff.want.cluster_id)
             .only_if(Guard::EtcdStable);
+        let strays = strays(diff).filter(|_| number == 0);
+        let strays = strays.map(|member| makes_way(name, member));
         Some(Queue {
             node: Some(name.clone()),
-            steps: vec![step],
+            steps: strays.chain([step]).collect(),
         })
     });
     Stage {
         queues: queues.collect(),
         ..Stage::of("members", 1, [])
     }
+}
+
+/// Members without a vote that no node of the config has: etcd takes one of these at a time, and one that nobody
+/// starts any more would keep all others out for ever. None of them counts for the quorum.
+fn strays<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = MemberId> + 'd {
+    let (want, have) = (diff.want, diff.have);
+    let owned = move |id: MemberId, member: &Member| {
+        let mut nodes = want.with(Component::Etcd);
+        nodes.any(|name| {
+            lost::member(name, have) == Some(id)
+                || member
+                    .peer_urls
+                    .iter()
+                    .any(|url| advertises(name, url, want))
+        })
+    };
+    let learners = have
+        .etcd
+        .members
+        .iter()
+        .filter(|(_, member)| member.is_learner);
+    learners
+        .filter(move |(id, member)| !owned(**id, member))
+        .map(|(id, _)| *id)
+}
+
+/// True where the wanted member of this node is reached there.
+fn advertises(name: &NodeName, url: &str, want: &Desired) -> bool {
+    let host = want.hosts.get(name);
+    let spec = host.and_then(|host| host.containers.get(Component::Etcd.container()));
+    let flag = format!("--initial-advertise-peer-urls={url}");
+    spec.is_some_and(|spec| spec.command.contains(&flag))
+}
+
+fn makes_way(joining: &NodeName, member: MemberId) -> Step {
+    let action = ClusterAction::RemoveMember {
+        node: joining.clone(),
+        member,
+    };
+    let why =
+        "it has no vote and is of no node of the config, and etcd takes no other one beside it";
+    Step::cluster(Cause::Leave, why, action).only_if(Guard::ServesAfterRemoval(member))
 }
 
 /// What starts only beside a member that has joined.
