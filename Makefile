@@ -8,6 +8,7 @@ NODE ?= n1
 N ?= 10
 SEED ?= 1
 MUTANTS ?= 40
+WORLDS ?= 20000
 SIZES ?= 100 1000
 # bash has a variable of this name, which counts its own seconds.
 SECONDS ?= 300
@@ -19,7 +20,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants fuzz soak soak-ha lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants worlds fuzz soak soak-ha lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -92,6 +93,9 @@ guards: ## Takes each guard away and sees a test fail: make guards ONLY=plan
 
 mutants: ## Changes the code in one place at a time and runs the tests: make mutants MUTANTS=40 SEED=1
 	@MUTANTS='$(MUTANTS)' SEED='$(SEED)' tests/mutants.sh
+
+worlds: ## Properties of whole runs on simulated worlds, in a release build: make worlds WORLDS=20000
+	PROPTEST_CASES=$$((8 * $(WORLDS))) cargo test --release --locked --test it -- joint_ plan_properties
 
 fuzz: ## Gives mutated documents to everything between the text and the plan: make fuzz SECONDS=3600
 	@FUZZ_SECONDS='$(SECONDS)' tests/fuzz.sh
