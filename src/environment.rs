@@ -50,6 +50,8 @@ pub struct Environment {
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.
     pub lose: BTreeSet<NodeName>,
+    /// The nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.
+    pub clean: BTreeSet<NodeName>,
     /// Certificates that a person made (command line only).
     pub given: Option<Arc<GivenFiles>>,
     /// Who this is to another run that waits for this one. Of two runs with the same name the

@@ -290,6 +290,10 @@ pub struct SystemFacts {
     pub ours: BTreeSet<String>,
     /// Mount points below kubelet's root and etcd's data.
     pub mounts: BTreeSet<String>,
+    /// What other distributions of Kubernetes write, as far as it is there ([`path::OF_ANOTHER_KUBERNETES`], and
+    /// static manifests).
+    #[serde(default)]
+    pub foreign: BTreeSet<String>,
     /// How many pods run on this node's containerd (their shims).
     pub pods: u64,
     /// The node's clock when the script ran, seconds since 1970; `None` if it did not tell.

@@ -160,6 +160,14 @@ show() { cat "$1" 2>/dev/null; }
 each cluster-id show "$@"
 echo @@ours
 each ours exists "$@"
+# Kubernetes of others: a folder of static manifests that only root may look into may hold some.
+echo @@foreign
+each foreign exists "$@"
+manifests() {
+  for path in "$1"/*; do exists "$path"; done
+  is_unreadable "$1"
+}
+each manifests manifests "$@"
 echo @@mounts
 mounts_below() {
   FOLDER=$(readlink -f "$1" 2>/dev/null) awk '

@@ -3,14 +3,17 @@
 
 mod chart_fact;
 pub mod facts;
+mod foreign;
 pub(crate) mod members;
 mod node_meta;
 mod objects;
 pub mod read;
 mod same;
 pub mod system;
+mod unnamed;
 
 pub use chart_fact::{ChartFact, LiveObject, is_workload};
 pub use facts::*;
+pub use foreign::is_rke;
 pub use node_meta::{NODE_META, node_changes, node_patch};
 pub use objects::{Rollout, object_changes, rollout};

@@ -13,7 +13,7 @@ const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/container
 
 /// What the script is to look at.
 pub fn arguments() -> Vec<String> {
-    let lists: [(&str, &[&str]); 10] = [
+    let lists: [(&str, &[&str]); 12] = [
         ("switch", &[SWITCH_UNIT]),
         ("drop-in", &[path::CONTAINERD_DROP_IN, path::FORMER_DROP_IN]),
         ("path", &Baseline::PATHS),
@@ -31,6 +31,8 @@ pub fn arguments() -> Vec<String> {
             ],
         ),
         ("mounts", &[path::KUBELET, path::ETCD]),
+        ("foreign", &path::OF_ANOTHER_KUBERNETES),
+        ("manifests", &[path::STATIC_MANIFESTS]),
         ("docker-certs", &[path::DOCKER_CERTS_D]),
         ("free", &FREE),
     ];
@@ -95,6 +97,7 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
             .map(ClusterId),
         ours: lines("ours").map(str::to_owned).collect(),
         mounts: lines("mounts").map(str::to_owned).collect(),
+        foreign: lines("foreign").map(str::to_owned).collect(),
         pods: text("pods").parse().unwrap_or(0),
         clock: text("clock").parse().ok(),
         route_address: Some(text("route-address")).filter(|address| !address.is_empty()),

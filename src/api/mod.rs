@@ -54,6 +54,8 @@ pub const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
 /// An annotation whose value is names of nodes, separated by commas: they are gone for good, and the
 /// cluster goes on without them. Used once: the operator takes it away.
 pub const LOSE: &str = crate::model::label::LOSE;
+/// Names of nodes, separated by commas, that are cleaned when they leave although another Kubernetes is on them.
+pub const CLEAN: &str = crate::model::label::CLEAN;
 
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.

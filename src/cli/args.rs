@@ -136,6 +136,10 @@ pub struct Up {
     /// without it; may be given several times
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
+    /// Cleans this node, which is no longer in the config, although another Kubernetes is on it: that is
+    /// deleted too; may be given several times
+    #[arg(long, value_name = "NODE")]
+    pub clean: Vec<NodeName>,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -159,6 +163,12 @@ pub struct Plan {
     /// Plans as `up --lose` would, and lists what goes with the node
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
+    /// Plans as `up --clean` would, and lists what is deleted on the node
+    #[arg(long, value_name = "NODE")]
+    pub clean: Vec<NodeName>,
+    /// Plans as `remove` would, instead of `up`
+    #[arg(long, conflicts_with = "recover")]
+    pub remove: bool,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -377,6 +387,12 @@ pub struct Remove {
     /// Removes without asking
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
+    /// Goes on without this node, which stays as it is; may be given several times
+    #[arg(long, value_name = "NODE")]
+    pub lose: Vec<NodeName>,
+    /// Cleans this node although another Kubernetes is on it: that is deleted too; may be given several times
+    #[arg(long, value_name = "NODE")]
+    pub clean: Vec<NodeName>,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,

@@ -26,9 +26,10 @@ pub(super) const DEGRADED: u8 = 3;
 pub async fn dispatch(cli: Cli, screen: Arc<Screen>) -> u8 {
     let (stopper, stop) = Stopper::new();
     let session = Session::new(Arc::clone(&screen), stop);
+    let in_flight = Arc::clone(&session.in_flight);
     let result = tokio::select! {
         result = command(&cli.command, &session) => result,
-        () = signals::second(stopper, Arc::clone(&screen)) => Ok(STOPPED),
+        () = signals::second(stopper, Arc::clone(&screen), in_flight) => Ok(STOPPED),
     };
     match result {
         Ok(code) => code,

@@ -35,6 +35,8 @@ pub(super) struct Opening {
     pub(super) recover: Option<ClusterId>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
+    /// `--clean`.
+    pub(super) clean: BTreeSet<NodeName>,
     /// `--custom-certs`.
     pub(super) given: Option<GivenFiles>,
 }
@@ -64,6 +66,7 @@ pub(super) fn open(
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
+        clean: opening.clean,
         given: opening.given.map(Arc::new),
         identity: lease::this_process(),
         clock: clock(),

@@ -1,10 +1,10 @@
-//! `plan`: shows what `up` would do. Writes nothing anywhere.
+//! `plan`: shows what `up` would do, or `remove`. Writes nothing anywhere.
 
 use super::{
     args::{Output, Plan},
     custom_certs,
     environment::{self, Opening},
-    intent, print,
+    intent, print, remove,
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
@@ -17,17 +17,26 @@ use crate::{
 /// Runs it.
 pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
     let opening = Opening {
         accept_new_host_keys: args.accept_new_host_keys,
         record_host_keys: false,
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
+        clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
-    let goal = Goal::Up(&intent);
+    let intent = if args.remove {
+        remove::known(&environment).await?;
+        remove::intent_unless_saved(file, &environment, session).await?
+    } else {
+        Some(intent::load(file, session)?)
+    };
+    let goal = match &intent {
+        Some(intent) if !args.remove => Goal::Up(intent),
+        intent => Goal::Remove(intent.as_ref()),
+    };
     let survey = tokio::select! {
         biased;
         // Nothing is written, so there is nothing to finish.

@@ -1,13 +1,19 @@
 //! `remove`: takes the cluster down and gives every node back as it was.
 
-use std::collections::BTreeSet;
+use std::{
+    fmt::Write as _,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use futures::future::BoxFuture;
 
 use super::{
     args::Remove,
     environment::{self, Opening},
     intent,
-    output::json::Ended,
-    prompt::AskConsent,
+    output::{json::Ended, lines::count},
+    prompt::Prompt,
     report::{CliError, Failure},
     rke_state,
     session::Session,
@@ -15,9 +21,11 @@ use super::{
 };
 use crate::{
     config::Intent,
-    converge::{Goal, Outcome},
+    converge::{Consent, Goal, Outcome},
     environment::Environment,
-    state::Loaded,
+    model::{Named, Role, quoted},
+    plan::{self, Plan},
+    state::{ClusterState, Loaded},
 };
 
 /// Runs it.
@@ -27,27 +35,22 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
         recover: None,
-        lose: BTreeSet::new(),
+        lose: args.lose.iter().cloned().collect(),
+        clean: args.clean.iter().cloned().collect(),
         given: None,
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
-    let intent = intent_unless_saved(args, &environment, session).await?;
-    if !args.force {
-        if !session.prompt.is_interactive() {
-            return Err(Failure::NobodyToAsk.into());
-        }
-        let question = "Are you sure you want to remove Kubernetes cluster";
-        if !session.prompt.yes(question).await {
-            return Err(Failure::Declined { changed: false }.into());
-        }
+    let intent = intent_unless_saved(file, &environment, session).await?;
+    if !args.force && !session.prompt.is_interactive() {
+        return Err(Failure::NobodyToAsk.into());
     }
-    let external = match environment.store.load().await? {
-        Loaded::Present { saved, .. } => saved.external_etcd,
-        Loaded::Absent => None,
-    };
-    let consent = AskConsent {
-        given: true,
+    known(&environment).await?;
+    let saved = saved(&environment).await?;
+    let consent = AskRemoval {
+        agreed: AtomicBool::new(false),
+        force: args.force,
+        saved: saved.as_ref(),
         prompt: session.prompt.clone(),
     };
     let goal = Goal::Remove(intent.as_ref());
@@ -58,7 +61,10 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
             } else {
                 "nothing to remove: there is no cluster of this config"
             });
-            if let Some(keyspace) = external {
+            if let Some(keyspace) = saved
+                .as_ref()
+                .and_then(|saved| saved.external_etcd.as_ref())
+            {
                 session.screen.print_unless_quiet(&keyspace.stays());
             }
             Ok(Ended::Converged {
@@ -66,19 +72,14 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
                 kubeconfig: None,
             })
         }
-        // The question above was the consent.
-        Outcome::ConsentRefused {
-            disruptions,
-            changed,
-        } => Err(Failure::ConsentNeeded {
-            disruptions,
-            changed,
-        }
-        .into()),
+        Outcome::ConsentRefused { changed, .. } => Err(Failure::Declined { changed }.into()),
         Outcome::Degraded { left, .. } => {
-            Err(Failure::incomplete(left.into_iter().collect()).into())
+            let left = left.into_iter().collect();
+            Err(incomplete(left, &environment).await?.into())
         }
-        Outcome::RemovalIncomplete { left, .. } => Err(Failure::incomplete(left).into()),
+        Outcome::RemovalIncomplete { left, .. } => {
+            Err(incomplete(left, &environment).await?.into())
+        }
         Outcome::Stopped(_) => {
             session
                 .screen
@@ -88,14 +89,40 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
     }
 }
 
+async fn incomplete(
+    left: Vec<(crate::model::NodeName, crate::actual::Unreachable)>,
+    environment: &Environment,
+) -> Result<Failure, CliError> {
+    let place = environment.store.place();
+    let kept = saved(environment).await?.map(|_| place.as_str());
+    Ok(Failure::incomplete(left, kept))
+}
+
+async fn saved(environment: &Environment) -> Result<Option<ClusterState>, CliError> {
+    Ok(match environment.store.load().await? {
+        Loaded::Present { saved, .. } => Some(*saved),
+        Loaded::Absent => None,
+    })
+}
+
+/// Refuses names of nodes that the cluster does not have.
+pub(super) async fn known(environment: &Environment) -> Result<(), CliError> {
+    let named = Named {
+        lose: environment.lose.clone(),
+        clean: environment.clean.clone(),
+    };
+    let saved = saved(environment).await?;
+    Ok(plan::known(&named, saved.as_ref())?)
+}
+
 /// A removal needs nothing but the state: without a usable config it goes by the inventory, and
 /// says so. Without either the config's problem is the error.
-async fn intent_unless_saved(
-    args: &Remove,
+pub(super) async fn intent_unless_saved(
+    file: &Path,
     environment: &Environment,
     session: &Session,
 ) -> Result<Option<Intent>, CliError> {
-    let error = match intent::load(&args.config.config, session) {
+    let error = match intent::load(file, session) {
         Ok(intent) => return Ok(Some(intent)),
         Err(error) => error,
     };
@@ -109,5 +136,80 @@ async fn intent_unless_saved(
             ));
             Ok(None)
         }
+    }
+}
+
+/// Shows what a removal deletes, and asks once whether that is meant.
+struct AskRemoval<'a> {
+    agreed: AtomicBool,
+    force: bool,
+    saved: Option<&'a ClusterState>,
+    prompt: Prompt,
+}
+
+impl Consent for AskRemoval<'_> {
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            // A later plan of the run cleans no other nodes.
+            if self.force || self.agreed.load(Ordering::Relaxed) {
+                return true;
+            }
+            let yes = self.prompt.yes(&question(self.saved, plan)).await;
+            self.agreed.store(yes, Ordering::Relaxed);
+            yes
+        })
+    }
+}
+
+/// Names the cluster, its nodes, and what is lost with them; RKE's own question is the last line.
+fn question(saved: Option<&ClusterState>, plan: &Plan) -> String {
+    let mut text = String::new();
+    if let Some(saved) = saved {
+        let entries = saved.inventory.values();
+        let members = entries.filter(|entry| entry.roles.contains(&Role::Etcd));
+        let _ = writeln!(
+            text,
+            "This deletes cluster `{}` (id `{}`): {}, {} of etcd, and all that is stored in it.",
+            saved.cluster_name,
+            saved.cluster_id,
+            count(saved.inventory.len(), "node"),
+            count(members.count(), "member"),
+        );
+    }
+    let cleaned: std::collections::BTreeSet<_> = plan
+        .disruptions()
+        .filter_map(|(step, _)| step.node())
+        .collect();
+    if !cleaned.is_empty() {
+        let _ = writeln!(
+            text,
+            "Certificates, logs, the data of etcd and what pods keep on these nodes are deleted: {}.",
+            quoted(cleaned)
+        );
+    }
+    for note in &plan.notes {
+        let _ = match &note.target {
+            Some(target) => writeln!(text, "  {target}: {}", note.text),
+            None => writeln!(text, "  {}", note.text),
+        };
+    }
+    text + "Are you sure you want to remove Kubernetes cluster"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::tests::saved;
+
+    #[test]
+    fn the_question_names_the_cluster_and_what_is_lost() {
+        let state = saved("a");
+        let text = question(Some(&state), &Plan::default());
+        assert!(
+            text.contains(&format!("`{}`", state.cluster_name)),
+            "{text}"
+        );
+        assert!(text.contains(&format!("`{}`", state.cluster_id)), "{text}");
+        assert!(text.ends_with("Are you sure you want to remove Kubernetes cluster"));
     }
 }

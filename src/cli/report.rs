@@ -238,9 +238,21 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A removal that could not reach some nodes.
-    pub fn incomplete(left: Vec<(NodeName, Unreachable)>) -> Self {
-        let hints = distinct(left.iter().flat_map(|(_, down)| down.hints.clone()));
+    /// A removal that could not clean some nodes. `kept`: where the state is that is kept for them; `None`: there
+    /// is none.
+    pub fn incomplete(left: Vec<(NodeName, Unreachable)>, kept: Option<&str>) -> Self {
+        let next = kept.map_or_else(
+            || {
+                "there is no state of a cluster for this config, so nothing is known to be on these nodes: check \
+                 `--config` and their addresses"
+                    .to_owned()
+            },
+            |place| {
+                format!("the state is kept in {place}: `rke-operator remove` again cleans what is left")
+            },
+        );
+        let hints = left.iter().flat_map(|(_, down)| down.hints.clone());
+        let hints = distinct(hints.chain([next]));
         let left = left
             .into_iter()
             .map(|(node, down)| format!("{node}: {}", down.why))
@@ -341,12 +353,7 @@ impl Explain for Failure {
                 "`rke-operator plan` shows every step".into(),
                 format!("`--yes` gives consent; {}", so_far(*changed)).into(),
             ],
-            Self::RemovalIncomplete { hints, .. } => hints
-                .iter()
-                .cloned()
-                .map(Cow::Owned)
-                .chain(["the state is kept: `rke-operator remove` again when they answer".into()])
-                .collect(),
+            Self::RemovalIncomplete { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Config { .. }
             | Self::KnownHosts { .. }
             | Self::Declined { .. }

@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::{output::Screen, prompt::Prompt};
@@ -10,6 +13,31 @@ use crate::apply::stop::Stop;
 
 /// The exit code of a command that Ctrl-C or SIGTERM ended (128 + SIGINT).
 pub const STOPPED: u8 = 130;
+
+/// How many steps are in flight at this moment: what Ctrl-C has to wait for.
+#[derive(Debug, Default)]
+pub struct InFlight(AtomicUsize);
+
+impl InFlight {
+    /// A step starts.
+    pub fn starts(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A step has ended.
+    pub fn ends(&self) {
+        // One that was skipped never started.
+        let less = |count: usize| Some(count.saturating_sub(1));
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// True while there are some.
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
 
 /// What every command works with.
 #[derive(Clone)]
@@ -20,6 +48,8 @@ pub struct Session {
     pub stop: Stop,
     /// The person at the terminal, if there is one.
     pub prompt: Prompt,
+    /// The steps that are in flight.
+    pub in_flight: Arc<InFlight>,
 }
 
 impl Session {
@@ -30,6 +60,7 @@ impl Session {
             screen,
             stop,
             prompt,
+            in_flight: Arc::default(),
         }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::Screen;
+use super::{output::Screen, session::InFlight};
 use crate::apply::stop::{StopCause, Stopper};
 
 /// Gives the stop signal at the first Ctrl-C or SIGTERM; returns at the second.
-pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>) {
+pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>, in_flight: Arc<InFlight>) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
@@ -23,7 +23,11 @@ pub(super) async fn second(stopper: Stopper, screen: Arc<Screen>) {
         }
     };
     next().await;
-    screen.print("stopping: the step in flight is finished first; Ctrl-C again ends at once");
+    screen.print(if in_flight.any() {
+        "stopping: the steps that are running are finished first; Ctrl-C again exits at once"
+    } else {
+        "stopping: no step is running; Ctrl-C again exits at once"
+    });
     stopper.stop(StopCause::Signal);
     next().await;
 }

@@ -37,7 +37,14 @@ pub(super) async fn converge_shown(
     let outcome = loop {
         tokio::select! {
             biased;
-            Some(event) = incoming.recv() => sink.show(&event),
+            Some(event) = incoming.recv() => {
+                match &event {
+                    Event::StepStarted { .. } => session.in_flight.starts(),
+                    Event::StepFinished { .. } => session.in_flight.ends(),
+                    _ => {}
+                }
+                sink.show(&event);
+            }
             outcome = &mut run => break outcome,
             _ = ticks.tick() => sink.tick(),
         }

@@ -37,6 +37,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         record_host_keys: true,
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
+        clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
     };
     let environment = environment::open(file, opening, session)?;
@@ -83,7 +84,10 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
             }
         }
         .into()),
-        Outcome::RemovalIncomplete { left, .. } => Err(Failure::incomplete(left).into()),
+        Outcome::RemovalIncomplete { left, .. } => {
+            let place = environment.store.place();
+            Err(Failure::incomplete(left, Some(&place)).into())
+        }
         Outcome::Stopped(_) => {
             session
                 .screen

@@ -46,6 +46,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             record_host_keys: false,
             recover: None,
             lose: [].into(),
+            clean: [].into(),
             given: None,
         };
         let environment = environment::open(file, opening, session)?;

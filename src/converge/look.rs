@@ -33,7 +33,7 @@ use crate::{
     environment::Environment,
     error::ErrorClass,
     host::pool::{ConnectionTarget, Target},
-    model::{NodeName, Role},
+    model::{Named, NodeName, Role},
     plan,
     plan::Plan,
     state::{ClusterState, InventoryEntry, Loaded, Membership},
@@ -312,6 +312,7 @@ fn decide(
                 recover: environment.recover.as_ref(),
                 held_elsewhere: &environment.held_elsewhere,
                 lose: &lose,
+                clean: &environment.clean,
                 given: environment.given.as_deref(),
             };
             let keys = pki::reconcile(intent, actual, &context)?;
@@ -320,6 +321,7 @@ fn decide(
             desired.notes.extend(kept_back(intent, written));
             // Whoever is named may leave with many others, also when that waits for a later iteration.
             desired.lose.clone_from(&environment.lose);
+            desired.clean.clone_from(&environment.clean);
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
@@ -329,7 +331,12 @@ fn decide(
         }
         Goal::Remove(_) => {
             let id = loaded.map(|saved| &saved.cluster_id);
-            (None, plan::remove(id, actual)?, loaded.cloned())
+            let named = Named {
+                lose: environment.lose.clone(),
+                clean: environment.clean.clone(),
+            };
+            let plan = plan::remove_named(id, actual, &named)?;
+            (None, plan, loaded.cloned())
         }
     };
     let plan = checked(plan, actual, saved.as_ref())?;

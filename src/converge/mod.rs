@@ -24,12 +24,14 @@ use crate::{
     status::Seen,
 };
 
+mod announced;
 mod attempts;
 mod error;
 mod kept;
 mod look;
 mod turn;
 
+use announced::Announced;
 use attempts::Attempts;
 pub use error::{Error, StepFailure};
 use kept::Kept;
@@ -148,6 +150,7 @@ pub async fn converge(
 ) -> Result<Outcome, Error> {
     let mut warnings = Vec::new();
     let mut agreed = BTreeSet::new();
+    let mut announced: Option<Announced> = None;
     let mut session = look::open(environment);
     let mut last = Plan::default();
     // What was waited for, each once: what is still slow then was warned about.
@@ -159,8 +162,9 @@ pub async fn converge(
     let mut attempts = Attempts::new();
     while let Some(number) = attempts.next() {
         let iteration = tokio::select! {
-            iteration = Box::pin(look(goal, environment, session, &so_far, kept)) => iteration?,
+            biased;
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
+            iteration = Box::pin(look(goal, environment, session, &so_far, kept)) => iteration?,
         };
         let plan = &iteration.survey.plan;
         attempts.plans(plan);
@@ -168,8 +172,18 @@ pub async fn converge(
             iteration.remember(goal).await?;
             return Ok(settled(goal, &iteration.survey, changed, warnings));
         }
+        let unseen = announced.as_ref().map(|announced| announced.misses(plan));
+        if let Some(unseen) = unseen.filter(|unseen| !unseen.is_empty()) {
+            // They are left alone, and what is done to the others is planned without them.
+            so_far.failed.extend(unseen);
+            session = iteration.session;
+            kept = Kept::default();
+            continue;
+        }
         if !agree(plan, consent, &mut agreed).await {
-            return Ok(refused(plan, changed));
+            // Whoever pressed Ctrl-C at the question has not said no.
+            let stopped = stop.cause().map(Outcome::Stopped);
+            return Ok(stopped.unwrap_or_else(|| refused(plan, changed)));
         }
         let report = match Box::pin(iteration.in_turn(number, events, stop)).await? {
             InTurn::Ran(report) => report,
@@ -181,6 +195,7 @@ pub async fn converge(
             InTurn::Stopped(cause) => return Ok(Outcome::Stopped(cause)),
         };
         changed |= !plan.only_waits();
+        announced.get_or_insert_with(|| Announced::by(plan, &iteration.survey.actual));
         let Report {
             outcome,
             failures,
@@ -348,10 +363,14 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
 }
 
 /// Asks once for what disturbs; what was agreed to is not asked again in a later iteration.
-async fn agree(plan: &Plan, consent: &dyn Consent, agreed: &mut BTreeSet<String>) -> bool {
+async fn agree(
+    plan: &Plan,
+    consent: &dyn Consent,
+    agreed: &mut BTreeSet<(Target, String)>,
+) -> bool {
     let wanted: BTreeSet<_> = plan
         .disruptions()
-        .map(|(step, what)| disruption(step, what))
+        .map(|(step, what)| (step.target(), what.to_owned()))
         .collect();
     if wanted.is_subset(agreed) {
         return true;

@@ -257,6 +257,7 @@ pub(super) fn reuse_or_issue_at(
         recover,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
+        clean: &NO_NODE,
         given: None,
     };
     reconcile(intent, have, &context)

@@ -42,6 +42,7 @@ impl Desired {
                 name,
                 node,
                 facts: have.up(name),
+                etcd: &have.etcd,
                 encryption: encryption.file.as_deref(),
             };
             hosts.insert(name.clone(), host(&context)?);
@@ -70,6 +71,7 @@ impl Desired {
             kubeconfig: keys.kubeconfig.clone(),
             registries: intent.registries.clone(),
             lose: BTreeSet::new(),
+            clean: BTreeSet::new(),
         })
     }
 }

@@ -169,6 +169,8 @@ pub struct Desired {
     pub registries: Registries,
     /// Nodes that a person lets go by name.
     pub lose: BTreeSet<NodeName>,
+    /// Nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.
+    pub clean: BTreeSet<NodeName>,
 }
 
 impl Desired {

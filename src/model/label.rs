@@ -9,6 +9,10 @@ pub const NODE: &str = "clusterprovisioner.rke.io/node";
 /// On a `Cluster`, an annotation whose value is names of nodes, separated by commas: those that it
 /// gives up for good, as `--lose` of the command line does.
 pub const LOSE: &str = "clusterprovisioner.rke.io/lose";
+/// On a `Cluster`, an annotation whose value is names of nodes, separated by commas: those that are cleaned when
+/// they leave or the cluster is deleted, although another Kubernetes is on them, as `--clean` of the command line
+/// does.
+pub const CLEAN: &str = "clusterprovisioner.rke.io/clean";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 /// On the claim: what was there before us ([`crate::actual::Baseline`] as JSON).

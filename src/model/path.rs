@@ -81,6 +81,29 @@ pub fn docker_authority(host: &str) -> String {
     format!("{DOCKER_CERTS_D}/{host}/{AUTHORITY}")
 }
 
+/// What only other distributions of Kubernetes write: kubeadm, k3s, RKE2, k0s, MicroK8s.
+pub const OF_ANOTHER_KUBERNETES: [&str; 17] = [
+    "/etc/kubernetes/admin.conf",
+    "/etc/kubernetes/bootstrap-kubelet.conf",
+    "/etc/kubernetes/controller-manager.conf",
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/kubernetes/pki",
+    "/etc/kubernetes/scheduler.conf",
+    "/etc/kubernetes/super-admin.conf",
+    "/etc/rancher/k3s/k3s.yaml",
+    "/etc/rancher/rke2/rke2.yaml",
+    "/var/lib/k0s",
+    "/var/lib/kubelet/config.yaml",
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/var/lib/rancher/k3s/agent",
+    "/var/lib/rancher/k3s/server",
+    "/var/lib/rancher/rke2/agent",
+    "/var/lib/rancher/rke2/server",
+    "/var/snap/microk8s/current",
+];
+/// Where the kubelet of other distributions finds its static pods.
+pub const STATIC_MANIFESTS: &str = "/etc/kubernetes/manifests";
+
 /// True for such files.
 pub fn is_docker_authority(path: &str) -> bool {
     let below = path.strip_prefix(DOCKER_CERTS_D);

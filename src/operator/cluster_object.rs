@@ -12,8 +12,8 @@ use kube::{
 
 use crate::{
     api::{
-        CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE, OnTimeout,
-        RECOVER, TAKE_OVER,
+        CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE,
+        OnTimeout, RECOVER, TAKE_OVER,
     },
     model::{ClusterId, NodeName},
 };
@@ -83,7 +83,17 @@ impl ClusterObject {
 
     /// The nodes that a person gives up by name.
     pub(super) fn lose(&self) -> BTreeSet<NodeName> {
-        let value = self.object.annotations().get(LOSE);
+        self.nodes_in(LOSE)
+    }
+
+    /// The nodes that a person has cleaned by name.
+    pub(super) fn clean(&self) -> BTreeSet<NodeName> {
+        self.nodes_in(CLEAN)
+    }
+
+    /// The nodes that an annotation names.
+    fn nodes_in(&self, annotation: &str) -> BTreeSet<NodeName> {
+        let value = self.object.annotations().get(annotation);
         let names = value.into_iter().flat_map(|names| names.split(','));
         let names = names.map(str::trim).filter(|name| !name.is_empty());
         names.map(NodeName::from).collect()

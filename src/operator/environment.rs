@@ -60,6 +60,7 @@ pub(super) async fn environment(
         recover: view.recover(),
         held_elsewhere: held_elsewhere(ctx, &name).await?,
         lose: view.lose(),
+        clean: view.clean(),
         given: None,
         // One process acts, so whoever comes after it under this name took over from it.
         identity: format!("rke-operator for Cluster {name}, uid {}", view.uid()),

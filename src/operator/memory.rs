@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{cluster_object::ClusterObject, context::Context, probe::Stage, reasons::Reasoned};
 use crate::{
     api::{
-        LOSE, RECOVER, TAKE_OVER,
+        CLEAN, LOSE, RECOVER, TAKE_OVER,
         conditions::{ConditionType, Reason},
     },
     desired::pki,
@@ -139,7 +139,8 @@ pub(super) async fn recollect(
         if let Err(error) = bind(ctx, view).await {
             return Ok(Err(error.into()));
         }
-        let lost = view.lose().iter().all(|name| saved.is_lost(name));
+        // What is to be cleaned was asked of a run, and is forgotten when that has ended.
+        let lost = view.clean().is_empty() && view.lose().iter().all(|name| saved.is_lost(name));
         forget_requests(ctx, view, lost).await?;
     }
     Ok(Ok(Some(saved)))
@@ -292,11 +293,15 @@ pub(super) async fn forget_requests(
     view: &ClusterObject,
     lost: bool,
 ) -> kube::Result<()> {
-    let requests = |object: &ClusterObject| (object.recover(), object.take_over(), object.lose());
+    let requests = |object: &ClusterObject| {
+        let nodes = (object.lose(), object.clean());
+        (object.recover(), object.take_over(), nodes)
+    };
     let used = [
         (RECOVER, view.recover().is_some()),
         (TAKE_OVER, view.take_over().is_some()),
         (LOSE, lost && !view.lose().is_empty()),
+        (CLEAN, lost && !view.clean().is_empty()),
     ];
     let used = used.into_iter().filter(|(_, used)| *used);
     let used: BTreeMap<&str, Value> = used.map(|(key, _)| (key, Value::Null)).collect();

@@ -34,10 +34,10 @@ pub use check::{Violation, check};
 pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
 pub use preflight::{
-    PreflightError, PreflightErrors, consent, enough_answer, external_etcd, strangers,
+    PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
 pub use render::{render, title};
-pub use schedule::remove;
+pub use schedule::{remove, remove_named};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, FileRef, Guard, Note, Step, Target};
 

@@ -1,13 +1,12 @@
-//! Whose a node is, as far as what is on it tells. Pure.
+//! Whose a node is, as far as what is on it tells. Pure. Proof is something positive: a claim, the file that a
+//! claim writes, a container or the state of this cluster; or the very machine that a run saw, with nothing of
+//! another Kubernetes on it. Folders prove nothing, and what is not known is nobody's.
 
 use super::preflight;
 use crate::{
-    actual::{Actual, ContainerFact, HostFacts},
-    model::{ClusterId, NodeName, RKE_ONLY, label},
+    actual::{Actual, HostFacts, is_rke},
+    model::{ClusterId, NodeName, label},
 };
-
-/// RKE v1's label on every container of its own.
-const RKE_LABEL: &str = "io.rancher.rke.container.name";
 
 /// What a node that has no claim is to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +15,9 @@ pub(super) enum Unclaimed {
     New,
     /// Its containers, or the claim's own file, are this cluster's: claimed again.
     Ours,
-    /// A node of the inventory that has no container of ours any more, but folders that only a
-    /// cluster fills: its Docker lost them all (`docker system prune -a`, another data root). It
-    /// is never clean and never another's: claimed again, and then looked at.
+    /// The very machine that a run saw, without a container of ours, with folders that only a cluster fills
+    /// and nothing of another Kubernetes: its Docker lost them all (`docker system prune -a`, another
+    /// data root). Claimed again, and then looked at.
     Emptied,
 }
 
@@ -39,16 +38,40 @@ fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> boo
     let Some(saved) = &have.saved else {
         return false;
     };
-    let Some(entry) = saved.inventory.get(name) else {
-        return false;
-    };
-    // What is on another machine is not this cluster's.
-    let is = &facts.system.machine_id;
-    let was = entry.machine_id.as_ref();
-    let same = is.is_empty() || was.is_none_or(|was| was == is);
-    same && facts.claim().is_none()
-        && !facts.is_of(&saved.cluster_id)
+    have.is_known_machine(name)
+        && facts.claim().is_none()
+        && facts.another_cluster(&saved.cluster_id).is_none()
+        && have.foreign_on(name).is_empty()
         && preflight::filled(facts).next().is_some()
+}
+
+/// What is on a machine that nothing proves to be this cluster's, or that another Kubernetes is on: why it is
+/// left alone. `None`: nothing is there, or all of it is this cluster's.
+pub(super) fn stranger(name: &NodeName, facts: &HostFacts, have: &Actual) -> Option<String> {
+    const NAMED: usize = 5;
+    let saved = have.saved.as_ref()?;
+    let mut signs = have.foreign_on(name);
+    let proven = facts.is_of(&saved.cluster_id);
+    if proven && signs.is_empty() {
+        return None;
+    }
+    if !proven {
+        signs.extend(preflight::filled(facts).map(|folder| format!("`{folder}`")));
+    }
+    let more = signs.len().saturating_sub(NAMED);
+    signs.truncate(NAMED);
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
+    let signs = signs.join(", ");
+    let proof = if proven {
+        ""
+    } else {
+        ", and nothing on it shows that it belongs to this cluster"
+    };
+    (!signs.is_empty()).then(|| format!("another Kubernetes is or was on it{proof}: {signs}{more}"))
 }
 
 /// The containers of a cluster of RKE v1 on the host.
@@ -57,11 +80,4 @@ pub(super) fn rke_containers(facts: &HostFacts) -> impl Iterator<Item = &str> {
     containers
         .filter(|(name, fact)| !fact.labels.contains_key(label::CLUSTER_ID) && is_rke(name, fact))
         .map(|(name, _)| name.as_str())
-}
-
-/// True for a container of RKE's own.
-pub(super) fn is_rke(container: &str, fact: &ContainerFact) -> bool {
-    // `nginx-proxy` is a name that others like too.
-    let proxy = container == "nginx-proxy" && fact.image.contains("rke-tools");
-    fact.labels.contains_key(RKE_LABEL) || RKE_ONLY.contains(&container) || proxy
 }

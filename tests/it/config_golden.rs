@@ -96,6 +96,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         recover: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
+        clean: &[].into(),
         given: None,
     };
     let have = fresh(intent);

@@ -124,6 +124,7 @@ fn planned(intent: &Intent) -> String {
         recover: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),
+        clean: &BTreeSet::new(),
         given: None,
     };
     let keys = match pki::reconcile(intent, &have, &context) {

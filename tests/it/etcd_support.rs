@@ -52,6 +52,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         recover: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
+        clean: &[].into(),
         given: None,
     };
     let hosts = intent.nodes.keys().map(|name| {

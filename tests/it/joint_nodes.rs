@@ -41,6 +41,7 @@ pub(crate) fn is_as_the_config_says(runner: &Runner, wish: &Wish, bare: &World) 
         assert_eq!(nodes.keys().collect::<BTreeSet<_>>(), named);
         let members: BTreeSet<&NodeName> =
             intent.with_role(Role::Etcd).map(|(name, _)| name).collect();
+        assert!(world.learners.is_empty(), "{:?}", world.learners);
         let there = &world.members[&saved.cluster_id.0];
         assert_eq!(there.iter().collect::<BTreeSet<_>>(), members);
         for name in bare.truth.hosts.keys().filter(|name| !named.contains(name)) {
@@ -123,8 +124,6 @@ fn a_node_that_left_the_config_is_emptied_taken_out_and_given_back() {
                 member.unwrap(),
                 "n3: remove kubelet",
                 "n3: delete the Node object",
-                "n3: clean up what Kubernetes made",
-                "n3: release the node",
             ],
         );
         settle(&runner, &less.intent()).await;

@@ -94,6 +94,7 @@ fn world(site: &Site) -> Environment {
         recover: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),
+        clean: BTreeSet::new(),
         given: None,
         identity: "a test".to_owned(),
         clock: Clock::new(jiff::Timestamp::now),

@@ -1,9 +1,11 @@
 //! Plans of `remove` as people read them.
 
+use std::collections::BTreeMap;
+
 use rke_operator::{
-    actual::{Baseline, HostFacts, Unreachable},
+    actual::{Baseline, HostFacts, HostView, Unreachable},
     error::{ErrorClass, Explain},
-    model::{CLAIM, ClusterId, FILES_IMAGE, label, path},
+    model::{CLAIM, ClusterId, FILES_IMAGE, Named, NodeName, label, path},
     plan,
     plan::HostAction,
 };
@@ -11,7 +13,7 @@ use rke_operator::{
 use crate::{
     plan_up::{foreign, host, one, settled, titles, world_with},
     sim::{
-        Knobs, Shell,
+        Knobs, Shell, bare_host,
         world::{converge_remove, plan_remove},
     },
 };
@@ -221,4 +223,94 @@ fn invariant_15_a_node_whose_docker_lost_everything_is_not_clean() {
     converge_remove(&mut world, &mut shell);
     assert!(!host(&mut world).system.paths.contains("/var/lib/cni"));
     assert_eq!(shell, Shell::default());
+}
+
+/// E3: it was off whenever anybody looked, and holds another Kubernetes now.
+#[test]
+fn a_machine_that_answered_in_no_run_so_far_is_not_emptied() {
+    let (mut world, mut shell) = settled();
+    let two = NodeName::from("n2");
+    let saved = shell.saved.as_mut().unwrap();
+    let mut entry = saved.inventory[&one()].clone();
+    entry.machine_id = None;
+    saved.inventory.insert(two.clone(), entry);
+    let mut facts = bare_host(&two);
+    let folders = ["/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet"];
+    facts.system.paths.extend(folders.map(str::to_owned));
+    facts.files = Some(BTreeMap::new());
+    let theirs = HostView::Reachable(Box::new(facts));
+    world.truth.hosts.insert(two.clone(), theirs.clone());
+    let plan = plan_remove(&world.observe(&shell)).unwrap();
+    let on_it = |step: &plan::Step| step.node() == Some(&two);
+    assert!(!plan.steps().any(on_it), "{}", plan::render(&plan));
+    converge_remove(&mut world, &mut shell);
+    assert_eq!(world.truth.hosts[&two], theirs);
+}
+
+/// Rule 33: another Kubernetes on a machine of ours stops that node, by name, whichever sign there is of it.
+#[test]
+fn what_is_foreign_stops_that_node() {
+    type Sign = fn(&mut HostFacts);
+    let signs: [(Sign, &str); 4] = [
+        (
+            |facts| {
+                drop(
+                    facts
+                        .system
+                        .foreign
+                        .insert("/etc/kubernetes/kubelet.conf".to_owned()),
+                )
+            },
+            "kubelet.conf",
+        ),
+        (
+            |facts| {
+                let labels = [("io.rancher.rke.container.name", "service-sidekick")];
+                let rke = foreign("rancher/rke-tools:v1", &labels);
+                facts.containers.insert("service-sidekick".to_owned(), rke);
+            },
+            "service-sidekick",
+        ),
+        (
+            |facts| {
+                facts.containers.remove("kubelet");
+                facts.system.listening.insert(10250);
+            },
+            "port 10250 of kubelet",
+        ),
+        (
+            |facts| {
+                drop(
+                    facts
+                        .containers
+                        .insert("k8s_web_1".to_owned(), foreign("web:1", &[])),
+                )
+            },
+            "containers of pods in Docker",
+        ),
+    ];
+    for (sign, said) in signs {
+        for claimed in [true, false] {
+            let (mut world, shell) = settled();
+            let facts = host(&mut world);
+            facts.system.cluster_id = Some(ClusterId("a".to_owned()));
+            sign(facts);
+            if !claimed {
+                facts.containers.remove(CLAIM);
+            }
+            let have = world.observe(&shell);
+            let plan = plan_remove(&have).unwrap();
+            assert!(plan.is_empty(), "{}", plan::render(&plan));
+            let note = &plan.notes[0].text;
+            assert!(note.contains(said) && note.contains("--clean n1"), "{note}");
+            let named = Named {
+                clean: [one()].into(),
+                ..Named::default()
+            };
+            let id = ClusterId("a".to_owned());
+            let plan = plan::remove_named(Some(&id), &have, &named).unwrap();
+            assert!(!plan.is_empty());
+            assert_eq!(plan::check(&plan, &have, &id), []);
+        }
+    }
 }

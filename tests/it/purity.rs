@@ -7,17 +7,20 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 28] = [
+const PURE: [&str; 31] = [
     "actual::chart_fact",
     "actual::facts",
+    "actual::foreign",
     "actual::node_meta",
     "actual::objects",
     "actual::system",
+    "actual::unnamed",
     "api",
     "apply::limit",
     "apply::progress",
     "catalog",
     "config",
+    "converge::announced",
     "desired",
     "error",
     "etcd::external_view",

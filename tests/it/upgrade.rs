@@ -127,6 +127,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         recover,
         held_elsewhere: &[].into(),
         lose: &[].into(),
+        clean: &[].into(),
         given: None,
     };
     let keys = pki::reconcile(intent, &have, &context).expect("keys");

@@ -161,10 +161,12 @@ fn peers(intent: &Intent, of: impl Fn(&NodeName) -> bool) -> BTreeMap<NodeName, 
 
 /// True when nothing of the cluster is on a node that leaves, and nothing of the node is in the
 /// cluster: each was looked at.
-fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
+fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual, ctx: &PkiContext<'_>) -> bool {
+    // What is on a machine that no run ever saw is not this cluster's, unless a person says that it goes.
+    let may_be_ours = have.is_known_machine(name) || ctx.clean.contains(name);
     let clean = have
         .up(name)
-        .is_some_and(|facts| !facts.is_of(&known.cluster_id) && !facts.has_data());
+        .is_some_and(|facts| !facts.is_of(&known.cluster_id) && !(facts.has_data() && may_be_ours));
     let is_no_node = match have.api() {
         ApiView::Up(api) => !api.nodes.contains_key(name),
         ApiView::Unknown | ApiView::Unreachable(_) => false,
@@ -176,7 +178,9 @@ fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual) -> bool {
 /// of the cluster.
 fn is_no_member(name: &NodeName, have: &Actual) -> bool {
     match have.etcd.quorum {
-        Quorum::Serving { .. } => have.etcd.of_node(name).next().is_none(),
+        Quorum::Serving { .. } => {
+            have.etcd.of_node(name).next().is_none() && have.unnamed_member(name).is_none()
+        }
         Quorum::External(_) => true,
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => false,
     }
@@ -227,7 +231,7 @@ fn inventory(
 ) -> BTreeMap<NodeName, InventoryEntry> {
     let saved = &known.inventory;
     let mut inventory = saved.clone();
-    inventory.retain(|name, _| intent.nodes.contains_key(name) || !is_gone(known, name, have));
+    inventory.retain(|name, _| intent.nodes.contains_key(name) || !is_gone(known, name, have, ctx));
     for (name, entry) in &mut inventory {
         if entry.membership == Membership::Active {
             entry.membership = Membership::Leaving;
@@ -240,7 +244,7 @@ fn inventory(
     for (name, node) in &intent.nodes {
         let was = inventory.get(name);
         let lost = was.filter(|was| was.membership == Membership::Lost);
-        let tombstone = lost.filter(|_| !is_gone(known, name, have));
+        let tombstone = lost.filter(|_| !is_gone(known, name, have, ctx));
         let was = was.filter(|_| lost.is_none());
         let as_wanted = || InventoryEntry {
             roles: roles(known, name, node, have, was),
@@ -255,7 +259,8 @@ fn inventory(
 /// True when a person gives the node up, and it does not answer or another machine does in its
 /// place. Whether it may be given up is for the plan to tell.
 fn is_given_up(name: &NodeName, intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> bool {
-    let away = !intent.nodes.contains_key(name) && have.up(name).is_none();
+    let left = !intent.nodes.contains_key(name);
+    let away = left && (have.up(name).is_none() || have.is_taken_by_others(name));
     ctx.lose.contains(name) && (away || have.replaced(name).is_some())
 }
 

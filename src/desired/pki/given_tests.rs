@@ -92,6 +92,7 @@ fn keys(
         recover: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
+        clean: &NO_NODE,
         given: given.as_ref(),
     };
     reconcile(intent, have, &context)

@@ -53,6 +53,8 @@ pub struct PkiContext<'a> {
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Nodes that a person gives up by name.
     pub lose: &'a BTreeSet<NodeName>,
+    /// Nodes that a person has cleaned by name, whatever is on them.
+    pub clean: &'a BTreeSet<NodeName>,
     /// Certificates that a person made (`--custom-certs`).
     pub given: Option<&'a GivenFiles>,
 }

@@ -945,6 +945,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
         recover: Some(&desired.cluster_id),
         held_elsewhere: &held,
         lose: &NO_NODE,
+        clean: &NO_NODE,
         given: None,
     };
     let error = reconcile(&intent, &have, &context).unwrap_err();
@@ -1012,6 +1013,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             recover: None,
             held_elsewhere: &NOBODY,
             lose,
+            clean: &NO_NODE,
             given: None,
         };
         reconcile(intent, have, &context).unwrap().saved

@@ -101,6 +101,7 @@ impl Reconcile<'_> {
         let goal = Goal::Up(&wanted.intent);
         let environment = &Environment {
             lose: BTreeSet::new(),
+            clean: BTreeSet::new(),
             given: None,
             ..environment.clone()
         };

@@ -7,7 +7,7 @@ use super::{
     PreflightError, machine,
 };
 use crate::{
-    actual::{Actual, ContainerFact, ContainerState, HostFacts},
+    actual::{Actual, ContainerFact, HostFacts, is_rke},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
     model::{CLAIM, ClusterId, Component, NodeName, START_ORDER, label, path, quoted},
@@ -54,14 +54,18 @@ pub(super) fn errors(
     }
     let mut errors = machine::errors(name, facts);
     errors.extend(names(id, name, host, facts));
-    errors.extend(ports(id, name, host, facts));
+    errors.extend(ports(&want.cluster_id, name, host, facts));
     if let Some(other) = state_of_another(&want.cluster_id, facts) {
         return vec![foreign_state(name, &other)];
     }
     let unclaimed = Unclaimed::of(&want.cluster_id, name, facts, have);
-    if facts.claim().is_none() && unclaimed == Unclaimed::New {
-        errors.extend(folders(name, facts));
-        errors.extend(machine::space(name, facts));
+    if facts.claim().is_none() {
+        if unclaimed == Unclaimed::New {
+            errors.extend(folders(name, facts));
+            errors.extend(machine::space(name, facts));
+        } else {
+            errors.extend(others_moved_in(name, facts));
+        }
     }
     errors
 }
@@ -158,12 +162,9 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
             let kubernetes = START_ORDER.contains(&container.as_str())
                 && *container != Component::NginxProxy.container();
             let needed = host.containers.contains_key(*container);
-            kubernetes
-                || needed
-                || ownership::is_rke(container, fact)
-                || has_an_owner(container, fact)
+            kubernetes || needed || is_rke(container, fact) || has_an_owner(container, fact)
         })
-        .partition(|(container, fact)| ownership::is_rke(container, fact));
+        .partition(|(container, fact)| is_rke(container, fact));
     let mut errors = Vec::new();
     if !rke.is_empty() {
         errors.push(rke_cluster(name, rke.iter().map(|(name, _)| name.as_str())));
@@ -243,35 +244,19 @@ fn foreign_container(name: &NodeName, container: &str, fact: &ContainerFact) -> 
 }
 
 /// Someone listens on a port whose component does not run here.
-fn ports(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Vec<PreflightError> {
-    let runs = |component: &str| {
-        facts.containers.get(component).is_some_and(|fact| {
-            let ours = fact
-                .labels
-                .get(label::CLUSTER_ID)
-                .is_some_and(|it| it == id);
-            // One that is paused still listens.
-            let listens = match fact.state {
-                ContainerState::Running | ContainerState::Restarting(_) | ContainerState::Other => {
-                    true
-                }
-                ContainerState::Created | ContainerState::Exited(_) => false,
-            };
-            ours && listens
-        })
-    };
-    let wanted = Component::ALL
+fn ports(
+    id: &ClusterId,
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Vec<PreflightError> {
+    let wanted: Vec<Component> = Component::ALL
         .into_iter()
-        .filter(|component| host.containers.contains_key(component.container()));
-    // What gives the port up before it is taken: a proxy to an API server, and the other way round.
-    let own = |port: u16| {
-        let mut all = Component::ALL.into_iter();
-        all.any(|other| other.ports().contains(&port) && runs(other.container()))
-    };
-    wanted
-        .filter(|component| !runs(component.container()))
-        .flat_map(|component| component.ports().iter().map(move |port| (component, *port)))
-        .filter(|(_, port)| facts.system.listening.contains(port) && !own(*port))
+        .filter(|component| host.containers.contains_key(component.container()))
+        .collect();
+    facts
+        .taken_ports(id, &wanted)
+        .into_iter()
         .map(|(component, port)| {
             let (owner, cure) = listener(port, facts);
             PreflightError::host(
@@ -345,6 +330,31 @@ fn folders(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
         ));
     }
     errors
+}
+
+/// The claim is gone, something of this cluster is left, and another Kubernetes has written its files.
+fn others_moved_in(name: &NodeName, facts: &HostFacts) -> Option<PreflightError> {
+    let files: Vec<String> = facts
+        .system
+        .foreign
+        .iter()
+        .map(|file| format!("`{file}`"))
+        .collect();
+    (!files.is_empty()).then(|| {
+        PreflightError::host(
+            name,
+            format!(
+                "the claim of this cluster on node `{name}` is gone, and another Kubernetes is or was on it: {}",
+                files.join(", ")
+            ),
+            [
+                "if the node is to come back into this cluster, remove the other Kubernetes first with its own \
+                 tool: `kubeadm reset`, `k3s-uninstall.sh`"
+                    .to_owned(),
+                format!("else take `{name}` out of the config"),
+            ],
+        )
+    })
 }
 
 fn is_there(folder: &str, facts: &HostFacts) -> bool {

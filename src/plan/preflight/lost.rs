@@ -10,9 +10,12 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     etcd::Quorum,
-    model::{NodeName, label::LOSE},
+    model::{
+        Named, NodeName,
+        label::{CLEAN, LOSE},
+    },
     plan::{Guard, guard, lost, roles::GivenUp},
-    state::Membership,
+    state::{ClusterState, Membership},
 };
 
 /// Refuses what is lost and was not named, and what was named and may be alive.
@@ -48,6 +51,10 @@ pub(super) fn given_up<'a>(want: &'a Desired, have: &Actual) -> BTreeSet<&'a Nod
 /// consent to something else later.
 pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
     let mass = leavers::is_mass(want, have);
+    let unclean = want
+        .clean
+        .iter()
+        .filter_map(|name| unclean(name, want, have));
     let errors = want.lose.iter().filter_map(|name| {
         let saved = have.saved.as_ref();
         let entry = saved.and_then(|saved| saved.inventory.get(name));
@@ -61,7 +68,7 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
                     same(name, have)
                 )
             }
-            (Some(_), Some(_)) if mass => return None,
+            (Some(_), Some(_)) if mass || have.is_taken_by_others(name) => return None,
             (Some(_), Some(_)) => format!(
                 "node `{name}` is not lost: it answers, and is drained and given back without that"
             ),
@@ -77,7 +84,44 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
             class: ErrorClass::User,
         })
     });
+    PreflightErrors::unless_empty(errors.chain(unclean).collect())
+}
+
+/// Refuses names that the cluster does not have, for a removal: nothing would come of them, and nobody would know.
+pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), PreflightErrors> {
+    let is_node = |name: &&NodeName| saved.is_some_and(|saved| saved.inventory.contains_key(*name));
+    let clean = named.clean.iter().map(|name| (name, "--clean"));
+    let all = clean.chain(named.lose.iter().map(|name| (name, "--lose")));
+    let unknown = all.filter(|(name, _)| !is_node(name));
+    let errors = unknown.map(|(name, flag)| PreflightError {
+        node: Some(name.clone()),
+        message: format!("the cluster has no node `{name}`"),
+        hints: vec![format!("take `{name}` out of `{flag}`")],
+        class: ErrorClass::User,
+    });
     PreflightErrors::unless_empty(errors.collect())
+}
+
+/// Why a node that a person wants cleaned is not.
+fn unclean(name: &NodeName, want: &Desired, have: &Actual) -> Option<PreflightError> {
+    let saved = have.saved.as_ref();
+    let known = saved.is_some_and(|saved| saved.inventory.contains_key(name));
+    let why = if !known {
+        format!("the cluster has no node `{name}`")
+    } else if want.hosts.contains_key(name) {
+        format!("node `{name}` is not cleaned: the config names it")
+    } else {
+        return None;
+    };
+    Some(PreflightError {
+        node: Some(name.clone()),
+        message: why,
+        hints: vec![format!(
+            "take `{name}` out of `--clean` (of a `Cluster`: out of the annotation `{CLEAN}`): it names only \
+             nodes that the cluster has and that are no longer in the config"
+        )],
+        class: ErrorClass::User,
+    })
 }
 
 fn same(name: &NodeName, have: &Actual) -> &'static str {

@@ -16,7 +16,7 @@ mod version;
 pub use error::{PreflightError, PreflightErrors};
 pub use external_etcd::external_etcd;
 pub(super) use host::{filled, rke_cluster, state_of_another};
-pub use lost::consent;
+pub use lost::{consent, known};
 
 use super::diff::Diff;
 use crate::{

@@ -3,8 +3,8 @@
 
 use super::{claim, hosts};
 use crate::{
-    actual::{Baseline, HostFacts},
-    model::{CLAIM, ClusterId, NodeName, START_ORDER, label, path},
+    actual::{Actual, Baseline, HostFacts},
+    model::{CLAIM, ClusterId, NodeName, Role, START_ORDER, label, path},
     plan::{Cause, HostAction, Step},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct Why(pub(super) &'static str);
 
 /// The steps of one part.
-type Steps = fn(&ClusterId, &NodeName, &HostFacts, Why) -> Vec<Step>;
+type Steps = fn(&ClusterId, &NodeName, &HostFacts, &Actual, Why) -> Vec<Step>;
 
 /// In order, each with the name of its stage.
 pub(super) const PARTS: [(&str, Steps); 4] = [
@@ -23,14 +23,44 @@ pub(super) const PARTS: [(&str, Steps); 4] = [
     ("release", release),
 ];
 
-/// kubelet first, so that nothing is restarted; etcd last.
-fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts, Why(why): Why) -> Vec<Step> {
+/// What a node that is cleaned loses, in words: said by the first step that leads there, so that nothing is
+/// deleted that was not announced.
+pub(super) fn loss(host: &NodeName, have: &Actual) -> String {
+    let saved = have.saved.as_ref();
+    let entry = saved.and_then(|saved| saved.inventory.get(host));
+    let etcd = entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd));
+    let etcd = if etcd {
+        "its copy of etcd's data, "
+    } else {
+        ""
+    };
+    let foreign = have.foreign_on(host);
+    let foreign = if foreign.is_empty() {
+        String::new()
+    } else {
+        format!(", and of another Kubernetes: {}", foreign.join(", "))
+    };
+    format!(
+        "the node is cleaned: {etcd}its certificates, logs and what pods keep on it are deleted{foreign}"
+    )
+}
+
+/// kubelet first, so that nothing is restarted; etcd last. What a person named a node for goes too: containers
+/// of another Kubernetes. On any other node that has some, nothing is done.
+fn stop(
+    id: &ClusterId,
+    host: &NodeName,
+    facts: &HostFacts,
+    _: &Actual,
+    Why(why): Why,
+) -> Vec<Step> {
     let ours = |name: &&String| {
         let label = facts.containers.get(*name).map(|fact| &fact.labels);
         let found = label.and_then(|labels| labels.get(label::CLUSTER_ID));
         found == Some(&id.0) && name.as_str() != CLAIM
     };
     let mut names: Vec<&String> = facts.containers.keys().filter(ours).collect();
+    names.extend(facts.foreign_container_names(id));
     names.sort_by_key(
         |name| match START_ORDER.iter().position(|known| known == name) {
             Some(_) if name.as_str() == "kubelet" => 0,
@@ -47,13 +77,26 @@ fn stop(id: &ClusterId, host: &NodeName, facts: &HostFacts, Why(why): Why) -> Ve
         .collect()
 }
 
-fn clean_host(id: &ClusterId, host: &NodeName, facts: &HostFacts, _: Why) -> Vec<Step> {
+fn clean_host(
+    id: &ClusterId,
+    host: &NodeName,
+    facts: &HostFacts,
+    have: &Actual,
+    _: Why,
+) -> Vec<Step> {
     let before: Baseline = claim::remembered(facts).unwrap_or_else(|| claim::rebuilt_before(facts));
     let why = "pods, mounts, links, rules and folders of the cluster go";
-    vec![Step::on(host, Cause::Leave, why, HostAction::CleanHost { before }).guarded(id)]
+    let step = Step::on(host, Cause::Leave, why, HostAction::CleanHost { before }).guarded(id);
+    vec![step.disturbing(loss(host, have))]
 }
 
-fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts, _: Why) -> Vec<Step> {
+fn restore_containerd(
+    id: &ClusterId,
+    host: &NodeName,
+    facts: &HostFacts,
+    _: &Actual,
+    _: Why,
+) -> Vec<Step> {
     let ours = [
         path::CONTAINERD_CONFIG,
         path::CONTAINERD_DROP_IN,
@@ -69,7 +112,7 @@ fn restore_containerd(id: &ClusterId, host: &NodeName, facts: &HostFacts, _: Why
     vec![step.disturbing(hosts::containerd_restarts(facts))]
 }
 
-fn release(id: &ClusterId, host: &NodeName, _: &HostFacts, _: Why) -> Vec<Step> {
+fn release(id: &ClusterId, host: &NodeName, _: &HostFacts, _: &Actual, _: Why) -> Vec<Step> {
     let why = "the node is free for another cluster";
     vec![Step::on(host, Cause::Leave, why, HostAction::ReleaseClaim).guarded(id)]
 }

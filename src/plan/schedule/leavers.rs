@@ -3,7 +3,8 @@
 //! left on it is of a node that is no more. Pure.
 //!
 //! They go last: what takes their place is Ready by then, no proxy and no API server relies on them
-//! any more. Each part is seen by the next survey, so a run that was cut off goes on.
+//! any more. Each part is seen by the next survey, so a run that was cut off goes on. A machine that another
+//! Kubernetes is on, or that nothing proves to be this cluster's, is left alone unless a person names it.
 
 use super::{
     leave,
@@ -12,9 +13,9 @@ use super::{
 use crate::{
     actual::{ApiHealth, ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
-    model::{Component, NodeName},
+    model::{Component, NodeName, Role},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step,
+        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step, Target,
         diff::Diff,
         guard, lost,
         roles::{NONE_STAYS, none_that_stays_serves},
@@ -42,7 +43,7 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
     let claims = going.iter().filter_map(|leaver| {
         let torn = matches!(leaver.standing, Standing::Torn(_));
         let name = &diff.want.saved.cluster_name;
-        torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts))
+        torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts, diff.have))
     });
     let claims: Vec<Step> = claims.collect();
     if !claims.is_empty() {
@@ -53,19 +54,33 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
         .filter(|leaver| matches!(leaver.standing, Standing::Ours(_)))
         .collect();
     let drains = ours.iter().filter_map(|leaver| drain(leaver, diff, api));
-    let members = going.iter().filter_map(|leaver| leaves_etcd(leaver));
+    let members = going.iter().filter_map(|leaver| leaves_etcd(leaver, diff));
     let mut stages = vec![
         Stage::of("drain", 1, drains),
         Stage::of("members", 1, members),
     ];
     let why = leave::Why("the config no longer names this node");
-    let parts = leave::PARTS.map(|(name, steps)| {
-        let steps = ours.iter().flat_map(|leaver| {
-            let steps = steps(id, leaver.name, leaver.facts, why).into_iter();
-            steps.map(|step| beside_another(step, leaver.name))
+    let parts = leave::PARTS
+        .iter()
+        .enumerate()
+        .map(|(number, (name, steps))| {
+            let steps = ours.iter().flat_map(|leaver| {
+                // What a voter had is deleted after another look, which sees that the others are well.
+                let waits =
+                    number > 0 && (leaver.member.is_some() || spare(leaver, diff).is_some());
+                let steps = if waits {
+                    Vec::new()
+                } else {
+                    steps(id, leaver.name, leaver.facts, diff.have, why)
+                };
+                let steps = steps
+                    .into_iter()
+                    .map(|step| with_guards(step, leaver, diff));
+                steps.collect::<Vec<_>>()
+            });
+            Stage::of(name, ours.len(), steps)
         });
-        Stage::of(name, ours.len(), steps)
-    });
+    let parts: Vec<Stage> = parts.collect();
     for (number, part) in parts.into_iter().enumerate() {
         stages.push(part);
         if number == 0 {
@@ -80,8 +95,13 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
 /// Why a node that left the config is still here.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let late = leavers(diff).filter_map(|leaver| {
+        if let Standing::Stranger { why, ours: false } = &leaver.standing {
+            // No run ever saw this machine: there is nothing of the cluster that could stay.
+            let text = remove::left_alone(leaver.name, why, false);
+            return Some(Note::of(Some(Target::Host(leaver.name.clone())), text));
+        }
         let why = match diff.have.api() {
-            ApiView::Up(_) => held_back(&leaver, diff)?,
+            ApiView::Up(_) => held_back(&leaver, diff).or_else(|| spare(&leaver, diff))?,
             ApiView::Unknown | ApiView::Unreachable(_) => {
                 "the cluster's API does not answer".to_owned()
             }
@@ -106,7 +126,7 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
         HostView::Reachable(facts) => Some(Leaver {
             name,
             facts,
-            standing: remove::standing(&diff.want.cluster_id, name, facts, diff.have),
+            standing: remove::standing(&want.cluster_id, name, facts, have, &want.clean),
             member: lost::member(name, have),
         }),
         HostView::Unreachable(_) => None,
@@ -115,6 +135,9 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
 
 /// Why it cannot go now, if it cannot.
 fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+    if let Standing::Stranger { why, ours: true } = &leaver.standing {
+        return Some(remove::left_alone(leaver.name, why, true));
+    }
     let serves = diff.have.apis.get(leaver.name) == Some(&ApiHealth::Serving);
     if serves && none_that_stays_serves(diff.want, diff.have) {
         return Some(NONE_STAYS.to_owned());
@@ -123,12 +146,34 @@ fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
     guard::held(&guard, diff.have).err()
 }
 
-/// Its API server ends only beside another one.
-fn beside_another(step: Step, name: &NodeName) -> Step {
+/// Why the data of one that was a member of etcd are kept for now: they are a spare copy until the others are
+/// well without it. Only said of one that has left etcd.
+fn spare(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+    if leaver.member.is_some() || !had_data(leaver, diff) {
+        return None;
+    }
+    let why = guard::held(&Guard::EtcdStable, diff.have).err()?;
+    Some(format!(
+        "its copy of etcd's data is kept until the other members are healthy: {why}"
+    ))
+}
+
+/// True for a node that had a member of etcd: the state has the role until the node is gone.
+fn had_data(leaver: &Leaver<'_>, diff: &Diff<'_>) -> bool {
+    let saved = diff.have.saved.as_ref();
+    let entry = saved.and_then(|saved| saved.inventory.get(leaver.name));
+    entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
+}
+
+/// Its API server ends only beside another one, and a copy of etcd's data is deleted only while etcd is well.
+fn with_guards(step: Step, leaver: &Leaver<'_>, diff: &Diff<'_>) -> Step {
     let server = Component::ApiServer.container();
     match step.action.on_host() {
         Some((_, HostAction::RemoveContainer { name: ends })) if ends == server => {
-            step.only_if(Guard::ApiServesWithout(name.clone()))
+            step.only_if(Guard::ApiServesWithout(leaver.name.clone()))
+        }
+        Some((_, HostAction::CleanHost { .. })) if had_data(leaver, diff) => {
+            step.only_if(Guard::EtcdStable)
         }
         _ => step,
     }
@@ -149,7 +194,7 @@ fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Ste
     Some(step)
 }
 
-fn leaves_etcd(leaver: &Leaver<'_>) -> Option<Step> {
+fn leaves_etcd(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<Step> {
     let member = leaver.member?;
     let action = ClusterAction::RemoveMember {
         node: leaver.name.clone(),
@@ -157,7 +202,14 @@ fn leaves_etcd(leaver: &Leaver<'_>) -> Option<Step> {
     };
     let why = "the others serve without it";
     let step = Step::cluster(Cause::Leave, why, action);
-    Some(step.only_if(Guard::ServesAfterRemoval(member)))
+    let step = step.only_if(Guard::ServesAfterRemoval(member));
+    // The cleaning comes after another look, and is announced here.
+    let cleaned = matches!(leaver.standing, Standing::Ours(_));
+    Some(if cleaned {
+        step.disturbing(leave::loss(leaver.name, diff.have))
+    } else {
+        step
+    })
 }
 
 fn delete(leaver: &Leaver<'_>, api: &ClusterFacts) -> Option<Step> {

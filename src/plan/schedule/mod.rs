@@ -27,7 +27,7 @@ mod state;
 mod up;
 mod warnings;
 
-pub use remove::remove;
+pub use remove::{remove, remove_named};
 
 pub(super) use self::{claim::remembered, up::up};
 

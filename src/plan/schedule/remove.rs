@@ -3,15 +3,17 @@
 //! The order survives a kill between any two steps. The state goes last of all, in a plan of its
 //! own: after a survey has shown that nothing of ours is left on any node.
 
+use std::collections::BTreeSet;
+
 use super::{claim, leave, plan};
 use crate::{
     actual::{Actual, HostFacts, HostView},
     error::ErrorClass,
-    model::{ClusterId, FILES_IMAGE, NodeName, label},
+    model::{ClusterId, FILES_IMAGE, Named, NodeName, label, label::CLEAN},
     plan::{
         Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
         Target,
-        ownership::{Unclaimed, rke_containers},
+        ownership::{self, Unclaimed, rke_containers},
         preflight,
     },
 };
@@ -28,6 +30,14 @@ pub(super) enum Standing<'a> {
     Torn(&'a HostFacts),
     /// Claimed by us, and the data that it holds is another cluster's.
     Another(ClusterId),
+    /// Another Kubernetes is or was there, or nothing proves that what is there is this cluster's. Why, and
+    /// whether something of this cluster may be there too.
+    Stranger {
+        /// What was seen.
+        why: String,
+        /// Something of this cluster is there, or was.
+        ours: bool,
+    },
     /// Only the claim's empty image is left: the claim was cut off before or after it.
     Image,
 }
@@ -35,6 +45,15 @@ pub(super) enum Standing<'a> {
 /// The plan that gives back every node that belongs to `id`; empty when nothing is left. Hosts that
 /// do not answer are noted and keep the state from being deleted.
 pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightErrors> {
+    remove_named(id, have, &Named::default())
+}
+
+/// The same, where a person named nodes.
+pub fn remove_named(
+    id: Option<&ClusterId>,
+    have: &Actual,
+    named: &Named,
+) -> Result<Plan, PreflightErrors> {
     let Some(id) = id else {
         return without_state(have);
     };
@@ -52,7 +71,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
         let facts = match view {
             HostView::Reachable(facts) => facts,
             // What was given up is not waited for.
-            HostView::Unreachable(_) if is_lost(host, have) => {
+            HostView::Unreachable(_) if is_lost(host, have) || named.lose.contains(host) => {
                 let text = "was given up and does not answer: what it has stays there";
                 notes.push(note(host, text.to_owned()));
                 continue;
@@ -64,8 +83,13 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
                 continue;
             }
         };
-        match standing(id, host, facts, have) {
+        match standing(id, host, facts, have, &named.clean) {
             Standing::Clean => {}
+            Standing::Stranger { why, ours } => {
+                let stays = ours && !named.lose.contains(host) && !is_lost(host, have);
+                kept |= stays;
+                notes.push(note(host, left_alone(host, &why, stays)));
+            }
             Standing::Foreign(owner) => {
                 let mut text = format!("belongs to cluster `{owner}`: left alone");
                 if facts.is_of(id) {
@@ -81,7 +105,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
                 notes.push(note(host, text));
             }
             Standing::Ours(facts) => ours.push((host, facts)),
-            Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts)),
+            Standing::Torn(facts) => claims.push(reclaim(id, &name, host, facts, have)),
             Standing::Image => {
                 images.push(remove_empty_image(host));
             }
@@ -97,7 +121,7 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
     let every = leave::PARTS.map(|(stage, steps)| {
         let steps = ours
             .iter()
-            .flat_map(|(host, facts)| steps(id, host, facts, why));
+            .flat_map(|(host, facts)| steps(id, host, facts, have, why));
         Stage::of(stage, ours.len(), steps)
     });
     let clean = ours.is_empty() && !again && !kept;
@@ -128,25 +152,73 @@ pub(super) fn standing<'a>(
     host: &NodeName,
     facts: &'a HostFacts,
     have: &Actual,
+    clean: &BTreeSet<NodeName>,
 ) -> Standing<'a> {
-    match facts.claim() {
-        Some(claim) => match claim.labels.get(label::CLUSTER_ID) {
+    let strange = || {
+        // Consent by name goes on.
+        let named = clean.contains(host);
+        let why = ownership::stranger(host, facts, have).filter(|_| !named)?;
+        let filled = preflight::filled(facts).next().is_some();
+        let ours = facts.is_of(id) || (filled && have.is_known_machine(host));
+        Some(Standing::Stranger { why, ours })
+    };
+    if let Some(claim) = facts.claim() {
+        return match claim.labels.get(label::CLUSTER_ID) {
             Some(found) if *found == id.0 => match preflight::state_of_another(id, facts) {
                 Some(other) => Standing::Another(other),
-                None => Standing::Ours(facts),
+                None => strange().unwrap_or(Standing::Ours(facts)),
             },
             Some(found) => Standing::Foreign(found),
             None => Standing::Foreign("unknown"),
-        },
-        None if Unclaimed::of(id, host, facts, have) != Unclaimed::New => Standing::Torn(facts),
-        None if facts.images.contains(FILES_IMAGE) => Standing::Image,
-        None => Standing::Clean,
+        };
     }
+    if let Some(other) = facts.another_cluster(id) {
+        return Standing::Foreign(other);
+    }
+    let saved = have.saved.as_ref();
+    let is_node = saved.is_some_and(|saved| saved.inventory.contains_key(host));
+    match Unclaimed::of(id, host, facts, have) {
+        Unclaimed::Ours => strange().unwrap_or(Standing::Torn(facts)),
+        Unclaimed::Emptied => Standing::Torn(facts),
+        Unclaimed::New if is_node && ownership::stranger(host, facts, have).is_some() => {
+            // What a person names is cleaned as long as there is something that cleaning takes away.
+            let containers = facts.foreign_container_names(id).next().is_some();
+            let left = containers || preflight::filled(facts).next().is_some();
+            let named = if left {
+                Standing::Torn(facts)
+            } else {
+                Standing::Clean
+            };
+            strange().unwrap_or(named)
+        }
+        Unclaimed::New if facts.images.contains(FILES_IMAGE) => Standing::Image,
+        Unclaimed::New => Standing::Clean,
+    }
+}
+
+/// Why nothing is done on a node that answers, and how to go on.
+pub(super) fn left_alone(host: &NodeName, why: &str, stays: bool) -> String {
+    let clean = format!(
+        "nothing on it is changed; `--clean {host}` deletes what is on it (a `Cluster` has the annotation \
+         `{CLEAN}`)"
+    );
+    let lose = if stays {
+        format!(", `--lose {host}` leaves it as it is and goes on without it")
+    } else {
+        String::new()
+    };
+    format!("{why}: {clean}{lose}")
 }
 
 /// A node without its claim is claimed again before anything is taken from it: so that nobody
 /// else takes it meanwhile, and so that every step after can be guarded.
-pub(super) fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostFacts) -> Step {
+pub(super) fn reclaim(
+    id: &ClusterId,
+    name: &str,
+    host: &NodeName,
+    facts: &HostFacts,
+    have: &Actual,
+) -> Step {
     let action = HostAction::Claim {
         cluster_id: id.clone(),
         cluster_name: name.to_owned(),
@@ -158,6 +230,7 @@ pub(super) fn reclaim(id: &ClusterId, name: &str, host: &NodeName, facts: &HostF
         "its claim is gone and something of this cluster is left",
         action,
     )
+    .disturbing(leave::loss(host, have))
 }
 
 /// Nobody's: no container is made from it, and Docker keeps it if one is.

@@ -708,6 +708,9 @@ pub(crate) fn clean(facts: &mut HostFacts, before: &Baseline) -> Result<(), Stri
         }
     }
     system.cluster_id = None;
+    system
+        .foreign
+        .retain(|path| !path.starts_with(path::KUBERNETES));
     system.sysctls.extend(before.sysctls.clone());
     Ok(())
 }

@@ -127,6 +127,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         registries: Registries::default(),
         lose: BTreeSet::new(),
+        clean: BTreeSet::new(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Single nodes of a simulated world: what a test looks at, and what it does to them.
 
+use std::collections::BTreeMap;
+
 use rke_operator::{
     actual::{ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
     error::ErrorClass,
@@ -40,6 +42,29 @@ impl SimRemote {
                 Some(HostView::Unreachable(_)) | None => panic!("there is no {node}"),
             },
         )
+    }
+
+    /// Somebody resets a node by hand and joins it to another Kubernetes.
+    pub(crate) fn joins_another(&self, node: &str) {
+        self.host(node, |facts| {
+            facts.containers.clear();
+            facts.images.clear();
+            facts.files = Some(BTreeMap::new());
+            facts.system.cluster_id = None;
+            facts.system.ours.clear();
+            facts.system.paths.extend(
+                ["/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet"].map(str::to_owned),
+            );
+            facts.system.foreign = ["/etc/kubernetes/admin.conf", "/etc/kubernetes/pki"]
+                .map(str::to_owned)
+                .into();
+            facts.system.listening.extend([6443, 10250]);
+        });
+    }
+
+    /// Everything that is on a node.
+    pub(crate) fn whole(&self, node: &str) -> HostFacts {
+        self.host(node, |facts| facts.clone())
     }
 
     /// Who holds a node.

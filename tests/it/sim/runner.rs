@@ -115,6 +115,7 @@ pub(crate) struct Runner {
     pub(crate) memory: Arc<Memory>,
     entropy: fn() -> [u8; 32],
     lose: BTreeSet<NodeName>,
+    clean: BTreeSet<NodeName>,
     identity: String,
     clock: Clock,
 }
@@ -148,6 +149,7 @@ impl Runner {
             memory: Arc::default(),
             entropy,
             lose: BTreeSet::new(),
+            clean: BTreeSet::new(),
             identity: "a test".to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -170,6 +172,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who has these nodes cleaned whatever is on them.
+    pub(crate) fn cleaning(&self, nodes: &[&str]) -> Self {
+        Self {
+            clean: nodes.iter().map(|name| NodeName::from(*name)).collect(),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -181,6 +191,7 @@ impl Runner {
             recover: None,
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
+            clean: self.clean.clone(),
             given: None,
             identity: self.identity.clone(),
             clock: self.clock.clone(),

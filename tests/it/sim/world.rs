@@ -35,6 +35,8 @@ pub(crate) struct World {
     pub(crate) answering: BTreeSet<NodeName>,
     /// The nodes whose disks hold a member of etcd, by cluster.
     pub(crate) members: BTreeMap<String, BTreeSet<NodeName>>,
+    /// The nodes whose member was added and has no vote yet; true: it has started, so that it has a name.
+    pub(crate) learners: BTreeMap<NodeName, bool>,
     /// Nodes that are off.
     pub(crate) down: BTreeMap<NodeName, Unreachable>,
     /// Nodes that run, and do not answer us.
@@ -82,6 +84,7 @@ impl World {
             },
             answering: BTreeSet::new(),
             members: BTreeMap::new(),
+            learners: BTreeMap::new(),
             down: BTreeMap::new(),
             cut_off: BTreeMap::new(),
             alarms: BTreeSet::new(),
@@ -196,12 +199,30 @@ impl World {
         let members = self.members(id).map(|(id, name)| {
             let member = Member {
                 name: format!("etcd-{name}"),
-                peer_urls: BTreeSet::new(),
+                peer_urls: [peer_url(name)].into(),
                 is_learner: false,
                 status: status(name),
             };
             (MemberId(id), member)
         });
+        let learners = self.learners.iter().map(|(name, started)| {
+            let mut answer = status(name).filter(|_| *started);
+            if let Some((_, status)) = &mut answer {
+                status.is_learner = true;
+            }
+            let member = Member {
+                name: if *started {
+                    format!("etcd-{name}")
+                } else {
+                    String::new()
+                },
+                peer_urls: [peer_url(name)].into(),
+                is_learner: true,
+                status: answer,
+            };
+            (learner(name), member)
+        });
+        let members = members.chain(learners);
         EtcdView {
             quorum,
             members: members.collect(),
@@ -278,10 +299,25 @@ impl World {
             let why = format!("{component:?} waits for a quorum of etcd");
             return Err(Ended::Failed(why));
         }
+        self.takes_learner(step)?;
         self.as_shell(shell, |truth| effect::apply(step, want, truth))
             .map_err(Ended::Failed)?;
         self.after(step, want);
         Ok(())
+    }
+
+    /// etcd takes one member without a vote at a time.
+    fn takes_learner(&self, step: &Step) -> Result<(), Ended> {
+        let Some((node, HostAction::JoinEtcd { .. })) = step.action.on_host() else {
+            return Ok(());
+        };
+        let mut others = self.learners.keys().filter(|name| *name != node);
+        match others.next() {
+            Some(other) => Err(Ended::Failed(format!(
+                "too many learner members: that of {other}"
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn guard(&self, step: &Step, shell: &Shell) -> Result<(), Ended> {
@@ -321,9 +357,13 @@ impl World {
                 facts.files.get_or_insert_default();
             }
         }
-        if let Action::Cluster(ClusterAction::RemoveMember { node, .. }) = &step.action {
-            for members in self.members.values_mut() {
-                members.remove(node);
+        if let Action::Cluster(ClusterAction::RemoveMember { node, member }) = &step.action {
+            let learners = self.learners.len();
+            self.learners.retain(|name, _| learner(name) != *member);
+            if self.learners.len() == learners {
+                for members in self.members.values_mut() {
+                    members.remove(node);
+                }
             }
         }
         let Some((node, action)) = step.action.on_host() else {
@@ -370,6 +410,7 @@ impl World {
                 _ => {}
             },
             HostAction::JoinEtcd { .. } => {
+                self.learners.remove(node);
                 for members in self.members.values_mut() {
                     members.insert(node.clone());
                 }
@@ -379,6 +420,9 @@ impl World {
                     members.remove(node);
                 }
                 self.members.retain(|_, members| !members.is_empty());
+                if self.members.is_empty() {
+                    self.learners.clear();
+                }
                 if self.members.is_empty() && self.external.is_none() {
                     self.truth.cluster = Some(Box::default());
                 }
@@ -407,9 +451,16 @@ impl World {
     pub(super) fn torn(&mut self, step: &Step, how: u8, want: Option<&Desired>, shell: &mut Shell) {
         if self.guard(step, shell).is_ok() {
             self.as_shell(shell, |truth| tear::tear(step, how, want, truth));
-            // Whoever has not come to a vote is no voter.
+            // Whoever has not come to a vote is no voter: added and never started, or started and behind.
             let action = step.action.on_host();
             let joins = matches!(action, Some((_, HostAction::JoinEtcd { .. })));
+            if let Some((node, HostAction::JoinEtcd { .. })) = action
+                && how.is_multiple_of(2)
+                && self.takes_learner(step).is_ok()
+            {
+                let started = self.runs(node, Component::Etcd).is_some();
+                self.learners.insert(node.clone(), started);
+            }
             if !step.action.is_wait() && !joins {
                 self.after(step, want);
             }
@@ -564,6 +615,15 @@ pub(crate) fn converge_remove(world: &mut World, shell: &mut Shell) -> usize {
     }
     let plan = plan_remove(&world.observe(shell)).unwrap();
     panic!("something keeps changing:\n{}", plan::render(&plan));
+}
+
+/// The id of a member of that node that has no vote: etcd gives another one with each addition.
+fn learner(name: &NodeName) -> MemberId {
+    MemberId(number(name).saturating_add(1000))
+}
+
+fn peer_url(name: &NodeName) -> String {
+    format!("https://192.0.2.{}:2380", number(name))
 }
 
 /// The id of a node's member: that of `n7` is 7.
