@@ -33,11 +33,13 @@ of_tag() {
   fi
 }
 
+install() {
+  "${kubectl[@]}" apply --server-side -k crds
+  "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml
+}
+
 case ${1:-} in
-  install)
-    "${kubectl[@]}" apply --server-side -k crds
-    "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml
-    ;;
+  install) install ;;
   uninstall)
     there=$(clusters)
     if [[ -n $there ]]; then
@@ -57,6 +59,8 @@ case ${1:-} in
       printf 'resources: ["%s"]\nimages:\n  - name: rke-operator\n' "$(realpath --relative-to="$overlay" deploy)"
       of_image "$img"
     } >"$overlay/kustomization.yaml"
+    # First: an operator refuses to start with older definitions than its own.
+    install
     "${kubectl[@]}" apply --server-side -k "$overlay"
     "${kubectl[@]}" --namespace "$own" rollout status deployment/rke-operator --timeout=180s
     ;;

@@ -52,6 +52,8 @@ pub struct Environment {
     pub lose: BTreeSet<NodeName>,
     /// The nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.
     pub clean: BTreeSet<NodeName>,
+    /// The cluster that this process serves: it is removed by nobody (operator only).
+    pub home: Option<HomeCluster>,
     /// Certificates that a person made (command line only).
     pub given: Option<Arc<GivenFiles>>,
     /// Who this is to another run that waits for this one. Of two runs with the same name the
@@ -61,6 +63,26 @@ pub struct Environment {
     pub clock: Clock,
     /// Fresh randomness.
     pub entropy: fn() -> [u8; 32],
+}
+
+/// Who a cluster is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeCluster {
+    /// The uid of its namespace `kube-system`.
+    pub uid: String,
+    /// The certificates by which its API servers are known; `None` where nobody tells.
+    pub ca: Option<String>,
+}
+
+impl HomeCluster {
+    /// True for the same cluster: by the uid where its API answers, else by the CA.
+    pub fn is(&self, uid: Option<&str>, ca: Option<&str>) -> bool {
+        match (uid, &self.ca, ca) {
+            (Some(uid), _, _) => self.uid == uid,
+            (None, Some(own), Some(ca)) => own.contains(ca.trim()),
+            (None, _, _) => false,
+        }
+    }
 }
 
 /// Finds what a login proves itself with when only the inventory names it, and no intent does.

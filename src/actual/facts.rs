@@ -506,6 +506,8 @@ pub enum ApiView<'a> {
 pub struct ClusterFacts {
     /// Server version, `v1.34.4`.
     pub version: String,
+    /// The uid of the namespace `kube-system`: who the cluster is. Read before a removal only.
+    pub uid: Option<String>,
     /// Nodes by name.
     pub nodes: BTreeMap<NodeName, NodeFact>,
     /// Objects that bear [`crate::model::label::ADDON`], as they are.

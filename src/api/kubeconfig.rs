@@ -25,6 +25,7 @@ use super::NameRef;
     cel,
     doc = "A way into a Cluster: the Secret <name>-kubeconfig in the namespace of the credentials has it under the key value. The operator makes one for every Cluster.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
+    validation = Rule::new("self.metadata.name == self.spec.clusterName").message("a Kubeconfig has the name of its Cluster: the operator makes it"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.clusterName"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#),
@@ -33,7 +34,7 @@ use super::NameRef;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KubeconfigSpec {
-    /// The Cluster's name.
+    /// The Cluster's name, which is this object's too.
     #[schemars(length(min = 1, max = 52))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("clusterName is immutable: make another Kubeconfig"))]
     pub cluster_name: String,
@@ -48,7 +49,7 @@ pub struct KubeconfigStatus {
     pub observed_generation: Option<i64>,
 
     /// `Ready`: the Secret is there. Reasons: `Issued`, `WaitingForCluster`, `ClusterNotFound`,
-    /// `SecretNotOurs`.
+    /// `SecretNotOurs`, `NameNotAllowed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -69,17 +70,23 @@ pub enum KubeconfigReason {
     ClusterNotFound,
     /// Its name is taken.
     SecretNotOurs,
+    /// It is not the one of its cluster.
+    NameNotAllowed,
 }
 
 impl KubeconfigReason {
     /// Every reason, and what it says.
-    pub const TABLE: [(Self, &'static str); 4] = [
+    pub const TABLE: [(Self, &'static str); 5] = [
         (Self::Issued, "the Secret has the kubeconfig"),
         (Self::WaitingForCluster, "the Cluster has no kubeconfig yet"),
         (Self::ClusterNotFound, "there is no Cluster of that name"),
         (
             Self::SecretNotOurs,
             "a Secret of that name is there and was not made for this Kubeconfig",
+        ),
+        (
+            Self::NameNotAllowed,
+            "a Kubeconfig has the name of its Cluster",
         ),
     ];
 
@@ -90,6 +97,7 @@ impl KubeconfigReason {
             Self::WaitingForCluster => "WaitingForCluster",
             Self::ClusterNotFound => "ClusterNotFound",
             Self::SecretNotOurs => "SecretNotOurs",
+            Self::NameNotAllowed => "NameNotAllowed",
         }
     }
 }

@@ -61,12 +61,16 @@ pub const CLEAN: &str = crate::model::label::CLEAN;
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 
+/// An annotation that the operator writes: when it first tried to remove the cluster. The deadline of
+/// a deletion counts from then on.
+pub const REMOVAL_BEGAN: &str = "clusterprovisioner.rke.io/removal-began";
+
 /// An annotation of our definitions: the number of their [schema](SCHEMA).
 pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

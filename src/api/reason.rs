@@ -69,7 +69,7 @@ reasons! {
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
     NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
-    SecretMissing, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
+    SecretMissing, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
     StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
 }
 
@@ -418,6 +418,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::Stalled,
         R::DeletionOverdue,
         "the time for the deletion is over, and the object is kept",
+    ),
+    yes(
+        T::Stalled,
+        R::SelfManaged,
+        "the Cluster is the one that the operator itself runs on: it is not removed",
     ),
     yes(
         T::Stalled,

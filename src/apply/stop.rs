@@ -15,6 +15,8 @@ pub enum StopCause {
     Signal,
     /// The object was deleted, replaced or edited.
     ObjectChanged,
+    /// The time that the run was given is over.
+    TimeOver,
     /// Another process leads now.
     LeaseLost,
 }

@@ -67,6 +67,7 @@ pub(super) fn open(
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
         clean: opening.clean,
+        home: None,
         given: opening.given.map(Arc::new),
         identity: lease::this_process(),
         clock: clock(),

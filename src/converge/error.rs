@@ -63,6 +63,9 @@ pub enum Error {
     /// Another run took the cluster over; no further step was begun.
     #[error("another run changes the cluster now")]
     TurnLost,
+    /// The cluster that is to be removed is the one that this process runs on.
+    #[error("this is the cluster that the operator itself runs on: its nodes are left as they are")]
+    Home,
     /// A step failed.
     #[error("{title} on {} failed", .step.target())]
     Step {
@@ -137,7 +140,7 @@ impl Explain for Error {
                     ErrorClass::Host
                 }
             }
-            Self::UnknownRelease { .. } => ErrorClass::User,
+            Self::UnknownRelease { .. } | Self::Home => ErrorClass::User,
             // A Secret that cannot be read at the moment is nobody's fault.
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } | Self::Busy { .. } | Self::TurnLost => ErrorClass::Transient,
@@ -168,6 +171,10 @@ impl Explain for Error {
                     lease::RUN.name()
                 )
                 .into(),
+            ],
+            Self::Home => vec![
+                "run the operator on another cluster and take this one over there to remove it"
+                    .into(),
             ],
             Self::TurnLost => vec![
                 "this one did not renew its Lease in time: it was held up for long. Run it again: \

@@ -266,6 +266,7 @@ async fn read<'i>(
     let wanted = intent.as_deref().map(desired::wanted_objects);
     let mut wanted = wanted.unwrap_or_default();
     wanted.bound_to.clone_from(&environment.lose);
+    wanted.identity = matches!(goal, Goal::Remove(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
     let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted, kept);
@@ -330,6 +331,7 @@ fn decide(
             (Some(desired), plan, Some(saved))
         }
         Goal::Remove(_) => {
+            spares_home(environment, actual)?;
             let id = loaded.map(|saved| &saved.cluster_id);
             let named = Named {
                 lose: environment.lose.clone(),
@@ -345,6 +347,18 @@ fn decide(
         plan,
         saved,
     })
+}
+
+/// Whoever removes the cluster that it runs on ends with its first control plane, and takes every other
+/// cluster's keys with it.
+fn spares_home(environment: &Environment, actual: &Actual) -> Result<(), Error> {
+    let uid = actual.cluster.as_ref().and_then(|api| api.uid.as_deref());
+    let saved = actual.saved.as_ref();
+    let ca = saved.map(|saved| saved.cluster_ca.signing.cert.as_str());
+    match &environment.home {
+        Some(home) if home.is(uid, ca) => Err(Error::Home),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// A plan that breaks no invariant. The planner makes no other; where it does, nothing is done.

@@ -34,6 +34,8 @@ pub struct WantedObjects {
     /// The kinds among which objects of ours may be: those of every add-on that is known, wanted
     /// or not.
     pub kinds: BTreeSet<ObjectKind>,
+    /// Whether it is asked who the cluster is.
+    pub identity: bool,
     /// The nodes of which it is asked what would go with them.
     pub bound_to: BTreeSet<NodeName>,
     /// The release that the API servers are to have: who asks them for what it no longer has.

@@ -19,7 +19,6 @@ use tokio::sync::Mutex;
 use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
-    credentials,
     environment::{self, SpecError, Wanted},
     guarded, kubeconfig, memory,
     probe::{self, Members, Stage},
@@ -67,7 +66,7 @@ async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, Reconcile
     let view = ClusterObject::new(live);
     if view.deleted_at().is_some() {
         let status = StatusWriter::new(ctx, &view);
-        return removal::pass(ctx, &view, status).await;
+        return Box::pin(removal::pass(ctx, &view, status)).await;
     }
     let view = if view.has_finalizer() {
         view
@@ -129,10 +128,7 @@ impl Reconcile<'_> {
     async fn reconcile_apply(mut self) -> Result<Action, ReconcileError> {
         let last = self.status.last_stage();
         let stage = match memory::recollect(self.ctx, self.view).await? {
-            Ok(Some(saved)) => {
-                credentials::bring_keys(self.ctx, self.view, &saved).await?;
-                memory::stage(&saved, self.view, last)
-            }
+            Ok(Some(saved)) => memory::stage(&saved, self.view, last),
             Ok(None) => Stage::New,
             Err(error) => {
                 // What the status says about the cluster stays as it is.

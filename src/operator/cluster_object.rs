@@ -13,7 +13,7 @@ use kube::{
 use crate::{
     api::{
         CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE,
-        OnTimeout, RECOVER, TAKE_OVER,
+        OnTimeout, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
     },
     model::{ClusterId, NodeName},
 };
@@ -102,6 +102,11 @@ impl ClusterObject {
     /// The id that we noted in the object's metadata.
     pub(super) fn annotated_id(&self) -> Option<ClusterId> {
         self.id_in(CLUSTER_ID)
+    }
+
+    /// When the first attempt to remove the cluster began.
+    pub(super) fn removal_began(&self) -> Option<Timestamp> {
+        self.object.annotations().get(REMOVAL_BEGAN)?.parse().ok()
     }
 
     /// The cluster that this object has or had, as far as the object itself knows: each place is

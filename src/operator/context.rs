@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret as KubeSecret};
 use kube::{
     Api, Client, Resource,
@@ -19,7 +20,9 @@ use super::{
     cluster_object::{ClusterObject, cluster_resource},
     events::Publisher,
     health::Health,
+    home::ServerTime,
     queue::Queue,
+    removal::Attempts,
 };
 use crate::{
     api,
@@ -76,6 +79,8 @@ pub(super) struct Context {
     pub(super) backoff: Backoff,
     pub(super) queues: Queues,
     pub(super) publisher: Publisher,
+    pub(super) attempts: Attempts,
+    time: ServerTime,
 }
 
 impl Context {
@@ -85,6 +90,7 @@ impl Context {
         dependencies: Dependencies,
         caches: Caches,
         health: Arc<Health>,
+        time: ServerTime,
         stop: Stop,
     ) -> Self {
         let limits = options.limits;
@@ -103,7 +109,16 @@ impl Context {
             caches,
             health,
             stop,
+            attempts: Attempts::default(),
+            time,
         }
+    }
+
+    /// What time it is for the API server, which wrote the objects' dates; where it does not tell,
+    /// by this process' clock.
+    pub(super) fn now(&self) -> Timestamp {
+        let now = self.time.now();
+        now.unwrap_or_else(|| self.dependencies.clock.now())
     }
 
     /// Tells that a pass goes on.

@@ -61,6 +61,7 @@ pub(super) async fn environment(
         held_elsewhere: held_elsewhere(ctx, &name).await?,
         lose: view.lose(),
         clean: view.clean(),
+        home: None,
         given: None,
         // One process acts, so whoever comes after it under this name took over from it.
         identity: format!("rke-operator for Cluster {name}, uid {}", view.uid()),

@@ -10,7 +10,7 @@ use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError},
     events::{Notice, publish},
-    reasons,
+    reasons, removal,
     status::StatusWriter,
 };
 use crate::{
@@ -27,7 +27,7 @@ pub(super) struct Interrupted {
 
 impl Interrupted {
     fn by_api(error: &ReconcileError) -> Self {
-        let text = with_causes(error);
+        let text = refusal(&error.0);
         // A right that the account lacks comes with a person, not with time.
         let forbidden = matches!(&error.0, kube::Error::Api(status) if status.is_forbidden());
         if forbidden {
@@ -66,6 +66,17 @@ impl Interrupted {
     }
 }
 
+/// What the API server said, in its own words: the status that is its answer, without the form in which
+/// it is kept here.
+pub(super) fn refusal(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error
+        && !status.message.is_empty()
+    {
+        return status.message.clone();
+    }
+    with_causes(error)
+}
+
 /// Runs a pass to its end, whatever the end is.
 pub(super) async fn caught(
     pass: impl Future<Output = Result<Action, ReconcileError>>,
@@ -87,9 +98,11 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
     } = end;
     let name = object.name_any();
     tracing::warn!(cluster = name, reason = %verdict.1, text, "a pass did not end");
+    let mut seen = ClusterObject::new(object.clone());
     match ctx.clusters.get_opt(&name).await {
         Ok(Some(live)) if live.metadata.uid == object.metadata.uid => {
             let view = ClusterObject::new(live);
+            seen = view.clone();
             let mut status = StatusWriter::new(ctx, &view);
             let mut conditions = ConditionSet::new();
             reasons::note(&mut conditions, verdict, &text);
@@ -108,5 +121,8 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
         Ok(_) | Err(_) => {}
     }
     let uid = object.uid().unwrap_or_default();
-    Action::requeue(ctx.backoff.failed(&uid, class, rand::random()))
+    let wait = ctx.backoff.failed(&uid, class, rand::random());
+    // No deletion is late for what went wrong in a pass; one that is late already is tried at its pace.
+    let left = removal::time_left(ctx, &seen).filter(|left| !left.is_zero());
+    Action::requeue(left.map_or(wait, |left| wait.min(left)))
 }

@@ -36,6 +36,17 @@ pub(super) async fn check(client: &Client) -> Result<(), OperatorError> {
     Ok(())
 }
 
+/// Whether the definition of `Cluster` goes away, or is gone: then every object is deleted with it, and
+/// nobody has asked for any cluster to be removed. Read anew, for a cache cannot tell.
+pub(super) async fn goes_away(client: &Client) -> kube::Result<bool> {
+    let definitions: Api<Definition> = Api::all(client.clone());
+    let there = definitions.get_metadata_opt(CLUSTERS).await?;
+    Ok(there.is_none_or(|there| there.metadata.deletion_timestamp.is_some()))
+}
+
+/// The definition of `Cluster`.
+const CLUSTERS: &str = "clusters.clusterprovisioner.rke.io";
+
 /// A newer one is fine: within a version, fields are only added.
 fn suits(there: &Definition) -> Result<(), Unsuited> {
     let number = there.annotations().get(SCHEMA_VERSION);

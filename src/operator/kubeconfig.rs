@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{
     cluster_object::{ClusterObject, cluster_resource},
     context::{Context, ReconcileError, labels, owned_by},
-    credentials, guarded,
+    guarded,
     reasons::{self, Reasoned},
 };
 use crate::{
@@ -119,8 +119,7 @@ fn validate(there: &Kubeconfig, view: &ClusterObject) -> Result<Option<OwnerRefe
     }
 }
 
-/// One pass over one `Kubeconfig`: the Secret of its own is there, or is copied from that of the
-/// cluster; `Ready` says which.
+/// One pass over one `Kubeconfig`: `Ready` says whether its Secret is there.
 pub(super) async fn reconcile(
     object: Arc<Kubeconfig>,
     ctx: Arc<Context>,
@@ -150,9 +149,6 @@ async fn pass(object: &Kubeconfig, ctx: &Context) -> Result<Action, ReconcileErr
         return Ok(Action::await_change());
     }
     let found = secret(ctx, &live).await?;
-    if found == KubeconfigReason::Issued {
-        credentials::remove_old_kubeconfig(ctx, &live).await?;
-    }
     let next = status(&live, found, ctx);
     if live.status.as_ref() != Some(&next) {
         let body = json!({
@@ -166,7 +162,8 @@ async fn pass(object: &Kubeconfig, ctx: &Context) -> Result<Action, ReconcileErr
             .await?;
     }
     Ok(match found {
-        KubeconfigReason::Issued => Action::await_change(),
+        // A name that is not allowed stays so: both are immutable.
+        KubeconfigReason::Issued | KubeconfigReason::NameNotAllowed => Action::await_change(),
         KubeconfigReason::WaitingForCluster
         | KubeconfigReason::ClusterNotFound
         | KubeconfigReason::SecretNotOurs => Action::requeue(ctx.options.resync),
@@ -177,67 +174,33 @@ fn content(secret: &KubeSecret) -> Option<&ByteString> {
     secret.data.as_ref()?.get(KUBECONFIG_KEY)
 }
 
-/// True for a Secret that was made for this object: nobody else's is written or deleted.
-pub(super) fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
+/// True for a Secret that was made for this object.
+fn is_for(secret: &KubeSecret, object: &Kubeconfig) -> bool {
     let mut owners = secret.owner_references().iter();
     owners.any(|owner| Some(&owner.uid) == object.metadata.uid.as_ref())
 }
 
-/// Looks for the Secret of a `Kubeconfig`; one that is a copy is brought up to what its cluster
-/// has.
+/// Looks for the Secret of a `Kubeconfig`. The run for the cluster makes it, under the cluster's own
+/// name; nothing is made here, so that no name of an object gives anybody a kubeconfig.
 async fn secret(ctx: &Context, object: &Kubeconfig) -> Result<KubeconfigReason, ReconcileError> {
+    let cluster = &object.spec.cluster_name;
+    if *cluster != object.name_any() {
+        return Ok(KubeconfigReason::NameNotAllowed);
+    }
     let secrets: Api<KubeSecret> =
         Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace);
-    let cluster = &object.spec.cluster_name;
-    let own = kubeconfig_secret(&object.name_any());
-    let source = kubeconfig_secret(cluster);
-    let there = secrets.get_opt(&own).await?;
-    if let Some(there) = &there
-        && !is_for(there, object)
-    {
-        return Ok(KubeconfigReason::SecretNotOurs);
-    }
-    let missing = || {
-        let about = ObjectRef::new_with(cluster, cluster_resource());
-        match ctx.caches.clusters.get(&about) {
-            Some(_) => KubeconfigReason::WaitingForCluster,
-            None => KubeconfigReason::ClusterNotFound,
+    let there = secrets.get_opt(&kubeconfig_secret(cluster)).await?;
+    Ok(match there {
+        Some(there) if !is_for(&there, object) => KubeconfigReason::SecretNotOurs,
+        Some(there) if content(&there).is_some() => KubeconfigReason::Issued,
+        Some(_) | None => {
+            let about = ObjectRef::new_with(cluster, cluster_resource());
+            match ctx.caches.clusters.get(&about) {
+                Some(_) => KubeconfigReason::WaitingForCluster,
+                None => KubeconfigReason::ClusterNotFound,
+            }
         }
-    };
-    if own == source {
-        let issued = there.as_ref().and_then(content).is_some();
-        return Ok(if issued {
-            KubeconfigReason::Issued
-        } else {
-            missing()
-        });
-    }
-    let of_cluster = secrets.get_opt(&source).await?;
-    let Some(want) = of_cluster.as_ref().and_then(content).cloned() else {
-        return Ok(missing());
-    };
-    if there.as_ref().and_then(content) == Some(&want) {
-        return Ok(KubeconfigReason::Issued);
-    }
-    let made = KubeSecret {
-        metadata: ObjectMeta {
-            name: Some(own.clone()),
-            labels: Some(labels(cluster)),
-            owner_references: Some(owned_by(object).into_iter().collect()),
-            // The one that was read, or none at all: what came meanwhile is a conflict.
-            uid: there.as_ref().and_then(|there| there.metadata.uid.clone()),
-            resource_version: there.as_ref().and_then(ResourceExt::resource_version),
-            ..ObjectMeta::default()
-        },
-        data: Some([(KUBECONFIG_KEY.to_owned(), want)].into()),
-        ..KubeSecret::default()
-    };
-    let params = PostParams::default();
-    match there {
-        Some(_) => secrets.replace(&own, &params, &made).await?,
-        None => secrets.create(&params, &made).await?,
-    };
-    Ok(KubeconfigReason::Issued)
+    })
 }
 
 fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> KubeconfigStatus {
@@ -249,7 +212,8 @@ fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> Kubeco
         KubeconfigReason::Issued => "True",
         KubeconfigReason::WaitingForCluster
         | KubeconfigReason::ClusterNotFound
-        | KubeconfigReason::SecretNotOurs => "False",
+        | KubeconfigReason::SecretNotOurs
+        | KubeconfigReason::NameNotAllowed => "False",
     };
     let since = old.filter(|old| old.status == word).map_or_else(
         || Time(ctx.dependencies.clock.now()),
@@ -268,6 +232,10 @@ fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> Kubeco
              delete it, or give this Kubeconfig another name",
             ctx.options.credentials_namespace
         ),
+        KubeconfigReason::NameNotAllowed => format!(
+            "a Kubeconfig has the name of its Cluster: `{cluster}` has one already; hint: delete \
+             this one"
+        ),
     };
     let generation = object.meta().generation;
     KubeconfigStatus {
@@ -280,6 +248,6 @@ fn status(object: &Kubeconfig, found: KubeconfigReason, ctx: &Context) -> Kubeco
             observed_generation: generation,
             last_transition_time: since,
         }],
-        secret_ref: Some(NameRef { name: secret }),
+        secret_ref: (found != KubeconfigReason::NameNotAllowed).then_some(NameRef { name: secret }),
     }
 }

@@ -14,6 +14,7 @@ use super::{
     cluster_object::cluster_resource,
     context::Dependencies,
     health::{self, Health, Phase},
+    home::ServerTime,
     installed, patience, wiring,
 };
 use crate::{
@@ -75,10 +76,11 @@ async fn lead(
     health: &Arc<Health>,
     stop: Stop,
 ) -> Result<(), OperatorError> {
-    let client = patience::bounded(client);
+    let time = ServerTime::default();
+    let client = patience::bounded(client, time.clone());
     check(&client).await?;
     let Some(identity) = options.identity.clone() else {
-        work(options, client, dependencies, health, stop).await;
+        work(options, client, dependencies, health, time, stop).await;
         return Ok(());
     };
     health.enters(Phase::Waiting);
@@ -88,7 +90,7 @@ async fn lead(
     let Some(held) = election.win(&stop).await else {
         return Ok(());
     };
-    let working = |stop| work(options, client, dependencies, health, stop);
+    let working = |stop| work(options, client, dependencies, health, time, stop);
     match held.during(&stop, working).await.1 {
         Some(held) => {
             held.release().await;
@@ -103,6 +105,7 @@ async fn work(
     client: Client,
     dependencies: Dependencies,
     health: &Arc<Health>,
+    time: ServerTime,
     stop: Stop,
 ) {
     health.enters(Phase::Filling);
@@ -111,7 +114,8 @@ async fn work(
         health.enters(Phase::Ending(Instant::now()));
         std::future::pending::<Infallible>().await
     };
-    let controllers = wiring::controllers(options, client, dependencies, health, stop.clone());
+    let controllers =
+        wiring::controllers(options, client, dependencies, health, time, stop.clone());
     tokio::select! {
         () = Box::pin(controllers) => {}
         never = ending => match never {},

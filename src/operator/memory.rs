@@ -45,13 +45,46 @@ pub(super) struct NotOurs {
     id: ClusterId,
 }
 
+/// The state of a cluster that was there is gone.
+#[derive(Debug, thiserror::Error)]
+#[error("the state of cluster {id} is lost: there is none in the {place}")]
+pub(super) struct StateLost {
+    place: String,
+    id: ClusterId,
+}
+
 /// Why there is nothing to go by.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MemoryError {
     #[error(transparent)]
     NotOurs(#[from] NotOurs),
     #[error(transparent)]
+    Lost(#[from] StateLost),
+    #[error(transparent)]
     State(#[from] StateError),
+}
+
+impl Explain for StateLost {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::User
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        vec![
+            format!(
+                "to read its keys back from its nodes, annotate this object with `{RECOVER}: {}`",
+                self.id
+            )
+            .into(),
+            "to build another cluster, delete this object and create it again".into(),
+        ]
+    }
+}
+
+impl Reasoned for StateLost {
+    fn verdict(&self) -> (ConditionType, Reason) {
+        (ConditionType::Stalled, Reason::StateMissing)
+    }
 }
 
 impl Explain for NotOurs {
@@ -81,6 +114,7 @@ impl Explain for MemoryError {
     fn class(&self) -> ErrorClass {
         match self {
             Self::NotOurs(error) => error.class(),
+            Self::Lost(error) => error.class(),
             Self::State(error) => error.class(),
         }
     }
@@ -88,6 +122,7 @@ impl Explain for MemoryError {
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::NotOurs(error) => error.hints(),
+            Self::Lost(error) => error.hints(),
             Self::State(error) => error.hints(),
         }
     }
@@ -97,6 +132,7 @@ impl Reasoned for MemoryError {
     fn verdict(&self) -> (ConditionType, Reason) {
         match self {
             Self::NotOurs(error) => error.verdict(),
+            Self::Lost(error) => error.verdict(),
             Self::State(error) => error.verdict(),
         }
     }
@@ -129,7 +165,12 @@ pub(super) async fn recollect(
     view: &ClusterObject,
 ) -> kube::Result<Result<Option<Box<ClusterState>>, MemoryError>> {
     let saved = match read(ctx, view).await {
-        Ok(Kept::Absent) => return Ok(Ok(None)),
+        Ok(Kept::Absent) => {
+            return Ok(match lost(ctx, view) {
+                Some(error) => Err(error.into()),
+                None => Ok(None),
+            });
+        }
         Ok(Kept::Anothers(error)) => return Ok(Err(error.into())),
         Err(error) => return Ok(Err(error.into())),
         Ok(Kept::Ours(saved)) => saved,
@@ -144,6 +185,16 @@ pub(super) async fn recollect(
         forget_requests(ctx, view, lost).await?;
     }
     Ok(Ok(Some(saved)))
+}
+
+/// The object had a cluster, and its state is gone: nothing is made anew for it.
+fn lost(ctx: &Context, view: &ClusterObject) -> Option<StateLost> {
+    if view.recover().is_some() {
+        return None;
+    }
+    let id = view.known_id()?;
+    let place = store(ctx, view).place();
+    Some(StateLost { place, id })
 }
 
 /// How far the object's present config is. `last`: as the status has it, for a state that was

@@ -6,8 +6,8 @@
 //! | `wiring` | the two controllers, and what wakes them |
 //! | `lead` | from a process to its end: definitions, lease, controllers |
 //! | `health` | what a kubelet asks |
-//! | `installed` | whether the definitions suit |
-//! | `credentials` | where keys and kubeconfigs are, and what moves there |
+//! | `installed` | whether the definitions suit, and whether they are going away |
+//! | `home` | the management cluster as a cluster: its identity, its time |
 //! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
 //! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
@@ -30,11 +30,11 @@ mod certificates;
 mod cluster;
 mod cluster_object;
 mod context;
-mod credentials;
 mod environment;
 mod events;
 mod guarded;
 mod health;
+mod home;
 mod installed;
 mod kubeconfig;
 mod lead;

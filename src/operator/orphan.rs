@@ -34,20 +34,43 @@ struct Record {
     uid: String,
     cluster_id: Option<String>,
     deleted: Option<String>,
-    deadline: String,
+    /// Why the nodes are left as they are.
+    why: &'static str,
+    /// When the time for the deletion was over, if that is why.
+    deadline: Option<String>,
     /// What the removal said last.
     remaining: Vec<RemainingNode>,
-    nodes: Vec<Left>,
+    nodes: Vec<LeftNode>,
     /// Nodes that there was no room for.
     more_nodes: usize,
     /// Where the keys are, or why they are not.
     state: String,
 }
 
+/// Why a cluster is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The time for the deletion was over.
+    Late,
+    /// The definition of `Cluster` is being deleted, and every object with it.
+    WithItsDefinition,
+}
+
+impl Left {
+    const fn why(self) -> &'static str {
+        match self {
+            Self::Late => "not every node was cleaned in time",
+            Self::WithItsDefinition => {
+                "the definition of `Cluster` is being deleted, which asks for no cluster to be removed"
+            }
+        }
+    }
+}
+
 /// A node that may still carry the cluster.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Left {
+struct LeftNode {
     name: String,
     address: String,
     port: u16,
@@ -68,7 +91,8 @@ pub(super) async fn record(
     ctx: &Context,
     view: &ClusterObject,
     status: &ClusterStatus,
-    deadline: Timestamp,
+    left: Left,
+    since: Timestamp,
 ) -> Result<(), ReconcileError> {
     let name = view.name();
     let place = memory::store(ctx, view).place();
@@ -91,7 +115,8 @@ pub(super) async fn record(
             .map(|saved| saved.cluster_id.0)
             .or_else(|| view.known_id().map(|id| id.0)),
         deleted: view.deleted_at().map(|at| at.to_string()),
-        deadline: deadline.to_string(),
+        why: left.why(),
+        deadline: (left == Left::Late).then(|| since.to_string()),
         remaining: status.remaining.clone(),
         nodes,
         more_nodes,
@@ -100,7 +125,7 @@ pub(super) async fn record(
     let place = format!("{}/{name}-orphaned", ctx.options.namespace);
     let details = match write(ctx, &name, &record).await {
         Ok(()) => format!("the ConfigMap `{place}` has the details"),
-        Err(error) if is_final(&error) || is_late(ctx, deadline) => {
+        Err(error) if is_final(&error) || is_late(ctx, since) => {
             format!(
                 "the ConfigMap `{place}` cannot be written ({})",
                 with_causes(&error)
@@ -114,7 +139,8 @@ pub(super) async fn record(
         .map(|node| format!("`{}` ({})", node.name, node.address))
         .collect();
     let note = format!(
-        "not every node was cleaned in time: {details}; left as they are: {}",
+        "{}: {details}; left as they are: {}",
+        left.why(),
         if nodes.is_empty() {
             "nodes that are not known".to_owned()
         } else {
@@ -134,10 +160,9 @@ fn is_final(error: &kube::Error) -> bool {
         if matches!(status.code, 400 | 401 | 403 | 404 | 405 | 413 | 422))
 }
 
-fn is_late(ctx: &Context, deadline: Timestamp) -> bool {
-    deadline
-        .checked_add(TRIES)
-        .is_ok_and(|late| ctx.dependencies.clock.now() >= late)
+fn is_late(ctx: &Context, since: Timestamp) -> bool {
+    let late = since.checked_add(TRIES);
+    late.is_ok_and(|late| ctx.now() >= late)
 }
 
 async fn write(ctx: &Context, cluster: &str, record: &Record) -> kube::Result<()> {
@@ -194,11 +219,11 @@ fn with_entry(
     kept
 }
 
-fn inventory(saved: &ClusterState) -> Vec<Left> {
+fn inventory(saved: &ClusterState) -> Vec<LeftNode> {
     saved
         .inventory
         .iter()
-        .map(|(name, entry)| Left {
+        .map(|(name, entry)| LeftNode {
             name: name.0.clone(),
             address: entry.endpoint.address.clone(),
             port: entry.endpoint.port,
@@ -208,7 +233,7 @@ fn inventory(saved: &ClusterState) -> Vec<Left> {
 }
 
 /// The nodes of a config that may be broken, as far as they can be made out.
-fn named_in(spec: Option<&Value>) -> Vec<Left> {
+fn named_in(spec: Option<&Value>) -> Vec<LeftNode> {
     let nodes = spec
         .and_then(|spec| spec.pointer("/config/nodes"))
         .and_then(Value::as_array);
@@ -218,7 +243,7 @@ fn named_in(spec: Option<&Value>) -> Vec<Left> {
         .flatten()
         .filter_map(|node| {
             let address = text(node, "address")?;
-            Some(Left {
+            Some(LeftNode {
                 name: text(node, "hostname_override").unwrap_or_else(|| address.clone()),
                 address,
                 port: node

@@ -10,6 +10,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 
+use super::home::ServerTime;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
@@ -19,17 +21,21 @@ const ANSWER: Duration = Duration::from_secs(65);
 /// For a watch; it asks the API server to end it after 290 s.
 const WATCH: Duration = Duration::from_secs(330);
 
-/// A client whose requests end.
-pub(super) fn bounded(client: Client) -> Client {
+/// A client whose requests end; what time it is for the server is heard from its answers.
+pub(super) fn bounded(client: Client, time: ServerTime) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
+        let (client, time) = (client.clone(), time.clone());
         async move {
-            if is_watch(&request) {
+            let answer = if is_watch(&request) {
                 watch(client, request).await
             } else {
                 whole(client, request).await
+            };
+            if let Ok(answer) = &answer {
+                time.hear(answer.headers());
             }
+            answer
         }
     });
     Client::new(service, namespace)

@@ -46,6 +46,7 @@ impl Reasoned for Error {
                     by_class(class, Reason::PreflightFailed)
                 }
             },
+            Self::Home => (ConditionType::Stalled, Reason::SelfManaged),
             Self::Kubeconfig { .. } => by_class(self.class(), Reason::PermissionDenied),
             Self::Desired(_)
             | Self::UnknownRelease { .. }

@@ -1,9 +1,13 @@
-//! Taking a cluster down. It needs nothing but metadata (invariant 11): the deadline is judged
-//! before anything is read, a spec that cannot be understood is a spec that is not there, and
+//! Taking a cluster down. It needs nothing but metadata (invariant 11): the deadline counts from the
+//! first attempt, which the object remembers, and is kept by the API server's time; a spec that cannot be understood is a spec that is not there, and
 //! every failure ends in "again in …" until the deadline says otherwise. The finalizer goes only
 //! for removed or orphaned (invariant 10).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use kube::{
@@ -11,14 +15,17 @@ use kube::{
     runtime::controller::Action,
 };
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
-    credentials, environment,
+    environment,
     events::{Notice, publish},
+    guarded::refusal,
+    home, installed,
     memory::{self, Kept},
-    orphan,
+    orphan::{self, Left},
     reasons::{self, Reasoned},
     run::{self, Ended, Task, stopped},
     status::{Run, StatusWriter},
@@ -26,7 +33,7 @@ use super::{
 use crate::{
     actual::{HostView, Unreachable},
     api::{
-        FINALIZER, OnTimeout, RemainingNode,
+        FINALIZER, OnTimeout, REMOVAL_BEGAN, RemainingNode,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
@@ -41,6 +48,74 @@ use crate::{
 /// How many nodes `status.remaining` names.
 const NAMED: usize = 20;
 
+/// What a process that finds the deadline over gives to its first attempt: it may have been away.
+const LAST_CHANCE: Duration = Duration::from_secs(300);
+
+/// A note of the first attempt that is older than the deletion is not about it: the object was
+/// written down with it, and created again.
+const OLDER: SignedDuration = SignedDuration::from_secs(60);
+
+/// The objects that this process has tried to remove.
+#[derive(Debug, Default)]
+pub(super) struct Attempts(Mutex<HashSet<String>>);
+
+impl Attempts {
+    fn with<T>(&self, with: impl FnOnce(&mut HashSet<String>) -> T) -> T {
+        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// When a deletion ends. It counts from the first attempt: a deletion that nobody could attend to, for
+/// the operator was away or the line was long, is not late.
+#[derive(Clone, Copy)]
+struct Deadline {
+    timeout: Duration,
+    on_timeout: OnTimeout,
+    /// `None`: nothing was attempted yet.
+    began: Option<Timestamp>,
+}
+
+impl Deadline {
+    fn of(view: &ClusterObject) -> Self {
+        let (timeout, on_timeout) = view.deletion_policy();
+        let deleted = view.deleted_at().unwrap_or(Timestamp::MIN);
+        let oldest = deleted.checked_sub(OLDER).unwrap_or(Timestamp::MIN);
+        Self {
+            timeout,
+            on_timeout,
+            began: view.removal_began().filter(|began| *began >= oldest),
+        }
+    }
+
+    /// `None` while nothing was attempted.
+    fn at(&self) -> Option<Timestamp> {
+        let timeout = SignedDuration::try_from(self.timeout).ok();
+        let end = |began: Timestamp| began.checked_add(timeout?).ok();
+        self.began.map(|began| end(began).unwrap_or(Timestamp::MAX))
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.at().is_some_and(|end| now >= end)
+    }
+
+    /// Until it ends the deletion; `None` when it does not.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        match self.on_timeout {
+            OnTimeout::Keep => None,
+            OnTimeout::Orphan => {
+                let left = self.at()?.duration_since(now);
+                Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
+            }
+        }
+    }
+}
+
+/// Until the deadline of an object that is being deleted; `None` where none ends it.
+pub(super) fn time_left(ctx: &Context, view: &ClusterObject) -> Option<Duration> {
+    view.deleted_at()?;
+    Deadline::of(view).left(ctx.now())
+}
+
 /// One pass over an object that is being deleted.
 pub(super) async fn pass(
     ctx: &Context,
@@ -51,16 +126,12 @@ pub(super) async fn pass(
         ctx.backoff.forget(&view.uid());
         return Ok(Action::await_change());
     }
-    let (timeout, on_timeout) = view.deletion_policy();
-    let deadline = view
-        .deleted_at()
-        .and_then(|at| at.checked_add(SignedDuration::try_from(timeout).ok()?).ok());
     let removal = Removal {
         ctx,
         view,
         status,
-        deadline: deadline.unwrap_or(Timestamp::MAX),
-        on_timeout,
+        deadline: Deadline::of(view),
+        end: None,
     };
     removal.go().await
 }
@@ -103,28 +174,48 @@ enum RemovalProgress {
     Stopped(StopCause),
     /// The object is no longer there to be removed, or is another one.
     Gone,
+    /// The object goes with its definition, and nobody asked for the cluster to be removed.
+    Spared,
 }
 
 struct Removal<'a> {
     ctx: &'a Context,
     view: &'a ClusterObject,
     status: StatusWriter,
-    deadline: Timestamp,
-    on_timeout: OnTimeout,
+    deadline: Deadline,
+    /// When this attempt must be over.
+    end: Option<Instant>,
 }
 
 impl Removal<'_> {
     async fn go(mut self) -> Result<Action, ReconcileError> {
-        if self.over() && self.on_timeout == OnTimeout::Orphan {
-            return self.orphan().await;
+        if self.is_late() && self.was_tried() {
+            return self.orphan(Left::Late).await;
         }
-        self.begin(Run::Remove.starting()).await?;
-        let attempt = match self.time_left() {
+        self.begin(Run::Remove.starting()).await;
+        let ctx = self.ctx;
+        let slot = if let Some(slot) = ctx.queues.deletes.free() {
+            Some(slot)
+        } else {
+            let left = self.time_left();
+            tokio::select! {
+                slot = ctx.queues.deletes.turn() => slot,
+                cause = ctx.outdated(self.view, None) => return Ok(stopped(cause)),
+                () = sleep_for(left) => return Ok(Action::requeue(Duration::ZERO)),
+            }
+        };
+        let Some(_slot) = slot else {
+            return Ok(stopped(StopCause::Signal));
+        };
+        self.note_beginning().await?;
+        let left = self.time_left();
+        self.end = left.and_then(|left| Instant::now().checked_add(left));
+        let attempt = match left {
             None => self.attempt().await,
             // Nothing in a pass outlives the deadline, whatever it waits for.
             Some(left) => match tokio::time::timeout(left, self.attempt()).await {
                 Ok(attempt) => attempt,
-                Err(_) => return self.orphan().await,
+                Err(_) => return self.orphan(Left::Late).await,
             },
         };
         let came = match attempt {
@@ -133,7 +224,7 @@ impl Removal<'_> {
             Err(error) => RemovalProgress::Incomplete(RemovalError {
                 class: ErrorClass::Transient,
                 reason: Reason::Retrying,
-                text: error.to_string(),
+                text: refusal(&error.0),
                 remaining: Vec::new(),
             }),
         };
@@ -143,26 +234,54 @@ impl Removal<'_> {
                 Ok(Action::await_change())
             }
             RemovalProgress::Gone => Ok(Action::await_change()),
+            RemovalProgress::Spared => self.orphan(Left::WithItsDefinition).await,
             RemovalProgress::Stopped(cause) => Ok(stopped(cause)),
             RemovalProgress::Incomplete(error) => self.incomplete(error).await,
         }
     }
 
-    fn over(&self) -> bool {
-        self.ctx.dependencies.clock.now() >= self.deadline
+    fn is_over(&self) -> bool {
+        self.deadline.is_over(self.ctx.now())
     }
 
-    /// Until the deadline; `None` when it does not end this deletion.
+    /// The deadline is over, and ends the deletion.
+    fn is_late(&self) -> bool {
+        self.is_over() && self.deadline.on_timeout == OnTimeout::Orphan
+    }
+
+    fn was_tried(&self) -> bool {
+        self.ctx
+            .attempts
+            .with(|tried| tried.contains(&self.view.uid()))
+    }
+
+    /// What an attempt may take; `None` when no deadline ends it.
     fn time_left(&self) -> Option<Duration> {
-        match self.on_timeout {
-            OnTimeout::Keep => None,
-            OnTimeout::Orphan => {
-                let left = self
-                    .deadline
-                    .duration_since(self.ctx.dependencies.clock.now());
-                Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
-            }
+        if let Some(end) = self.end {
+            return Some(end.saturating_duration_since(Instant::now()));
         }
+        let left = self.deadline.left(self.ctx.now())?;
+        Some(if left.is_zero() { LAST_CHANCE } else { left })
+    }
+
+    /// Notes the first attempt on the object, so that its deadline outlives this process.
+    async fn note_beginning(&mut self) -> Result<(), ReconcileError> {
+        if self.deadline.began.is_none() {
+            let now = self.ctx.now();
+            let patch = json!({"metadata": {
+                "uid": self.view.uid(),
+                "annotations": { REMOVAL_BEGAN: now.to_string() },
+            }});
+            let (name, params) = (self.view.name(), PatchParams::default());
+            let clusters = &self.ctx.clusters;
+            clusters
+                .patch(&name, &params, &Patch::Merge(&patch))
+                .await?;
+            self.deadline.began = Some(now);
+        }
+        let uid = self.view.uid();
+        self.ctx.attempts.with(|tried| tried.insert(uid));
+        Ok(())
     }
 
     /// Gives back what can be given back.
@@ -171,10 +290,7 @@ impl Removal<'_> {
         let view = self.view;
         let environment = environment::environment(ctx, view, None).await?;
         let saved = match memory::read(ctx, view).await {
-            Ok(Kept::Ours(saved)) => {
-                credentials::bring_keys(ctx, view, &saved).await?;
-                Some(saved)
-            }
+            Ok(Kept::Ours(saved)) => Some(saved),
             Ok(Kept::Absent) => None,
             // An earlier object's nodes are not this one's to clean.
             Ok(Kept::Anothers(_)) if view.known_id().is_none() => {
@@ -190,22 +306,19 @@ impl Removal<'_> {
             Err(_) => None,
         };
         let intent = intent.map(|wanted| wanted.intent);
-        let slot = if let Some(slot) = ctx.queues.deletes.free() {
-            Some(slot)
-        } else {
-            tokio::select! {
-                slot = ctx.queues.deletes.turn() => slot,
-                cause = ctx.outdated(view, None) => return Ok(RemovalProgress::Stopped(cause)),
-            }
-        };
-        let Some(_slot) = slot else {
-            return Ok(RemovalProgress::Stopped(StopCause::Signal));
-        };
         if !self.still_wanted().await? {
             return Ok(RemovalProgress::Gone);
         }
+        let had_one = saved.is_some() || view.known_id().is_some();
+        if had_one && installed::goes_away(&ctx.client).await? {
+            return Ok(RemovalProgress::Spared);
+        }
         match saved {
             Some(saved) => {
+                let environment = Environment {
+                    home: Some(home::read(&ctx.client, &ctx.options.namespace).await?),
+                    ..environment
+                };
                 let intent = intent.map(|intent| only_inventory(intent, &saved));
                 self.run(&environment, intent.as_ref()).await
             }
@@ -313,8 +426,8 @@ impl Removal<'_> {
 
     /// Not done: says why, and when it is tried again.
     async fn incomplete(mut self, error: RemovalError) -> Result<Action, ReconcileError> {
-        if self.over() && self.on_timeout == OnTimeout::Orphan {
-            return self.orphan().await;
+        if self.is_late() {
+            return self.orphan(Left::Late).await;
         }
         let RemovalError {
             class,
@@ -322,7 +435,7 @@ impl Removal<'_> {
             text,
             remaining,
         } = error;
-        let overdue = self.over();
+        let overdue = self.is_over();
         let mut conditions = Self::conditions(
             if overdue {
                 Reason::DeletionOverdue
@@ -361,14 +474,19 @@ impl Removal<'_> {
             .ctx
             .backoff
             .failed(&self.view.uid(), pace, rand::random());
-        Ok(Action::requeue(
-            self.time_left().map_or(wait, |left| wait.min(left)),
-        ))
+        let left = self.deadline.left(self.ctx.now());
+        Ok(Action::requeue(left.map_or(wait, |left| wait.min(left))))
     }
 
-    /// Time is over: what is left is recorded first, then the object may go.
-    async fn orphan(self) -> Result<Action, ReconcileError> {
-        orphan::record(self.ctx, self.view, self.status.current(), self.deadline).await?;
+    /// What is left is recorded first, then the object may go.
+    async fn orphan(self, why: Left) -> Result<Action, ReconcileError> {
+        let ended = match why {
+            Left::Late => self.deadline.at(),
+            Left::WithItsDefinition => None,
+        };
+        let since = ended.or_else(|| self.view.deleted_at());
+        let since = since.unwrap_or_else(|| self.ctx.now());
+        orphan::record(self.ctx, self.view, self.status.current(), why, since).await?;
         self.release().await?;
         Ok(Action::await_change())
     }
@@ -399,6 +517,9 @@ impl Removal<'_> {
             Err(error) => return Err(error.into()),
         }
         self.ctx.backoff.forget(&self.view.uid());
+        self.ctx
+            .attempts
+            .with(|tried| tried.remove(&self.view.uid()));
         Ok(())
     }
 
@@ -411,17 +532,26 @@ impl Removal<'_> {
     }
 
     /// The first word about a deletion; what an earlier pass found stays until this one knows
-    /// better.
-    async fn begin(&mut self, text: &str) -> Result<(), ReconcileError> {
+    /// better. A status that cannot be written keeps no cluster from being removed.
+    async fn begin(&mut self, text: &str) {
         let already = self.status.current().conditions.iter().any(|condition| {
             condition.type_ == ConditionType::Deleting.name()
                 && condition.status == ConditionStatus::True.name()
         });
         if !already {
             let conditions = Self::conditions(Reason::Removing, text);
-            self.status.write(&conditions, |_| {}).await?;
+            if let Err(error) = self.status.write(&conditions, |_| {}).await {
+                let (cluster, text) = (self.view.name(), refusal(&error));
+                tracing::warn!(cluster, text, "cannot write that it is being removed");
+            }
         }
-        Ok(())
+    }
+}
+
+async fn sleep_for(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

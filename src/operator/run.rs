@@ -107,7 +107,7 @@ async fn stoppable(
     let guard = async {
         let cause = tokio::select! {
             cause = ctx.outdated(view, task.key) => cause,
-            () = over => StopCause::ObjectChanged,
+            () = over => StopCause::TimeOver,
         };
         stopper.stop(cause);
         tokio::time::sleep(grace).await;
@@ -124,7 +124,7 @@ async fn stoppable(
 pub(super) fn stopped(cause: StopCause) -> Action {
     match cause {
         // The watch brings the new object at once; this is for when its cache is behind.
-        StopCause::ObjectChanged => Action::requeue(Duration::from_secs(1)),
+        StopCause::ObjectChanged | StopCause::TimeOver => Action::requeue(Duration::from_secs(1)),
         // The process ends; the next one goes on.
         StopCause::Signal | StopCause::LeaseLost => Action::await_change(),
     }

@@ -27,10 +27,11 @@ use super::{
     cluster_object::{cluster_resource, key_secret},
     context::{Caches, Context, Dependencies, ReconcileError},
     health::{Health, Phase},
+    home::ServerTime,
     kubeconfig,
 };
 use crate::{
-    api::{Kubeconfig, RECOVER, TAKE_OVER, kubeconfig_secret},
+    api::{Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
     apply::stop::Stop,
 };
 
@@ -40,6 +41,7 @@ pub(super) async fn controllers(
     client: Client,
     dependencies: Dependencies,
     health: &Arc<Health>,
+    time: ServerTime,
     stop: Stop,
 ) {
     let (tick, news) = watch::channel(0_u64);
@@ -58,6 +60,7 @@ pub(super) async fn controllers(
             news,
         },
         Arc::clone(health),
+        time,
         stop.clone(),
     ));
     let told = Arc::clone(&moved);
@@ -119,7 +122,7 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    for annotation in [RECOVER, TAKE_OVER] {
+    for annotation in [RECOVER, TAKE_OVER, LOSE] {
         object.annotations().get(annotation).hash(&mut hasher);
     }
     Some(hasher.finish())
@@ -130,16 +133,13 @@ fn credentials(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
     Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace)
 }
 
-/// The Kubeconfigs that a Secret is about: its own, and the copies of it.
+/// The Kubeconfig that a Secret is about.
 fn kubeconfigs_of(
     seen: Store<Kubeconfig>,
 ) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<Kubeconfig>> + Send + Sync + 'static {
     move |secret| {
         let name = secret.name_any();
-        let about = |object: &Kubeconfig| {
-            kubeconfig_secret(&object.name_any()) == name
-                || kubeconfig_secret(&object.spec.cluster_name) == name
-        };
+        let about = |object: &Kubeconfig| kubeconfig_secret(&object.name_any()) == name;
         seen.state()
             .iter()
             .filter(|object| about(object))

@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::{
     StreamExt, TryStreamExt,
-    future::{try_join, try_join_all, try_join4},
+    future::{try_join, try_join_all, try_join3, try_join4},
     stream,
 };
 use http::Request;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret as KubeSecret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret as KubeSecret};
 use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams},
@@ -77,12 +77,13 @@ async fn facts(
     wanted: &WantedObjects,
 ) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let ((version, recorded), (nodes, replicas), (copy, bound), ()) = try_join4(
+    let ((version, recorded), (nodes, replicas), (copy, bound, uid), ()) = try_join4(
         try_join(client.apiserver_version(), recorded(client)),
         try_join(nodes(client), replicas(client, wanted)),
-        try_join(
+        try_join3(
             state_copy(client),
             Box::pin(bound_to(client, &wanted.bound_to)),
+            identity(client, wanted.identity),
         ),
         kinds.learn(client, &wanted.kinds),
     )
@@ -110,6 +111,7 @@ async fn facts(
     .await?;
     Ok(ClusterFacts {
         version: version.git_version,
+        uid,
         nodes,
         objects,
         charts,
@@ -230,6 +232,17 @@ fn cores(cpu: &str) -> u32 {
         Some(thousandths) => thousandths.parse().unwrap_or(0) / 1000,
         None => cpu.parse().unwrap_or(0),
     }
+}
+
+/// Who the cluster is, where that is asked.
+async fn identity(client: &Client, asked: bool) -> kube::Result<Option<String>> {
+    if !asked {
+        return Ok(None);
+    }
+    let system = Api::<Namespace>::all(client.clone())
+        .get_metadata("kube-system")
+        .await?;
+    Ok(system.metadata.uid)
 }
 
 async fn state_copy(client: &Client) -> kube::Result<Option<KubeSecret>> {

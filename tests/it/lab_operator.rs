@@ -66,6 +66,12 @@ fn refused() -> Vec<Refused> {
             spec: json!({"clusterName": "a"}),
             message: "a Kubeconfig's name has at most 52 characters",
         },
+        Refused {
+            kind: "Kubeconfig",
+            name: "mine".to_owned(),
+            spec: json!({"clusterName": "a"}),
+            message: "a Kubeconfig has the name of its Cluster",
+        },
         cluster(
             spec(&json!({"timeout": "721h"})),
             "the time for a deletion is between 1s and 720h",
@@ -123,7 +129,7 @@ fn the_schema_is_accepted_and_kept(management: &Management) {
     }
     // The one rule about an edit.
     let kubeconfig = |cluster| object("Kubeconfig", "edited", &json!({"clusterName": cluster}));
-    management.send(&["create"], &kubeconfig("a")).well();
+    management.send(&["create"], &kubeconfig("edited")).well();
     let edited = management.send(&["replace"], &kubeconfig("b"));
     assert!(
         edited.stderr.contains("clusterName is immutable"),

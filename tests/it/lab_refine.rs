@@ -95,6 +95,7 @@ fn world(site: &Site) -> Environment {
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),
+        home: None,
         given: None,
         identity: "a test".to_owned(),
         clock: Clock::new(jiff::Timestamp::now),

@@ -96,6 +96,7 @@ mod operator_invariants;
 mod operator_lifecycle;
 mod operator_nodes;
 mod operator_process;
+mod operator_spared;
 mod operator_writes;
 mod plan_charts;
 mod plan_foreign;

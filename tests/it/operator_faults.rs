@@ -251,33 +251,6 @@ async fn an_edit_does_not_touch_available() {
     assert!(changing > 0, "Ready says that the edit is not applied yet");
 }
 
-/// A copy of a kubeconfig follows what it is a copy of (O10).
-#[tokio::test(start_paused = true)]
-async fn a_copy_of_a_kubeconfig_follows() {
-    let rig = Rig::start(&["n1"]);
-    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
-    rig.api.plant("kubeconfigs", &mine);
-    rig.create(&cluster("a", "n1")).await;
-    rig.ready("a").await;
-    let data = |name: &str| {
-        let secret = rig.api.object("secrets", CREDENTIALS, name);
-        secret.map_or(Value::Null, |secret| secret["data"]["value"].clone())
-    };
-    let is_copied = |value: Value| {
-        rig.api
-            .until("secrets", CREDENTIALS, "mine-kubeconfig", move |secret| {
-                secret.is_some_and(|secret| secret["data"]["value"] == value)
-            })
-    };
-    is_copied(data("a-kubeconfig")).await;
-    // Nothing else happens from now on: the copy is woken by its source alone.
-    rig.nodes.surveys(Surveys::Hang);
-    let renewed = json!({"data": {"value": "cmVuZXdlZA=="}});
-    rig.api
-        .patch("secrets", CREDENTIALS, "a-kubeconfig", &renewed);
-    is_copied(json!("cmVuZXdlZA==")).await;
-}
-
 /// Secrets of others under our names are neither overwritten nor deleted (O11).
 #[tokio::test(start_paused = true)]
 async fn secrets_of_others_are_left_alone() {
@@ -321,39 +294,14 @@ async fn secrets_of_others_are_left_alone() {
     }
 }
 
-/// The Secret of a second Kubeconfig, too.
-#[tokio::test(start_paused = true)]
-async fn a_copy_does_not_overwrite() {
-    let rig = Rig::start(&["n1"]);
-    let theirs = json!({
-        "metadata": {"name": "mine-kubeconfig", "namespace": CREDENTIALS},
-        "data": {"value": "dGhlaXJz"},
-    });
-    rig.api.plant("secrets", &theirs);
-    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
-    rig.api.plant("kubeconfigs", &mine);
-    let until = |why: &'static str| {
-        rig.api.until("kubeconfigs", "", "mine", move |object| {
-            object.is_some_and(|object| reason(object, "Ready") == why)
-        })
-    };
-    until("SecretNotOurs").await;
-    rig.create(&cluster("a", "n1")).await;
-    rig.ready("a").await;
-    let there = rig.api.object("secrets", CREDENTIALS, "mine-kubeconfig");
-    assert_eq!(there.unwrap()["data"], theirs["data"]);
-    rig.api.delete("secrets", CREDENTIALS, "mine-kubeconfig");
-    until("Issued").await;
-}
-
 /// What a Kubeconfig without its cluster says.
 #[tokio::test(start_paused = true)]
 async fn a_kubeconfig_names_what_it_waits_for() {
     let rig = Rig::start(&["n1"]);
-    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
+    let mine = json!({"metadata": {"name": "a"}, "spec": {"clusterName": "a"}});
     rig.api.plant("kubeconfigs", &mine);
     let until = |why: &'static str| {
-        rig.api.until("kubeconfigs", "", "mine", move |object| {
+        rig.api.until("kubeconfigs", "", "a", move |object| {
             object.is_some_and(|object| reason(object, "Ready") == why)
         })
     };

@@ -73,13 +73,16 @@ async fn invariant_02_lost_keys_are_read_back_for_the_id_that_is_named() {
         rig.api.patch("clusters", "", "a", &patch);
     };
     let other = "0".repeat(32);
-    for (asks, says) in [(None, "belongs to cluster"), (Some(&other), other.as_str())] {
+    for (asks, why, says) in [
+        (None, "StateMissing", "is lost"),
+        (Some(&other), "ClaimedByOther", other.as_str()),
+    ] {
         if let Some(id) = asks {
             recover(id);
         }
         let refused = |cluster: &Value| message(cluster, "Stalled").contains(says);
         let told = rig.until("a", refused).await;
-        assert_eq!(reason(&told, "Stalled"), "ClaimedByOther");
+        assert_eq!(reason(&told, "Stalled"), why);
         assert_eq!(rig.state("a"), None, "no new keys");
         assert_eq!(rig.nodes.counts().ups, runs, "nothing was done");
     }

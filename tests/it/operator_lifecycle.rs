@@ -210,23 +210,47 @@ async fn a_kubeconfig_of_another_cluster_is_not_taken() {
     assert_eq!(kept["spec"]["clusterName"], "other");
 }
 
-/// A second Kubeconfig for the same cluster has a Secret of its own.
+/// No other name gives anybody the administrator's kubeconfig, in whose name rights may be given (O23).
 #[tokio::test(start_paused = true)]
-async fn another_kubeconfig_is_a_copy() {
+async fn another_kubeconfig_gives_nothing() {
     let rig = Rig::start(&["n1"]);
     let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
     rig.api.plant("kubeconfigs", &mine);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    rig.api
+    let told = rig
+        .api
         .until("kubeconfigs", "", "mine", |object| {
-            object.is_some_and(|object| is(object, "Ready", "True"))
+            object.is_some_and(|object| reason(object, "Ready") == "NameNotAllowed")
         })
-        .await;
-    let secret = |name: &str| rig.api.object("secrets", CREDENTIALS, name).unwrap();
-    assert_eq!(
-        secret("mine-kubeconfig")["data"],
-        secret("a-kubeconfig")["data"]
+        .await
+        .unwrap();
+    assert!(is(&told, "Ready", "False"));
+    assert_eq!(told["status"]["secretRef"], serde_json::Value::Null);
+    assert!(
+        rig.api
+            .object("secrets", CREDENTIALS, "mine-kubeconfig")
+            .is_none()
+    );
+}
+
+/// And the definition refuses it from the start.
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_has_its_clusters_name() {
+    let rig = Rig::start(&["n1"]);
+    let kubeconfigs: kube::Api<rke_operator::api::Kubeconfig> = kube::Api::all(rig.api.client());
+    let named = |name: &str| {
+        let spec = rke_operator::api::KubeconfigSpec {
+            cluster_name: "a".to_owned(),
+        };
+        rke_operator::api::Kubeconfig::new(name, spec)
+    };
+    let params = kube::api::PostParams::default();
+    kubeconfigs.create(&params, &named("a")).await.unwrap();
+    let refused = kubeconfigs.create(&params, &named("b")).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("name of its Cluster"),
+        "{refused}"
     );
 }
 

@@ -29,6 +29,9 @@ use crate::{
     sim::remote::{Purpose, SimRemote, Turn},
 };
 
+/// The name of the operator's client.
+pub(crate) const OPERATOR: &str = "operator";
+
 pub(crate) const NAMESPACE: &str = "rke-system";
 pub(crate) const CREDENTIALS: &str = "rke-system-credentials";
 
@@ -89,6 +92,19 @@ impl Rig {
         Self::run(nodes, api, how, dependencies)
     }
 
+    /// One whose own clock is ahead of everybody else's.
+    pub(crate) fn ahead(nodes: SimRemote, api: FakeApi, by: Duration) -> Self {
+        let by = SignedDuration::try_from(by).unwrap();
+        let dependencies = Dependencies {
+            clock: {
+                let api = api.clone();
+                Clock::new(move || api.now().checked_add(by).unwrap())
+            },
+            ..dependencies(&nodes, &api)
+        };
+        Self::run(nodes, api, OperatorOptions::new(NAMESPACE), dependencies)
+    }
+
     fn run(
         nodes: SimRemote,
         api: FakeApi,
@@ -100,7 +116,12 @@ impl Rig {
             api.plant("secrets", &key_secret());
         }
         let (stopper, stop) = Stopper::new();
-        let task = tokio::spawn(run_with(options, api.client(), dependencies, stop));
+        let task = tokio::spawn(run_with(
+            options,
+            api.client_of(OPERATOR),
+            dependencies,
+            stop,
+        ));
         Self {
             api,
             nodes,

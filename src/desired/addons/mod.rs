@@ -108,6 +108,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
     WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),
+        identity: false,
         bound_to: std::collections::BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),

@@ -34,10 +34,20 @@ use self::store::{Key, Part, Refused, State, Write, refused};
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 /// Verb, resource with its group, namespace.
 type Right = [String; 3];
-type Fault = Box<dyn FnMut(&Method, &str) -> Option<u16> + Send>;
+type Fault = Box<dyn FnMut(&Asked<'_>) -> Option<u16> + Send>;
 
 /// A fault: the request is never answered.
 pub(crate) const HANGS: u16 = 0;
+
+/// A request as a fault sees it.
+pub(crate) struct Asked<'a> {
+    /// Who asks; empty for a client without a name.
+    pub(crate) client: &'a str,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+    pub(crate) verb: &'static str,
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+}
 
 /// The server. Clones are the same server.
 #[derive(Clone)]
@@ -49,6 +59,7 @@ struct Inner {
     faults: Mutex<Vec<Fault>>,
     writes: Mutex<Vec<String>>,
     silent: AtomicBool,
+    tells_the_time: AtomicBool,
     denied: Mutex<Option<Right>>,
     git_version: Mutex<String>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
@@ -63,10 +74,13 @@ impl FakeApi {
             faults: Mutex::default(),
             writes: Mutex::default(),
             silent: AtomicBool::new(false),
+            tells_the_time: AtomicBool::new(false),
             denied: Mutex::default(),
             git_version: Mutex::new("v0.0.0".to_owned()),
             now: Box::new(now),
         }));
+        let system = json!({"metadata": {"name": "kube-system"}});
+        server.plant("namespaces", &system);
         for (_, definition) in rke_operator::api::definitions() {
             let mut definition = serde_json::to_value(definition).unwrap();
             definition["status"] = json!({
@@ -79,14 +93,26 @@ impl FakeApi {
         server
     }
 
-    /// A client of it.
+    /// A client of it, without a name.
     pub(crate) fn client(&self) -> kube::Client {
+        self.client_of("")
+    }
+
+    /// A client of it whose requests say whose they are.
+    pub(crate) fn client_of(&self, name: &'static str) -> kube::Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let service = tower::service_fn(move |mut request: Request<Body>| {
             let server = server.clone();
+            let name = header::HeaderValue::from_static(name);
+            request.headers_mut().insert(header::USER_AGENT, name);
             async move { Ok::<_, Infallible>(server.serve(request).await) }
         });
         kube::Client::new(service, "default")
+    }
+
+    /// From now on its answers have a date.
+    pub(crate) fn tells_the_time(&self) {
+        self.0.tells_the_time.store(true, Ordering::SeqCst);
     }
 
     /// Its time.
@@ -95,7 +121,15 @@ impl FakeApi {
     }
 
     /// From now on, requests may be refused with a code: method and path are told.
-    pub(crate) fn fault(&self, fault: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static) {
+    pub(crate) fn fault(
+        &self,
+        mut fault: impl FnMut(&Method, &str) -> Option<u16> + Send + 'static,
+    ) {
+        self.fault_of(move |asked| fault(asked.method, asked.path));
+    }
+
+    /// The same, by client and verb as well: [`HANGS`], 403, 429, 5xx.
+    pub(crate) fn fault_of(&self, fault: impl FnMut(&Asked<'_>) -> Option<u16> + Send + 'static) {
         self.0.faults.lock().unwrap().push(Box::new(fault));
     }
 
@@ -231,6 +265,20 @@ impl FakeApi {
         B: http_body::Body<Data = Bytes>,
         B::Error: std::fmt::Debug,
     {
+        let mut answer = self.answer_to(request).await;
+        if self.0.tells_the_time.load(Ordering::SeqCst) {
+            let now = self.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+            let date = header::HeaderValue::from_str(&now).unwrap();
+            answer.headers_mut().insert(header::DATE, date);
+        }
+        answer
+    }
+
+    async fn answer_to<B>(&self, request: Request<B>) -> Answer
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: std::fmt::Debug,
+    {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path().to_owned();
@@ -239,10 +287,16 @@ impl FakeApi {
             self.0.writes.lock().unwrap().push(line);
         }
         let fault = {
+            let client = parts.headers.get(header::USER_AGENT);
+            let name = self.target(&path).ok().and_then(|target| target.name);
+            let asked = Asked {
+                client: client.and_then(|name| name.to_str().ok()).unwrap_or(""),
+                verb: verb(&parts, name.is_some()),
+                method: &parts.method,
+                path: &path,
+            };
             let mut faults = self.0.faults.lock().unwrap();
-            faults
-                .iter_mut()
-                .find_map(|fault| fault(&parts.method, &path))
+            faults.iter_mut().find_map(|fault| fault(&asked))
         };
         if fault == Some(HANGS) {
             std::future::pending::<()>().await;
@@ -292,20 +346,7 @@ impl FakeApi {
         } else {
             format!("{}{sub}.{}", kind.plural, kind.group)
         };
-        let watches = parts
-            .uri
-            .query()
-            .is_some_and(|query| query.contains("watch=true"));
-        let verb = match (&parts.method, &target.name) {
-            (&Method::GET, None) if watches => "watch",
-            (&Method::GET, None) => "list",
-            (&Method::GET, Some(_)) => "get",
-            (&Method::POST, _) => "create",
-            (&Method::PUT, _) => "update",
-            (&Method::PATCH, _) => "patch",
-            (_, _) => "delete",
-        };
-        let mut verbs = vec![verb];
+        let mut verbs = vec![verb(parts, target.name.is_some())];
         // An apply of what is not there creates it.
         if let (&Method::PATCH, Some(name), Part::Main) = (&parts.method, &target.name, target.part)
         {
@@ -601,6 +642,23 @@ impl FakeApi {
             .log
             .partition_point(|change| change.version <= version);
         state.log.get(index).cloned()
+    }
+}
+
+/// What a request does, in the words of the rights.
+fn verb(parts: &http::request::Parts, is_named: bool) -> &'static str {
+    let watches = parts
+        .uri
+        .query()
+        .is_some_and(|query| query.contains("watch=true"));
+    match (&parts.method, is_named) {
+        (&Method::GET, false) if watches => "watch",
+        (&Method::GET, false) => "list",
+        (&Method::GET, true) => "get",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (_, _) => "delete",
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) fn refused(code: u16, message: impl Into<String>) -> Refused {
         413 => "RequestEntityTooLarge",
         415 => "UnsupportedMediaType",
         422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
         _ => "InternalError",
     };
     Refused {

@@ -192,6 +192,7 @@ impl Runner {
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
             clean: self.clean.clone(),
+            home: None,
             given: None,
             identity: self.identity.clone(),
             clock: self.clock.clone(),
