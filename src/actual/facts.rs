@@ -3,9 +3,11 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -177,6 +179,9 @@ pub struct DockerFacts {
     pub proxy: Option<(String, String, String)>,
     /// `linux`/`x86_64` …
     pub architecture: String,
+    /// Kinds of cgroup that kubelet needs and that Docker cannot limit: `memory`, `cpu`, `cpuset`, `pids`.
+    #[serde(default)]
+    pub lacking_cgroups: BTreeSet<String>,
     /// Mirrors of Docker Hub, as URLs.
     pub mirrors: Vec<String>,
     /// Registries that are reached without TLS, or without looking at their certificate.
@@ -256,6 +261,9 @@ pub struct SystemFacts {
     pub kernel: String,
     /// `PRETTY_NAME`.
     pub os: String,
+    /// `ID` and `ID_LIKE` of `/etc/os-release`.
+    #[serde(default)]
+    pub distribution: BTreeSet<String>,
     /// systemd is PID 1.
     pub systemd: bool,
     /// containerd, as far as it can be seen.
@@ -301,7 +309,35 @@ pub struct SystemFacts {
     /// The node's own addresses.
     pub addresses: BTreeSet<String>,
     /// The one that its default route starts from: kubelet announces it unless it is told another.
+    /// Always an address, and whatever the node says.
     pub route_address: Option<String>,
+    /// Its interfaces that have an address, by name.
+    #[serde(default)]
+    pub interfaces: BTreeMap<String, Interface>,
+    /// Its routes, without those to everywhere.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// What the name that SSH dials means to the node itself; empty where it is an address.
+    #[serde(default)]
+    pub resolved: BTreeSet<IpAddr>,
+    /// Units that run now and that nothing starts after a reboot: `docker.service`.
+    #[serde(default)]
+    pub unbooted: BTreeSet<String>,
+    /// Those of [`Self::TOOLS`] that the node does not have.
+    #[serde(default)]
+    pub lacking_tools: BTreeSet<String>,
+    /// Those of [`Self::NEEDED_MODULES`] that are neither loaded nor built in.
+    #[serde(default)]
+    pub absent_modules: BTreeSet<String>,
+    /// Those of `absent_modules` that the kernel has no file of.
+    #[serde(default)]
+    pub lacking_modules: BTreeSet<String>,
+    /// The files of the kernel that runs are gone: it was replaced, and the node not restarted since.
+    #[serde(default)]
+    pub kernel_gone: bool,
+    /// The file with the words for the kernel of a Raspberry Pi.
+    #[serde(default)]
+    pub kernel_words: Option<String>,
     /// Free bytes: path → bytes, for `/`, Docker's root, `/var/lib/containerd`, `/var/lib/etcd`'s parent.
     pub free: BTreeMap<String, u64>,
     /// firewalld is active.
@@ -316,6 +352,51 @@ pub struct SystemFacts {
     pub no_port_forwarding: bool,
     /// `/etc/machine-id`: tells two addresses of one machine apart from two machines.
     pub machine_id: String,
+}
+
+impl SystemFacts {
+    /// The programs that a network plugin and a removal call on the node itself.
+    pub const TOOLS: [&str; 2] = ["ip", "iptables"];
+
+    /// The modules that rules and tunnels are made of.
+    pub const NEEDED_MODULES: [&str; 7] = [
+        "vxlan",
+        "xt_addrtype",
+        "xt_comment",
+        "xt_conntrack",
+        "xt_mark",
+        "xt_nat",
+        "xt_statistic",
+    ];
+
+    /// The interface that has this address, with its name.
+    pub fn interface_of(&self, address: IpAddr) -> Option<(&str, &Interface)> {
+        let mut all = self.interfaces.iter();
+        all.find(|(_, interface)| interface.addresses.contains(&address))
+            .map(|(name, interface)| (name.as_str(), interface))
+    }
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// The largest packet that it sends, in bytes; `None` when it was not told.
+    pub mtu: Option<u32>,
+    /// Its addresses that are good beyond the node.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+/// A route of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// Where to.
+    pub to: IpNet,
+    /// Through which router; `None`: to neighbours, or to nowhere.
+    pub via: Option<IpAddr>,
+    /// By which interface.
+    pub device: String,
+    /// The kernel made it for an address of the interface.
+    pub of_interface: bool,
 }
 
 /// containerd on the node.

@@ -28,8 +28,9 @@ state() {
   [ "$after" = "$states" ] || echo "${after%%[!a-z]*}"
 }
 is_active() { [ "$(state "$1")" = active ]; }
-shown=$(systemctl show containerd.service docker.service -p LoadState \
-  -p ExecMainStartTimestampMonotonic -p Environment -p BindsTo -p Requires 2>/dev/null)
+shown=$(systemctl show containerd.service docker.service -p LoadState -p UnitFileState \
+  -p WantedBy -p RequiredBy -p ExecMainStartTimestampMonotonic -p Environment -p BindsTo \
+  -p Requires 2>/dev/null)
 # An empty line is between two units.
 between='
 
@@ -44,10 +45,27 @@ echo @@clock; date +%s
 echo @@hostname; uname -n
 echo @@kernel; uname -r
 echo @@os; (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null
+echo @@distribution; (. /etc/os-release && echo "$ID $ID_LIKE") 2>/dev/null
 echo @@machine-id; cat /etc/machine-id 2>/dev/null
-echo @@init; cat /proc/1/comm 2>/dev/null
+# As sd_booted(3): process 1 is hidden where /proc has `hidepid`.
+echo @@init; [ -d /run/systemd/system ] && echo systemd
 echo @@addresses
 ip -o addr show scope global 2>/dev/null | awk '{ sub("/.*", "", $4); print $4 }'
+# Each address with its interface, and each interface with its MTU.
+echo @@interfaces
+ip -o addr show scope global 2>/dev/null | awk '{ sub("/.*", "", $4); print $2, $4 }' | head -n 1000
+echo @@mtu
+ip -o link show 2>/dev/null | awk '{
+  sub(":$", "", $2); sub("@.*", "", $2)
+  for (i = 3; i < NF; i++) if ($i == "mtu") print $2, $(i + 1) }' | head -n 1000
+echo @@routes
+for family in 4 6; do
+  ip -o "-$family" route show 2>/dev/null | grep -v -e '^default' -e '^unreachable' | head -n 1000
+done
+# What the name by which the others dial this node means to the node itself.
+echo @@resolved
+resolve() { getent ahosts "$1" 2>/dev/null | awk '{ print $1 }' | sort -u | head -n 20; }
+each resolve resolve "$@"
 
 echo @@route-address
 ip -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([^ ]*\).*/\1/p'
@@ -57,7 +75,8 @@ echo @@containerd-socket
 echo @@ctr; command -v ctr
 echo @@containerd-unit
 unit=${shown%%"$between"*}
-printf '%s\n' "$unit" | grep -e '^LoadState=' -e '^ExecMainStartTimestampMonotonic='
+boots='-e ^LoadState= -e ^UnitFileState= -e ^WantedBy= -e ^RequiredBy='
+printf '%s\n' "$unit" | grep $boots -e '^ExecMainStartTimestampMonotonic='
 
 # How the unit starts it without our drop-in: continued lines are one, an empty one takes back.
 drop_ins=:
@@ -104,7 +123,7 @@ dump=$("$program" ${config:+"$config"} config dump 2>/dev/null)
 wait
 echo @@containerd-dump; printf '%s\n' "$dump"
 echo @@docker-unit
-printf '%s\n' "${shown#*"$between"}" | grep -e '^BindsTo=' -e '^Requires='
+printf '%s\n' "${shown#*"$between"}" | grep $boots -e '^BindsTo=' -e '^Requires='
 
 # A name server on the node's loopback cannot be reached from a pod: then the file that names
 # those behind it.
@@ -144,15 +163,21 @@ echo @@docker-certs
 docker_certs() { for path in "$1"/*/*.crt; do exists "$path"; done; }
 each docker-certs docker_certs "$@"
 
-echo @@empty
-is_empty() {
-  [ -d "$1" ] && [ -r "$1" ] && [ -x "$1" ] &&
-    [ -z "$(ls -A "$1" 2>/dev/null | grep -vx lost+found)" ] && echo "$1"
+# A folder below which there is no file is nobody's data: a disk that waits for it, a folder with the
+# mount points of such disks. What cannot be looked into is not known.
+empty= unreadable=
+has_files() {
+  [ -d "$1" ] || return 0
+  found=$(timeout 5 find "$1/" -mindepth 1 -name lost+found -prune -o ! -type d -print -quit 2>/dev/null)
+  whole=$?
+  [ -z "$found" ] || return 0
+  if [ "$whole" = 0 ]; then empty="$empty$1
+"; else unreadable="$unreadable$1
+"; fi
 }
-each path is_empty "$@"
-echo @@unreadable
-is_unreadable() { [ -d "$1" ] && ! { [ -r "$1" ] && [ -x "$1" ]; } && echo "$1"; }
-each path is_unreadable "$@"
+each path has_files "$@"
+echo @@empty; printf '%s' "$empty"
+echo @@unreadable; printf '%s' "$unreadable"
 
 # What a claim of ours leaves where everybody may look.
 echo @@cluster-id
@@ -176,9 +201,19 @@ mounts_below() {
     head -n 100
 }
 each mounts mounts_below "$@"
+# Where /proc hides the processes of others, the cgroups tell which pods have any.
 echo @@pods
-grep -lszx -e 'k8s\.io' /proc/[0-9]*/cmdline 2>/dev/null |
-  xargs -r grep -lsz -e containerd-shim 2>/dev/null | wc -l
+if [ -r /proc/1/cmdline ]; then
+  grep -lszx -e 'k8s\.io' /proc/[0-9]*/cmdline 2>/dev/null |
+    xargs -r grep -lsz -e containerd-shim 2>/dev/null | wc -l
+else
+  for top in /sys/fs/cgroup /sys/fs/cgroup/pids; do
+    find "$top"/kubepods* "$top"/*/*kubepods* -maxdepth 2 -type d \
+      \( -name 'pod*' -o -name '*-pod*.slice' \) 2>/dev/null
+  done | sort -u | while read -r pod; do
+    read -r tasks 2>/dev/null <"$pod/pids.current" && [ "$tasks" != 0 ] && echo "$pod"
+  done | wc -l
+fi
 
 echo @@modules
 is_there() {
@@ -190,6 +225,28 @@ each module is_there "$@"
 [ -e /proc/sys/net/bridge/bridge-nf-call-iptables ] && echo br_netfilter
 [ -e /proc/sys/net/netfilter/nf_conntrack_max ] && echo nf_conntrack
 grep -qw overlay /proc/filesystems && echo overlay
+
+# Modules that are loaded when somebody needs them: which of them the kernel does not have now, and of
+# which of these it has no file.
+release=$(uname -r)
+files=/lib/modules/$release/modules.dep
+echo @@absent-modules
+is_absent() { [ -n "$(is_there "$1")" ] || echo "$1"; }
+each needs is_absent "$@"
+echo @@lacking-modules
+is_lacking() { [ -n "$(is_absent "$1")" ] && ! grep -q "/$1\.ko" "$files" && echo "$1"; }
+[ -r "$files" ] && each needs is_lacking "$@"
+# The kernel that runs has modules, and was replaced by another one, which took them along.
+echo @@kernel-gone
+[ -e "$files" ] || { grep -q . /proc/modules && ls /lib/modules/*/modules.dep >/dev/null && echo yes; } 2>/dev/null
+echo @@lacking-tools
+is_no_tool() { command -v "$1" >/dev/null || echo "$1"; }
+each tool is_no_tool "$@"
+# Where a Raspberry Pi has the words for its kernel.
+echo @@kernel-words
+for path in /boot/firmware/cmdline.txt /boot/cmdline.txt; do
+  [ -f "$path" ] && echo "$path" && break
+done
 
 echo @@sysctls
 value() {

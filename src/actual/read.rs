@@ -46,8 +46,8 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
 const SWITCH_PAUSE: Duration = Duration::from_millis(500);
 /// Until a node whose connection was lost is dialled again.
 const AWAY_PAUSE: Duration = Duration::from_secs(2);
-/// All the questions to one node together.
-const HOST_LIMIT: Duration = Duration::from_secs(60);
+/// All the questions to one node together, with a connection that is tried again.
+const HOST_LIMIT: Duration = Duration::from_secs(100);
 
 /// The folders below which a survey reads files: those that [`crate::desired`] writes to.
 const ROOTS: [&str; 8] = [
@@ -159,7 +159,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
 }
 
 async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
-    let arguments = system::arguments();
+    let arguments = system::arguments(host.address());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (took, output, docker) = loop {
         let asked = Instant::now();

@@ -1,9 +1,14 @@
 //! The script that reads a node's system over SSH, and how its answer is understood. Pure.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
-use super::facts::{Baseline, ContainerdCommand, ContainerdFacts, SystemFacts};
-use crate::model::{ClusterId, SWITCH_UNIT, path};
+use ipnet::IpNet;
+
+use super::facts::{Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts};
+use crate::model::{ClusterId, SWITCH_UNIT, is_printable, path};
 
 /// The script: unprivileged, read-only, one round trip.
 pub const SCRIPT: &str = include_str!("facts.sh");
@@ -11,9 +16,14 @@ pub const SCRIPT: &str = include_str!("facts.sh");
 /// Where free space is measured; Docker's root is asked for where it is another.
 const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/containerd"];
 
-/// What the script is to look at.
-pub fn arguments() -> Vec<String> {
-    let lists: [(&str, &[&str]); 12] = [
+/// What the script is to look at on the node that is dialled at this address.
+pub fn arguments(address: &str) -> Vec<String> {
+    let name = [address];
+    let is_name = address.parse::<IpAddr>().is_err();
+    let lists: [(&str, &[&str]); 15] = [
+        ("resolve", if is_name { &name } else { &[] }),
+        ("tool", &SystemFacts::TOOLS),
+        ("needs", &SystemFacts::NEEDED_MODULES),
         ("switch", &[SWITCH_UNIT]),
         ("drop-in", &[path::CONTAINERD_DROP_IN, path::FORMER_DROP_IN]),
         ("path", &Baseline::PATHS),
@@ -52,7 +62,8 @@ pub fn is_switching(output: &str) -> bool {
 
 /// Understands the script's output. `None` when it was cut off: half an answer is no answer.
 pub fn parse(output: &str) -> Option<SystemFacts> {
-    let sections = sections(output);
+    let output = plain(output);
+    let sections = sections(&output);
     sections.get("end")?;
     let text = |name: &str| sections.get(name).map_or("", |text| text.trim()).to_owned();
     let lines = |name: &str| {
@@ -64,7 +75,32 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
             .filter(|l| !l.is_empty())
     };
     let pairs = |name: &str| lines(name).filter_map(|line| line.split_once(' '));
+    let set = |name: &str| lines(name).map(str::to_owned).collect::<BTreeSet<_>>();
+    let addresses = |name: &str| lines(name).filter_map(|word| word.parse::<IpAddr>().ok());
+    let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
+    for (name, address) in pairs("interfaces") {
+        let interface = interfaces.entry(name.to_owned()).or_default();
+        interface.addresses.extend(address.parse::<IpAddr>());
+    }
+    for (name, mtu) in pairs("mtu") {
+        if let Some(interface) = interfaces.get_mut(name) {
+            interface.mtu = mtu.parse().ok();
+        }
+    }
     Some(SystemFacts {
+        distribution: text("distribution")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        interfaces,
+        routes: lines("routes").filter_map(route).collect(),
+        resolved: addresses("resolved").collect(),
+        unbooted: unbooted(&sections),
+        lacking_tools: set("lacking-tools"),
+        absent_modules: set("absent-modules"),
+        lacking_modules: set("lacking-modules"),
+        kernel_gone: text("kernel-gone") == "yes",
+        kernel_words: Some(text("kernel-words")).filter(|path| !path.is_empty()),
         hostname: text("hostname"),
         kernel: text("kernel"),
         os: text("os"),
@@ -100,10 +136,82 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         foreign: lines("foreign").map(str::to_owned).collect(),
         pods: text("pods").parse().unwrap_or(0),
         clock: text("clock").parse().ok(),
-        route_address: Some(text("route-address")).filter(|address| !address.is_empty()),
-        addresses: lines("addresses").map(str::to_owned).collect(),
-        machine_id: text("machine-id"),
+        route_address: addresses("route-address").next().map(|it| it.to_string()),
+        addresses: addresses("addresses").map(|it| it.to_string()).collect(),
+        // An image that was never started has the word `uninitialized` there.
+        machine_id: Some(text("machine-id"))
+            .filter(|id| id != "uninitialized")
+            .unwrap_or_default(),
     })
+}
+
+/// What a node writes is shown to people: nothing in it moves a cursor.
+fn plain(output: &str) -> String {
+    let mut plain = String::with_capacity(output.len());
+    for c in output.chars() {
+        if is_printable(c) || matches!(c, '\n' | '\t') {
+            plain.push(c);
+        } else {
+            plain.extend(c.escape_default());
+        }
+    }
+    plain
+}
+
+/// `10.42.0.0/16 via 192.0.2.1 dev eth1 proto static`.
+fn route(line: &str) -> Option<Route> {
+    let mut words = line.split_whitespace().peekable();
+    // The kinds that have a name: `blackhole 10.0.0.0/8`.
+    let to = words.find(|word| {
+        word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') && word.contains(['.', ':'])
+    })?;
+    let to = match to.parse::<IpNet>() {
+        Ok(net) => net,
+        Err(_) => IpNet::from(to.parse::<IpAddr>().ok()?),
+    };
+    let rest: Vec<&str> = words.collect();
+    let after = |key: &str| {
+        let at = rest.iter().position(|word| *word == key)?;
+        rest.get(at + 1).copied()
+    };
+    Some(Route {
+        to,
+        via: after("via").and_then(|word| word.parse().ok()),
+        device: after("dev").unwrap_or_default().to_owned(),
+        of_interface: after("proto") == Some("kernel"),
+    })
+}
+
+/// Docker and containerd, where no unit that is started at boot wants them. A containerd that a Docker
+/// starts which is started itself needs nobody else.
+fn unbooted(sections: &BTreeMap<&str, String>) -> BTreeSet<String> {
+    let boots = |section: &str| {
+        let unit: BTreeMap<&str, &str> = sections
+            .get(section)
+            .map_or("", |text| text)
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .collect();
+        let text = |key: &str| unit.get(key).copied().unwrap_or_default();
+        // Not told by an older systemd, or there is no such unit: not known.
+        let known = text("LoadState") == "loaded" && !text("UnitFileState").is_empty();
+        let by: BTreeSet<&str> = [text("WantedBy"), text("RequiredBy")]
+            .into_iter()
+            .flat_map(str::split_whitespace)
+            .collect();
+        let target = by.iter().any(|unit| unit.ends_with(".target"));
+        (!known || target || text("UnitFileState") == "enabled", by)
+    };
+    let (docker, _) = boots("docker-unit");
+    let (containerd, by) = boots("containerd-unit");
+    let mut unbooted = BTreeSet::new();
+    if !docker {
+        unbooted.insert("docker.service".to_owned());
+    }
+    if !containerd && !by.contains("docker.service") {
+        unbooted.insert("containerd.service".to_owned());
+    }
+    unbooted
 }
 
 fn containerd(sections: &BTreeMap<&str, String>) -> ContainerdFacts {
@@ -222,7 +330,7 @@ mod tests {
     fn the_script_runs_on_this_machine_and_is_understood() {
         let output = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
-            .args(arguments())
+            .args(arguments("localhost"))
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -237,11 +345,17 @@ mod tests {
     /// The script with files of a folder in the place of the machine's own.
     fn told(root: &std::path::Path) -> SystemFacts {
         let own = |path: &str| format!("{}{path}", root.display());
-        let script = ["/run/", "/etc/resolv.conf", "/proc/net/tcp"]
-            .iter()
-            .fold(SCRIPT.to_owned(), |script, path| {
-                script.replace(path, &own(path))
-            });
+        let script = [
+            "/run/",
+            "/etc/resolv.conf",
+            "/proc/net/tcp",
+            "/proc/1/",
+            "/sys/fs/cgroup",
+        ]
+        .iter()
+        .fold(SCRIPT.to_owned(), |script, path| {
+            script.replace(path, &own(path))
+        });
         let output = Command::new("sh").args(["-c", &script, "sh"]).output();
         parse(&String::from_utf8(output.unwrap().stdout).unwrap()).unwrap()
     }
@@ -339,6 +453,111 @@ mod tests {
         let facts = told(folder.path());
         assert_eq!(facts.listening.into_iter().collect::<Vec<_>>(), [6443]);
         assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    }
+
+    /// B2: with `hidepid=2` on /proc process 1 does not exist for others, and systemd runs all the same.
+    #[test]
+    fn systemd_and_pods_are_seen_where_processes_are_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "/proc/net/tcp", "");
+        assert!(!told(folder.path()).systemd);
+        write(folder.path(), "/run/systemd/system/.keep", "");
+        let groups = "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice";
+        let pod = format!("{groups}/kubepods-burstable-pod12ab.slice/pids.current");
+        write(folder.path(), &pod, "3\n");
+        let other = "/sys/fs/cgroup/pids/kubepods/besteffort/pod34/pids.current";
+        write(folder.path(), other, "1\n");
+        let ended = "/sys/fs/cgroup/kubepods.slice/kubepods-pod56.slice/pids.current";
+        write(folder.path(), ended, "0\n");
+        let facts = told(folder.path());
+        assert!(facts.systemd);
+        assert_eq!(facts.pods, 2);
+    }
+
+    /// B1: disks that wait for etcd's data and its log; whatever holds no file is nobody's.
+    #[test]
+    fn folders_without_a_file_are_empty_however_deep() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| format!("{}/{name}", folder.path().display());
+        for empty in ["disks/data/lost+found", "disks/wal", "none"] {
+            std::fs::create_dir_all(path(empty)).unwrap();
+        }
+        write(folder.path(), "disks/data/lost+found/#12", "x");
+        write(folder.path(), "full/member/snap/db", "x");
+        write(folder.path(), "file", "x");
+        std::os::unix::fs::symlink(path("disks"), path("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", path("none/link")).unwrap();
+        let names = ["disks", "full", "file", "link", "none", "absent"];
+        let words = names.map(|name| format!("path={}", path(name)));
+        let output = Command::new("sh")
+            .args(["-c", SCRIPT, "sh"])
+            .args(words)
+            .output();
+        let facts = parse(&String::from_utf8(output.unwrap().stdout).unwrap()).unwrap();
+        assert_eq!(facts.empty, [path("disks"), path("link")].into());
+        assert_eq!(facts.unreadable, [].into());
+        assert!(facts.paths.contains(&path("full")) && !facts.paths.contains(&path("absent")));
+    }
+
+    #[test]
+    fn units_that_nobody_starts_at_boot_are_named() {
+        let unit = |state: &str, by: &str| {
+            format!("LoadState=loaded\nUnitFileState={state}\nWantedBy={by}\n")
+        };
+        let unbooted = |docker: &str, containerd: &str| {
+            let text = format!("@@docker-unit\n{docker}@@containerd-unit\n{containerd}@@end\n");
+            Vec::from_iter(parse(&text).unwrap().unbooted)
+        };
+        let multi = "multi-user.target";
+        let none: [&str; 0] = [];
+        let (on, off) = (unit("enabled", multi), unit("disabled", ""));
+        assert_eq!(unbooted(&on, &on), none);
+        assert_eq!(unbooted(&off, &on), ["docker.service"]);
+        assert_eq!(unbooted(&on, &off), ["containerd.service"]);
+        assert_eq!(
+            unbooted(&off, &off),
+            ["containerd.service", "docker.service"]
+        );
+        // What Docker starts itself.
+        assert_eq!(unbooted(&on, &unit("disabled", "docker.service")), none);
+        // Started by the socket alone, which nobody asks after a restart.
+        assert_eq!(unbooted(&unit("indirect", ""), &on), ["docker.service"]);
+        // A target of people's own, and a systemd that does not tell.
+        assert_eq!(unbooted(&unit("static", "cluster.target"), &on), none);
+        assert_eq!(unbooted("", ""), none);
+    }
+
+    #[test]
+    fn what_a_node_says_is_understood_or_left_out() {
+        let facts = parse(
+            "@@hostname\nn1\u{1b}[31m\n@@machine-id\nuninitialized\n@@addresses\n10.0.0.5\nkubernetes\n\
+             @@route-address\nkubernetes.default.svc\n@@interfaces\neth0 10.0.0.5\neth0 fd00::5\n\
+             @@mtu\neth0 1450\nlo 65536\n@@routes\n10.42.0.0/16 via 10.0.0.1 dev eth0 proto static\n\
+             10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.5\n10.42.7.9 dev wg0 scope link\n\
+             blackhole 10.44.0.0/24 proto bird\nnonsense\nfd00::/64 dev eth0 proto kernel metric 256\n@@end\n",
+        )
+        .unwrap();
+        assert_eq!(facts.hostname, "n1\\u{1b}[31m");
+        assert_eq!(facts.machine_id, "");
+        assert_eq!(facts.route_address, None);
+        assert_eq!(facts.addresses, ["10.0.0.5".to_owned()].into());
+        let (name, interface) = facts.interface_of("fd00::5".parse().unwrap()).unwrap();
+        assert_eq!((name, interface.mtu), ("eth0", Some(1450)));
+        let routes: Vec<String> = facts
+            .routes
+            .iter()
+            .map(|it| format!("{} {:?} {} {}", it.to, it.via, it.device, it.of_interface))
+            .collect();
+        assert_eq!(
+            routes,
+            [
+                "10.42.0.0/16 Some(10.0.0.1) eth0 false",
+                "10.0.0.0/24 None eth0 true",
+                "10.42.7.9/32 None wg0 false",
+                "10.44.0.0/24 None  false",
+                "fd00::/64 None eth0 true",
+            ]
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     apply::remote::OverSsh,
-    config::{Credential, Refusal, SSH_AGENT, Sources},
+    config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
     desired::pki::GivenFiles,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
@@ -119,6 +119,10 @@ impl KeyRing for KeyFiles {
             let told = |refusal: Refusal| refusal.message;
             if source == SSH_AGENT {
                 let agent = sources.agent().map_err(told)?;
+                let agent = agent.map(|socket| Agent {
+                    socket,
+                    first: None,
+                });
                 return agent.map(Credential::Agent).ok_or_else(|| {
                     "there is no SSH agent: the variable `SSH_AUTH_SOCK` is not set".to_owned()
                 });

@@ -145,6 +145,22 @@ impl Sources for FileSources {
         self.read(path).map_err(|(_, refusal)| refusal)
     }
 
+    /// As ssh does for an agent's keys: `FILE.pub`, or `FILE` itself where that is the public half.
+    fn public_key_at(&self, path: &str) -> Option<String> {
+        let is_public = |text: &String| {
+            ["ssh-", "ecdsa-", "sk-"]
+                .iter()
+                .any(|start| text.starts_with(start))
+        };
+        let mut texts = [format!("{path}.pub"), path.to_owned()]
+            .into_iter()
+            .filter_map(|path| {
+                let file = self.expand(&path).ok()?;
+                read_at_most(MAX_KEY_BYTES, &file).ok()
+            });
+        texts.find(is_public)
+    }
+
     fn default_key_path(&self) -> &'static str {
         "ssh_key_path"
     }

@@ -33,8 +33,17 @@ pub struct Certificate {
 pub enum Credential {
     /// A private key, in any format OpenSSH writes (PEM text), and its certificate.
     Key(Secret<String>, Option<Certificate>),
-    /// Whichever key the SSH agent at this socket has.
-    Agent(PathBuf),
+    /// Whichever key the SSH agent has.
+    Agent(Agent),
+}
+
+/// An SSH agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// The public half of the key that the config names: it is tried before the agent's others.
+    pub first: Option<String>,
 }
 
 impl Credential {

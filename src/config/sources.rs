@@ -56,6 +56,11 @@ pub trait Sources {
     /// Who logs in to nodes that name no user.
     fn default_user(&self) -> Result<String, Refusal>;
 
+    /// The public half of the key that `ssh_key_path` names, where it lies beside it.
+    fn public_key_at(&self, _path: &str) -> Option<String> {
+        None
+    }
+
     /// The manifests that `addons_include` names: of a file or a URL.
     fn manifest_at(&self, _place: &str) -> Result<String, Refusal> {
         Err(Refusal {

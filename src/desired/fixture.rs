@@ -147,6 +147,7 @@ pub(crate) fn facts() -> HostFacts {
             architecture: "x86_64".to_owned(),
             mirrors: vec![],
             insecure_registries: vec![],
+            lacking_cgroups: BTreeSet::new(),
         },
         containers: BTreeMap::new(),
         images: BTreeSet::new(),

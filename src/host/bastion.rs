@@ -105,7 +105,7 @@ const fn kind(error: &OpenError) -> io::ErrorKind {
             io::ErrorKind::PermissionDenied
         }
         OpenError::Refused(_) => io::ErrorKind::ConnectionRefused,
-        OpenError::Slow => io::ErrorKind::TimedOut,
+        OpenError::Slow(_) => io::ErrorKind::TimedOut,
         OpenError::Lost(_) | OpenError::Ssh(_) => io::ErrorKind::ConnectionReset,
     }
 }

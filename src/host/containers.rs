@@ -22,11 +22,16 @@ use jiff::{SignedDuration, Timestamp};
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
     actual::{ContainerFact, ContainerState},
-    model::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label},
+    model::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label, printable},
 };
 
 /// How much of a log is kept, from its end.
 const LOG_LIMIT: usize = 256 << 10;
+
+/// With more containers than this a machine is no node, and with more of clusters than this it lies: each of them is
+/// asked about.
+const CONTAINERS: usize = 10_000;
+const OURS: usize = 100;
 
 /// How often, and after which pause, a container that someone else makes is looked for.
 const HOLDER_TRIES: u32 = 20;
@@ -54,6 +59,16 @@ impl Host {
         let options = ListContainersOptionsBuilder::new().all(true).build();
         let list = self.docker().list_containers(Some(options)).await;
         let list = self.done("list containers", list).await?;
+        self.at_most(CONTAINERS, list.len(), "containers")?;
+        let ours = |one: &&ContainerSummary| {
+            let labels = one.labels.as_ref();
+            labels.is_some_and(|labels| labels.contains_key(label::CLUSTER_ID))
+        };
+        self.at_most(
+            OURS,
+            list.iter().filter(ours).count(),
+            "containers of clusters",
+        )?;
         let mut facts = BTreeMap::new();
         for summary in list {
             let Some((name, mut fact)) = listed(summary) else {
@@ -325,13 +340,27 @@ fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
     };
     let fact = ContainerFact {
         id: summary.id?,
-        labels: summary.labels.unwrap_or_default().into_iter().collect(),
+        labels: shown(summary.labels.unwrap_or_default()),
         state,
         runs: None,
-        image: summary.image.unwrap_or_default(),
+        image: printable(&summary.image.unwrap_or_default()).into_owned(),
         started: None,
     };
-    Some((name.trim_start_matches('/').to_owned(), fact))
+    Some((printable(name.trim_start_matches('/')).into_owned(), fact))
+}
+
+/// Labels as they may be shown: whoever runs a container chooses them. Those with JSON are read and not shown, and
+/// escape what has to be themselves.
+fn shown(labels: HashMap<String, String>) -> BTreeMap<String, String> {
+    let labels = labels.into_iter().map(|(key, value)| {
+        let value = if value.starts_with('{') {
+            value
+        } else {
+            printable(&value).into_owned()
+        };
+        (printable(&key).into_owned(), value)
+    });
+    labels.collect()
 }
 
 fn state(details: &ContainerInspectResponse) -> Option<ContainerState> {
@@ -361,8 +390,8 @@ fn learn(fact: &mut ContainerFact, details: &ContainerInspectResponse) {
     fact.started = started(details).map(Timestamp::as_second);
     if let Some(config) = &details.config {
         let labels: HashMap<_, _> = config.labels.clone().unwrap_or_default();
-        fact.labels = labels.into_iter().collect();
-        fact.image = config.image.clone().unwrap_or_default();
+        fact.labels = shown(labels);
+        fact.image = printable(&config.image.clone().unwrap_or_default()).into_owned();
         if let Some(host) = &details.host_config
             && fact.labels.contains_key(label::CLUSTER_ID)
         {

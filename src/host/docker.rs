@@ -15,9 +15,9 @@ use std::{
 use bollard::{BollardRequest, Docker, errors::Error as DockerError};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, future::BoxFuture};
-use http::{HeaderValue, Request, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
+use http::{HeaderValue, Request, Response, Uri, header::CONTENT_TYPE, uri::PathAndQuery};
 use http_body_util::{BodyExt, Either, Full, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Frame, Incoming};
 use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
@@ -26,6 +26,7 @@ use russh::ChannelOpenFailure;
 use tokio::sync::OnceCell;
 
 use super::{
+    bounded::Bounded,
     error::HostError,
     exec,
     guard::Guarded,
@@ -33,6 +34,7 @@ use super::{
     pipe::Pipe,
     ssh::{OpenError, Session},
 };
+use crate::model::printable;
 
 /// Until the head of a response. Uploads count, so it must cover the largest archive.
 const RESPONSE: u64 = 120;
@@ -78,7 +80,7 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
                 let sending = Sending::of(&request);
                 let answer = client.request(request).await;
                 sending.ended(to, &answer);
-                answer.map_err(DockerError::from)
+                told(answer?).await
             }
         },
         Some("http://docker"),
@@ -92,24 +94,45 @@ async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, Docke
     let request = Request::builder()
         .uri("http://docker/_ping")
         .body(Either::Left(Full::default()))?;
-    let (response, body) = client.request(request).await?.into_parts();
+    let (response, body) = told(client.request(request).await?).await?.into_parts();
     // Read to its end, or the connection could not be used again.
-    let body = body.collect().await?.to_bytes();
-    if !response.status.is_success() {
-        return Err(DockerError::DockerResponseServerError {
-            status_code: response.status.as_u16(),
-            message: serde_json::from_slice::<Refusal>(&body).map_or_else(
-                |_| String::from_utf8_lossy(&body).into_owned(),
-                |refusal| refusal.message,
-            ),
-        });
-    }
+    body.collect().await?;
     let theirs = response
         .headers
         .get("api-version")
         .and_then(|value| value.to_str().ok())
         .and_then(parse_version);
     Ok(theirs.map_or(NEWEST, |theirs| theirs.min(NEWEST)))
+}
+
+/// How much of the words of a refusal is read.
+const WORDS: usize = 64 << 10;
+
+/// An answer, or Docker's words for why not: bollard would read them to their end, wherever that is.
+async fn told(answer: Response<Incoming>) -> Result<Response<Incoming>, DockerError> {
+    let status = answer.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return Ok(answer);
+    }
+    let mut body = Vec::new();
+    let mut stream = answer.into_body();
+    while let Some(frame) = stream.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            body.extend_from_slice(&data);
+        }
+        if body.len() > WORDS {
+            break;
+        }
+    }
+    let words = serde_json::from_slice::<Refusal>(&body).map_or_else(
+        |_| String::from_utf8_lossy(&body).into_owned(),
+        |refusal| refusal.message,
+    );
+    let words: String = words.trim().chars().take(WORDS).collect();
+    Err(DockerError::DockerResponseServerError {
+        status_code: status.as_u16(),
+        message: printable(&words).into_owned(),
+    })
 }
 
 /// How Docker says no.
@@ -161,9 +184,9 @@ struct Connector {
 }
 
 impl tower::Service<Uri> for Connector {
-    type Response = Pipe<Guarded>;
+    type Response = Pipe<Bounded<Guarded>>;
     type Error = OpenError;
-    type Future = BoxFuture<'static, Result<Pipe<Guarded>, OpenError>>;
+    type Future = BoxFuture<'static, Result<Pipe<Bounded<Guarded>>, OpenError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
         Poll::Ready(Ok(()))
@@ -173,7 +196,7 @@ impl tower::Service<Uri> for Connector {
         let this = self.clone();
         async move {
             let stream = this.session.socket(&this.socket).await?;
-            Ok(Pipe::new(stream, false))
+            Ok(Pipe::new(Bounded::new(stream), false))
         }
         .boxed()
     }
@@ -217,7 +240,7 @@ pub(super) async fn explain(
             }
         }
         Some(OpenError::Refused(_)) => diagnose(session, socket).await,
-        Some(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+        Some(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
             error.at(session.place())
         }
         None => HostError::DockerIo {

@@ -62,6 +62,39 @@ impl fmt::Display for Place {
     }
 }
 
+/// Which keys a login has tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// `SHA256:…` of those that were offered.
+    pub keys: Vec<String>,
+    /// Those that were not.
+    pub untried: Vec<String>,
+}
+
+/// How far a connection came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// sshd has to say its version.
+    Version,
+    /// Keys are exchanged.
+    Keys,
+    /// The user logs in.
+    Login,
+    /// sshd begins the session, and opens channels.
+    Session,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Version => "the port is open, and sshd did not say its version",
+            Self::Keys => "the SSH handshake",
+            Self::Login => "the login",
+            Self::Session => "sshd did not begin the session",
+        })
+    }
+}
+
 /// What is wrong with a private key, or with the agent that has it.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyProblem {
@@ -110,14 +143,40 @@ pub enum HostError {
         /// How long.
         limit: Duration,
     },
+    /// SSH took too long.
+    #[error("{at} did not answer within {} s: {phase}{}", limit.as_secs(), words(said.as_deref()))]
+    Slow {
+        /// Where.
+        at: Arc<Place>,
+        /// What was waited for.
+        phase: Phase,
+        /// How long.
+        limit: Duration,
+        /// What sshd said so far.
+        said: Option<String>,
+    },
     /// The SSH handshake failed.
-    #[error("no SSH session with {at}")]
+    #[error("no SSH session with {at}{}", words(said.as_deref()))]
     Handshake {
         /// Where.
         at: Arc<Place>,
+        /// What the server said in clear words.
+        said: Option<String>,
         /// Why.
         #[source]
         source: Box<russh::Error>,
+    },
+    /// sshd and this program have no algorithm in common.
+    #[error(
+        "no SSH session with {at}: its sshd offers no {kind} algorithm that is known here, only {theirs}"
+    )]
+    NoAlgorithm {
+        /// Where.
+        at: Arc<Place>,
+        /// For what: `kex`, `cipher`, `mac`, `key`.
+        kind: String,
+        /// What sshd offers.
+        theirs: String,
     },
     /// A host key that is not on record.
     #[error("the host key of {at} is not known: {algorithm} {fingerprint}")]
@@ -162,14 +221,23 @@ pub enum HostError {
         problem: KeyProblem,
     },
     /// sshd does not take user and key.
-    #[error("{at} refuses the login of `{}` with the SSH key from {key_source}", at.user)]
+    #[error(
+        "{at} refuses the login of `{}` with {} from {key_source}{}",
+        at.user,
+        if tried.keys.len() > 1 { format!("{} SSH keys", tried.keys.len()) } else { "the SSH key".to_owned() },
+        words(said.as_deref())
+    )]
     LoginRefused {
         /// Where.
         at: Arc<Place>,
         /// Where the key came from.
         key_source: String,
-        /// `SHA256:…` of the keys that were offered.
-        fingerprints: Vec<String>,
+        /// Which keys were offered.
+        tried: Tried,
+        /// sshd ended the connection, and did not ask for another key.
+        hung_up: bool,
+        /// What it said.
+        said: Option<String>,
     },
     /// The bastion host cannot be used.
     #[error("cannot reach {at}")]
@@ -222,6 +290,26 @@ pub enum HostError {
         at: Arc<Place>,
         /// How much we take.
         limit: usize,
+    },
+    /// The login shell did something else than to run the script.
+    #[error(
+        "the shell of `{}` on {at} {}{}",
+        at.user,
+        match *.status {
+            Some(status) => format!("ended with status {status} and did not run a command"),
+            None => format!("did not begin a command within {} s", limit.as_secs()),
+        },
+        words(said.as_deref())
+    )]
+    Shell {
+        /// Where.
+        at: Arc<Place>,
+        /// With what it ended, if it did.
+        status: Option<u32>,
+        /// How long it was waited for.
+        limit: Duration,
+        /// What it wrote.
+        said: Option<String>,
     },
     /// A command did not write what it was to write.
     #[error("half an answer from a command on {at}, it ends with: {output}")]
@@ -325,6 +413,18 @@ pub enum HostError {
         #[source]
         source: Box<bollard::errors::Error>,
     },
+    /// Docker lists more than is read.
+    #[error("Docker on {at} has {has} {what}; no more than {most} are read")]
+    TooMany {
+        /// Where.
+        at: Arc<Place>,
+        /// What.
+        what: &'static str,
+        /// How many there are.
+        has: usize,
+        /// How many are read.
+        most: usize,
+    },
     /// A pull failed.
     #[error("cannot pull image `{image}` on {at}: {message}")]
     Pull {
@@ -403,6 +503,10 @@ impl HostError {
             Self::Unreachable { at, .. }
             | Self::Bastion { at, .. }
             | Self::Timeout { at, .. }
+            | Self::Slow { at, .. }
+            | Self::NoAlgorithm { at, .. }
+            | Self::Shell { at, .. }
+            | Self::TooMany { at, .. }
             | Self::Handshake { at, .. }
             | Self::HostKeyUnknown { at, .. }
             | Self::HostKeyChanged { at, .. }
@@ -443,4 +547,10 @@ impl HostError {
             None
         }
     }
+}
+
+/// What the other side said, as the end of a sentence.
+fn words(said: Option<&str>) -> String {
+    said.map(|said| format!("; it said: {said}"))
+        .unwrap_or_default()
 }

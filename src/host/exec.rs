@@ -1,17 +1,24 @@
 //! Unprivileged commands on the node.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use russh::{Channel, ChannelMsg, client::Msg};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{error::HostError, ssh::Session};
+use crate::model::printable;
 
 /// How much a command may write.
-const OUTPUT_LIMIT: usize = 16 << 20;
+const OUTPUT_LIMIT: usize = 4 << 20;
 
 /// What we allow on top of a command's own limit.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// Until the login shell has read its files and begins the script.
+const SHELL: Duration = Duration::from_secs(30);
+
+/// How much of what a shell wrote instead is shown.
+const SHOWN: usize = 500;
 
 /// `timeout` says so when it had to end the command.
 const TIMED_OUT: u32 = 124;
@@ -70,13 +77,21 @@ pub(super) async fn run(
             stdout: own.to_owned(),
             ..output
         }),
-        None => Err(HostError::HalfAnAnswer {
+        None => Err(HostError::Shell {
             at: session.place(),
-            output: format!("{}{}", output.stdout, output.stderr)
-                .trim()
-                .to_owned(),
+            status: Some(status),
+            limit: SHELL,
+            said: said(&format!("{}\n{}", output.stdout, output.stderr)),
         }),
     }
+}
+
+/// The end of what a shell wrote, on one line.
+fn said(text: &str) -> Option<String> {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skipped = words.chars().count().saturating_sub(SHOWN);
+    let end: String = words.chars().skip(skipped).collect();
+    (!end.is_empty()).then(|| printable(&end).into_owned())
 }
 
 /// What the script itself wrote: what comes after the line that it began with.
@@ -106,9 +121,25 @@ async fn talk(
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut status = None;
     let mut why = "the channel was closed".to_owned();
-    while let Some(message) = channel.wait().await {
+    let late = Instant::now() + SHELL;
+    let mut begun = false;
+    loop {
+        // Until the first line of the script is back, its login shell works, and not the script.
+        let message = if begun {
+            channel.wait().await
+        } else {
+            let waited = timeout_at(late, channel.wait()).await;
+            waited.map_err(|_| HostError::Shell {
+                at: session.place(),
+                status: None,
+                limit: SHELL,
+                said: said(&String::from_utf8_lossy(&[&*stdout, &*stderr].concat())),
+            })?
+        };
+        let Some(message) = message else { break };
         if let ChannelMsg::Data { data } = message {
             stdout.extend_from_slice(&data);
+            begun = begun || own_output(&String::from_utf8_lossy(&stdout)).is_some();
         } else if let ChannelMsg::ExtendedData { data, .. } = message {
             stderr.extend_from_slice(&data);
         } else if let ChannelMsg::ExitStatus { exit_status } = message {
@@ -116,7 +147,7 @@ async fn talk(
         } else if let ChannelMsg::Failure = message {
             return Err(failed(russh::Error::RequestDenied));
         } else if let ChannelMsg::ExitSignal { signal_name, .. } = message {
-            why = format!("it was ended by signal {signal_name:?}");
+            why = printable(&format!("it was ended by signal {signal_name:?}")).into_owned();
         }
         if stdout.len() + stderr.len() > OUTPUT_LIMIT {
             return Err(HostError::ExecOutput {

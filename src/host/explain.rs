@@ -2,8 +2,14 @@
 
 use std::{borrow::Cow, io};
 
-use super::error::{Hop, HostError, KeyProblem, Place};
-use crate::error::{ErrorClass, Explain};
+use super::{
+    error::{Hop, HostError, KeyProblem, Phase, Place, Tried},
+    words,
+};
+use crate::{
+    error::{ErrorClass, Explain},
+    model::printable,
+};
 
 /// How an error may pass by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +27,14 @@ impl HostError {
             Self::Bastion { source, .. } => source.passing(),
             Self::Unreachable { .. }
             | Self::Timeout { .. }
-            | Self::Handshake { .. }
+            | Self::Slow { .. }
             | Self::Lost { .. }
             | Self::DockerNotRunning { .. }
             | Self::DockerIo { .. } => Some(Passing::Away),
+            // Whoever speaks another protocol there goes on speaking it.
+            Self::Handshake { source, .. } => {
+                (!matches!(**source, russh::Error::Version)).then_some(Passing::Away)
+            }
             Self::Pull { status, .. } => match status {
                 Some(404) => None,
                 _ => Some(Passing::Hiccup),
@@ -37,6 +47,9 @@ impl HostError {
             | Self::HostKeyChanged { .. }
             | Self::HostKeys { .. }
             | Self::Key { .. }
+            | Self::NoAlgorithm { .. }
+            | Self::Shell { .. }
+            | Self::TooMany { .. }
             | Self::LoginRefused { .. }
             | Self::LoginIncomplete { .. }
             | Self::Exec { .. }
@@ -66,6 +79,9 @@ impl Explain for HostError {
             Self::Docker { status, .. } if *status < 500 && *status != 409 => ErrorClass::Host,
             Self::Unreachable { .. }
             | Self::Handshake { .. }
+            | Self::NoAlgorithm { .. }
+            | Self::Shell { .. }
+            | Self::TooMany { .. }
             | Self::HostKeyChanged { .. }
             | Self::HostKeys { .. }
             | Self::LoginRefused { .. }
@@ -85,6 +101,7 @@ impl Explain for HostError {
             | Self::DiskFull { .. }
             | Self::ReadBack { .. } => ErrorClass::Host,
             Self::Timeout { .. }
+            | Self::Slow { .. }
             | Self::Lost { .. }
             | Self::PortClosed { .. }
             | Self::Docker { .. }
@@ -100,16 +117,16 @@ impl Explain for HostError {
         match self {
             Self::Bastion { source, .. } => source.hints(),
             Self::Unreachable { at, source } => unreachable(at, source.kind()),
-            Self::Handshake { at, .. } => {
-                let port = at.endpoint.port;
-                vec![format!("is it sshd that listens on port {port}?").into()]
-            }
+            Self::Handshake { at, said, source } => handshake(at, said.as_deref(), source),
+            Self::Slow { phase, .. } => vec![phase.cure().into()],
+            Self::NoAlgorithm { .. } => vec![NO_ALGORITHM.into()],
+            Self::Shell { at, said, .. } => vec![shell(at, said.as_deref().unwrap_or_default())],
             Self::HostKeyUnknown { .. } => unknown_key(),
             Self::HostKeyChanged { place, .. } => changed_key(place),
             Self::Key { problem, .. } => vec![bad_key(problem).into()],
             Self::LoginRefused {
-                at, fingerprints, ..
-            } => refused(at, fingerprints),
+                at, tried, hung_up, ..
+            } => refused(at, tried, *hung_up),
             Self::LoginIncomplete { at, .. } => vec![
                 format!(
                     "sshd on the node asks for more than a key: let `{}` log in with a key alone \
@@ -161,6 +178,7 @@ impl Explain for HostError {
                 vec![format!("make room on the file system of `{path}` on the node").into()]
             }
             Self::Timeout { .. }
+            | Self::TooMany { .. }
             | Self::HostKeys { .. }
             | Self::Lost { .. }
             | Self::Exec { .. }
@@ -178,6 +196,8 @@ impl Explain for HostError {
     }
 }
 
+const NO_ALGORITHM: &str = "what ssh offers by default is offered here: let sshd on the node take one of these (`sudo sshd -T | grep -e ciphers -e macs -e kex`)";
+
 fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
     let port = at.endpoint.port;
     if matches!(at.hop, Hop::Through(_)) && kind == io::ErrorKind::PermissionDenied {
@@ -194,12 +214,18 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
             .into(),
         ];
     }
+    let address = &at.endpoint.address;
     let hint = if kind == io::ErrorKind::ConnectionRefused {
         format!("nothing listens on port {port} there: is sshd running, and on that port?")
     } else if kind == io::ErrorKind::TimedOut {
         format!("is the node up, and does a firewall let port {port} through?")
+    } else if kind == io::ErrorKind::HostUnreachable {
+        // In one's own network nobody answers for the address; elsewhere a router says so.
+        format!("nobody answers for `{address}`: is the node up, and is that its address?")
+    } else if kind == io::ErrorKind::NetworkUnreachable {
+        format!("this machine has no route to `{address}`: `ip route get {address}` here shows why")
     } else {
-        format!("is `{}` the right address?", at.endpoint.address)
+        format!("is `{address}` the right address?")
     };
     vec![hint.into()]
 }
@@ -236,24 +262,132 @@ const fn bad_key(problem: &KeyProblem) -> &'static str {
     }
 }
 
-fn refused(at: &Place, fingerprints: &[String]) -> Vec<Cow<'static, str>> {
+fn refused(at: &Place, tried: &Tried, hung_up: bool) -> Vec<Cow<'static, str>> {
     let user = &at.user;
-    let machine = match at.hop {
-        Hop::Direct | Hop::Through(_) => "the node",
-        Hop::Bastion => "the bastion host",
+    let machine = machine(at);
+    let shown = tried.keys.join(", ");
+    let mut hints = Vec::new();
+    if !tried.untried.is_empty() {
+        let count = tried.keys.len();
+        let after = if hung_up {
+            format!("sshd hung up after {count} keys (`MaxAuthTries`)")
+        } else {
+            format!(
+                "{count} keys were tried, after which sshd hangs up by default (`MaxAuthTries`)"
+            )
+        };
+        hints.push(
+            format!(
+                "{after}; not tried: {}. Name the right one in `ssh_key_path`: with its `.pub` beside it, it is \
+                 tried first",
+                tried.untried.join(", ")
+            )
+            .into(),
+        );
+    }
+    let is_it = match tried.keys.as_slice() {
+        [_] => "is it",
+        _ => "is one of them",
     };
-    let shown = fingerprints.join(", ");
-    let (keys, whose) = match fingerprints {
-        [_] => ("key is", "its public half"),
-        _ => ("keys are", "the public half of one"),
-    };
-    vec![
+    hints.push(
         format!(
-            "the {keys} {shown}: {whose} must be in `authorized_keys` of `{user}` on {machine}"
+            "tried: {shown}. Is `{user}` the right user, and {is_it} in `authorized_keys` of `{user}` on {machine}?"
         )
         .into(),
-        format!("is `{user}` the right user?").into(),
-    ]
+    );
+    hints.push(
+        format!(
+            "sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on {machine}. Besides a key that is \
+             not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`"
+        )
+        .into(),
+    );
+    hints
+}
+
+const fn machine(at: &Place) -> &'static str {
+    match at.hop {
+        Hop::Direct | Hop::Through(_) => "the node",
+        Hop::Bastion => "the bastion host",
+    }
+}
+
+fn handshake(at: &Place, said: Option<&str>, source: &russh::Error) -> Vec<Cow<'static, str>> {
+    let port = at.endpoint.port;
+    let machine = machine(at);
+    let said = said.unwrap_or_default();
+    let hint = if said.contains(words::PENALTY) {
+        format!(
+            "sshd on {machine} shuts this address out for a while after failed logins (`PerSourcePenalties`): wait, \
+             or restart it there"
+        )
+    } else if words::say_that_it_passes(said) {
+        format!("{machine} is busy; try again")
+    } else if matches!(source, russh::Error::Version) || said.starts_with("HTTP/") {
+        format!("is it sshd that listens on port {port}?")
+    } else {
+        format!(
+            "the connection was ended from {machine}'s side: is it sshd that listens on port {port}, and does it let \
+             this address in (`sudo journalctl -u ssh -u sshd -n 20`, `/etc/hosts.deny`, fail2ban)?"
+        )
+    };
+    vec![hint.into()]
+}
+
+impl Phase {
+    /// What to look at.
+    pub(super) const fn cure(self) -> &'static str {
+        match self {
+            Self::Version => {
+                "the node may be out of memory, or its disk may hang: its console, and `ssh -v` from here, tell more"
+            }
+            Self::Keys => {
+                "large packets may get lost on the way (MTU), or the node is overloaded: `ssh -v` from here tells where it stops"
+            }
+            Self::Login => {
+                "sshd may wait for a name server that does not answer (`UseDNS`), or for PAM: `sudo journalctl -u ssh -u sshd -n 20` on the node"
+            }
+            Self::Session => {
+                "sshd may wait for systemd-logind (`systemctl status systemd-logind dbus` on the node), or for a home that is on another machine"
+            }
+        }
+    }
+}
+
+/// What a login shell did instead, by what is known to be written then.
+fn shell(at: &Place, said: &str) -> Cow<'static, str> {
+    let user = &at.user;
+    let machine = machine(at);
+    if let Some((_, rest)) = said.split_once("login as the user ") {
+        // A cloud's image: `Please login as the user "ubuntu" rather than the user "root".`
+        let name = rest.trim_start_matches(['"', '\'']);
+        let name = name.split(['"', '\'', ' ']).next().unwrap_or_default();
+        return format!("write `user: {}` for this node", printable(name)).into();
+    }
+    if said.contains("assword has expired") || said.contains("assword change required") {
+        return format!(
+            "the password of `{user}` has to be changed before anything runs: `sudo chage -M -1 {user}` on {machine}, \
+             or `sudo passwd {user}`"
+        )
+        .into();
+    }
+    if said.contains("sftp") {
+        return format!(
+            "`{user}` is for sftp alone (`ForceCommand internal-sftp` or such a shell on {machine}): name another user"
+        )
+        .into();
+    }
+    if said.contains("not available") {
+        return format!("`sudo usermod -s /bin/sh {user}` on {machine} gives the account a shell")
+            .into();
+    }
+    format!(
+        "the files with which the shell of `{user}` starts (`~/.bashrc`, `~/.profile`, `~/.zshenv`) may not read \
+         standard input, `exec` or `exit` where there is no terminal: `ssh {user}@{} echo ok </dev/null` has to \
+         print `ok`",
+        at.endpoint.address
+    )
+    .into()
 }
 
 /// What forbids connections to sockets: OpenSSH's word for ports takes them along.

@@ -19,7 +19,11 @@ use http_body_util::{Either, Full};
 use tar::{Archive, Builder, EntryType, Header};
 use zeroize::Zeroizing;
 
-use super::{error::HostError, machine::Host};
+use super::{
+    error::HostError,
+    machine::Host,
+    sieve::{Bounds, Refused, Sieve},
+};
 use crate::{
     actual::FileFact,
     model::{CLAIM, CLAIM_DIRS, Owner, Secret},
@@ -28,8 +32,11 @@ use crate::{
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-/// Nothing of ours is larger; a folder that is, is not one of ours.
-const ARCHIVE_LIMIT: usize = 64 << 20;
+/// No file of ours is larger, and all of them together are not: what is, is somebody else's.
+const FILE: usize = 1 << 20;
+const FILES: usize = 8 << 20;
+/// What a helper leaves behind.
+const OUTPUT: usize = 64 << 20;
 
 /// The length of what ends an archive.
 const END: usize = 2 * BLOCK;
@@ -67,8 +74,9 @@ impl Host {
         roots: &[&str],
     ) -> Result<BTreeMap<String, FileFact>, HostError> {
         let mut files = BTreeMap::new();
+        let bounds = Bounds::new(FILE, FILES);
         for root in roots {
-            files.extend(self.read_below(CLAIM, ROOT, root).await?);
+            files.extend(self.read_within(&bounds, CLAIM, ROOT, root).await?);
         }
         if files.is_empty() && !roots.is_empty() && self.inspected(CLAIM).await?.is_none() {
             // Docker answers the same for a missing path and a missing container.
@@ -90,7 +98,19 @@ impl Host {
         prefix: &str,
         root: &str,
     ) -> Result<BTreeMap<String, FileFact>, HostError> {
-        match self.get(container, prefix, root).await? {
+        let bounds = Bounds::new(OUTPUT, OUTPUT);
+        self.read_within(&bounds, container, prefix, root).await
+    }
+
+    /// The same within bounds, which may be those of other paths as well.
+    async fn read_within(
+        &self,
+        bounds: &Bounds,
+        container: &str,
+        prefix: &str,
+        root: &str,
+    ) -> Result<BTreeMap<String, FileFact>, HostError> {
+        match self.get(container, prefix, root, bounds).await? {
             Some(archive) => unpack(&archive, root).map_err(|source| self.archive(source)),
             None => Ok(BTreeMap::new()),
         }
@@ -168,23 +188,28 @@ impl Host {
         container: &str,
         prefix: &str,
         path: &str,
+        bounds: &Bounds,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, HostError> {
         let options = DownloadFromContainerOptionsBuilder::new()
             .path(&format!("{prefix}{path}"))
             .build();
         let docker = self.docker();
         let mut stream = Box::pin(docker.download_from_container(container, Some(options)));
-        let mut archive = Zeroizing::new(Vec::new());
+        let mut archive = Sieve::new(bounds.clone());
         let mut failure = None;
         while let Some(chunk) = stream.next().await {
             match chunk {
-                Ok(chunk) if archive.len() + chunk.len() > ARCHIVE_LIMIT => {
-                    return Err(self.archive(io::Error::new(
-                        io::ErrorKind::FileTooLarge,
-                        format!("`{path}` holds more than {ARCHIVE_LIMIT} bytes"),
-                    )));
-                }
-                Ok(chunk) => archive.extend_from_slice(&chunk),
+                Ok(chunk) => archive.feed(&chunk).map_err(|refused| {
+                    self.archive(match refused {
+                        Refused::TooLarge => io::Error::new(
+                            io::ErrorKind::FileTooLarge,
+                            format!(
+                                "the files at and below `{path}` are too large to be this cluster's"
+                            ),
+                        ),
+                        Refused::NoArchive => io::ErrorKind::InvalidData.into(),
+                    })
+                })?,
                 Err(error) => {
                     failure.get_or_insert(error);
                 }
@@ -192,7 +217,7 @@ impl Host {
         }
         let result = failure.map_or(Ok(()), Err);
         match self.done(format!("read `{path}`"), result).await {
-            Ok(()) => Ok(Some(archive)),
+            Ok(()) => Ok(Some(archive.end())),
             Err(error) if error.docker_status() == Some(404) => Ok(None),
             Err(error) => Err(error),
         }
@@ -302,7 +327,7 @@ fn unpack(archive: &[u8], root: &str) -> io::Result<BTreeMap<String, FileFact>> 
             continue;
         }
         let size = usize::try_from(entry.size()).unwrap_or_default();
-        let mut content = Vec::with_capacity(size.min(ARCHIVE_LIMIT));
+        let mut content = Vec::with_capacity(size.min(archive.len()));
         entry.read_to_end(&mut content)?;
         let header = entry.header();
         files.insert(

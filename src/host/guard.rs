@@ -21,6 +21,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes};
@@ -62,12 +63,39 @@ impl Link {
         self.why().unwrap_or("closed").to_owned()
     }
 
-    fn error(&self) -> io::Error {
+    /// Resolves when it is dead; nothing is lent.
+    pub(super) fn cancelled(&self) -> WaitForCancellationFutureOwned {
+        self.dead.clone().cancelled_owned()
+    }
+
+    pub(super) fn error(&self) -> io::Error {
         let why = self.why().unwrap_or("closed");
         io::Error::new(
             io::ErrorKind::ConnectionReset,
             format!("the SSH connection was lost: {why}"),
         )
+    }
+}
+
+/// How long a connection that nobody uses any more may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// What uses a connection: its session and its streams. With the last of them the connection ends, whatever its
+/// server does about it.
+pub(super) struct InUse(pub(super) Link);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let link = self.0.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    let _ = tokio::time::timeout(GOODBYE, link.died()).await;
+                    link.cut("closed".to_owned());
+                });
+            }
+            Err(_) => link.cut("closed".to_owned()),
+        }
     }
 }
 
@@ -90,6 +118,7 @@ pub(super) struct Guarded {
     pump: JoinHandle<()>,
     /// Closes the channel.
     _open: Open,
+    _in_use: Arc<InUse>,
 }
 
 /// A channel as a sink of bytes.
@@ -116,7 +145,8 @@ impl fmt::Debug for Guarded {
 
 impl Guarded {
     /// Takes a channel over.
-    pub(super) fn new(channel: Channel<Msg>, link: Link) -> Self {
+    pub(super) fn new(channel: Channel<Msg>, in_use: Arc<InUse>) -> Self {
+        let link = in_use.0.clone();
         let (reader, open) = channel.split();
         let writer = Box::pin(open.make_writer());
         let (tx, queue) = mpsc::unbounded_channel();
@@ -126,7 +156,7 @@ impl Guarded {
             given_up: AtomicBool::new(false),
         });
         let pump = tokio::spawn(pump(reader, tx, Arc::clone(&backlog), link.clone()));
-        let dead = Box::pin(link.dead.clone().cancelled_owned());
+        let dead = Box::pin(link.cancelled());
         Self {
             queue,
             backlog,
@@ -136,6 +166,7 @@ impl Guarded {
             dead,
             pump,
             _open: Open(Some(open)),
+            _in_use: in_use,
         }
     }
 

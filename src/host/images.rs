@@ -19,8 +19,11 @@ use tar::{Builder, EntryType, Header};
 use super::{error::HostError, machine::Host};
 use crate::{
     catalog::tagged,
-    model::{FILES_IMAGE, RegistryLogin, registry_host},
+    model::{FILES_IMAGE, RegistryLogin, printable, registry_host},
 };
+
+/// With more names of images than this nobody would keep them.
+const IMAGES: usize = 50_000;
 
 /// Larger images are not exported through memory.
 const EXPORT_LIMIT: usize = 64 << 20;
@@ -33,11 +36,14 @@ impl Host {
     pub async fn images(&self) -> Result<BTreeSet<String>, HostError> {
         let list = self.docker().list_images(None::<ListImagesOptions>).await;
         let list = self.done("list images", list).await?;
-        Ok(list
+        let names: BTreeSet<String> = list
             .into_iter()
             .flat_map(|image| image.repo_tags.into_iter().chain(image.repo_digests))
             .filter(|name| !name.contains("<none>"))
-            .collect())
+            .map(|name| printable(&name).into_owned())
+            .collect();
+        self.at_most(IMAGES, names.len(), "names of images")?;
+        Ok(names)
     }
 
     /// Pulls an image with the node's Docker and reports bytes done and in total, as far as

@@ -7,6 +7,7 @@
 //! are not supported: a host that is only covered by `@cert-authority` is unknown.
 
 use std::{
+    collections::HashMap,
     fmt, fs,
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -20,10 +21,7 @@ use base64::{
 };
 use futures::{FutureExt, future::BoxFuture};
 use hmac::{Hmac, Mac};
-use russh::keys::{
-    PublicKey,
-    ssh_key::known_hosts::{self, HostPatterns},
-};
+use russh::keys::{PublicKey, ssh_key::known_hosts::HostPatterns};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
@@ -67,8 +65,8 @@ pub fn fingerprint(key: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct KnownHosts {
     sources: Vec<Source>,
-    /// Taken during this run, in the format of the file.
-    taken: Mutex<String>,
+    /// Taken during this run.
+    taken: Mutex<Index>,
     /// Where keys that are taken are recorded.
     record: Option<PathBuf>,
     policy: Policy,
@@ -79,7 +77,14 @@ pub struct KnownHosts {
 #[derive(Debug)]
 struct Source {
     place: String,
-    text: String,
+    index: Index,
+}
+
+impl Source {
+    fn of(place: String, text: &str) -> Self {
+        let index = Index::of(text);
+        Self { place, index }
+    }
 }
 
 impl KnownHosts {
@@ -87,10 +92,7 @@ impl KnownHosts {
     /// that are taken are only remembered.
     pub fn from_text(place: &str, text: &str, policy: Policy) -> Self {
         Self {
-            sources: vec![Source {
-                place: place.to_owned(),
-                text: text.to_owned(),
-            }],
+            sources: vec![Source::of(place.to_owned(), text)],
             taken: Mutex::default(),
             record: None,
             policy,
@@ -111,10 +113,7 @@ impl KnownHosts {
                     return Err(io::Error::new(error.kind(), what));
                 }
             };
-            sources.push(Source {
-                place: file.display().to_string(),
-                text,
-            });
+            sources.push(Source::of(file.display().to_string(), &text));
         }
         Ok(Self {
             sources,
@@ -137,25 +136,17 @@ impl KnownHosts {
 
     /// Every entry for a name, with its place.
     fn entries(&self, name: &str) -> Vec<(String, Marker, Key)> {
-        let taken = self
-            .taken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let texts = self
-            .sources
-            .iter()
-            .map(|source| (source.place.as_str(), source.text.as_str()))
-            .chain([("this run", taken.as_str())]);
-        texts
-            .flat_map(|(place, text)| {
-                matching(text, name)
-                    .map(move |(line, entry)| {
-                        (format!("{place} line {line}"), entry.marker, entry.key)
-                    })
-                    .collect::<Vec<_>>()
-            })
-            .collect()
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.sources.iter();
+        let all = sources
+            .map(|source| (source.place.as_str(), &source.index))
+            .chain([("this run", &*taken)]);
+        all.flat_map(|(place, index)| {
+            let matching = index.matching(name);
+            matching
+                .map(move |(line, entry)| (format!("{place} line {line}"), entry.marker, entry.key))
+        })
+        .collect()
     }
 
     /// What the records say.
@@ -216,7 +207,7 @@ impl KnownHosts {
         self.taken
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push_str(&line);
+            .push(&line);
         Ok(())
     }
 }
@@ -328,39 +319,115 @@ fn name_of(endpoint: &Endpoint) -> String {
     }
 }
 
-/// The entries of a text that match a name, with their line numbers.
-fn matching(text: &str, name: &str) -> impl Iterator<Item = (usize, Entry)> {
-    text.lines()
-        .enumerate()
-        .filter_map(move |(index, line)| Some((index + 1, entry(line, name)?)))
+/// The lines of a text, each read once: a cluster of a thousand nodes has a thousand lines, and looks for each of its
+/// nodes. Keys are read where their line matches.
+#[derive(Debug, Default)]
+struct Index {
+    lines: Vec<Line>,
+    count: usize,
+    /// Those with plain names, by each of them.
+    named: HashMap<String, Vec<usize>>,
+    /// Those with patterns, and with hashed names.
+    others: Vec<usize>,
 }
 
-/// A line, if it can be read and matches.
-fn entry(line: &str, name: &str) -> Option<Entry> {
-    // OpenSSH takes any white space between the words, the parser one space.
-    let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    if words.first()?.starts_with('#') {
-        return None;
-    }
-    let parsed: known_hosts::Entry = words.join(" ").parse().ok()?;
-    let marker = match parsed.marker() {
-        None => Marker::None,
-        Some(known_hosts::Marker::Revoked) => Marker::Revoked,
-        Some(known_hosts::Marker::CertAuthority) => Marker::Authority,
-    };
-    let matches = match parsed.host_patterns() {
-        HostPatterns::HashedName { salt, hash } => {
-            // HMAC-SHA1 of the name with the salt as key.
-            let mut mac = Hmac::<Sha1>::new_from_slice(salt).ok()?;
-            mac.update(name.as_bytes());
-            mac.verify_slice(hash).is_ok()
+#[derive(Debug)]
+struct Line {
+    number: usize,
+    marker: Marker,
+    hosts: HostPatterns,
+    key: String,
+}
+
+impl Index {
+    fn of(text: &str) -> Self {
+        let mut index = Self::default();
+        for line in text.lines() {
+            index.push(line);
         }
-        HostPatterns::Patterns(patterns) => matches_patterns(patterns, name),
-    };
-    matches.then(|| {
-        let key = key_of(parsed.public_key())?;
-        Some(Entry { marker, key })
-    })?
+        index
+    }
+
+    fn push(&mut self, line: &str) {
+        self.count += 1;
+        let Some(line) = Line::of(self.count, line) else {
+            return;
+        };
+        let at = self.lines.len();
+        match &line.hosts {
+            HostPatterns::Patterns(names) if names.iter().all(|name| is_plain(name)) => {
+                for name in names {
+                    self.named.entry(name.to_lowercase()).or_default().push(at);
+                }
+            }
+            HostPatterns::Patterns(_) | HostPatterns::HashedName { .. } => self.others.push(at),
+        }
+        self.lines.push(line);
+    }
+
+    /// The entries that match a name, with their line numbers.
+    fn matching(&self, name: &str) -> impl Iterator<Item = (usize, Entry)> {
+        let others = self.others.iter();
+        let others = others.filter(|at| self.lines[**at].matches(name));
+        let named = self.named.get(name).into_iter().flatten();
+        let mut all: Vec<usize> = named.chain(others).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter().filter_map(|at| {
+            let line = &self.lines[at];
+            let entry = Entry {
+                marker: line.marker,
+                key: parse_key(&line.key)?,
+            };
+            Some((line.number, entry))
+        })
+    }
+}
+
+/// A name that only matches itself.
+fn is_plain(name: &str) -> bool {
+    !name.contains(['*', '?', '!'])
+}
+
+impl Line {
+    /// A line, if it can be read. OpenSSH takes any white space between the words.
+    fn of(number: usize, line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace().peekable();
+        if words.peek()?.starts_with('#') {
+            return None;
+        }
+        let marker = match words.peek()?.strip_prefix('@') {
+            None => Marker::None,
+            Some("revoked") => Marker::Revoked,
+            Some("cert-authority") => Marker::Authority,
+            Some(_) => return None,
+        };
+        if marker != Marker::None {
+            words.next();
+        }
+        let hosts: HostPatterns = words.next()?.parse().ok()?;
+        let key = words.collect::<Vec<_>>().join(" ");
+        Some(Self {
+            number,
+            marker,
+            hosts,
+            key,
+        })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        match &self.hosts {
+            HostPatterns::HashedName { salt, hash } => {
+                // HMAC-SHA1 of the name with the salt as key.
+                let mac = Hmac::<Sha1>::new_from_slice(salt);
+                mac.is_ok_and(|mut mac| {
+                    mac.update(name.as_bytes());
+                    mac.verify_slice(hash).is_ok()
+                })
+            }
+            HostPatterns::Patterns(patterns) => matches_patterns(patterns, name),
+        }
+    }
 }
 
 /// Type and bytes.

@@ -79,7 +79,8 @@ const TABLE: [(&str, &[usize]); 22] = [
 ];
 
 fn lines(name: &str) -> Vec<usize> {
-    matching(&text(), name).map(|(line, _)| line).collect()
+    let index = Index::of(&text());
+    index.matching(name).map(|(line, _)| line).collect()
 }
 
 #[test]
@@ -296,4 +297,31 @@ fn algorithms_on_record() {
     ] {
         assert_eq!(known.known_algorithms(&at(address, port)), expected);
     }
+}
+
+/// O39: a thousand nodes look for their lines among thousands, again and again.
+#[test]
+fn a_lookup_does_not_read_every_line() {
+    use std::fmt::Write as _;
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    let mut text = String::new();
+    for at in 0..20_000 {
+        writeln!(
+            text,
+            "node{at}.example.com,10.0.{}.{} {key}",
+            at / 256,
+            at % 256
+        )
+        .unwrap();
+    }
+    let known = KnownHosts::from_text("test", &text, Policy::Strict);
+    let begun = std::time::Instant::now();
+    for at in 0..20_000 {
+        let endpoint = Endpoint {
+            address: format!("10.0.{}.{}", at / 256, at % 256),
+            port: 22,
+        };
+        assert_eq!(known.known_algorithms(&endpoint), ["ssh-ed25519"]);
+    }
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
 }

@@ -6,7 +6,7 @@ use russh::{
     AgentAuthError,
     client::{self, AuthResult},
     keys::{
-        Certificate, Error as KeysError, HashAlg, PrivateKey, PrivateKeyWithHashAlg,
+        Certificate, Error as KeysError, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey,
         agent::{AgentIdentity, client::AgentClient},
         decode_secret_key,
     },
@@ -14,14 +14,51 @@ use russh::{
 use tokio::net::UnixStream;
 use zeroize::Zeroizing;
 
-use super::{error::KeyProblem, local_signer::LocalSigner, ssh::HANDSHAKE};
-use crate::{config::Credential, model::Secret};
+use super::{
+    error::{KeyProblem, Tried},
+    local_signer::LocalSigner,
+    ssh::HANDSHAKE,
+};
+use crate::{
+    config::{Agent, Credential},
+    model::Secret,
+};
 
-/// Someone may have to confirm that an agent's key is used.
-const CONFIRMATION: Duration = Duration::from_secs(60);
+/// sshd may look up names and ask services meanwhile (PAM, LDAP), and gives 120 s itself (`LoginGraceTime`); an agent
+/// may ask a person.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// sshd hangs up after this many keys by default (`MaxAuthTries`).
 const TRIES: usize = 6;
+
+impl Tried {
+    /// Nothing yet.
+    pub(super) fn of(identity: &Identity) -> Self {
+        let untried = match identity {
+            Identity::Key(key, _) => {
+                vec![key.public_key().fingerprint(HashAlg::Sha256).to_string()]
+            }
+            Identity::Agent(_, all) => all.iter().map(shown).collect(),
+        };
+        Self {
+            keys: Vec::new(),
+            untried,
+        }
+    }
+
+    fn next(&mut self) {
+        if !self.untried.is_empty() {
+            let key = self.untried.remove(0);
+            tracing::debug!(key, "trying a key");
+            self.keys.push(key);
+        }
+    }
+}
+
+fn shown(identity: &AgentIdentity) -> String {
+    let public = identity.public_key();
+    public.fingerprint(HashAlg::Sha256).to_string()
+}
 
 /// Ready for a login.
 pub(super) enum Identity {
@@ -51,14 +88,17 @@ impl Identity {
                 });
                 Ok(Self::Key(Box::new(key), certificate.transpose()?))
             }
-            Credential::Agent(socket) => {
+            Credential::Agent(Agent { socket, first }) => {
                 let asked = tokio::time::timeout(HANDSHAKE, ask(socket)).await;
                 let failed =
                     |error| KeyProblem::Agent(socket.display().to_string(), Box::new(error));
                 let silent = |_| failed(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
-                let (agent, identities) = asked.map_err(silent)?.map_err(failed)?;
+                let (agent, mut identities) = asked.map_err(silent)?.map_err(failed)?;
                 if identities.is_empty() {
                     return Err(KeyProblem::AgentEmpty);
+                }
+                if let Some(first) = first {
+                    named_first(&mut identities, first);
                 }
                 Ok(Self::Agent(agent, identities))
             }
@@ -66,11 +106,8 @@ impl Identity {
     }
 
     /// How long a login may take.
-    pub(super) const fn patience(&self) -> Duration {
-        match self {
-            Self::Key(..) => HANDSHAKE,
-            Self::Agent(..) => CONFIRMATION,
-        }
+    pub(super) const fn patience() -> Duration {
+        PATIENCE
     }
 
     /// Tries what there is, one after the other, and tells what was tried.
@@ -78,11 +115,11 @@ impl Identity {
         self,
         handle: &mut client::Handle<H>,
         user: &str,
-        tried: &mut Vec<String>,
+        tried: &mut Tried,
     ) -> Result<AuthResult, LoginError> {
         match self {
             Self::Key(key, certificate) => {
-                tried.push(key.public_key().fingerprint(HashAlg::Sha256).to_string());
+                tried.next();
                 let hash = hash(handle, key.algorithm().is_rsa()).await?;
                 match certificate {
                     None => {
@@ -111,6 +148,15 @@ impl Identity {
     }
 }
 
+/// Those of the key that the config names come before all others: sshd hangs up after some.
+fn named_first(identities: &mut [AgentIdentity], first: &str) {
+    if let Ok(named) = first.parse::<PublicKey>() {
+        let is_other =
+            |identity: &AgentIdentity| identity.public_key().key_data() != named.key_data();
+        identities.sort_by_key(is_other);
+    }
+}
+
 async fn ask(socket: &Path) -> Result<(AgentClient<UnixStream>, Vec<AgentIdentity>), KeysError> {
     let mut agent = AgentClient::connect_uds(socket).await?;
     let identities = agent.request_identities().await?;
@@ -123,7 +169,7 @@ async fn by_agent<H: client::Handler>(
     identities: Vec<AgentIdentity>,
     handle: &mut client::Handle<H>,
     user: &str,
-    tried: &mut Vec<String>,
+    tried: &mut Tried,
 ) -> Result<AuthResult, LoginError> {
     if let Some(binding) = handle.agent_session_binding() {
         // An agent that does not know this extension has no keys that need it.
@@ -132,7 +178,7 @@ async fn by_agent<H: client::Handler>(
     let mut refused = None;
     for identity in identities.into_iter().take(TRIES) {
         let public = identity.public_key().into_owned();
-        tried.push(public.fingerprint(HashAlg::Sha256).to_string());
+        tried.next();
         let hash = hash(handle, public.algorithm().is_rsa()).await?;
         let attempt = match identity {
             AgentIdentity::PublicKey { key, .. } => {

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     actual::DockerFacts,
     config::Login,
-    model::{Endpoint, NodeName},
+    model::{Endpoint, NodeName, printable},
 };
 
 /// A node: one SSH connection, and through it Docker, commands and ports.
@@ -83,6 +83,11 @@ impl Host {
         &self.docker
     }
 
+    /// The address or name at which it is dialled.
+    pub fn address(&self) -> &str {
+        self.session.address()
+    }
+
     /// False once the connection was lost; this host is of no use then.
     pub fn is_alive(&self) -> bool {
         self.session.lost().is_none()
@@ -98,8 +103,26 @@ impl Host {
         let end: String = output.trim().chars().rev().take(500).collect();
         HostError::HalfAnAnswer {
             at: self.session.place(),
-            output: end.chars().rev().collect(),
+            output: printable(&end.chars().rev().collect::<String>()).into_owned(),
         }
+    }
+
+    /// An error where a node lists more than it can have.
+    pub(super) fn at_most(
+        &self,
+        most: usize,
+        has: usize,
+        what: &'static str,
+    ) -> Result<(), HostError> {
+        if has <= most {
+            return Ok(());
+        }
+        Err(HostError::TooMany {
+            at: self.session.place(),
+            what,
+            has,
+            most,
+        })
     }
 
     /// Says goodbye to sshd. Dropping the host closes the connection as well.
@@ -136,7 +159,7 @@ impl Host {
                 Err(HostError::PortForbidden { at, port })
             }
             Err(OpenError::Refused(_)) => Err(HostError::PortClosed { at, port }),
-            Err(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+            Err(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
                 Err(error.at(at))
             }
         }
@@ -152,7 +175,7 @@ impl Host {
                 to: format!("{to}:{port}"),
                 forbidden: failure == ChannelOpenFailure::AdministrativelyProhibited,
             }),
-            Err(error @ (OpenError::Slow | OpenError::Lost(_) | OpenError::Ssh(_))) => {
+            Err(error @ (OpenError::Slow(_) | OpenError::Lost(_) | OpenError::Ssh(_))) => {
                 Err(error.at(at))
             }
         }
@@ -208,6 +231,16 @@ impl Host {
             default_runtime: info.default_runtime.unwrap_or_default(),
             proxy: has_proxy.then_some(proxy),
             architecture: info.architecture.unwrap_or_default(),
+            lacking_cgroups: [
+                ("memory", info.memory_limit),
+                ("cpu", info.cpu_shares),
+                ("cpuset", info.cpu_set),
+                ("pids", info.pids_limit),
+            ]
+            .into_iter()
+            .filter(|(_, has)| *has == Some(false))
+            .map(|(kind, _)| kind.to_owned())
+            .collect(),
         })
     }
 

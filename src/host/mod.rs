@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::model::Endpoint;
 
 mod bastion;
+mod bounded;
 mod containers;
 mod create_body;
 mod dial;
@@ -34,11 +35,15 @@ mod machine;
 mod one_off;
 mod pipe;
 pub mod pool;
+mod retry;
+mod sieve;
 mod ssh;
+mod wire;
+mod words;
 
 pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
-pub use error::{Hop, HostError, KeyProblem, Place};
+pub use error::{Hop, HostError, KeyProblem, Phase, Place, Tried};
 pub use exec::ExecOutput;
 pub use explain::Passing;
 pub use files::NewFile;

@@ -7,7 +7,10 @@ use std::{
     borrow::Cow,
     io,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -16,7 +19,9 @@ use rand::Rng;
 use russh::{
     Channel, ChannelOpenFailure, Disconnect, MethodSet, Preferred, cipher,
     client::{self, AuthResult, DisconnectReason, Msg},
+    kex,
     keys::{Algorithm, EcdsaCurve, HashAlg, PublicKey, PublicKeyOrCertificate},
+    mac,
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit, oneshot},
@@ -25,19 +30,26 @@ use tokio::{
 
 use super::{
     Dial, HostKeyVerdict, HostKeys,
-    error::{HostError, Place},
-    guard::{Guarded, Link},
+    error::{HostError, Phase, Place, Tried},
+    guard::{Guarded, InUse, Link},
     known_hosts::fingerprint,
     login::{Identity, LoginError},
+    retry,
+    wire::{Heard, Owned},
 };
-use crate::config::Login;
+use crate::{config::Login, model::printable};
 
 /// TCP must be there after this.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Each half of the handshake, and the login, must be done after this.
+/// Each half of the handshake must be done after this.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(20);
-/// A channel must be open after this.
+/// The first channel must be open after this: before it sshd begins the session, for which it may ask a name server
+/// or systemd-logind, with time-outs of 25 s each.
+const BEGIN: Duration = Duration::from_secs(60);
+/// A later channel must be open after this.
 const OPEN: Duration = Duration::from_secs(20);
+/// A login that takes longer is worth a word.
+const SLOW: Duration = Duration::from_secs(8);
 /// A dead peer is noticed after four of these.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Session channels at once: sshd's `MaxSessions` is ten by default.
@@ -52,12 +64,16 @@ const PACKET: u32 = 16 << 10;
 pub(super) struct Session {
     handle: client::Handle<Handler>,
     link: Link,
+    in_use: Arc<InUse>,
+    heard: Arc<Heard>,
+    /// A channel was opened: the session has begun on the node.
+    begun: AtomicBool,
     sessions: Semaphore,
     at: Arc<Place>,
 }
 
 impl Session {
-    /// Dials, checks the host key and logs in.
+    /// Dials, checks the host key and logs in. What passes by itself is tried again, within a bound.
     pub(super) async fn connect(
         at: Place,
         login: &Login,
@@ -65,31 +81,78 @@ impl Session {
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
         let at = Arc::new(at);
+        let mut failed = 0;
+        loop {
+            let heard = Arc::new(Heard::default());
+            let error = match Self::attempt(&at, login, keys, dial, &heard).await {
+                Ok(session) => return Ok(session),
+                Err(error) => error,
+            };
+            let said = heard.said().unwrap_or_default();
+            let Some(pause) = retry::pause(&error, &heard, failed) else {
+                tracing::debug!(to = %at, %error, said, "no connection");
+                return Err(error);
+            };
+            tracing::debug!(to = %at, %error, said, ?pause, "no connection; tried again");
+            failed += 1;
+            let jitter = rand::rng().random_range(0.9..1.2);
+            tokio::time::sleep(pause.mul_f64(jitter)).await;
+        }
+    }
+
+    async fn attempt(
+        at: &Arc<Place>,
+        login: &Login,
+        keys: &dyn HostKeys,
+        dial: &dyn Dial,
+        heard: &Arc<Heard>,
+    ) -> Result<Self, HostError> {
         let unusable = |problem| HostError::Key {
-            at: Arc::clone(&at),
+            at: Arc::clone(at),
             key_source: login.key_source.clone(),
             problem,
         };
         let identity = Identity::of(&login.credential).await.map_err(unusable)?;
         let link = Link::default();
+        // On every way out of here but the last the stream ends.
+        let in_use = Arc::new(InUse(link.clone()));
         let begun = Instant::now();
-        let handle = handshake(&at, keys, dial, link.clone()).await?;
+        tracing::debug!(to = %at, user = login.user, "connecting");
+        let shaking = handshake(at, keys, dial, link.clone(), heard).await;
+        let handle = shaking.inspect_err(|_| link.cut("given up".to_owned()))?;
         let shaken = begun.elapsed();
+        let version = heard.version();
+        tracing::debug!(to = %at, ?shaken, version, "SSH session");
         let mut session = Self {
             handle,
             link,
+            in_use,
+            heard: Arc::clone(heard),
+            begun: AtomicBool::new(false),
             sessions: Semaphore::new(SESSIONS),
-            at,
+            at: Arc::clone(at),
         };
         session.log_in(login, identity).await?;
         let took = begun.elapsed();
-        tracing::debug!(to = %session.at, ?shaken, ?took, "logged in");
+        tracing::debug!(to = %session.at, ?took, banner = heard.said(), "logged in");
+        if took.saturating_sub(shaken) > SLOW {
+            let seconds = took.as_secs();
+            tracing::warn!(
+                "the login on {at} took {seconds} s: {}",
+                Phase::Login.cure()
+            );
+        }
         Ok(session)
     }
 
     /// Where it leads.
     pub(super) fn place(&self) -> Arc<Place> {
         Arc::clone(&self.at)
+    }
+
+    /// Where it is dialled.
+    pub(super) fn address(&self) -> &str {
+        &self.at.endpoint.address
     }
 
     /// Why it is dead, if it is.
@@ -110,51 +173,68 @@ impl Session {
     }
 
     async fn log_in(&mut self, login: &Login, identity: Identity) -> Result<(), HostError> {
-        let mut fingerprints = Vec::new();
-        let limit = identity.patience();
-        let attempt = identity.log_in(&mut self.handle, &login.user, &mut fingerprints);
+        let mut tried = Tried::of(&identity);
+        let limit = Identity::patience();
+        let attempt = identity.log_in(&mut self.handle, &login.user, &mut tried);
         let result = timeout(limit, attempt)
             .await
-            .map_err(|_| HostError::Timeout {
-                at: self.place(),
-                what: "the login".into(),
-                limit,
-            })?;
+            .map_err(|_| slow(&self.at, Phase::Login, limit, &self.heard))?;
+        let key_source = login.key_source.clone();
+        let hung_up = self.handle.is_closed();
         match result {
             Ok(AuthResult::Success) => Ok(()),
-            // A server that hangs up looks like a refusal; after several keys it is one.
-            Ok(AuthResult::Failure { .. })
-                if self.handle.is_closed() && fingerprints.len() <= 1 =>
-            {
-                Err(self.lost().unwrap_or_else(|| HostError::Lost {
-                    at: self.place(),
-                    why: "sshd closed it during the login".to_owned(),
-                }))
-            }
             Ok(AuthResult::Failure {
                 remaining_methods,
                 partial_success: true,
             }) => Err(HostError::LoginIncomplete {
                 at: self.place(),
-                key_source: login.key_source.clone(),
+                key_source,
                 methods: methods(&remaining_methods),
-            }),
-            Ok(AuthResult::Failure { .. }) => Err(HostError::LoginRefused {
-                at: self.place(),
-                key_source: login.key_source.clone(),
-                fingerprints,
             }),
             Err(LoginError::Key(problem)) => Err(HostError::Key {
                 at: self.place(),
-                key_source: login.key_source.clone(),
+                key_source,
                 problem,
+            }),
+            // A server that hangs up looks like a refusal; after several keys, or with a word, it is one.
+            Ok(AuthResult::Failure { .. }) | Err(LoginError::Ssh(_))
+                if hung_up && tried.keys.len() <= 1 && self.heard.goodbye().is_none() =>
+            {
+                Err(self.hung_up())
+            }
+            Ok(AuthResult::Failure { .. }) => Err(HostError::LoginRefused {
+                at: self.place(),
+                key_source,
+                tried,
+                hung_up,
+                said: self.heard.said(),
+            }),
+            Err(LoginError::Ssh(_)) if hung_up => Err(HostError::LoginRefused {
+                at: self.place(),
+                key_source,
+                tried,
+                hung_up,
+                said: self.heard.said(),
             }),
             Err(LoginError::Ssh(source)) => {
                 Err(self.lost().unwrap_or_else(|| HostError::Handshake {
                     at: self.place(),
+                    said: self.heard.said(),
                     source: Box::new(source),
                 }))
             }
+        }
+    }
+
+    /// sshd ended the connection in the middle of the login, maybe with a word to people before.
+    fn hung_up(&self) -> HostError {
+        let why = match self.heard.said() {
+            Some(said) => format!("sshd closed it during the login and said: {said}"),
+            None => "sshd closed it during the login".to_owned(),
+        };
+        HostError::Lost {
+            at: self.place(),
+            why,
         }
     }
 
@@ -182,17 +262,28 @@ impl Session {
         opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
     ) -> Result<Guarded, OpenError> {
         let channel = self.opened(opening).await?;
-        Ok(Guarded::new(channel, self.link.clone()))
+        Ok(Guarded::new(channel, Arc::clone(&self.in_use)))
     }
 
     async fn opened(
         &self,
         opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
     ) -> Result<Channel<Msg>, OpenError> {
+        let first = !self.begun.load(Ordering::Relaxed);
+        let limit = if first { BEGIN } else { OPEN };
+        let asked = Instant::now();
         let opened = tokio::select! {
-            opened = timeout(OPEN, opening) => opened.map_err(|_| OpenError::Slow)?,
+            opened = timeout(limit, opening) => opened.map_err(|_| OpenError::Slow(limit))?,
             why = self.link.died() => return Err(OpenError::Lost(why)),
         };
+        let took = asked.elapsed();
+        if !self.begun.swap(true, Ordering::Relaxed) && took > SLOW {
+            let (at, seconds) = (&self.at, took.as_secs());
+            tracing::warn!(
+                "{at} took {seconds} s to begin the session: {}",
+                Phase::Session.cure()
+            );
+        }
         opened.map_err(|error| {
             if let russh::Error::ChannelOpenFailure(failure) = error {
                 OpenError::Refused(failure)
@@ -239,7 +330,7 @@ impl Session {
 /// As sshd names them.
 fn methods(methods: &MethodSet) -> String {
     let names: Vec<&str> = methods.iter().map(Into::into).collect();
-    names.join(", ")
+    printable(&names.join(", ")).into_owned()
 }
 
 /// Why a channel was not opened.
@@ -250,7 +341,7 @@ pub(super) enum OpenError {
     Refused(ChannelOpenFailure),
     /// No answer.
     #[error("sshd did not open the channel in time")]
-    Slow,
+    Slow(Duration),
     /// The connection is gone.
     #[error("the SSH connection was lost: {0}")]
     Lost(String),
@@ -267,10 +358,11 @@ impl OpenError {
                 at,
                 source: Box::new(russh::Error::ChannelOpenFailure(failure)),
             },
-            Self::Slow => HostError::Timeout {
+            Self::Slow(limit) => HostError::Slow {
                 at,
-                what: "opening an SSH channel".into(),
-                limit: OPEN,
+                phase: Phase::Session,
+                limit,
+                said: None,
             },
             Self::Lost(why) => HostError::Lost { at, why },
             Self::Ssh(error) => HostError::Lost {
@@ -281,31 +373,53 @@ impl OpenError {
     }
 }
 
+fn slow(at: &Arc<Place>, phase: Phase, limit: Duration, heard: &Heard) -> HostError {
+    HostError::Slow {
+        at: Arc::clone(at),
+        phase,
+        limit,
+        said: heard.said(),
+    }
+}
+
 /// From TCP to an encrypted connection with a host that is trusted.
 async fn handshake(
     at: &Arc<Place>,
     keys: &dyn HostKeys,
     dial: &dyn Dial,
     link: Link,
+    heard: &Arc<Heard>,
 ) -> Result<client::Handle<Handler>, HostError> {
     let here = || Arc::clone(at);
-    let slow = |what: &'static str, limit| HostError::Timeout {
-        at: here(),
-        what: what.into(),
-        limit,
-    };
     let stream = timeout(CONNECT, dial.dial(&at.endpoint))
         .await
         .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
         .map_err(|source| HostError::Unreachable { at: here(), source })?;
-    let failed = |source: russh::Error| HostError::Handshake {
-        at: here(),
-        source: Box::new(source),
+    let failed = |source: russh::Error| {
+        if let russh::Error::NoCommonAlgo { kind, theirs, .. } = &source {
+            return HostError::NoAlgorithm {
+                at: here(),
+                kind: format!("{kind:?}").to_lowercase(),
+                theirs: printable(&theirs.join(", ")).into_owned(),
+            };
+        }
+        HostError::Handshake {
+            at: here(),
+            said: heard.said(),
+            source: Box::new(source),
+        }
+    };
+    let slow = || {
+        let silent = heard.version().is_none();
+        let phase = if silent { Phase::Version } else { Phase::Keys };
+        slow(at, phase, HANDSHAKE, heard)
     };
 
     let (ask, asked) = oneshot::channel();
+    let stream = Owned::new(stream, link.clone(), Arc::clone(heard));
     let handler = Handler {
         link,
+        heard: Arc::clone(heard),
         ask: Some(ask),
         trusted: None,
     };
@@ -313,7 +427,7 @@ async fn handshake(
     let mut connecting = pin!(client::connect_stream(config, stream, handler));
     // Until the server shows its key; a person who is asked about it may take their time.
     let question = match timeout(HANDSHAKE, select(&mut connecting, asked)).await {
-        Err(_) => return Err(slow("the SSH handshake", HANDSHAKE)),
+        Err(_) => return Err(slow()),
         Ok(Either::Left((ended, _))) => return ended.map_err(failed),
         Ok(Either::Right((question, _))) => question,
     };
@@ -323,7 +437,7 @@ async fn handshake(
     }
     timeout(HANDSHAKE, connecting)
         .await
-        .map_err(|_| slow("the SSH handshake", HANDSHAKE))?
+        .map_err(|_| slow())?
         .map_err(failed)
 }
 
@@ -333,6 +447,7 @@ async fn verify(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result
     bare.set_comment("");
     let text = bare.to_openssh().map_err(|error| HostError::Handshake {
         at: here(),
+        said: None,
         source: Box::new(error.into()),
     })?;
     let verdict = keys
@@ -364,16 +479,47 @@ fn config(known: &[String]) -> client::Config {
         maximum_packet_size: PACKET,
         preferred: Preferred {
             key: Cow::Owned(host_key_order(known)),
-            cipher: Cow::Borrowed(&[
-                cipher::AES_256_GCM,
-                cipher::CHACHA20_POLY1305,
-                cipher::AES_256_CTR,
-            ]),
+            kex: Cow::Borrowed(KEY_EXCHANGES),
+            cipher: Cow::Borrowed(CIPHERS),
+            mac: Cow::Borrowed(MACS),
             ..Preferred::default()
         },
         ..client::Config::default()
     }
 }
+
+// As OpenSSH's client offers them by default, as far as russh has them: a server that is told to take the curves of NIST
+// alone, or 128 bits alone (FIPS), takes ours as it takes ssh's.
+const KEY_EXCHANGES: &[kex::Name] = &[
+    kex::MLKEM768X25519_SHA256,
+    kex::CURVE25519,
+    kex::CURVE25519_PRE_RFC_8731,
+    kex::ECDH_SHA2_NISTP256,
+    kex::ECDH_SHA2_NISTP384,
+    kex::ECDH_SHA2_NISTP521,
+    kex::DH_GEX_SHA256,
+    kex::DH_G16_SHA512,
+    kex::DH_G18_SHA512,
+    kex::DH_G14_SHA256,
+    kex::EXTENSION_SUPPORT_AS_CLIENT,
+    kex::EXTENSION_OPENSSH_STRICT_KEX_AS_CLIENT,
+];
+const CIPHERS: &[cipher::Name] = &[
+    cipher::AES_256_GCM,
+    cipher::CHACHA20_POLY1305,
+    cipher::AES_128_GCM,
+    cipher::AES_256_CTR,
+    cipher::AES_192_CTR,
+    cipher::AES_128_CTR,
+];
+const MACS: &[mac::Name] = &[
+    mac::HMAC_SHA256_ETM,
+    mac::HMAC_SHA512_ETM,
+    mac::HMAC_SHA256,
+    mac::HMAC_SHA512,
+    mac::HMAC_SHA1_ETM,
+    mac::HMAC_SHA1,
+];
 
 /// Those on record first: a server shows the first of ours that it has, and another type than
 /// the one on record would look like an unknown key.
@@ -417,6 +563,7 @@ struct Question {
 /// What russh calls back.
 struct Handler {
     link: Link,
+    heard: Arc<Heard>,
     ask: Option<oneshot::Sender<Question>>,
     trusted: Option<PublicKey>,
 }
@@ -449,17 +596,27 @@ impl client::Handler for Handler {
         Ok(trusted)
     }
 
+    async fn auth_banner(
+        &mut self,
+        banner: &str,
+        _: &mut client::Session,
+    ) -> Result<(), Self::Error> {
+        self.heard.add_banner(banner);
+        Ok(())
+    }
+
     async fn disconnected(
         &mut self,
         reason: DisconnectReason<Self::Error>,
     ) -> Result<(), Self::Error> {
         match reason {
             DisconnectReason::ReceivedDisconnect(info) => {
-                self.link.cut(info.message);
+                self.heard.add_goodbye(&info.message);
+                self.link.cut(printable(&info.message).into_owned());
                 Ok(())
             }
             DisconnectReason::Error(error) => {
-                self.link.cut(error.to_string());
+                self.link.cut(printable(&error.to_string()).into_owned());
                 Err(error)
             }
         }

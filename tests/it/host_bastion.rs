@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 
 use futures::future::join_all;
 use rke_operator::{
-    config::{Bastion, Certificate, Credential, Login, SSH_AGENT},
+    config::{Agent, Bastion, Certificate, Credential, Login, SSH_AGENT},
     error::{Explain, with_causes},
     host::{
         Host, HostError, KnownHosts, Policy,
@@ -176,8 +176,8 @@ async fn a_bastion_that_refuses_the_login_is_asked_once() {
     let (one, other) = tokio::join!(refused(&site, "n1"), refused(&site, "n2"));
     insta::assert_snapshot!(one, @"
     cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host `203.0.113.1` refuses the login of `rke` with the SSH key from `~/.ssh/id_ed25519`
-    hint: the key is SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8: its public half must be in `authorized_keys` of `rke` on the bastion host
-    hint: is `rke` the right user?
+    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `rke` the right user, and is it in `authorized_keys` of `rke` on the bastion host?
+    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the bastion host. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
     ");
     assert_eq!(one.replace("n1", "n2"), other);
     assert_eq!(site.bastion.connections(), 1);
@@ -197,7 +197,10 @@ async fn agent(folder: &TempDir, keys: &[PrivateKey]) -> Login {
         client.add_identity(key, &[]).await.expect("added");
     }
     Login {
-        credential: Credential::Agent(socket),
+        credential: Credential::Agent(Agent {
+            socket,
+            first: None,
+        }),
         key_source: SSH_AGENT.to_owned(),
         ..FakeHost::new().login()
     }
@@ -225,6 +228,26 @@ async fn an_agents_keys_are_tried_one_after_the_other() {
     assert_eq!(host.connections(), 1);
 }
 
+/// B10: sshd hangs up after a few keys; an agent may have more, in any order.
+#[tokio::test]
+async fn the_key_that_the_config_names_is_an_agents_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = FakeHost::new();
+    let keys: Vec<PrivateKey> = (1..30).map(key).collect();
+    let login = agent(&folder, &keys).await;
+    let Credential::Agent(all) = login.credential.clone() else {
+        panic!("an agent");
+    };
+    let public = key(1).public_key().to_openssh().expect("a text");
+    let first = Some(format!("{} me@example", public.trim()));
+    let credential = Credential::Agent(Agent { first, ..all });
+    let login = Login {
+        credential,
+        ..login
+    };
+    connect(&host, &login).await.expect("logged in");
+}
+
 #[tokio::test]
 async fn an_agent_without_the_right_key() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -244,7 +267,10 @@ async fn an_agent_that_has_nothing_or_is_not_there() {
     let login = agent(&folder, &[]).await;
     let empty = connect(&host, &login).await.expect_err("no keys");
     let nowhere = Login {
-        credential: Credential::Agent("/nowhere/agent".into()),
+        credential: Credential::Agent(Agent {
+            socket: "/nowhere/agent".into(),
+            first: None,
+        }),
         ..login
     };
     let nowhere = connect(&host, &nowhere).await.expect_err("no agent");

@@ -669,17 +669,21 @@ async fn a_file_that_reads_back_differently_is_an_error() {
 async fn archives_that_are_cut_or_too_large_are_errors() {
     let fake = FakeHost::new();
     let host = claimed(&fake).await;
-    let large = NodeFile {
-        content: vec![1; 65 << 20],
-        mode: 0o600,
-        uid: 0,
-        gid: 0,
-        is_dir: false,
-    };
-    fake.docker().files.insert("/etc/large".to_owned(), large);
-    let read = host.read_files(&["/etc/large"]).await;
+    for number in 0..9 {
+        let large = NodeFile {
+            content: vec![1; 1 << 20],
+            mode: 0o600,
+            uid: 0,
+            gid: 0,
+            is_dir: false,
+        };
+        let path = format!("/etc/large{number}");
+        fake.docker().files.insert(path, large);
+    }
+    let read = host.read_files(&["/etc"]).await;
     assert!(matches!(read, Err(HostError::Archive { .. })), "{read:?}");
-    fake.docker().files.remove("/etc/large");
+    let is_large = |path: &String| path.starts_with("/etc/large");
+    fake.docker().files.retain(|path, _| !is_large(path));
     assert!(host.read_files(&["/etc"]).await.is_ok());
     fake.docker().cut_archives = true;
     let read = host.read_files(&["/etc"]).await;

@@ -120,7 +120,8 @@ async fn a_server_that_says_nothing() {
     let host = FakeHost::new();
     let error = connect(&host.login(), &known(&host), &Mute(b"")).await;
     insta::assert_snapshot!(shown(&error), @r"
-    node `n1` (10.0.0.2) did not answer within 20 s: the SSH handshake
+    node `n1` (10.0.0.2) did not answer within 20 s: the port is open, and sshd did not say its version
+    hint: the node may be out of memory, or its disk may hang: its console, and `ssh -v` from here, tell more
     class: Transient
     ");
 }
@@ -133,7 +134,7 @@ async fn a_server_that_is_not_sshd() {
     assert!(matches!(error, HostError::Handshake { .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "no SSH session with node `n1` (10.0.0.2)"
+        "no SSH session with node `n1` (10.0.0.2); it said: HTTP/1.1 400 Bad Request"
     );
     assert_eq!(error.hints(), ["is it sshd that listens on port 22?"]);
 }
@@ -199,8 +200,8 @@ async fn the_wrong_user() {
     let error = connect(&login, &known(&host), &host.dial()).await;
     insta::assert_snapshot!(shown(&error), @r"
     node `n1` (10.0.0.2) refuses the login of `root` with the SSH key from `~/.ssh/id_ed25519`
-    hint: the key is SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8: its public half must be in `authorized_keys` of `root` on the node
-    hint: is `root` the right user?
+    hint: tried: SHA256:fe85JkIjo8VPe+XqXJGH5Mau1EMFdK1OdKvJUFicyA8. Is `root` the right user, and is it in `authorized_keys` of `root` on the node?
+    hint: sshd tells only its log why: `sudo journalctl -u ssh -u sshd -n 20` on the node. Besides a key that is not there: a home or `.ssh` that others may write to, `AllowUsers`, `PermitRootLogin`
     class: Host
     ");
 }

@@ -8,7 +8,7 @@ use super::{Found, values};
 use crate::{
     config::{
         cursor::Cursor,
-        intent::{Certificate, Credential, SSH_AGENT},
+        intent::{Agent, Certificate, Credential, SSH_AGENT},
         problem::Problem,
         schema::boolean,
         sources::{DefaultKey, Refusal, Sources, SshKey},
@@ -55,7 +55,7 @@ impl<'a> Keys<'a> {
     /// As RKE: the agent where the top level says so, else the node's text, the node's path, the
     /// cluster's path, the default key.
     pub(super) fn of_node(&mut self, node: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
-        if let Some(agent) = self.wanted_agent(&self.root.get("ssh_agent_auth"), found) {
+        if let Some(agent) = self.wanted_agent(&self.root.get("ssh_agent_auth"), node, found) {
             return Some(agent);
         }
         self.of_key(node, found)
@@ -67,7 +67,7 @@ impl<'a> Keys<'a> {
             self.root.get("ssh_agent_auth"),
             bastion.get("ssh_agent_auth"),
         ] {
-            if let Some(agent) = self.wanted_agent(&at, found) {
+            if let Some(agent) = self.wanted_agent(&at, bastion, found) {
                 return Some(agent);
             }
         }
@@ -90,7 +90,12 @@ impl<'a> Keys<'a> {
     }
 
     /// Without an agent the keys count, as in RKE.
-    fn wanted_agent(&mut self, at: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
+    fn wanted_agent(
+        &mut self,
+        at: &Cursor<'_>,
+        machine: &Cursor<'_>,
+        found: &mut Found,
+    ) -> Option<Proof> {
         let wanted = at.scalar().and_then(boolean) == Some(true);
         if !wanted {
             return None;
@@ -111,7 +116,13 @@ impl<'a> Keys<'a> {
                 }
             });
         }
-        self.agent.clone()?.ok().map(of_agent)
+        let socket = self.agent.clone()?.ok()?;
+        let own = machine.get("ssh_key_path");
+        let common = self.root.get("ssh_key_path");
+        let mut named = [own, common].into_iter();
+        let path = named.find_map(|at| at.scalar().filter(|path| !path.is_empty()));
+        let first = path.and_then(|path| self.sources.public_key_at(path));
+        Some(of_agent(socket, first))
     }
 
     fn of_key(&mut self, machine: &Cursor<'_>, found: &mut Found) -> Option<Proof> {
@@ -127,7 +138,7 @@ impl<'a> Keys<'a> {
         } else {
             match self.default(&common, found)? {
                 DefaultKey::Key(key) => Some(key),
-                DefaultKey::Agent(socket) => return Some(of_agent(socket)),
+                DefaultKey::Agent(socket) => return Some(of_agent(socket, None)),
             }
         }?;
         let certificate = self.certificate(machine, &key, found).ok()?;
@@ -237,9 +248,9 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn of_agent(socket: PathBuf) -> Proof {
+fn of_agent(socket: PathBuf, first: Option<String>) -> Proof {
     Proof {
-        credential: Credential::Agent(socket),
+        credential: Credential::Agent(Agent { socket, first }),
         source: SSH_AGENT.to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 
 use super::tests::{Files, GOOD, bad, bad_with, good, good_with};
 use crate::{
-    config::{Bastion, Credential, Intent, RkeConfig, SSH_AGENT, SecretSources},
+    config::{Agent, Bastion, Credential, Intent, RkeConfig, SSH_AGENT, SecretSources},
     model::{NodeName, Role},
 };
 
@@ -51,7 +51,10 @@ fn an_agent_logs_in_to_every_node_and_the_bastion() {
         "{GOOD}ssh_agent_auth: true\nssh_key_path: missing\nbastion_host: {{address: 203.0.113.1}}\n"
     );
     let intent = good_with(&yaml, &with_agent()).intent;
-    let agent = Credential::Agent("/run/agent".into());
+    let agent = Credential::Agent(Agent {
+        socket: "/run/agent".into(),
+        first: None,
+    });
     let bastion = intent.bastion.expect("a bastion");
     for login in [
         &intent.nodes[&NodeName::from("192.0.2.10")].login,

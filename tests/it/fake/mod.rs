@@ -124,6 +124,14 @@ pub(crate) struct Faults {
     pub(crate) no_ports: bool,
     /// What the login shell's own files print before every command.
     pub(crate) greeting: String,
+    /// The login shell prints this and ends with this status, and runs no command.
+    pub(crate) shell_instead: Option<(String, u32)>,
+    /// The login shell's own files never end.
+    pub(crate) shell_hangs: bool,
+    /// sshd says this in the middle of a login, and hangs up.
+    pub(crate) hang_up: Option<&'static str>,
+    /// Docker answers every request with this status and a body without an end.
+    pub(crate) endless: Option<u16>,
 }
 
 /// A Docker request as it arrived.
@@ -145,6 +153,7 @@ struct Inner {
     commands: Mutex<Vec<(String, Answer)>>,
     ports: Mutex<BTreeMap<u16, Vec<Port>>>,
     forwarded: AtomicUsize,
+    poured: AtomicUsize,
     asked: Mutex<Vec<Asked>>,
     executed: Mutex<Vec<String>>,
     connections: Mutex<Vec<CancellationToken>>,
@@ -177,6 +186,7 @@ impl FakeHost {
             commands: Mutex::default(),
             ports: Mutex::default(),
             forwarded: AtomicUsize::new(0),
+            poured: AtomicUsize::new(0),
             asked: Mutex::default(),
             executed: Mutex::default(),
             connections: Mutex::default(),
@@ -285,6 +295,11 @@ impl FakeHost {
     /// How many streams to ports there were, those that nobody served among them.
     pub(crate) fn forwarded(&self) -> usize {
         self.0.forwarded.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes of endless bodies were taken.
+    pub(crate) fn poured(&self) -> usize {
+        self.0.poured.load(Ordering::Relaxed)
     }
 
     /// Cuts every open connection, as a cable would be.

@@ -12,11 +12,11 @@ use russh::{
     keys::Certificate,
     server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
 };
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{Access, FakeHost, Said, docker, lock};
-use rke_operator::model::Endpoint;
+use rke_operator::{host::Stream, model::Endpoint};
 
 /// sshd's default.
 const MAX_SESSIONS: usize = 10;
@@ -55,6 +55,10 @@ struct Handler {
 impl server::Handler for Handler {
     type Error = russh::Error;
 
+    async fn authentication_banner(&mut self) -> Result<Option<String>, Self::Error> {
+        Ok(self.host.fault().hang_up.map(str::to_owned))
+    }
+
     async fn auth_publickey(
         &mut self,
         user: &str,
@@ -62,6 +66,9 @@ impl server::Handler for Handler {
     ) -> Result<Auth, Self::Error> {
         let known = self.host.0.login_key.public_key().key_data();
         let fault = self.host.fault();
+        if fault.hang_up.is_some() {
+            return Err(russh::Error::Disconnect);
+        }
         let right = user == self.host.0.user
             && key.public_key.key_data() == known
             && !fault.only_certificates;
@@ -140,6 +147,10 @@ impl server::Handler for Handler {
             return Ok(());
         }
         reply.accept().await;
+        if let Some(status) = self.host.fault().endless {
+            tokio::spawn(pour(self.host.clone(), channel.into_stream(), status));
+            return Ok(());
+        }
         let io = TokioIo::new(channel.into_stream());
         tokio::spawn(docker::serve(self.host.clone(), io, self.cut.clone()));
         Ok(())
@@ -187,6 +198,21 @@ impl server::Handler for Handler {
     }
 }
 
+/// A Docker whose answers have no end.
+async fn pour(host: FakeHost, stream: impl Stream + 'static, status: u16) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+    let head = format!(
+        "HTTP/1.1 {status} Whatever\r\nApi-Version: 1.47\r\nContent-Type: application/json\r\n\
+         Content-Length: 99999999999\r\n\r\n"
+    );
+    let mut bytes = head.into_bytes();
+    while writer.write_all(&bytes).await.is_ok() {
+        host.0.poured.fetch_add(bytes.len(), Ordering::Relaxed);
+        bytes = vec![b' '; 32 << 10];
+    }
+}
+
 /// Reads the script to its end, then answers. The product runs `timeout … sh -s`.
 async fn execute(
     host: FakeHost,
@@ -209,6 +235,18 @@ async fn execute(
         stdout,
         stderr,
     } = answer(&host, &script);
+    let fault = host.fault();
+    if fault.shell_hangs {
+        std::future::pending::<()>().await;
+    }
+    if let Some((text, status)) = fault.shell_instead {
+        let _ = channel.data_bytes(text.into_bytes()).await;
+        let _ = channel.exit_status(status).await;
+        let _ = channel.eof().await;
+        let _ = channel.close().await;
+        *lock(&open) -= 1;
+        return;
+    }
     // As the product's script itself would say first.
     let begin = "@@rke-operator begin\n";
     let stdout = if script.contains(begin.trim()) {

@@ -32,6 +32,7 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
             architecture: "x86_64".to_owned(),
             mirrors: vec![],
             insecure_registries: vec![],
+            lacking_cgroups: BTreeSet::new(),
         },
         containers: [("web".to_owned(), nginx)].into(),
         images: ["nginx:1.27".to_owned()].into(),
