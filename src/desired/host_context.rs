@@ -1,6 +1,6 @@
 //! One node while its components are desired: what every component asks for. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{
     DesiredError, DesiredFile,
@@ -46,7 +46,12 @@ pub(super) struct HostContext<'a> {
 /// it with kubelet's certificate. A configured one that the node does not have (a name, an address
 /// of a router in front of it) is none that kubelet could announce: then it is the address of the
 /// default route, which kubelet takes by itself.
-pub(super) fn announced(node: &NodeIntent, system: &SystemFacts) -> Option<String> {
+pub(super) fn announced(
+    intent: &Intent,
+    name: &NodeName,
+    node: &NodeIntent,
+    system: &SystemFacts,
+) -> Option<String> {
     let internal = node.internal_address.to_string();
     if node.has_internal_address {
         return Some(internal);
@@ -54,7 +59,26 @@ pub(super) fn announced(node: &NodeIntent, system: &SystemFacts) -> Option<Strin
     [internal, node.endpoint.address.clone()]
         .into_iter()
         .find(|address| system.addresses.contains(address))
-        .or_else(|| system.route_address.clone())
+        .or_else(|| of_its_own(intent, name, system.route_address.as_deref()?))
+}
+
+/// An address that nothing but the node's word speaks for. It gets into a certificate of the authority that API
+/// servers have theirs of: it may be nobody else's.
+fn of_its_own(intent: &Intent, name: &NodeName, told: &str) -> Option<String> {
+    let address: IpAddr = told.parse().ok()?;
+    let services = &intent.services;
+    let of_the_cluster = services.service_cluster_ip_range.contains(&address)
+        || services.cluster_cidr.contains(&address)
+        || services.cluster_dns_server == address;
+    let nobody = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+    let is = |text: &str| text.parse() == Ok(address);
+    let of_the_api = intent.sans.iter().any(|san| is(san));
+    let mut others = intent.nodes.iter().filter(|(other, _)| *other != name);
+    let of_another = others.any(|(_, other)| {
+        is(&other.endpoint.address) || other.internal_address.ip() == Some(address)
+    });
+    let free = !(of_the_cluster || nobody || of_the_api || of_another);
+    free.then(|| address.to_string())
 }
 
 impl HostContext<'_> {

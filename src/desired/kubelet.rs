@@ -98,7 +98,8 @@ fn node_ip(context: &HostContext<'_>) -> Option<String> {
         return Some(context.node.internal_address.to_string());
     }
     let system = &context.facts?.system;
-    announced(context.node, system).filter(|address| system.route_address.as_ref() != Some(address))
+    announced(context.intent, context.name, context.node, system)
+        .filter(|address| system.route_address.as_ref() != Some(address))
 }
 
 /// Where pods ask for names: the cache of their node where there is one, as far as the config tells.

@@ -187,7 +187,7 @@ impl CertKind {
                 sans: inner_names(name, node)
                     .chain(
                         facts
-                            .and_then(|facts| announced(node, &facts.system))
+                            .and_then(|facts| announced(intent, name, node, &facts.system))
                             .map(|address| San::of(&address)),
                     )
                     .collect(),
