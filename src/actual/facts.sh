@@ -190,7 +190,7 @@ echo @@foreign
 each foreign exists "$@"
 manifests() {
   for path in "$1"/*; do exists "$path"; done
-  is_unreadable "$1"
+  [ -d "$1" ] && ! { [ -r "$1" ] && [ -x "$1" ]; } && echo "$1"
 }
 each manifests manifests "$@"
 echo @@mounts

@@ -10,7 +10,7 @@ use super::{
     containerd::{self, CgroupDriver},
     controller_manager, encryption, etcd,
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
-    kube_proxy, kubelet, nginx_proxy, node,
+    kube_proxy, kubelet, network, nginx_proxy, node,
     pki::Keys,
     registries, scheduler,
 };
@@ -221,6 +221,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
                 .unwrap_or_default(),
         },
         kernel,
+        network: network::of(context),
         node: node::meta(context.node),
     })
 }

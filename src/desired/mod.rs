@@ -54,6 +54,7 @@ mod from_intent;
 mod host_context;
 mod kube_proxy;
 mod kubelet;
+mod network;
 mod nginx_proxy;
 mod node;
 pub mod pki;
@@ -73,8 +74,8 @@ pub use self::{
 };
 use crate::{
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, KernelWants, NodeMeta,
-        NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, HostNetwork, KernelWants,
+        NodeMeta, NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
     },
     state::ClusterState,
 };
@@ -107,6 +108,8 @@ pub struct DesiredHost {
     pub containerd: ContainerdWants,
     /// Modules and sysctls.
     pub kernel: KernelWants,
+    /// Its address, ranges and ports.
+    pub network: HostNetwork,
     /// The Node object.
     pub node: NodeMeta,
 }

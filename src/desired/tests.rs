@@ -714,6 +714,77 @@ fn kubelets_certificate_has_the_address_that_kubelet_announces() {
     assert!(!shown.contains("[172, 17, 0, 1]"), "{shown}");
 }
 
+/// U13: one table of ports for everybody who speaks of a firewall.
+#[test]
+fn a_firewall_lets_in_what_the_roles_and_the_network_need() {
+    let mut intent = intent_of(&[
+        ("n1", "192.0.2.10", &[Role::Etcd, Role::ControlPlane]),
+        ("n2", "192.0.2.11", &[Role::Worker]),
+    ]);
+    let ports = |intent: &Intent, node: &str| {
+        let have = blank(intent);
+        let keys = reuse_or_issue(intent, &have, 9).unwrap();
+        let desired = Desired::from_intent(intent, &keys, &have).unwrap();
+        let network = &desired.hosts[&NodeName::from(node)].network;
+        let ports = network.ports.iter().map(ToString::to_string);
+        ports.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        ports(&intent, "n1"),
+        "6443/tcp 2379-2380/tcp 10250/tcp 8472/udp"
+    );
+    assert_eq!(ports(&intent, "n2"), "10250/tcp 8472/udp");
+    intent.network = Network::Calico(Box::default());
+    assert_eq!(ports(&intent, "n2"), "10250/tcp 179/tcp 5473/tcp ipip");
+    let alone = intent_of(&[(
+        "n1",
+        "192.0.2.10",
+        &[Role::Etcd, Role::ControlPlane, Role::Worker],
+    )]);
+    assert_eq!(ports(&alone, "n1"), "6443/tcp");
+}
+
+/// O33: what root on one node says of itself gets into no certificate under a name of somebody else.
+#[test]
+fn a_node_does_not_dictate_a_name_in_a_certificate() {
+    let all = [Role::Etcd, Role::ControlPlane, Role::Worker];
+    let mut intent = intent_of(&[
+        ("n1", "n1.example.org", &all),
+        ("n2", "192.168.7.6", &[Role::Worker]),
+    ]);
+    intent.sans.insert("192.168.7.9".to_owned());
+    let names = |told: &str| {
+        let mut have = blank(&intent);
+        let Some(HostView::Reachable(facts)) = have.hosts.get_mut(&NodeName::from("n1")) else {
+            panic!("it answers");
+        };
+        facts.system.route_address = Some(told.to_owned());
+        let keys = reuse_or_issue(&intent, &have, 9).unwrap();
+        let desired = Desired::from_intent(&intent, &keys, &have).unwrap();
+        let files = &desired.hosts[&NodeName::from("n1")].files;
+        let is_its = |path: &&String| path.contains("kube-kubelet-") && !path.contains("-key");
+        let file = &files[files.keys().find(is_its).expect("a certificate")];
+        let (_, pem) = x509_parser::pem::parse_x509_pem(file.content.expose()).unwrap();
+        let certificate = pem.parse_x509().unwrap();
+        let names = certificate.subject_alternative_name().unwrap().unwrap();
+        names.value.general_names.len()
+    };
+    let of_its_own = names("192.168.7.5");
+    for told in [
+        "kubernetes.default.svc",
+        "a b",
+        "",
+        "10.43.0.1",
+        "10.42.0.1",
+        "192.168.7.6",
+        "192.168.7.9",
+        "127.0.0.1",
+        "::",
+    ] {
+        assert_eq!(names(told), of_its_own - 1, "{told}");
+    }
+}
+
 /// R39: monitoring and scanners look for a process of this name.
 #[test]
 fn kubelets_process_is_called_kubelet() {

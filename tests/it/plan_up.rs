@@ -4,7 +4,10 @@ use rke_operator::{
     actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi, Unreachable},
     desired::Desired,
     error::{ErrorClass, Explain},
-    model::{ClusterId, Component, NodeName, ObjectRef, label, path},
+    model::{
+        ClusterId, Component, HostNetwork, NodeName, ObjectRef, OpenPort, Range, RangeOf, Reach,
+        label, path,
+    },
     plan,
     plan::{Action, ClusterAction, HostAction, Plan, PreflightErrors, Step},
 };
@@ -228,7 +231,20 @@ fn notes_about_a_fresh_node() {
             .into();
         facts.system.resolv_loops = true;
     });
-    let plan = plan_up(&want(), &world.observe(&Shell::default())).unwrap();
+    let mut want = want();
+    want.hosts.get_mut(&one()).unwrap().network = HostNetwork {
+        ranges: vec![Range {
+            of: RangeOf::Pods,
+            net: "10.42.0.0/16".parse().unwrap(),
+        }],
+        ports: vec![
+            OpenPort::tcp(6443, Reach::Clients, "the API server"),
+            OpenPort::tcp_range(2379, 2380, Reach::Nodes, "etcd"),
+            OpenPort::udp(8472, "traffic of pods"),
+        ],
+        ..HostNetwork::default()
+    };
+    let plan = plan_up(&want, &world.observe(&Shell::default())).unwrap();
     let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     insta::assert_debug_snapshot!(notes);
 }
@@ -512,6 +528,128 @@ fn what_another_kubernetes_left_is_named_with_the_commands_that_clear_it() {
         system.pods = 2;
     });
     insta::assert_snapshot!(shown(&error));
+}
+
+/// B1: what lies on disks of its own is somebody's data, and no advice deletes it.
+#[test]
+fn what_may_be_data_is_never_advised_to_be_deleted() {
+    let error = refused(|facts| {
+        let system = &mut facts.system;
+        let paths = [path::KUBELET, path::ETCD, path::KUBERNETES].map(str::to_owned);
+        system.paths.extend(paths);
+        let disks = ["/var/lib/etcd/data", "/var/lib/etcd/wal"].map(str::to_owned);
+        system.mounts.extend(disks);
+    });
+    let shown = shown(&error);
+    assert!(!shown.contains("rm -r"), "{shown}");
+    assert!(!shown.contains("umount"), "{shown}");
+    insta::assert_snapshot!(shown);
+}
+
+/// B19, B20, B21: said before anything is written, with what the node's distribution calls it.
+#[test]
+fn what_pods_would_lack_is_said_before_a_node_joins() {
+    let lacking = |facts: &mut HostFacts| {
+        let system = &mut facts.system;
+        system.distribution = ["rhel", "fedora"].map(str::to_owned).into();
+        system.kernel = "6.12.0-55.el10.x86_64".to_owned();
+        system.lacking_tools = ["iptables".to_owned()].into();
+        let modules = ["vxlan", "xt_comment"].map(str::to_owned);
+        system.absent_modules = modules.clone().into();
+        system.lacking_modules = modules.into();
+        facts.docker.lacking_cgroups = ["memory".to_owned()].into();
+    };
+    let mut want = want();
+    let network = &mut want.hosts.get_mut(&one()).unwrap().network;
+    network.modules = ["vxlan", "xt_comment"].map(str::to_owned).into();
+    let world = world_with(lacking);
+    let error = plan_up(&want, &world.observe(&Shell::default())).unwrap_err();
+    insta::assert_snapshot!(shown(&error));
+
+    // A cluster that runs goes on, and says so.
+    let (mut world, shell) = settled();
+    lacking(host(&mut world));
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let notes = plan
+        .notes
+        .iter()
+        .filter(|note| note.text.contains("this node"));
+    assert_eq!(notes.count(), 3);
+}
+
+/// B31 and rule 44: every address of the config beside those of the node.
+#[test]
+fn an_address_that_is_not_the_nodes_is_refused_before_anything_is_written() {
+    let own = |facts: &mut HostFacts| {
+        facts.system.addresses = ["192.0.2.10".to_owned()].into();
+    };
+    let with = |address: &str, key: &'static str| {
+        let mut want = want();
+        let network = &mut want.hosts.get_mut(&one()).unwrap().network;
+        network.address = Some(address.into());
+        network.key = key;
+        want
+    };
+    let world = world_with(own);
+    let have = world.observe(&Shell::default());
+    plan_up(&with("192.0.2.10", "internal_address"), &have).unwrap();
+    plan_up(&with("203.0.113.7", "address"), &have).unwrap();
+    plan_up(&with("n1.example.com", "address"), &have).unwrap();
+    let error = plan_up(&with("192.0.2.11", "internal_address"), &have).unwrap_err();
+    insta::assert_snapshot!(shown(&error));
+}
+
+#[test]
+fn a_network_inside_the_clusters_ranges_is_refused_before_a_node_joins() {
+    use rke_operator::actual::{Interface, Route};
+    let mut want = want();
+    want.hosts.get_mut(&one()).unwrap().network.ranges = vec![
+        Range {
+            of: RangeOf::Pods,
+            net: "10.42.0.0/16".parse().unwrap(),
+        },
+        Range {
+            of: RangeOf::Services,
+            net: "10.43.0.0/16".parse().unwrap(),
+        },
+    ];
+    let taken = |facts: &mut HostFacts| {
+        let system = &mut facts.system;
+        system.routes = vec![Route {
+            to: "10.42.8.0/24".parse().unwrap(),
+            via: Some("192.0.2.1".parse().unwrap()),
+            device: "wg0".to_owned(),
+            of_interface: false,
+        }];
+        let eth1 = Interface {
+            mtu: Some(1500),
+            addresses: ["10.43.0.9".parse().unwrap()].into(),
+        };
+        system.interfaces = [("eth1".to_owned(), eth1)].into();
+    };
+    let world = world_with(taken);
+    let error = plan_up(&want, &world.observe(&Shell::default())).unwrap_err();
+    insta::assert_snapshot!(shown(&error));
+    // Of a node of the cluster these routes are the cluster's.
+    let (mut world, shell) = settled();
+    taken(host(&mut world));
+    plan_up(&want, &world.observe(&shell)).unwrap();
+}
+
+/// B8, B22.
+#[test]
+fn what_ends_with_a_restart_and_what_the_ingress_takes_is_noted() {
+    let mut want = want();
+    want.hosts.get_mut(&one()).unwrap().network.ingress = [80, 443].into();
+    let world = world_with(|facts| {
+        let system = &mut facts.system;
+        system.unbooted = ["docker.service".to_owned()].into();
+        system.listening.extend([80, 443]);
+        system.listeners.insert(80, "nginx.service".to_owned());
+    });
+    let plan = plan_up(&want, &world.observe(&Shell::default())).unwrap();
+    let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
+    insta::assert_snapshot!(notes.join("\n"));
 }
 
 /// R35: podman and nerdctl share the folder with Kubernetes.

@@ -16,7 +16,7 @@ use crate::{
         problem::Problem,
         schema::boolean,
     },
-    model::{Bind, quoted},
+    model::{Bind, path, quoted},
 };
 
 /// `None` only when a problem was found.
@@ -29,6 +29,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let scheduler = extras(&at.get("scheduler"), found);
     let kubelet = extras(&at.get("kubelet"), found);
     let kubeproxy = extras(&at.get("kubeproxy"), found);
+    kubelet_folder(&at.get("kubelet"), found);
     snapshots(&at.get("etcd"), found);
     let cluster_cidr = range(
         &at.get("kube-controller").get("cluster_cidr"),
@@ -75,6 +76,22 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         admission_plugins,
         secrets_encryption,
     })
+}
+
+/// What mounts and what cleans a node knows one folder of kubelet's: drivers of volumes, logins of registries, `remove`.
+fn kubelet_folder(kubelet: &Cursor<'_>, found: &mut Found) {
+    for list in ["extra_args", "extra_args_array"] {
+        let at = kubelet.get(list).get("root-dir");
+        let usual = at
+            .scalar()
+            .is_some_and(|text| text.trim_end_matches('/') == path::KUBELET);
+        if !at.has_nothing() && !usual {
+            found.problem(at.problem("kubelet's folder stays `/var/lib/kubelet`").hint(
+                "remove it; to have the folder on another disk, mount that there before the node joins: \
+                 `/data/kubelet /var/lib/kubelet none bind 0 0` in /etc/fstab",
+            ));
+        }
+    }
 }
 
 /// RKE takes recurring snapshots of etcd by default. Until we do, everybody is told who did not say

@@ -598,6 +598,21 @@ fn address_ranges() {
     );
 }
 
+/// B6: drivers of volumes, logins of registries and the cleaning of a node know one folder.
+#[test]
+fn kubelets_folder_stays_where_it_is() {
+    let kubelet = |text: &str| and(&format!("services: {{kubelet: {{{text}}}}}"));
+    good(&kubelet("extra_args: {root-dir: /var/lib/kubelet/}"));
+    for text in [
+        "extra_args: {root-dir: /data/kubelet}",
+        "extra_args_array: {root-dir: [/data/kubelet]}",
+    ] {
+        let said = bad(&kubelet(text));
+        let words = ["root-dir` (line 8): kubelet's folder stays", "/etc/fstab"];
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}
+
 #[test]
 fn flags_mounts_and_environment() {
     let kubelet = |text: &str| and(&format!("services: {{kubelet: {{{text}}}}}"));

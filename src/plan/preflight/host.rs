@@ -4,7 +4,7 @@
 
 use super::{
     super::ownership::{self, Unclaimed},
-    PreflightError, machine,
+    PreflightError, machine, network,
 };
 use crate::{
     actual::{Actual, ContainerFact, HostFacts, is_rke},
@@ -55,6 +55,7 @@ pub(super) fn errors(
     let mut errors = machine::errors(name, facts);
     errors.extend(names(id, name, host, facts));
     errors.extend(ports(&want.cluster_id, name, host, facts));
+    errors.extend(network::address(name, host, facts));
     if let Some(other) = state_of_another(&want.cluster_id, facts) {
         return vec![foreign_state(name, &other)];
     }
@@ -63,6 +64,8 @@ pub(super) fn errors(
         if unclaimed == Unclaimed::New {
             errors.extend(folders(name, facts));
             errors.extend(machine::space(name, facts));
+            errors.extend(machine::lacking(name, host, facts));
+            errors.extend(network::ranges(name, host, facts));
         } else {
             errors.extend(others_moved_in(name, facts));
         }
@@ -272,7 +275,7 @@ fn ports(
 }
 
 /// Who listens, as far as the node told it to a user without rights, and how to learn more.
-fn listener(port: u16, facts: &HostFacts) -> (String, String) {
+pub(in crate::plan) fn listener(port: u16, facts: &HostFacts) -> (String, String) {
     let Some(owner) = facts.system.listeners.get(&port) else {
         return (
             "a process that is not this cluster's".to_owned(),
@@ -324,8 +327,11 @@ fn folders(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
                  it holds the data of another Kubernetes is not known"
             ),
             [
-                format!("`sudo ls -A {folder}` on the node shows what is in it"),
-                format!("if it is empty, `sudo rmdir {folder}` takes it away"),
+                format!("`sudo find {folder} -type f` on the node shows what is in it"),
+                format!(
+                    "if that is nothing: `sudo rmdir {folder}`, or, where it holds the mount points of empty disks, \
+                     `sudo find {folder} -type d -exec chmod a+rx '{{}}' +`"
+                ),
             ],
         ));
     }
@@ -397,19 +403,42 @@ fn another_kubernetes(name: &NodeName, facts: &HostFacts, full: &[&str]) -> Pref
         "if it still runs, remove it with its own tool first: `rke remove`, `kubeadm reset`, \
          `k3s-uninstall.sh`"
             .to_owned(),
-        "what that leaves, when nobody needs it any more, is cleared by these, in this order:"
-            .to_owned(),
+        format!(
+            "`sudo find {} -maxdepth 3 -type f` on the node shows what these hold; this program deletes none of it",
+            full.join(" ")
+        ),
+        "what nobody needs any more is put aside by these, in this order:".to_owned(),
     ];
     if pods > 0 {
         hints.push("`docker rm -f $(docker ps -aq --filter name=^/k8s_)`".to_owned());
     }
-    if mounts > 0 {
+    let kubelets = format!("{}/", path::KUBELET);
+    if facts
+        .system
+        .mounts
+        .iter()
+        .any(|it| it.starts_with(&kubelets))
+    {
         hints.push(
-            "`awk '$5 ~ \"^/var/lib/(kubelet|etcd)/\" { print $5 }' /proc/self/mountinfo | sort -r \
-             | xargs -r sudo umount`"
+            "`awk '$5 ~ \"^/var/lib/kubelet/\" { print $5 }' /proc/self/mountinfo | sort -r | xargs -r sudo \
+             umount`"
                 .to_owned(),
         );
     }
-    hints.push(format!("`sudo rm -r --one-file-system {}`", full.join(" ")));
+    for folder in full {
+        let below = format!("{folder}/");
+        let disk = |at: &String| at == folder || at.starts_with(&below);
+        let disks = facts.system.mounts.iter().filter(|at| disk(at));
+        let disks: Vec<&String> = disks.filter(|at| !at.starts_with(&kubelets)).collect();
+        hints.push(if disks.is_empty() {
+            format!("`sudo mv {folder} {folder}.old`")
+        } else {
+            format!(
+                "what is on the disks at {} has to be moved to another place by hand; the empty disks may stay \
+                 where they are",
+                quoted(disks)
+            )
+        });
+    }
     PreflightError::host(name, message, hints)
 }

@@ -1,10 +1,14 @@
 //! What a machine lacks to carry a node: a Docker, a system and tools that are recent enough, and
 //! room. Pure.
 
-use super::PreflightError;
+use super::{
+    PreflightError,
+    packages::{self, Package},
+};
 use crate::{
     actual::HostFacts,
-    model::{NodeName, path},
+    desired::DesiredHost,
+    model::{Component, NodeName, path, quoted},
 };
 
 /// Free space that a fresh node needs at each place where much is written.
@@ -34,6 +38,98 @@ pub(super) fn space(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
             )
         })
         .collect()
+}
+
+/// What a new node would lack when pods run on it.
+pub(super) fn lacking(
+    name: &NodeName,
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> Vec<PreflightError> {
+    lacks(host, facts)
+        .into_iter()
+        .map(|(what, hint)| PreflightError::host(name, format!("node `{name}` {what}"), [hint]))
+        .collect()
+}
+
+/// What the node lacks that pods or a removal need, each with its cure. A node that runs is not stopped because of it.
+pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(String, String)> {
+    let system = &facts.system;
+    let mut lacks = Vec::new();
+    for tool in &system.lacking_tools {
+        let package = if tool == "ip" {
+            Package::Ip
+        } else {
+            Package::Iptables
+        };
+        lacks.push((
+            format!("has no `{tool}`, which network plugins call on the node itself"),
+            packages::install(package, system),
+        ));
+    }
+    let cgroups = &facts.docker.lacking_cgroups;
+    if !cgroups.is_empty() {
+        lacks.push((
+            format!(
+                "has cgroups without {} (Docker cannot limit it): kubelet does not start",
+                quoted(cgroups)
+            ),
+            kernel_words(system.kernel_words.as_deref(), cgroups.contains("memory")),
+        ));
+    }
+    let rules = !proxies_by_nftables(host);
+    let needed = |module: &&String| {
+        host.network.modules.contains(*module) && (rules || !module.starts_with("xt_"))
+    };
+    let absent: Vec<&String> = system.absent_modules.iter().filter(needed).collect();
+    let lacking: Vec<&String> = system.lacking_modules.iter().filter(needed).collect();
+    if system.kernel_gone && !absent.is_empty() {
+        lacks.push((
+            format!(
+                "runs kernel {}, whose modules are no longer in /lib/modules: {} cannot be loaded",
+                system.kernel,
+                quoted(absent)
+            ),
+            "restart the node, if its kernel was updated since it started".to_owned(),
+        ));
+    } else if !lacking.is_empty() {
+        lacks.push((
+            format!(
+                "runs kernel {}, which has no {}: the rules of kube-proxy or the tunnel between pods cannot be made",
+                system.kernel,
+                quoted(lacking)
+            ),
+            packages::install(Package::KernelModules, system),
+        ));
+    }
+    lacks
+}
+
+/// kube-proxy writes nftables itself, without the modules of iptables.
+fn proxies_by_nftables(host: &DesiredHost) -> bool {
+    let proxy = host.containers.get(Component::KubeProxy.container());
+    proxy.is_some_and(|spec| {
+        spec.command
+            .iter()
+            .any(|word| word == "--proxy-mode=nftables")
+    })
+}
+
+fn kernel_words(file: Option<&str>, memory: bool) -> String {
+    let words = "cgroup_enable=memory";
+    match file {
+        _ if !memory => {
+            "let the kernel have it: `cat /proc/cmdline` on the node shows what switches it off"
+                .to_owned()
+        }
+        Some(file) => format!(
+            "add `{words} cgroup_memory=1` to the end of the one line of {file} and restart the node"
+        ),
+        None => format!(
+            "add `{words}` to `GRUB_CMDLINE_LINUX` in /etc/default/grub (take `cgroup_disable=memory` out of it), \
+             `sudo update-grub` or `sudo grub2-mkconfig -o /boot/grub2/grub.cfg`, and restart the node"
+        ),
+    }
 }
 
 /// Whether it is fresh or not.
@@ -100,7 +196,10 @@ fn system(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
     if !system.systemd {
         return vec![PreflightError::host(
             name,
-            format!("node `{name}` does not run systemd, which starts its containerd"),
+            format!(
+                "node `{name}` does not run systemd, which starts its containerd (there is no \
+                 `/run/systemd/system`)"
+            ),
             ["use a distribution with systemd".to_owned()],
         )];
     }

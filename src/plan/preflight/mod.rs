@@ -9,14 +9,18 @@ mod host;
 mod leavers;
 mod lost;
 mod machine;
+mod network;
+mod packages;
 mod ranges;
 mod roles;
 mod version;
 
 pub use error::{PreflightError, PreflightErrors};
 pub use external_etcd::external_etcd;
-pub(super) use host::{filled, rke_cluster, state_of_another};
+pub(super) use host::{filled, listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
+pub(super) use machine::lacks;
+pub(super) use network::doubts;
 
 use super::diff::Diff;
 use crate::{

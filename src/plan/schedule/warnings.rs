@@ -3,59 +3,118 @@
 use crate::{
     actual::HostFacts,
     desired::{self, DesiredHost},
-    plan::{Note, Target, diff::Diff},
+    model::{Firewall, quoted},
+    plan::{Note, Target, diff::Diff, preflight},
 };
 
-/// What a person should know about a node before it is used.
+/// What a person should know about a node before it is used, and what ends a node that is used.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let hosts = diff.hosts.iter();
     hosts
-        .filter(|(_, host)| host.facts.claim().is_none())
         .flat_map(|(name, host)| {
-            let facts = host.facts;
-            let note = |text| Note::of(Some(Target::Host((*name).clone())), text);
-            let runtime = facts.docker.default_runtime.as_str();
-            let runtime = (!runtime.is_empty() && runtime != "runc").then(|| {
-                note(format!(
-                    "Docker's default runtime is `{runtime}`; pods run on containerd and need \
-                     its equivalent there"
-                ))
-            });
-            let proxy = facts.docker.proxy.as_ref().filter(|(http, https, _)| {
-                desired::containerd::masked(http) || desired::containerd::masked(https)
-            });
-            let proxy = proxy.map(|_| {
-                note(
-                    "Docker uses an HTTP proxy with a login, which Docker does not tell; \
-                     containerd, which pulls the images of pods, needs it in a drop-in of its own \
-                     (`systemctl edit containerd`)"
-                        .to_owned(),
-                )
-            });
-            let firewall = facts.system.firewalld.then(|| note(firewalld(host.want)));
-            let others = services(facts).into_iter().map(note);
-            let fixed = [runtime, proxy, firewall].into_iter().flatten();
-            fixed.chain(others).collect::<Vec<_>>()
+            let (want, facts) = (host.want, host.facts);
+            let mut texts = always(want, facts);
+            if facts.claim().is_none() {
+                texts.extend(before_use(want, facts));
+            } else {
+                let lacks = preflight::lacks(want, facts).into_iter();
+                texts.extend(lacks.map(|(what, hint)| format!("this node {what}: {hint}")));
+            }
+            let target = Target::Host((*name).clone());
+            let note = move |text| Note::of(Some(target.clone()), text);
+            texts.into_iter().map(note)
         })
         .collect()
 }
 
+/// Of every node, at every run.
+fn always(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
+    let mut texts = Vec::new();
+    let unbooted = &facts.system.unbooted;
+    if !unbooted.is_empty() {
+        let units: Vec<&str> = unbooted.iter().map(String::as_str).collect();
+        texts.push(format!(
+            "nothing starts {} when this node restarts, and no component of the cluster would run: `sudo systemctl \
+             enable {}`",
+            quoted(unbooted),
+            units.join(" ")
+        ));
+    }
+    texts.extend(ingress(want, facts));
+    texts
+}
+
+/// Who listens where the ingress controller takes the ports of the node.
+fn ingress(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
+    let system = &facts.system;
+    let listens = |port: &&u16| system.listening.contains(port);
+    // On a node of a cluster an unknown listener is the controller itself, as a rule.
+    let foreign = |port: &&u16| match system.listeners.get(port) {
+        Some(owner) => owner.ends_with(".service") || is_of_docker(owner, facts),
+        None => facts.claim().is_none(),
+    };
+    let ports = want.network.ingress.iter().filter(listens).filter(foreign);
+    ports
+        .map(|port| {
+            let (owner, cure) = preflight::listener(*port, facts);
+            format!(
+                "the ingress controller takes port {port} of this node from {owner}: requests no longer reach that. \
+                 {cure}; `http_port` and `https_port` under `ingress` name other ports"
+            )
+        })
+        .collect()
+}
+
+fn is_of_docker(owner: &str, facts: &HostFacts) -> bool {
+    let id = owner
+        .trim_start_matches("docker-")
+        .trim_end_matches(".scope");
+    facts.containers.values().any(|fact| fact.id == id)
+}
+
+/// Before the first component runs there.
+fn before_use(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
+    let runtime = facts.docker.default_runtime.as_str();
+    let runtime = (!runtime.is_empty() && runtime != "runc").then(|| {
+        format!(
+            "Docker's default runtime is `{runtime}`; pods run on containerd and need its equivalent there"
+        )
+    });
+    let proxy = facts.docker.proxy.as_ref().filter(|(http, https, _)| {
+        desired::containerd::masked(http) || desired::containerd::masked(https)
+    });
+    let proxy = proxy.map(|_| {
+        "Docker uses an HTTP proxy with a login, which Docker does not tell; containerd, which pulls the images of \
+         pods, needs it in a drop-in of its own (`systemctl edit containerd`)"
+            .to_owned()
+    });
+    let firewall = facts.system.firewalld.then(|| {
+        let rules = want.network.rules(Firewall::Firewalld).join(", ");
+        format!("firewalld is active and rejects the traffic of the cluster: {rules}")
+    });
+    let fixed = [runtime, proxy, firewall].into_iter().flatten();
+    fixed
+        .chain(services(want, facts))
+        .chain(preflight::doubts(want, facts))
+        .collect()
+}
+
 /// What else works on the node's network, and how it leaves that of pods alone.
-fn services(facts: &HostFacts) -> Vec<String> {
+fn services(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
     let has = |name: &str| facts.system.services.contains(name);
     let mut texts = Vec::new();
     if has("ufw") {
-        texts.push(
-            "ufw is active and rejects the traffic of pods: `sudo ufw default allow routed`, \
-             `sudo ufw allow in on cni0`, `sudo ufw allow 6443/tcp`"
-                .to_owned(),
-        );
+        let rules = want.network.rules(Firewall::Ufw).join(", ");
+        texts.push(format!(
+            "ufw is active and rejects the traffic of the cluster: {rules}"
+        ));
     }
     if has("NetworkManager") {
         texts.push(
             "NetworkManager may take over the links of pods: \
-             `unmanaged-devices=interface-name:cni0;interface-name:flannel*;interface-name:veth*` \
-             below `[keyfile]` in /etc/NetworkManager/conf.d/pods.conf keeps it away"
+             `unmanaged-devices=interface-name:cni0;interface-name:flannel*;interface-name:cali*;\
+             interface-name:tunl*;interface-name:vxlan.calico;interface-name:veth*` below `[keyfile]` in \
+             /etc/NetworkManager/conf.d/pods.conf keeps it away"
                 .to_owned(),
         );
     }
@@ -75,29 +134,4 @@ fn services(facts: &HostFacts) -> Vec<String> {
         ));
     }
     texts
-}
-
-fn firewalld(host: &DesiredHost) -> String {
-    let range = |component: &str, flag: &str| {
-        let command = &host.containers.get(component)?.command;
-        command
-            .iter()
-            .find_map(|word| word.strip_prefix(flag)?.strip_prefix('='))
-    };
-    let ranges = [
-        range("kube-controller-manager", "--cluster-cidr"),
-        range("kube-apiserver", "--service-cluster-ip-range"),
-    ];
-    let mut commands: Vec<String> = ranges
-        .into_iter()
-        .flatten()
-        .flat_map(|ranges| ranges.split(','))
-        .map(|range| format!("`sudo firewall-cmd --permanent --zone=trusted --add-source={range}`"))
-        .collect();
-    commands.push("`sudo firewall-cmd --permanent --add-port=6443/tcp`".to_owned());
-    commands.push("`sudo firewall-cmd --reload`".to_owned());
-    format!(
-        "firewalld is active and rejects the traffic of pods: {}",
-        commands.join(", ")
-    )
 }

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use rke_operator::{
     desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, KernelWants,
-        KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner, Registries, Role, START_ORDER,
-        Taint, UpgradeStrategy, label, path, secret::Secret,
+        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, HostNetwork,
+        KernelWants, KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner, Registries, Role,
+        START_ORDER, Taint, UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
@@ -370,6 +370,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             modules: ["br_netfilter".to_owned()].into(),
             sysctls: [("net.ipv4.ip_forward".to_owned(), "1".to_owned())].into(),
         },
+        network: HostNetwork::default(),
         node: NodeMeta {
             labels: knobs
                 .labelled

@@ -106,8 +106,19 @@ our_sets() {
   timeout 10 ipset list -n 2>/dev/null | grep "$ours"
 }
 
+# Without iptables its rules cannot be read. There are none where the kernel has no table of it: as after a restart.
+left_without_iptables() {
+  [ -s "$root/proc/net/ip_tables_names" ] || [ -s "$root/proc/net/ip6_tables_names" ] ||
+    [ -d "$root/sys/module/nf_tables" ] || return 0
+  chains=$(timeout 30 nft list chains 2>/dev/null) ||
+    { mark unknown chains "there is no iptables on this node"; return; }
+  printf '%s\n' "$chains" | sed -n 's/^[[:space:]]*chain \(KUBE-[^ ]*\) .*/\1/p' | sort -u | while read -r chain; do
+    mark left chain "$chain (nft)"
+  done
+}
+
 left_of_rules() {
-  [ -n "$(tables)" ] || mark unknown chains "there is no iptables on this node"
+  [ -n "$(tables)" ] || left_without_iptables
   tables | while read -r tool; do
     text=$(our_rules "$tool") || { mark unknown chains "$tool-save fails"; continue; }
     printf '%s\n' "$text" | sed -n 's/^-X //p' | sort -u | while read -r chain; do
