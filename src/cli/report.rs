@@ -402,6 +402,15 @@ mod tests {
         ");
     }
 
+    /// U8: a typo in `--config` gives no impression of a cluster that is half removed.
+    #[test]
+    fn the_state_is_kept_only_where_there_is_one() {
+        let hints = |kept| Failure::incomplete(Vec::new(), kept).hints().join(" ");
+        assert!(hints(Some("`a.json`")).contains("the state is kept in `a.json`"));
+        assert!(!hints(None).contains("kept"));
+        assert!(hints(None).contains("`--config`"));
+    }
+
     /// Consent may be asked for again after some steps: what they did stays.
     #[test]
     fn a_run_that_did_something_does_not_say_that_nothing_was_changed() {

@@ -11,6 +11,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
     actual::{ContainerState, HostFacts, HostView},
+    apply::stop::{StopCause, Stopper},
     config::Intent,
     converge::{Consent, Goal, Outcome},
     error::ErrorClass,
@@ -100,6 +101,31 @@ impl Consent for Answers {
         let answer = self.left.lock().unwrap().pop_front();
         let answer = answer.expect("it is not asked that often");
         futures::future::ready(answer).boxed()
+    }
+}
+
+/// Presses Ctrl-C at the question.
+struct Leaves(Stopper);
+
+impl Consent for Leaves {
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
+        self.0.stop(StopCause::Signal);
+        futures::future::ready(false).boxed()
+    }
+}
+
+/// U10: that is no "no", and the exit code is that of a stop.
+#[tokio::test]
+async fn a_stop_at_the_question_is_a_stop() {
+    let runner = settled(&Wish::plain().intent()).await;
+    let intent = changed();
+    for goal in [Goal::Up(&intent), Goal::Remove(Some(&intent))] {
+        let (stopper, stop) = Stopper::new();
+        let before = runner.remote.world(|world| world.clone());
+        let outcome = runner.converge_until(&goal, &Leaves(stopper), &stop).await;
+        let stopped = matches!(outcome, Ok(Outcome::Stopped(StopCause::Signal)));
+        assert!(stopped, "{outcome:?}");
+        assert!(runner.remote.world(|world| *world == before));
     }
 }
 
