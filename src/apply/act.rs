@@ -129,7 +129,9 @@ impl Executor<'_> {
             HostAction::JoinEtcd { spec } => {
                 Box::pin(node::join_etcd(self, host, spec, reporter, stop)).await
             }
-            HostAction::StartContainer { name } => node::start_container(host, name).await,
+            HostAction::StartContainer { name } => {
+                node::start_container(host, name, self.context.id()?).await
+            }
             HostAction::ReplaceContainer { name, spec } => {
                 node::remove_container(host, self.seen(host, name)?).await?;
                 node::run_container(host, name, spec, self.context.saved()?).await

@@ -91,6 +91,7 @@ fn done(name: &str, stay: &[AppliedObject]) -> Done {
                 stay.join(", ")
             ),
             hints: vec!["delete them with `kubectl delete` when nothing needs them".to_owned()],
+            degrades: false,
         }),
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     executor::{Executor, bug, failed},
     limit::{ADDON_PATIENCE, DETACH_PATIENCE, EVICT_PATIENCE, NODE_PATIENCE, drain_patience},
+    node::cause_in_log,
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
@@ -19,7 +20,7 @@ use crate::{
     model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef, WantedObjects},
     state::Membership,
     workload,
-    workload::{Waited, WorkloadError},
+    workload::{Crashes, Waited, WorkloadError},
 };
 
 /// How often it is looked whether it does something.
@@ -159,9 +160,15 @@ pub(super) async fn set_node_meta(
     let client = api(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let registered = workload::await_registered(&client, node, NODE_PATIENCE, &waiting);
-    unless_stopped(stop, Box::pin(registered))
-        .await?
-        .map_err(failed)?;
+    match unless_stopped(stop, Box::pin(registered)).await? {
+        Ok(()) => {}
+        Err(WorkloadError::Overdue { waiting_for, after }) => {
+            let cause = kubelet_says(run, node).await;
+            let waiting_for = joined(waiting_for, cause.as_ref());
+            return Err(failed(WorkloadError::Overdue { waiting_for, after }));
+        }
+        Err(error) => return Err(failed(error)),
+    }
     workload::set_node_meta(&client, node, meta)
         .await
         .map_err(failed)?;
@@ -175,9 +182,10 @@ pub(super) async fn await_node_ready(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let client = api(run).await?;
-    let waiting = |what, tries| reporter.waiting(what, tries);
-    let mut pulled = Pulled::default();
+    let (mut pulled, mut crashes) = (Pulled::default(), Crashes::default());
+    let mut cause = None;
     loop {
+        let waiting = |what: String, tries| reporter.waiting(joined(what, cause.as_ref()), tries);
         let ready = workload::await_node_ready(&client, node, SLICE, &waiting);
         let (waiting_for, after) = match unless_stopped(stop, Box::pin(ready)).await? {
             Ok(()) => return Ok(Done::default()),
@@ -188,11 +196,34 @@ pub(super) async fn await_node_ready(
         if pulled.grows(Pulled::used(run, node).await, after) {
             reporter.progress(pulled.bytes, 0, "bytes");
         }
-        if pulled.idle >= NODE_PATIENCE {
-            let after = pulled.idle;
+        cause = match workload::crash_on_node(&client, node).await {
+            Some(found) => Some(crashes.explain(&client, &found).await),
+            None => None,
+        };
+        let overdue = pulled.idle >= NODE_PATIENCE;
+        if overdue && cause.is_none() {
+            cause = kubelet_says(run, node).await;
+        }
+        if overdue || (cause.is_some() && crashes.is_over()) {
+            let (waiting_for, after) = (joined(waiting_for, cause.as_ref()), pulled.idle);
             return Err(failed(WorkloadError::Overdue { waiting_for, after }));
         }
     }
+}
+
+/// What is waited for, and why one level below.
+fn joined(waiting_for: String, cause: Option<&String>) -> String {
+    match cause {
+        Some(cause) => format!("{waiting_for}; {cause}"),
+        None => waiting_for,
+    }
+}
+
+/// The line of kubelet's log that says why its node is not Ready, or not there.
+async fn kubelet_says(run: &Executor<'_>, node: &NodeName) -> Option<String> {
+    let host = run.host(node).await.ok()?;
+    let cause = cause_in_log(&host, Component::Kubelet.container()).await?;
+    Some(format!("the log of its kubelet: {cause}"))
 }
 
 pub(super) async fn await_addon(
@@ -212,13 +243,21 @@ pub(super) async fn await_addon(
     }
 }
 
+/// What pods need to reach one another, and to find one another by name.
+const ESSENTIAL: [&str; 4] = ["canal", "calico", "coredns", "flannel"];
+
 /// An add-on that is slow.
 pub(super) fn still_waiting(name: &str, why: &str) -> Done {
     Done {
         detail: None,
         warning: Some(Warning {
             message: format!("add-on `{name}` is not available yet: {why}"),
-            hints: vec!["it may still come up; `up` again looks once more".to_owned()],
+            hints: vec![
+                "`kubectl -n kube-system get pods` shows its pods; `rke-operator up` waits for it \
+                 again"
+                    .to_owned(),
+            ],
+            degrades: ESSENTIAL.contains(&name),
         }),
     }
 }
@@ -283,6 +322,7 @@ pub(super) async fn out_of_service(
                      deleted: `kubectl get volumeattachments`"
                         .to_owned(),
                 ],
+                degrades: false,
             }),
         }),
         Err(error) => Err(failed(error)),

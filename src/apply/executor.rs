@@ -175,8 +175,14 @@ pub enum ExecutorError {
         class: ErrorClass,
     },
     /// Docker does not start etcd.
-    #[error(transparent)]
-    Etcd(HostError),
+    #[error("etcd does not start")]
+    Etcd {
+        /// What Docker said.
+        #[source]
+        source: HostError,
+        /// A look at the node found no data of etcd.
+        without_data: bool,
+    },
     /// The kubeconfig.
     #[error("cannot write the kubeconfig {place}")]
     Kubeconfig {
@@ -196,7 +202,7 @@ impl Explain for ExecutorError {
         match self {
             Self::Unreachable(down) => down.class,
             Self::Node { class, .. } | Self::ChartImage { class, .. } => *class,
-            Self::Etcd(error) => error.class(),
+            Self::Etcd { source, .. } => source.class(),
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } => ErrorClass::Transient,
             Self::Bug(_) => ErrorClass::Bug,
@@ -208,14 +214,23 @@ impl Explain for ExecutorError {
             Self::Unreachable(down) => down.hints.iter().cloned().map(Into::into).collect(),
             Self::Node { hints, .. } => hints.iter().cloned().map(Into::into).collect(),
             Self::ChartImage { hints, .. } => hints.clone(),
-            Self::Etcd(error) => {
-                let mut hints = error.hints();
-                hints.push(
-                    "etcd starts only where its data is: look whether the disk of /var/lib/etcd is \
-                     mounted. If the data is gone for good and other members serve, take the node \
-                     out of the config, run `up`, and add it again: it joins as a new member"
-                        .into(),
-                );
+            Self::Etcd {
+                source,
+                without_data,
+            } => {
+                let mut hints = source.hints();
+                if *without_data {
+                    hints.push(
+                        "there is no data of etcd in /var/lib/etcd on this node: check whether its \
+                         disk is mounted"
+                            .into(),
+                    );
+                    hints.push(
+                        "only if the data is lost and other etcd members are healthy: take the node \
+                         out of the config, run `up`, and add it again; it joins as a new member"
+                            .into(),
+                    );
+                }
                 hints
             }
             Self::Kubeconfig { .. } | Self::Bug(_) => vec![],

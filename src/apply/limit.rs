@@ -152,10 +152,7 @@ impl Explain for Overdue {
         let again = Cow::Borrowed("run it again: completed steps are not repeated");
         match &self.target {
             Target::Host(node) => vec![
-                format!(
-                    "look at the load and the disk of node `{node}`, and at `docker ps -a` there"
-                )
-                .into(),
+                format!("`docker ps -a` and `docker logs` on node `{node}` show more").into(),
                 again,
             ],
             Target::Cluster | Target::Local => vec![again],

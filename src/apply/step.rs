@@ -74,6 +74,8 @@ pub struct Warning {
     pub message: String,
     /// What to do.
     pub hints: Vec<String>,
+    /// The cluster does not work as a whole without what it is about: the run ends as degraded.
+    pub degrades: bool,
 }
 
 /// How an action ended badly.

@@ -744,6 +744,7 @@ async fn warnings_are_kept_and_do_not_end_the_run() {
                 warning: (name == "warns").then(|| Warning {
                     message: "slow".to_owned(),
                     hints: vec!["wait".to_owned()],
+                    degrades: false,
                 }),
             })
         })

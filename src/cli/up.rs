@@ -62,10 +62,12 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         Outcome::Degraded {
             left,
             changed,
-            warnings: _,
+            warnings,
         } => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
-            session.screen.print(&without(&left));
+            let missing = warnings.iter().filter(|warning| warning.degrades);
+            let missing: Vec<_> = missing.map(|warning| warning.message.as_str()).collect();
+            session.screen.print(&without(&left, &missing));
             Ok(Ended::Degraded {
                 changed,
                 kubeconfig,
@@ -98,13 +100,22 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
 }
 
 /// What is left out, why, and what to do about it.
-fn without(left: &BTreeMap<NodeName, Unreachable>) -> String {
+fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&str]) -> String {
+    if left.is_empty() {
+        return format!(
+            "\nthe cluster is degraded:\n  {}\n\nhint: run `rke-operator up` again when that is cured",
+            missing.join("\n  ")
+        );
+    }
     let mut text = format!(
         "\nthe rest of the cluster is as the config says, without {}:",
         count(left.len(), "node")
     );
     for (name, down) in left {
         let _ = write!(text, "\n  {name}: {}", down.why);
+    }
+    for what in missing {
+        let _ = write!(text, "\n  {what}");
     }
     let mut hints = distinct(
         left.values()

@@ -99,7 +99,8 @@ impl Inspection {
 /// How a convergence ended well, or ended for now.
 #[derive(Debug)]
 pub enum Outcome {
-    /// What can converge has; these nodes of the config did not answer, or a step on them failed.
+    /// What can converge has; these nodes of the config did not answer, or a step on them failed, or what a
+    /// warning names is missing and the cluster does not work as a whole without it.
     Degraded {
         /// The nodes, and why.
         left: BTreeMap<NodeName, Unreachable>,
@@ -349,7 +350,8 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
                     left.entry(name).or_insert(why);
                 }
             }
-            if left.is_empty() {
+            let whole = left.is_empty() && !warnings.iter().any(|warning| warning.degrades);
+            if whole {
                 Outcome::Converged { changed, warnings }
             } else {
                 Outcome::Degraded {

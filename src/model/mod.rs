@@ -12,6 +12,7 @@ mod identity;
 mod image;
 pub mod label;
 mod linear;
+mod log_cause;
 mod name;
 mod named;
 mod objects;
@@ -34,6 +35,7 @@ pub use host_network::{Firewall, HostNetwork, OpenPort, Protocol, Range, RangeOf
 pub use identity::*;
 pub use image::*;
 pub use linear::Linear;
+pub use log_cause::{LOG_CAUSE_LINES, log_cause, names_a_flag};
 pub use name::*;
 pub use named::Named;
 pub use objects::*;

@@ -10,6 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
+use super::crash::CrashLoop;
 use crate::{
     actual::{Rollout, rollout},
     model::{NodeName, ObjectRef, quoted},
@@ -19,8 +20,8 @@ use crate::{
 /// ``DaemonSet `kube-system/flannel`: pod `flannel-x2x9z`: ImagePullBackOff: …``.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// Pods that start, or could.
-    Pods(String),
+    /// Pods that start, or could; and the container of theirs that keeps exiting.
+    Pods(String, Option<CrashLoop>),
     /// All of its pods are on silent nodes: minutes go by until Kubernetes makes others.
     Nodes(String),
 }
@@ -38,7 +39,7 @@ pub fn waiting_for(
     let mut on_silent_nodes = None;
     for workload in workloads {
         match lack(workload, silent, daemon_sets, deployments, pods) {
-            Some(pods @ Lack::Pods(_)) => return Some(pods),
+            Some(pods @ Lack::Pods(..)) => return Some(pods),
             Some(nodes @ Lack::Nodes(_)) => {
                 on_silent_nodes.get_or_insert(nodes);
             }
@@ -82,7 +83,7 @@ fn lack(
         _ => None,
     };
     missing.map(|missing| match missing {
-        Lack::Pods(why) => Lack::Pods(format!("{workload}: {why}")),
+        Lack::Pods(why, crash) => Lack::Pods(format!("{workload}: {why}"), crash),
         Lack::Nodes(why) => Lack::Nodes(format!("{workload}: {why}")),
     })
 }
@@ -92,7 +93,7 @@ fn lack(
     reason = "stands where a workload's own answer would"
 )]
 fn not_there() -> Option<Lack> {
-    Some(Lack::Pods("it is not there yet".to_owned()))
+    Some(Lack::Pods("it is not there yet".to_owned(), None))
 }
 
 /// What a workload lacks: by its own status, and the reason by its pods unless it has one.
@@ -107,7 +108,7 @@ fn missing(
     let object = serde_json::to_value(object).unwrap_or_default();
     match rollout(&workload.kind, &object) {
         Rollout::Available => None,
-        Rollout::Unseen(why) => Some(Lack::Pods(why.to_owned())),
+        Rollout::Unseen(why) => Some(Lack::Pods(why.to_owned(), None)),
         Rollout::Short { available, wanted } => {
             let (lost, its) = pods_of(selector, &workload.namespace, silent, pods);
             let serves = workload.kind == "DaemonSet" || available > 0;
@@ -124,8 +125,9 @@ fn missing(
             }
             let homeless = lost.into_iter().filter(|pod| node(pod).is_none());
             let its: Vec<&Pod> = its.into_iter().chain(homeless).collect();
+            let crash = CrashLoop::find(its.iter().copied());
             let why = refused.unwrap_or_else(|| hangs_on(&its));
-            Some(Lack::Pods(format!("{short}: {why}")))
+            Some(Lack::Pods(format!("{short}: {why}"), crash))
         }
     }
 }

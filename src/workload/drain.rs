@@ -2,24 +2,21 @@
 //! `PodDisruptionBudget` is kept. What stays: pods of `DaemonSet`s, pods that kubelet has from a file,
 //! and those that have ended.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, EvictParams, ListParams, Preconditions},
+    api::{DeleteParams, Preconditions},
 };
-use tokio::time::{Instant, sleep};
 
 use super::{
     Waiting, WorkloadError,
     cordon::{cordon, uncordon},
-    objects::{patiently, within},
+    evict::{empty, on_node},
+    objects::within,
 };
 use crate::model::{DrainRules, NodeName};
-
-/// How often it is looked who is still there.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The annotation of a pod that kubelet has from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -53,7 +50,7 @@ pub async fn drain(
 
 /// An error where the rules keep a pod on the node.
 async fn keeps(client: &Client, node: &NodeName, rules: &DrainRules) -> Result<(), WorkloadError> {
-    let pods = pods(client, node).await?;
+    let pods = on_node(client, node).await?;
     let kept = pods.iter().filter_map(|pod| {
         let why = kept(pod, rules)?;
         let namespace = pod.namespace().unwrap_or_default();
@@ -89,42 +86,6 @@ fn kept(pod: &Pod, rules: &DrainRules) -> Option<&'static str> {
         .then_some("would lose what it keeps in an emptyDir (`delete_local_data`)")
 }
 
-async fn empty(
-    client: &Client,
-    node: &NodeName,
-    rules: &DrainRules,
-    patience: Duration,
-    waiting: Waiting<'_>,
-) -> Result<(), WorkloadError> {
-    let end = Instant::now() + patience;
-    let mut tries = 0;
-    loop {
-        let mut left = Vec::new();
-        for pod in pods(client, node).await?.iter().filter(|pod| goes(pod)) {
-            left.push(evict(client, pod, rules.grace_period).await?);
-        }
-        if left.is_empty() {
-            return Ok(());
-        }
-        let mut waiting_for = format!("node `{node}` to be empty: {}", left[0]);
-        if left.len() > 1 {
-            // Writing to a string cannot fail.
-            let _ = write!(waiting_for, " and {} more", left.len() - 1);
-        }
-        let now = Instant::now();
-        if now >= end {
-            return Err(WorkloadError::Overdue {
-                waiting_for,
-                after: patience,
-            });
-        }
-        tries += 1;
-        let left = (end - now).as_secs();
-        waiting(format!("{waiting_for}; {left} s left"), tries);
-        sleep(LOOK).await;
-    }
-}
-
 /// Deletes a Node object, while it is the one of that uid. Gone is success.
 pub async fn delete_node(client: &Client, node: &NodeName, uid: &str) -> Result<(), WorkloadError> {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -139,14 +100,6 @@ pub async fn delete_node(client: &Client, node: &NodeName, uid: &str) -> Result<
     }
 }
 
-async fn pods(client: &Client, node: &NodeName) -> Result<Vec<Pod>, WorkloadError> {
-    let pods: Api<Pod> = Api::all(client.clone());
-    let on_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let doing = format!("list the pods of node `{node}`");
-    let all = patiently(&doing, || pods.list(&on_node)).await?;
-    Ok(all.items)
-}
-
 pub(super) fn goes(pod: &Pod) -> bool {
     let phase = pod
         .status
@@ -159,45 +112,6 @@ pub(super) fn goes(pod: &Pod) -> bool {
 fn is_of_daemon_set(pod: &Pod) -> bool {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     owners.any(|owner| owner.kind == "DaemonSet")
-}
-
-/// Asks for the eviction of one that is not on its way yet, of this one and not of another one of its
-/// name; gives what it waits for.
-pub(super) async fn evict(
-    client: &Client,
-    pod: &Pod,
-    grace_period: Option<u32>,
-) -> Result<String, WorkloadError> {
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-    let ends = format!("pod `{namespace}/{name}` ends");
-    if pod.metadata.deletion_timestamp.is_some() {
-        return Ok(ends);
-    }
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-    let params = EvictParams {
-        delete_options: Some(DeleteParams {
-            grace_period_seconds: grace_period,
-            preconditions: Some(Preconditions {
-                uid: pod.uid(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        }),
-        ..EvictParams::default()
-    };
-    match within(pods.evict(&name, &params)).await {
-        Ok(_) => Ok(ends),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(ends),
-        // 429: a budget does not allow it now. 500: two budgets select it.
-        Err(kube::Error::Api(status)) if matches!(status.code, 429 | 500) => Ok(format!(
-            "pod `{namespace}/{name}` may not be evicted yet: {}",
-            status.message
-        )),
-        Err(error) => {
-            let doing = format!("evict pod `{namespace}/{name}`");
-            Err(WorkloadError::api(doing, error))
-        }
-    }
 }
 
 #[cfg(test)]

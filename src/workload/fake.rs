@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -33,6 +34,8 @@ struct Inner {
     refusals: BTreeMap<String, Vec<u16>>,
     namespaces: Option<BTreeSet<String>>,
     noted: BTreeSet<String>,
+    delays: BTreeMap<String, Duration>,
+    logs: BTreeMap<String, String>,
 }
 
 impl FakeApi {
@@ -46,6 +49,8 @@ impl FakeApi {
                 refusals: BTreeMap::new(),
                 namespaces: None,
                 noted: BTreeSet::new(),
+                delays: BTreeMap::new(),
+                logs: BTreeMap::new(),
             })),
             changes: broadcast::channel(64).0,
         }
@@ -97,6 +102,18 @@ impl FakeApi {
         inner.refusals.insert(request.to_owned(), codes.to_vec());
     }
 
+    /// What the containers of a pod have written.
+    pub(crate) fn log_of(&self, pod: &str, text: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.logs.insert(format!("{pod}/log"), text.to_owned());
+    }
+
+    /// Requests whose path ends so are answered after this time.
+    pub(crate) fn delay(&self, path_end: &str, by: Duration) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.delays.insert(path_end.to_owned(), by);
+    }
+
     pub(crate) fn not_ready(&self, why: &str) {
         self.inner.lock().unwrap().ready = Err(why.to_owned());
     }
@@ -114,6 +131,10 @@ impl FakeApi {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path().to_owned();
+        let delays = self.inner.lock().unwrap().delays.clone();
+        if let Some((_, by)) = delays.iter().find(|(end, _)| path.ends_with(*end)) {
+            tokio::time::sleep(*by).await;
+        }
         let query: BTreeMap<String, String> = parts
             .uri
             .query()
@@ -145,6 +166,9 @@ impl FakeApi {
                 "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "",
                 "platform": "",
             })),
+            (&Method::GET, path) if inner.logs.contains_key(path) => {
+                text(StatusCode::OK, &inner.logs[path])
+            }
             (&Method::GET, path) if resources(path).is_some() => {
                 ok(&resources(path).unwrap_or_default())
             }
@@ -174,7 +198,11 @@ impl FakeApi {
     fn write(&self, method: &Method, path: &str, media: &str, body: &[u8]) -> Answer {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if let Some(pod) = path.strip_suffix("/eviction") {
-            self.inner.lock().unwrap().objects.remove(pod);
+            let gone = self.inner.lock().unwrap().objects.remove(pod);
+            if let Some(object) = gone {
+                let event = json!({ "type": "DELETED", "object": object });
+                let _ = self.changes.send((pod.to_owned(), event));
+            }
             return ok(&json!({ "kind": "Status", "status": "Success" }));
         }
         let path = if *method == Method::POST {

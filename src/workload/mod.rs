@@ -11,8 +11,10 @@ mod charts;
 mod connect;
 mod copy;
 mod cordon;
+mod crash;
 mod drain;
 mod error;
+mod evict;
 mod kinds;
 mod lost;
 mod node_meta;
@@ -35,6 +37,7 @@ pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_
 pub use connect::{connect, through, through_any};
 pub use copy::save_state_copy;
 pub use cordon::{cordon, uncordon};
+pub use crash::{CrashLoop, Crashes, crash_on_node};
 pub use drain::{delete_node, drain};
 pub use error::WorkloadError;
 pub use kinds::Kinds;

@@ -160,7 +160,7 @@ where
     }
 }
 
-fn may_pass(error: &kube::Error) -> bool {
+pub(super) fn may_pass(error: &kube::Error) -> bool {
     let lost = matches!(
         error,
         kube::Error::HyperError(_)

@@ -9,15 +9,14 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    Waiting, WorkloadError,
-    drain::{LOOK, evict},
-    objects::within,
-};
+use super::{Waiting, WorkloadError, evict::evict, objects::within};
 use crate::{
     actual::Replica,
     model::{NodeName, ObjectRef, WantedObjects, is_spread},
 };
+
+/// How often it is looked whether the pod is gone.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where the pods are of the Deployments whose pods are to be spread.
 pub(super) async fn replicas(
@@ -71,7 +70,7 @@ pub async fn evict_one(
         let Some(pod) = pod.filter(|pod| replica(pod).is_some_and(|pod| pod.uid == uid)) else {
             return Ok(());
         };
-        let waiting_for = evict(client, &pod, None).await?;
+        let waiting_for = evict(client, &pod, None).await?.waits_for();
         if Instant::now() >= end {
             return Err(WorkloadError::Overdue {
                 waiting_for,

@@ -77,6 +77,7 @@ pub async fn rewrite(
              `kubectl get <resource> -A -o json | kubectl replace -f -`"
                 .to_owned(),
         ],
+        degrades: false,
     }))
 }
 

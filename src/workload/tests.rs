@@ -810,6 +810,71 @@ async fn workloads_are_watched_and_the_reason_is_the_pods_own() {
     assert_eq!(wait.await, Waited::Ready);
 }
 
+/// A container that exits again and again, as kubelet reports it.
+fn crashing(restarts: i32) -> Value {
+    let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    let mut pod = pod(&waiting, &json!([]));
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "flannel", "uid": "u"}]);
+    pod["spec"]["nodeName"] = json!("n1");
+    let status = &mut pod["status"]["containerStatuses"][0];
+    status["restartCount"] = json!(restarts);
+    status["lastState"] = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
+    pod
+}
+
+const FLANNEL_POD: &str = "/api/v1/namespaces/kube-system/pods/flannel-1";
+const FLANNEL_LOG: &str = "I1125 10:11:12.131415       1 main.go:1] starting\n\
+    E1125 10:11:12.231415       1 main.go:2] Failed to find interface eth7\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop_ends_the_wait_with_what_the_container_said() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let heard = Heard::default();
+    let ear = heard.ear();
+    api.put(DAEMON_SET, daemon_set(0));
+    api.put(FLANNEL_POD, crashing(5));
+    api.log_of(FLANNEL_POD, FLANNEL_LOG);
+    let (workloads, nobody) = ([flannel()], BTreeSet::new());
+    let wait = await_workloads(&client, &workloads, &nobody, PATIENCE, &ear);
+    let mut wait = std::pin::pin!(wait);
+    let begun = tokio::time::Instant::now();
+    for restarts in [5, 6] {
+        api.put(FLANNEL_POD, crashing(restarts));
+        let early = tokio::time::timeout(Duration::from_secs(2), wait.as_mut());
+        assert!(early.await.is_err(), "it may have been another's fault");
+    }
+    api.put(FLANNEL_POD, crashing(7));
+    let Waited::StillWaiting(why) = wait.await else {
+        panic!("it is not available");
+    };
+    insta::assert_snapshot!(why, @"");
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    let logs = api.log().into_iter().filter(|line| line.ends_with("/log"));
+    assert_eq!(logs.count(), 6, "two for each time that it exited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_node_that_is_not_ready_the_daemons_tell_why() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let name = "n1".into();
+    assert_eq!(crash_on_node(&client, &name).await, None);
+    // Another's pod does not keep a node from being Ready.
+    let mut theirs = crashing(9);
+    theirs["metadata"]["ownerReferences"] = json!([]);
+    api.put("/api/v1/namespaces/kube-system/pods/theirs", theirs);
+    assert_eq!(crash_on_node(&client, &name).await, None);
+    api.put(FLANNEL_POD, crashing(2));
+    api.log_of(FLANNEL_POD, FLANNEL_LOG);
+    let found = crash_on_node(&client, &name).await.unwrap();
+    let mut crashes = Crashes::default();
+    let why = crashes.explain(&client, &found).await;
+    assert!(why.ends_with("Failed to find interface eth7"), "{why}");
+    assert!(!crashes.is_over(), "it may come up yet");
+}
+
 #[tokio::test(start_paused = true)]
 async fn workloads_that_are_late_are_no_failure() {
     let api = FakeApi::new();
@@ -1081,6 +1146,47 @@ async fn a_drain_in_vain_leaves_the_node_as_it_was() {
     api.refuse(&format!("POST {POD}/eviction"), &[]);
     drain(&client, &name, None, PATIENCE, &ear).await.unwrap();
     assert_eq!(api.get(NODE).unwrap()["spec"]["unschedulable"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn seventy_slow_evictions_fit_into_the_default_time() {
+    let api = FakeApi::new();
+    api.put(NODE, node("True"));
+    for number in 0..70 {
+        let path = format!("/api/v1/namespaces/default/pods/web-{number}");
+        api.put(&path, web());
+    }
+    api.delay("/eviction", Duration::from_secs(2));
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let rules = DrainRules::default();
+    let patience = Duration::from_secs(rules.timeout.into());
+    let begun = tokio::time::Instant::now();
+    drain(&api.client(), &"n1".into(), Some(&rules), patience, &ear)
+        .await
+        .unwrap();
+    let took = begun.elapsed();
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+    let log = api.log();
+    let evictions = log.iter().filter(|line| line.ends_with("/eviction"));
+    assert_eq!(evictions.count(), 70, "each is asked once");
+    let lists = log.iter().filter(|line| line.ends_with("/api/v1/pods"));
+    assert!(lists.count() <= 4, "a watch, not a list a second: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_not_answered_is_asked_again() {
+    let api = FakeApi::new();
+    api.put(NODE, node("True"));
+    api.put(POD, web());
+    api.refuse(&format!("POST {POD}/eviction"), &[503, 504]);
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let rules = DrainRules::default();
+    drain(&api.client(), &"n1".into(), Some(&rules), PATIENCE, &ear)
+        .await
+        .unwrap();
+    assert_eq!(api.get(POD), None);
 }
 
 /// A Deployment whose pods belong on several nodes, as an add-on has it.

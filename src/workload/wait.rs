@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     WorkloadError,
     available::{Lack, waiting_for},
+    crash::Crashes,
     read::fact,
 };
 use crate::{
@@ -90,9 +91,9 @@ async fn node(
             Ok(node) => missing(node.as_ref())?,
             Err(error) => with_causes(&error),
         };
-        Some(Lack::Pods(format!("node `{name}`: {missing}")))
+        Some(Lack::Pods(format!("node `{name}`: {missing}"), None))
     });
-    match until(seen, format!("node `{name}`"), patience, waiting).await {
+    match until(client, seen, format!("node `{name}`"), patience, waiting).await {
         Waited::Ready => Ok(()),
         Waited::StillWaiting(waiting_for) => Err(WorkloadError::Overdue {
             waiting_for,
@@ -125,7 +126,7 @@ pub async fn await_workloads(
     }
     let seen = futures::stream::select_all(changes).map(|change| {
         if let Err(error) = change {
-            return Some(Lack::Pods(with_causes(&error)));
+            return Some(Lack::Pods(with_causes(&error), None));
         }
         let mut daemon_sets = Vec::new();
         let mut deployments = Vec::new();
@@ -138,7 +139,7 @@ pub async fn await_workloads(
         waiting_for(workloads, silent, &daemon_sets, &deployments, &pods)
     });
     let first = workloads.first().map(ObjectRef::to_string);
-    until(seen, first.unwrap_or_default(), patience, waiting).await
+    until(client, seen, first.unwrap_or_default(), patience, waiting).await
 }
 
 /// A local copy of the objects of one kind, and its changes.
@@ -167,8 +168,10 @@ where
     (store, changes)
 }
 
-/// Follows `seen` until it says that nothing is missing, or time is up.
+/// Follows `seen` until it says that nothing is missing, or time is up: a container that keeps exiting takes
+/// no longer than it takes to see that it does.
 async fn until(
+    client: &Client,
     seen: impl Stream<Item = Option<Lack>> + Send,
     subject: String,
     patience: Duration,
@@ -177,15 +180,22 @@ async fn until(
     let deadline = Instant::now() + patience;
     let mut seen = std::pin::pin!(seen);
     let mut missing = subject;
+    let mut crashes = Crashes::default();
     let mut tries = 0;
     waiting(missing.clone(), tries);
     loop {
         match timeout_at(deadline, seen.next()).await {
             Ok(Some(None)) => return Waited::Ready,
             Ok(Some(Some(Lack::Nodes(now)))) => return Waited::StillWaiting(now),
-            Ok(Some(Some(Lack::Pods(now)))) => {
+            Ok(Some(Some(Lack::Pods(now, crash)))) => {
                 tries += 1;
-                missing = now;
+                missing = match crash {
+                    Some(crash) => format!("{now}; {}", crashes.explain(client, &crash).await),
+                    None => now,
+                };
+                if crashes.is_over() {
+                    return Waited::StillWaiting(missing);
+                }
                 waiting(missing.clone(), tries);
             }
             Ok(None) | Err(_) => return Waited::StillWaiting(missing),

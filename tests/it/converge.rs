@@ -11,7 +11,10 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
     actual::{ContainerState, HostFacts, HostView},
-    apply::stop::{StopCause, Stopper},
+    apply::{
+        step::Warning,
+        stop::{StopCause, Stopper},
+    },
     config::Intent,
     converge::{Consent, Goal, Outcome},
     error::ErrorClass,
@@ -374,5 +377,32 @@ async fn a_change_that_an_alarm_holds_up_is_not_called_done() {
     for goal in [Goal::Up(&plain), Goal::Heal(&self::changed())] {
         let ended = runner.converge(&goal).await.unwrap();
         assert!(matches!(ended, Outcome::Converged { .. }), "{ended:?}");
+    }
+}
+
+/// Names and the network of pods are part of "up": without them the run ends degraded, and says what is missing.
+#[tokio::test]
+async fn a_cluster_whose_dns_is_missing_is_degraded() {
+    let runner = runner();
+    for degrades in [true, false] {
+        runner.remote.script(move |_, _, step| match &step.action {
+            Action::Cluster(ClusterAction::AwaitAddon { addon }) if addon == "coredns" => {
+                Turn::Warn(Warning {
+                    message: "add-on `coredns` is not available yet: no endpoint".to_owned(),
+                    hints: Vec::new(),
+                    degrades,
+                })
+            }
+            _ => Turn::Go,
+        });
+        let ended = runner.converge(&Goal::Up(&changed())).await.unwrap();
+        match ended {
+            Outcome::Degraded { left, warnings, .. } if degrades => {
+                assert!(left.is_empty(), "no node is to blame: {left:?}");
+                assert!(warnings[0].message.contains("no endpoint"), "{warnings:?}");
+            }
+            Outcome::Converged { .. } if !degrades => {}
+            other => panic!("{degrades}: {other:?}"),
+        }
     }
 }

@@ -467,6 +467,7 @@ async fn warnings_are_kept() {
             Turn::Warn(Warning {
                 message: "coredns is slow".to_owned(),
                 hints: vec!["look at its pods".to_owned()],
+                degrades: false,
             })
         }
         _ => Turn::Go,

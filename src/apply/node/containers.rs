@@ -1,11 +1,15 @@
 //! The components' containers, and their health.
 
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use jiff::SignedDuration;
 
 use super::{
-    helper::{helper, node_error},
+    helper::{helper, node_error, run_helper},
     member::has_its_data,
 };
 use crate::{
@@ -17,13 +21,15 @@ use crate::{
     },
     error::ErrorClass,
     host::Host,
-    model::{ClusterId, Component, ContainerSpec, path},
+    model::{ClusterId, Component, ContainerSpec, LOG_CAUSE_LINES, log_cause, names_a_flag, path},
     state::ClusterState,
     workload,
 };
 
 /// How long a component may take to end by itself.
 const GRACE: Duration = Duration::from_secs(10);
+/// Of a program whose log is empty.
+const NOTHING_SAID: &str = "its log is empty";
 const OWN: &str = include_str!("own.sh");
 /// How long it may take to give away every file of etcd's, which are some dozens.
 const OWNS: Duration = Duration::from_secs(60);
@@ -97,7 +103,7 @@ async fn try_program(
         "node `{}`: `{name}` of {} does not start with its flags: {}",
         host.name,
         spec.image,
-        complaint(&output.log)
+        log_cause(&output.log).unwrap_or_else(|| NOTHING_SAID.to_owned())
     );
     Err(failed(ExecutorError::Node {
         message,
@@ -111,32 +117,30 @@ async fn try_program(
     }))
 }
 
-/// The line of a log that says what is wrong with a flag; its last one where none does.
-fn complaint(log: &str) -> &str {
-    let lines = || log.lines().map(str::trim).filter(|line| !line.is_empty());
-    let names_a_flag = |line: &&str| {
-        let words = [
-            "unknown flag",
-            "unknown shorthand",
-            "invalid argument",
-            "not defined",
-        ];
-        words.iter().any(|word| line.contains(word))
-    };
-    lines()
-        .find(names_a_flag)
-        .or_else(|| lines().next_back())
-        .unwrap_or("it says nothing")
-}
-
-pub(in crate::apply) async fn start_container(host: &Host, name: &str) -> Result<Done, StepError> {
+pub(in crate::apply) async fn start_container(
+    host: &Host,
+    name: &str,
+    id: &ClusterId,
+) -> Result<Done, StepError> {
     match host.start(name).await {
         Ok(()) => Ok(Done::default()),
-        Err(error) if name == Component::Etcd.container() && error.docker_status().is_some() => {
-            Err(failed(ExecutorError::Etcd(error)))
+        Err(source) if name == Component::Etcd.container() && source.docker_status().is_some() => {
+            let without_data = Box::pin(lacks_its_data(host, id)).await;
+            Err(failed(ExecutorError::Etcd {
+                source,
+                without_data,
+            }))
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// True where a look at the node says that etcd's data are not there. A look that fails says nothing.
+async fn lacks_its_data(host: &Host, id: &ClusterId) -> bool {
+    const SCRIPT: &str = "[ -d \"$1/member\" ] && echo there || echo gone";
+    let arguments = [path::ETCD];
+    let output = run_helper(host, id, SCRIPT, &arguments, OWNS).await;
+    output.is_ok_and(|output| output.status == 0 && output.log.trim() == "gone")
 }
 
 /// By its id, or its name where that is all that is known.
@@ -145,8 +149,8 @@ pub(in crate::apply) async fn remove_container(host: &Host, key: &str) -> Result
     Ok(Done::default())
 }
 
-/// Asks the component itself, every 100 ms; now and then also Docker whether it keeps exiting,
-/// so that a wrong flag is an error with its log and not a timeout.
+/// Asks the component itself, every 100 ms; now and then also Docker whether it keeps exiting, so that
+/// a wrong flag is an error with its log and not a timeout. What its log says is said of a long wait.
 pub(in crate::apply) async fn await_healthy(
     run: &Executor<'_>,
     host: &Host,
@@ -156,8 +160,8 @@ pub(in crate::apply) async fn await_healthy(
 ) -> Result<Done, StepError> {
     const LOOK_AT_DOCKER: u64 = 75;
     let name = component.container();
-    let first = OnceLock::new();
-    let first = &first;
+    let first = &OnceLock::new();
+    let said = &Mutex::new(None);
     until(
         name,
         Duration::from_millis(100),
@@ -167,13 +171,21 @@ pub(in crate::apply) async fn await_healthy(
             let Err(why) = probe(run, host, component).await? else {
                 return Ok(Ok(()));
             };
-            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
-                && let Some((state, restarts)) = host.restarts(name).await.map_err(failed)?
-                && let Some(code) = keeps_exiting(&state, restarts, *first.get_or_init(|| restarts))
-            {
-                return Err(exits(host, name, code).await);
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
+                if let Some((state, restarts)) = host.restarts(name).await.map_err(failed)?
+                    && let Some(code) =
+                        keeps_exiting(&state, restarts, *first.get_or_init(|| restarts))
+                {
+                    return Err(exits(host, name, code).await);
+                }
+                let cause = cause_in_log(host, name).await;
+                *said.lock().unwrap_or_else(PoisonError::into_inner) = cause;
             }
-            Ok(Err(why))
+            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(Err(match &*said {
+                Some(cause) => format!("{why}; its log: {cause}"),
+                None => why,
+            }))
         },
     )
     .await?;
@@ -248,33 +260,27 @@ const fn keeps_exiting(state: &ContainerState, restarts: i64, first: i64) -> Opt
     }
 }
 
+/// The line of a component's log that says why it does not serve.
+pub(in crate::apply) async fn cause_in_log(host: &Host, name: &str) -> Option<String> {
+    let log = host.log_tail(name, LOG_CAUSE_LINES).await.ok()?;
+    log_cause(&log)
+}
+
 async fn exits(host: &Host, name: &str, code: i64) -> StepError {
-    let log = host.log_tail(name, 4).await.unwrap_or_default();
-    let message = format!(
-        "`{name}` keeps exiting with code {code}; the end of its log: {}",
-        log.trim()
-    );
-    node_error(
-        host,
-        &message,
-        &["a flag in `extra_args` may be unknown to this version"],
-    )
+    let cause = cause_in_log(host, name).await;
+    let cause = cause.unwrap_or_else(|| NOTHING_SAID.to_owned());
+    let message = format!("`{name}` keeps exiting with code {code}: {cause}");
+    let log = format!("its whole log: `docker logs {name}` on the node");
+    let mut hints = vec![log.as_str()];
+    if names_a_flag(&cause) {
+        hints.insert(0, "correct the component's `extra_args` in the config");
+    }
+    node_error(host, &message, &hints)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ContainerState, complaint, keeps_exiting};
-
-    #[test]
-    fn of_a_log_the_line_about_a_flag_is_told() {
-        let usage = "Usage:\n  kube-apiserver [flags]\n\nError: unknown flag: --insecure-port\n";
-        assert_eq!(complaint(usage), "Error: unknown flag: --insecure-port");
-        let etcd =
-            "{\"level\":\"warn\"}\nflag provided but not defined: -foo\nSee 'etcd --help'.\n";
-        assert_eq!(complaint(etcd), "flag provided but not defined: -foo");
-        assert_eq!(complaint("one\ntwo\n\n"), "two");
-        assert_eq!(complaint(""), "it says nothing");
-    }
+    use super::{ContainerState, keeps_exiting};
 
     #[test]
     fn only_exits_since_the_first_look_count() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    containers::{await_healthy, remove_container, run_container},
+    containers::{await_healthy, cause_in_log, remove_container, run_container},
     helper::{node_error, run_helper, succeeded},
 };
 use crate::{
@@ -331,15 +331,16 @@ async fn given_up(host: &Host, voter: &Client, member: MemberId) -> StepError {
     let what = format!(
         "its member of etcd has not caught up within {minutes} minutes and was taken away again"
     );
-    let log = host.log_tail("etcd", 4).await.unwrap_or_default();
-    let hint = format!("the end of its log: {}", log.trim());
+    let cause = cause_in_log(host, "etcd").await;
+    let hint = cause.map(|cause| format!("its log: {cause}"));
     if let Err(error) = change::remove(voter, member).await {
         return failed(error);
     }
     if let Err(error) = remove_container(host, "etcd").await {
         return error;
     }
-    node_error(host, &what, &[&hint])
+    let hints: Vec<&str> = hint.iter().map(String::as_str).collect();
+    node_error(host, &what, &hints)
 }
 
 #[cfg(test)]

@@ -137,12 +137,11 @@ exit 1
 ";
 
 fn flanneld(intent: &Intent, flannel: &Flannel) -> Value {
-    let iface = flannel.iface.as_ref();
-    let args: Vec<_> = ["--ip-masq", "--kube-subnet-mgr"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain(iface.map(|iface| format!("--iface={iface}")))
-        .collect();
+    // The interface of the address that kubelet announces, as all else uses; flanneld's own choice is that
+    // of the default route, which on machines with two networks may be another one.
+    let iface = flannel.iface.as_deref().unwrap_or("$(NODE_IP)");
+    let iface = format!("--iface={iface}");
+    let args = ["--ip-masq", "--kube-subnet-mgr", iface.as_str()];
     let field = |name: &str, path: &str| {
         json!({
             "name": name,
@@ -157,6 +156,7 @@ fn flanneld(intent: &Intent, flannel: &Flannel) -> Value {
         "env": [
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),
+            field("NODE_IP", "status.hostIP"),
             {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
             // Not through the Service's address: kube-proxy may not have made it work yet, and a
             // packet to it that gets no answer costs half a minute.

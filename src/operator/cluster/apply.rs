@@ -132,6 +132,10 @@ impl Reconcile<'_> {
                 self.applied(wanted, found, Some(purpose), &texts(warnings))
                     .await
             }
+            Ok(Outcome::Degraded { left, warnings, .. }) if left.is_empty() => {
+                self.applied(wanted, found, Some(purpose), &texts(warnings))
+                    .await
+            }
             Ok(Outcome::Degraded { left, warnings, .. }) => {
                 memory::forget_requests(self.ctx, self.view, true).await?;
                 self.degraded(wanted, &left, found, &texts(warnings)).await

@@ -36,7 +36,8 @@ fn values_of(intent: &Intent, options: &Calico) -> Value {
         "bgp": "Enabled",
         // Charts of older releases would have VXLAN.
         "ipPools": [{"cidr": cidr, "encapsulation": "IPIP", "natOutgoing": "Enabled"}],
-        "nodeAddressAutodetectionV4": {"firstFound": true},
+        // The address that kubelet announces; a chart's own choice is taken out, for only one may be there.
+        "nodeAddressAutodetectionV4": {"firstFound": null, "kubernetes": "NodeInternalIP"},
     });
     if let Some(mtu) = mtu {
         network["mtu"] = (*mtu).into();
