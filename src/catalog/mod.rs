@@ -10,6 +10,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod accepts;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::OnceLock,
@@ -248,6 +250,11 @@ impl Catalogue {
     /// Whether our lab brings this release up.
     pub fn is_proven(&self, version: KubernetesVersion) -> bool {
         self.proven.contains(&version)
+    }
+
+    /// The releases that our lab brings up, oldest first.
+    pub fn proven(&self) -> impl Iterator<Item = KubernetesVersion> {
+        self.proven.iter().copied()
     }
 
     /// The proven one that a config without a version gets.
