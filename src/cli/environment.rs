@@ -62,7 +62,9 @@ pub(super) fn open(
         host_keys: Arc::new(host_keys),
         store: Arc::new(FileStore::beside(config)),
         kubeconfig: Arc::new(FileKubeconfig::beside(config)),
-        key_ring: Arc::new(KeyFiles),
+        key_ring: Arc::new(KeyFiles {
+            config: config.to_owned(),
+        }),
         recover: opening.recover,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
@@ -106,7 +108,10 @@ fn policy(opening: &Opening, session: &Session) -> Policy {
 }
 
 /// The keys of the inventory, for a removal without a config: the files that it names.
-struct KeyFiles;
+struct KeyFiles {
+    /// Paths begin where it is.
+    config: PathBuf,
+}
 
 impl KeyRing for KeyFiles {
     fn credential<'a>(
@@ -115,7 +120,7 @@ impl KeyRing for KeyFiles {
         certificate: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Credential, String>> {
         async move {
-            let sources = FileSources::default();
+            let sources = FileSources::default().beside(&self.config);
             let told = |refusal: Refusal| refusal.message;
             if source == SSH_AGENT {
                 let agent = sources.agent().map_err(told)?;

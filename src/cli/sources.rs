@@ -40,7 +40,7 @@ pub(super) fn read_at_most(limit: usize, file: &Path) -> io::Result<String> {
 #[derive(Clone, Debug)]
 pub(super) struct FileSources {
     home: Option<PathBuf>,
-    /// Where paths of manifests begin.
+    /// Where relative paths begin.
     folder: PathBuf,
     agent: Option<PathBuf>,
     user: Option<String>,
@@ -84,9 +84,20 @@ impl FileSources {
         }
     }
 
+    /// The file of a key or of its certificate: beside the config, else, as it was, from the current directory.
+    fn key_file(&self, path: &str) -> Result<PathBuf, Refusal> {
+        let plain = self.expand(path)?;
+        let beside = self.folder.join(&plain);
+        Ok(if !beside.exists() && plain.exists() {
+            plain
+        } else {
+            beside
+        })
+    }
+
     fn read(&self, path: &str) -> Result<SshKey, (io::ErrorKind, Refusal)> {
         let file = self
-            .expand(path)
+            .key_file(path)
             .map_err(|refusal| (io::ErrorKind::NotFound, refusal))?;
         match read_at_most(MAX_KEY_BYTES, &file) {
             Ok(pem) => Ok(SshKey {
@@ -103,7 +114,7 @@ const REFUSALS: [(io::ErrorKind, &str, Option<&str>); 4] = [
     (
         io::ErrorKind::NotFound,
         "the private key file does not exist",
-        Some("relative paths start at the current directory; `~/` is your home directory"),
+        Some("relative paths begin at the folder of the config; `~/` is your home directory"),
     ),
     (
         io::ErrorKind::PermissionDenied,
@@ -141,6 +152,16 @@ impl Sources for FileSources {
         manifests::read(place, &self.folder)
     }
 
+    fn is_elsewhere(&self, path: &str) -> bool {
+        let plain = self.expand(path).ok();
+        let read = self.key_file(path).ok();
+        plain.is_some_and(|plain| {
+            plain.is_relative()
+                && read.as_ref() == Some(&plain)
+                && self.folder.join(&plain) != plain
+        })
+    }
+
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal> {
         self.read(path).map_err(|(_, refusal)| refusal)
     }
@@ -155,7 +176,7 @@ impl Sources for FileSources {
         let mut texts = [format!("{path}.pub"), path.to_owned()]
             .into_iter()
             .filter_map(|path| {
-                let file = self.expand(&path).ok()?;
+                let file = self.key_file(&path).ok()?;
                 read_at_most(MAX_KEY_BYTES, &file).ok()
             });
         texts.find(is_public)
@@ -193,7 +214,7 @@ impl Sources for FileSources {
     }
 
     fn certificate_at(&self, path: &str) -> Result<Certificate, Refusal> {
-        let file = self.expand(path)?;
+        let file = self.key_file(path)?;
         match read_at_most(MAX_KEY_BYTES, &file) {
             Ok(text) => Ok(Certificate {
                 text,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     problem::{Place, Problem},
+    schema::{Below, Key, ROOT},
     tree::{Node, Value},
 };
 use crate::model::printable;
@@ -15,16 +16,38 @@ pub(super) struct Cursor<'a> {
     path: String,
     /// Of the value; of the nearest thing around it when the value is absent.
     place: Option<Place>,
+    /// Of the key that it stands under.
+    key_place: Option<Place>,
+    /// What the schema says about it.
+    row: Option<&'static Key>,
+    /// The keys that the schema has below it, or in each item of its list.
+    keys: &'static [Key],
 }
 
 impl<'a> Cursor<'a> {
-    /// The whole document.
+    /// The whole of a `cluster.yml`.
+    pub(super) fn document(node: &'a Node) -> Self {
+        Self {
+            keys: ROOT,
+            ..Self::root(node)
+        }
+    }
+
+    /// The whole of something that the schema does not know, as a manifest.
     pub(super) fn root(node: &'a Node) -> Self {
         Self {
             node: Some(node),
             path: String::new(),
             place: None,
+            key_place: None,
+            row: None,
+            keys: &[],
         }
+    }
+
+    /// What stands here, as it is.
+    pub(super) fn node(&self) -> Option<&'a Node> {
+        self.node
     }
 
     /// The value, `None` when absent or null.
@@ -49,17 +72,28 @@ impl<'a> Cursor<'a> {
             (path, true) => format!("{path}.{key}"),
             (path, false) => format!("{path}[\"{}\"]", printable(key)),
         };
+        let row = self.keys.iter().find(|row| row.name == key);
+        let keys = match row.map(|row| row.kind.below()) {
+            Some(Below::Section(keys) | Below::Each(keys)) => keys,
+            Some(Below::Nothing) | None => &[],
+        };
         match entry {
             Some(entry) => Self {
                 node: Some(&entry.node),
                 path,
+                row,
+                keys,
                 place: visible(&entry.node, entry.key_place.as_ref())
                     .or_else(|| entry.key_place.clone()),
+                key_place: entry.key_place.clone(),
             },
             None => Self {
                 node: None,
                 path,
+                row,
+                keys,
                 place: self.place.clone(),
+                key_place: None,
             },
         }
     }
@@ -74,6 +108,9 @@ impl<'a> Cursor<'a> {
                     node: Some(node),
                     path: format!("{}[{index}]", self.path),
                     place: node.place.clone(),
+                    key_place: None,
+                    row: self.row,
+                    keys: self.keys,
                 })
                 .collect(),
             Some(Value::Null | Value::Scalar(_) | Value::Map(_)) | None => Vec::new(),
@@ -137,6 +174,29 @@ impl<'a> Cursor<'a> {
             place: self.place.clone(),
             ..Problem::new(self.path.clone(), message)
         }
+    }
+
+    /// A problem with the key that this stands under: it is the name that is wrong.
+    pub(super) fn key_problem(&self, message: impl Into<String>) -> Problem {
+        Problem {
+            place: self.key_place.clone().or_else(|| self.place.clone()),
+            ..Problem::new(self.path.clone(), message)
+        }
+    }
+
+    /// What RKE takes where nothing is written; empty where that is nothing.
+    pub(super) fn default(&self) -> &'static str {
+        self.row.map_or("", |row| row.default)
+    }
+
+    /// Every value that it may have, where they are a few words.
+    pub(super) fn words(&self) -> &'static [&'static str] {
+        self.row.map_or(&[], |row| row.words)
+    }
+
+    /// The line that it stands in, from 1.
+    pub(super) fn line(&self) -> Option<usize> {
+        self.place.as_ref().map(|place| place.line)
     }
 
     /// As written, e.g. `nodes[0].port`.

@@ -52,6 +52,7 @@ pub use keys::{KeyRow, Support, keys};
 pub use manifest::Manifest;
 pub use network::{Backend, Calico, Canal, Flannel, Network};
 pub use problem::{Place, Problem, Problems};
+pub(crate) use resolve::is_host;
 pub use resolve::{Resolved, has_passphrase};
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};

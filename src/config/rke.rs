@@ -48,7 +48,7 @@ impl RkeConfig {
     }
 
     pub(super) fn root(&self) -> Cursor<'_> {
-        Cursor::root(&self.root)
+        Cursor::document(&self.root)
     }
 }
 

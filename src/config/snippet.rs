@@ -44,6 +44,11 @@ impl Problem {
         } else {
             format!("`{}`: {}", printable(&self.path), printable(&self.message))
         };
+        let renderer = if colour {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
         let name = printable(name).into_owned();
         let mut group = Group::with_title(level.primary_title(title));
         let hidden = self
@@ -77,17 +82,21 @@ impl Problem {
                     }
                 }
             }
-            None if label.is_empty() => {}
-            None => group = group.element(Level::NOTE.message(label)),
+            // Without a snippet there is nothing to draw a line to.
+            None => {
+                let mut text = renderer.render(&[group]);
+                let hint = self.hint.as_deref().map(printable);
+                let hint = hint.map(|hint| ("help", hint.into_owned()));
+                let note = (!label.is_empty()).then_some(("note", label));
+                for (what, said) in note.into_iter().chain(hint) {
+                    text.extend(["\n  = ", what, ": ", said.as_str()]);
+                }
+                return text;
+            }
         }
         if let Some(hint) = &self.hint {
             group = group.element(Level::HELP.message(printable(hint).into_owned()));
         }
-        let renderer = if colour {
-            Renderer::styled()
-        } else {
-            Renderer::plain()
-        };
         let report: &[Group<'_>] = &[group];
         renderer.render(report)
     }

@@ -41,6 +41,12 @@ pub trait Sources {
     /// The key that `ssh_key_path` names.
     fn key_at(&self, path: &str) -> Result<SshKey, Refusal>;
 
+    /// Whether a path of a key or a certificate leads to a file only from the current directory, and not from where the
+    /// config is.
+    fn is_elsewhere(&self, _path: &str) -> bool {
+        false
+    }
+
     /// Where the default key is set, for messages: a path of the config or of the object.
     fn default_key_path(&self) -> &'static str;
 

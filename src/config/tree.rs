@@ -179,9 +179,17 @@ impl Node {
 
 fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
     let bare = error.without_snippet();
-    let problem = if matches!(bare, serde_saphyr::Error::MultipleDocuments { .. }) {
-        Problem::new("", "the file holds more than one document").hint("remove the `---`")
-    } else if is_too_much(bare) {
+    let place = error
+        .location()
+        .and_then(|location| Place::of(&location, source));
+    if matches!(bare, serde_saphyr::Error::MultipleDocuments { .. }) {
+        let problem = Problem::new("", "the file holds more than one document");
+        return Problem {
+            place: place.map(|place| separator(place, source)),
+            ..problem.hint("remove the `---`")
+        };
+    }
+    let problem = if is_too_much(bare) {
         Problem::new(
             "",
             "the document is nested too deeply, or has too many values or aliases",
@@ -191,14 +199,33 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
         // The library's words may quote the document; the place is told by ours.
         let words = bare.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
-        Problem::new("", "the document is not valid YAML").detail(words)
+        // This one quotes nothing, and may be said where the line may not be shown.
+        let message = if words == "alias references unknown anchor" {
+            "the document is not valid YAML: an alias (`*name`) has no anchor (`&name`) before it"
+        } else {
+            "the document is not valid YAML"
+        };
+        Problem::new("", message).detail(words)
     };
-    Problem {
-        place: error
-            .location()
-            .and_then(|location| Place::of(&location, source)),
-        ..problem
+    Problem { place, ..problem }
+}
+
+/// The `---` above the second document, which the parser finds at its first key.
+fn separator(place: Place, source: &str) -> Place {
+    let lines = source.split_inclusive('\n').take(place.line);
+    let mut start = 0;
+    let mut found = None;
+    for (index, line) in lines.enumerate() {
+        if line.starts_with("---") {
+            found = Some((index + 1, start));
+        }
+        start += line.len();
     }
+    found.map_or(place, |(line, start)| Place {
+        line,
+        column: 1,
+        span: start..start + 3,
+    })
 }
 
 /// Whether the parser gave up because of its own limits.

@@ -35,17 +35,29 @@ fn map_keys(at: &Cursor<'_>, keys: &[Key], found: &mut Validated) {
                     found.problems.push(duplicate(&named, entry, first));
                 } else if let Some(key) = keys.iter().find(|key| key.name == entry.key) {
                     validate(&at.get(key.name), key, found);
-                } else {
+                } else if !is_anchor(at, &entry.key) {
                     found.problems.push(unknown(at, entry, keys));
                 }
             }
         }
         // `nodes: ""` and the like are empty too.
         Some(Value::Scalar(text)) if text.expose().is_empty() => {}
-        Some(other) => found
-            .problems
-            .push(at.problem(format!("must be a mapping, is {}", other.kind()))),
+        Some(other) => {
+            let problem = at.problem(format!("must be a mapping, is {}", other.kind()));
+            // An address alone, as other programs take it.
+            let is_node = at.path().starts_with("nodes[") && matches!(other, Value::Scalar(_));
+            found.problems.push(if is_node {
+                problem.hint("write `- address: ADDRESS`, and its `role` below it")
+            } else {
+                problem
+            });
+        }
     }
+}
+
+/// A key at the top that only holds what `*name` stands for elsewhere, as Docker Compose has it. RKE ignores it.
+fn is_anchor(at: &Cursor<'_>, key: &str) -> bool {
+    at.path().is_empty() && key.starts_with("x-")
 }
 
 fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
@@ -53,7 +65,10 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
         Answer::Used => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
             Below::Each(keys) => list_of(at, keys, found),
-            Below::Nothing => duplicates_within(at, key, found),
+            Below::Nothing => {
+                duplicates_within(at, key, found);
+                single(at, key, found);
+            }
         },
         Answer::Kept => match key.kind.below() {
             Below::Section(keys) => map_keys(at, keys, found),
@@ -82,6 +97,20 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
                 found.problems.push(not_supported(at, key));
             }
         }
+    }
+}
+
+/// One value where the key has one, also where its owner has no effect and nobody reads it.
+fn single(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
+    let is_one = matches!(
+        key.kind,
+        Kind::Text | Kind::Bool | Kind::Number | Kind::Duration
+    );
+    if let Some(other @ (Value::List(_) | Value::Map(_))) = at.value().filter(|_| is_one)
+        && !at.has_nothing()
+    {
+        let message = format!("must be a single value, is {}", other.kind());
+        found.problems.push(at.problem(message));
     }
 }
 
@@ -122,9 +151,11 @@ fn as_one(at: &Cursor<'_>, key: &Key, walk: impl FnOnce(&mut Validated), found: 
     let all = inner.problems.len();
     inner
         .problems
-        .retain(|problem| problem.message != NOT_SUPPORTED);
+        .retain(|problem| ![NOT_YET, NEVER].contains(&problem.message.as_str()));
     if inner.problems.len() < all {
         found.problems.push(not_supported(at, key));
+        // All of it is to be removed.
+        inner.problems.retain(|problem| problem.message != UNKNOWN);
     }
     found.problems.append(&mut inner.problems);
 }
@@ -166,14 +197,37 @@ fn is_default(at: &Cursor<'_>, key: &Key) -> bool {
     says_nothing(at, key) || at.scalar().is_some_and(same)
 }
 
-const NOT_SUPPORTED: &str = "not supported yet";
+const UNKNOWN: &str = "unknown key";
+
+/// What people write for a key whose name is not near.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("auth", "authentication"),
+    ("username", "user"),
+    ("ip", "address"),
+    ("host", "address"),
+    ("hostname", "hostname_override"),
+    ("name", "hostname_override"),
+    ("private_ip", "internal_address"),
+    ("version", "kubernetes_version"),
+    ("cni", "network"),
+    ("apiserver", "kube-api"),
+    ("kube-apiserver", "kube-api"),
+    ("kube-controller-manager", "kube-controller"),
+    ("kube-scheduler", "scheduler"),
+    ("kube-proxy", "kubeproxy"),
+    ("args", "extra_args"),
+];
+
+const NOT_YET: &str = "is not supported yet";
+const NEVER: &str = "is not supported";
 
 fn not_supported(at: &Cursor<'_>, key: &Key) -> Problem {
-    let problem = at.problem(NOT_SUPPORTED);
-    let name = key.name;
     if let Answer::Refused(instead) | Answer::Never(instead) = key.answer {
-        problem.hint(instead)
-    } else if key.default.is_empty() || matches!(key.kind, Kind::Section(_) | Kind::Each(_)) {
+        return at.problem(NEVER).hint(instead);
+    }
+    let problem = at.problem(NOT_YET);
+    let name = key.name;
+    if key.default.is_empty() || matches!(key.kind, Kind::Section(_) | Kind::Each(_)) {
         problem.hint(format!("remove `{name}`, or leave it empty"))
     } else {
         problem.hint(format!("remove `{name}`, or write `{}`", key.default))
@@ -202,8 +256,14 @@ fn duplicate(named: &Cursor<'_>, entry: &Entry, first: &Entry) -> Problem {
 fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
     let problem = Problem {
         place: entry.key_place.clone(),
-        ..at.get(&entry.key).problem("unknown key")
+        ..at.get(&entry.key).problem(UNKNOWN)
     };
+    if let Some((_, right)) = SYNONYMS
+        .iter()
+        .find(|(wrong, right)| *wrong == entry.key && keys.iter().any(|key| key.name == *right))
+    {
+        return problem.hint(format!("write it as `{right}`"));
+    }
     if let Some(place) = owner(&entry.key) {
         return problem.hint(format!("`{}` belongs {place}", entry.key));
     }
@@ -215,7 +275,7 @@ fn unknown(at: &Cursor<'_>, entry: &Entry, keys: &[Key]) -> Problem {
             ..
         }) => problem.hint(*instead),
         Some(key) => problem.hint(format!("did you mean `{}`?", key.name)),
-        None => problem,
+        None => problem.hint("remove it: RKE has no such key, and ignores it"),
     }
 }
 
@@ -350,13 +410,13 @@ mod tests {
                         "{path}: {other:?}"
                     );
                 }
-                Answer::Later | Answer::Refused(_) => assert_eq!(other, [NOT_SUPPORTED], "{path}"),
+                // Below a section that is refused as a whole it is refused.
+                Answer::Later => {
+                    assert!(other == [NOT_YET] || other == [NEVER], "{path}: {other:?}");
+                }
+                Answer::Refused(_) => assert_eq!(other, [NEVER], "{path}"),
                 Answer::Never(_) => {
-                    assert_eq!(
-                        said_about(&path, &serde_json::json!({})),
-                        [NOT_SUPPORTED],
-                        "{path}"
-                    );
+                    assert_eq!(said_about(&path, &serde_json::json!({})), [NEVER], "{path}");
                 }
             }
             // The names in such a mapping carry the meaning.

@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use crate::{
     actual::Unreachable,
+    config::Problems,
     desired::{DesiredError, pki::PkiError},
     error::{ErrorClass, Explain, distinct},
     lease,
@@ -42,6 +43,16 @@ pub enum Error {
     UnknownRelease {
         /// What the cluster runs.
         has: KubernetesVersion,
+    },
+    /// The config names no release, the cluster keeps its own, and that one cannot run what the config asks for.
+    #[error(
+        "the config names no `kubernetes_version`, and the cluster keeps {has}, for which {source}"
+    )]
+    Unfit {
+        /// What the cluster runs.
+        has: KubernetesVersion,
+        /// What it cannot run.
+        source: Problems,
     },
     /// The kubeconfig that is there cannot be read.
     #[error("cannot read the kubeconfig {place}")]
@@ -140,7 +151,7 @@ impl Explain for Error {
                     ErrorClass::Host
                 }
             }
-            Self::UnknownRelease { .. } | Self::Home => ErrorClass::User,
+            Self::UnknownRelease { .. } | Self::Unfit { .. } | Self::Home => ErrorClass::User,
             // A Secret that cannot be read at the moment is nobody's fault.
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } | Self::Busy { .. } | Self::TurnLost => ErrorClass::Transient,
@@ -160,6 +171,7 @@ impl Explain for Error {
                 hints.into_iter().cloned().map(Cow::Owned).collect()
             }
             Self::Step { error, .. } => error.0.hints(),
+            Self::Unfit { source, .. } => source.hints(),
             Self::UnknownRelease { .. } => vec![
                 "use the release of rke-operator that made the cluster, or a newer one".into(),
                 "or write the `kubernetes_version` that it shall have".into(),

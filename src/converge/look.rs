@@ -386,7 +386,11 @@ fn keeping<'i>(intent: &'i Intent, saved: Option<&ClusterState>) -> Result<Cow<'
     let kept = Catalogue::builtin()
         .ok()
         .and_then(|catalogue| intent.keeping(has, catalogue));
-    kept.ok_or(Error::UnknownRelease { has })
+    let kept = kept.ok_or(Error::UnknownRelease { has })?;
+    match kept.unfit().filter(|_| kept.version != intent.version) {
+        Some(source) => Err(Error::Unfit { has, source }),
+        None => Ok(kept),
+    }
 }
 
 fn kept_back(kept: &Intent, wanted: &Intent) -> Option<String> {

@@ -50,6 +50,7 @@ impl Reasoned for Error {
             Self::Kubeconfig { .. } => by_class(self.class(), Reason::PermissionDenied),
             Self::Desired(_)
             | Self::UnknownRelease { .. }
+            | Self::Unfit { .. }
             | Self::HostsUnreachable { .. }
             | Self::Busy { .. }
             | Self::TurnLost

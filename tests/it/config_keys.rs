@@ -1,9 +1,11 @@
-//! The table of keys has every key that RKE up to 1.6 had: `tests/fixtures/rke/keys.txt`.
+//! The table of keys has every key that RKE up to 1.8 had: `tests/fixtures/rke/keys.txt`.
 
-use rke_operator::config::{Intent, RkeConfig, SecretSources};
+use std::collections::BTreeMap;
 
-/// How many keys RKE 1.6 has.
-const COUNT: usize = 443;
+use rke_operator::config::{Explained, Intent, RkeConfig, SecretSources, Support, explain};
+
+/// How many keys RKE has had up to 1.8.
+const COUNT: usize = 456;
 
 const KEYS: &str = include_str!("../fixtures/rke/keys.txt");
 
@@ -51,4 +53,42 @@ fn keys_that_rke_has_not_are_not_known() {
     let unknown = |path: &&&str| is_unknown(&format!("{path}x"));
     let count = paths.iter().filter(unknown).count();
     assert!(count + 10 > paths.len(), "{count} of {}", paths.len());
+}
+
+/// What is done with a key: what is done with the section around it, where that is not looked into.
+fn support(path: &str) -> Support {
+    let mut ends = path
+        .match_indices('.')
+        .map(|(at, _)| at)
+        .collect::<Vec<_>>();
+    ends.push(path.len());
+    for end in ends {
+        let row = match explain(&path[..end]) {
+            Explained::Key(row) | Explained::Section(row, _) => row,
+            Explained::Unknown(near) => panic!("{path}: {near:?}"),
+        };
+        if end == path.len() || !matches!(row.support, Support::Works | Support::Kept) {
+            return row.support;
+        }
+    }
+    Support::Works
+}
+
+/// Of all keys that RKE has had, so many are used, and so on.
+#[test]
+fn what_is_done_with_the_keys_of_rke() {
+    let mut counts = BTreeMap::new();
+    for path in paths() {
+        let what = match support(path) {
+            Support::Works => "used",
+            Support::Same(_) => "any value, the same effect",
+            Support::Ignored(_) => "no effect, with a warning, as in RKE",
+            Support::Kept => "kept: taken, and a notice that it is not done yet",
+            Support::Later => "only RKE's default so far",
+            Support::Refused(_) | Support::Never(_) => "refused, with what to do instead",
+        };
+        *counts.entry(what).or_insert(0) += 1;
+    }
+    assert_eq!(counts.values().sum::<usize>(), COUNT);
+    insta::assert_debug_snapshot!(counts, @"");
 }

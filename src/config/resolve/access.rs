@@ -18,7 +18,7 @@ const STRATEGIES: &str = "write `x509` or `x509|webhook`";
 /// Of `authentication`: the server that is asked about tokens.
 pub(super) fn webhook(at: &Cursor<'_>, found: &mut Found) -> Option<TokenWebhook> {
     let strategy = at.get("strategy");
-    let text = values::text(&strategy, found).unwrap_or("x509");
+    let text = values::or_default(&strategy, found);
     let words: Vec<String> = text
         .split('|')
         .map(|word| word.trim().to_ascii_lowercase())
@@ -47,7 +47,7 @@ pub(super) fn webhook(at: &Cursor<'_>, found: &mut Found) -> Option<TokenWebhook
     if words.iter().any(|word| word == "webhook") {
         return Some(TokenWebhook {
             config: config.unwrap_or_else(|| Secret::new(DEFAULT_WEBHOOK.to_owned())),
-            cache_timeout: cache.unwrap_or("5s").to_owned(),
+            cache_timeout: cache.unwrap_or_else(|| timeout.default()).to_owned(),
         });
     }
     for key in [file, timeout] {

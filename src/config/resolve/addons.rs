@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Found, values};
+use super::{Found, fits::Serving, values};
 use crate::{
     config::{
         cursor::Cursor, manifest::Manifest, problem::Problem, sources::Sources, tree::Node,
@@ -15,12 +15,19 @@ use crate::{
 };
 
 /// In the order of the config, of objects that stand there twice the last.
-pub(super) fn read(root: &Cursor<'_>, sources: &dyn Sources, found: &mut Found) -> Vec<Manifest> {
+pub(super) fn read(
+    root: &Cursor<'_>,
+    sources: &dyn Sources,
+    serving: Option<&Serving>,
+    found: &mut Found,
+) -> Vec<Manifest> {
     let mut objects = Vec::new();
     let at = root.get("addons");
     match at.value() {
         None | Some(Value::Null) => {}
-        Some(Value::Scalar(text)) => documents(&at, "", text.expose(), &mut objects, found),
+        Some(Value::Scalar(text)) => {
+            documents(&at, "", text.expose(), serving, &mut objects, found)
+        }
         Some(other @ (Value::List(_) | Value::Map(_))) => {
             let problem = at.problem(format!("must be a text, is {}", other.kind()));
             found.problem(problem.hint("write `addons: |-`, and the manifests indented below it"));
@@ -28,7 +35,7 @@ pub(super) fn read(root: &Cursor<'_>, sources: &dyn Sources, found: &mut Found) 
     }
     for (at, place) in values::texts(&root.get("addons_include"), found) {
         match sources.manifest_at(place) {
-            Ok(text) => documents(&at, place, &text, &mut objects, found),
+            Ok(text) => documents(&at, place, &text, serving, &mut objects, found),
             Err(refusal) => {
                 let problem = Problem {
                     detail: refusal.detail,
@@ -74,6 +81,7 @@ fn documents(
     at: &Cursor<'_>,
     file: &str,
     text: &str,
+    serving: Option<&Serving>,
     objects: &mut Vec<Map<String, Json>>,
     found: &mut Found,
 ) {
@@ -86,6 +94,7 @@ fn documents(
             file,
             number,
             begun,
+            serving,
         };
         place.read(document, objects, found);
     };
@@ -119,6 +128,7 @@ struct Place<'a> {
     number: usize,
     /// Its first line in its text.
     begun: usize,
+    serving: Option<&'a Serving>,
 }
 
 impl Place<'_> {
@@ -180,6 +190,7 @@ impl Place<'_> {
             }
             return;
         }
+        self.served(&at, line, found);
         let metadata = at.get("metadata");
         if !text(metadata.get("name")) {
             let what = if text(metadata.get("generateName")) {
@@ -200,6 +211,25 @@ impl Place<'_> {
             && let Json::Object(object) = at.json()
         {
             objects.push(object);
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Whether the API server of the release would take it.
+    fn served(&self, at: &Cursor<'_>, line: Option<usize>, found: &mut Found) {
+        let (version, kind) = (at.get("apiVersion"), at.get("kind"));
+        let (Some(serving), Some(version), Some(kind)) =
+            (self.serving, version.scalar(), kind.scalar())
+        else {
+            return;
+        };
+        if let Some(refusal) = serving.refuses(version, kind) {
+            let problem = Problem {
+                hint: refusal.hint,
+                ..self.problem(line, &refusal.what)
+            };
+            serving.runs().say(problem, found);
         }
     }
 }

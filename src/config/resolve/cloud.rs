@@ -2,9 +2,30 @@
 
 use super::{Found, values};
 use crate::{
-    config::{cursor::Cursor, intent::CloudProvider},
+    config::{cursor::Cursor, intent::CloudProvider, problem::Problem},
     model::Secret,
 };
+
+/// Until the cloud's own controller manager has seen them.
+fn waits(at: &Cursor<'_>) -> Problem {
+    let message = "no node takes pods, CoreDNS's neither, before the cloud's controller manager runs, which is yours to \
+                   install";
+    at.problem(message).hint(
+        "its pods must tolerate `node.cloudprovider.kubernetes.io/uninitialized`, and run on the host's network",
+    )
+}
+
+/// The same by kubelet's own flag, where the config has no `cloud_provider`.
+pub(super) fn by_flag(root: &Cursor<'_>, found: &mut Found) {
+    let flag = root
+        .get("services")
+        .get("kubelet")
+        .get("extra_args")
+        .get("cloud-provider");
+    if flag.scalar() == Some("external") && root.get("cloud_provider").is_empty() {
+        found.warning(waits(&flag));
+    }
+}
 
 /// `None`: there is none.
 pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<CloudProvider> {
@@ -21,7 +42,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<CloudProvider> 
         Some("custom") => own.is_some(),
         Some("aws" | "azure" | "openstack" | "vsphere") => {
             let problem =
-                name_at.problem("Kubernetes has no cloud provider of this name built in any more");
+                name_at.problem("no release here has a cloud provider of this name built in");
             found.problem(problem.hint(
                 "write `name: external`, and install the cloud's own controller manager and CSI driver",
             ));
@@ -36,12 +57,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<CloudProvider> 
     match (named, &name) {
         (true, _) => {
             let at = if name.is_some() { &name_at } else { &harvester };
-            let message = "no node takes pods, CoreDNS's neither, before the cloud's controller manager runs, which is \
-                           yours to install";
-            found.warning(at.problem(message).hint(
-                "its pods must tolerate \
-                 `node.cloudprovider.kubernetes.io/uninitialized`, and run on the host's network",
-            ));
+            found.warning(waits(at));
             Some(CloudProvider {
                 config: of_harvester.or(own),
             })

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
-    Found, access, addons, cloud, dns, etcd, images, ingress, keys::Keys, monitoring, network,
-    nodes, registries, services, upgrade, values, version,
+    Found, access, addons, addresses, cloud, dns, etcd, fits, images, ingress, keys::Keys,
+    monitoring, network, nodes, ranges, registries, services, upgrade, values, version,
 };
 use crate::{
     catalog::Catalogue,
@@ -19,12 +19,9 @@ pub(super) fn read(
     found: &mut Found,
 ) -> Option<Intent> {
     let cluster_name = cluster_name(&root.get("cluster_name"), found);
-    let version_at = root.get("kubernetes_version");
-    let version_given = !version_at.is_empty();
-    let version = version::read(&version_at, catalogue, found);
+    let wanted = version::read(root, catalogue, found);
     let registries = registries::read(&root.get("private_registries"), sources, found);
-    let images_at = root.get("system_images");
-    let images = images::read(&images_at, version, catalogue, &registries, found);
+    let images = images::read(root, wanted, catalogue, &registries, found);
     let services = services::read(&root.get("services"), found);
     let etcd = etcd::read(root, found);
     let etcd_owner = etcd::owner(root, found);
@@ -32,22 +29,34 @@ pub(super) fn read(
     let webhook = access::webhook(&root.get("authentication"), found);
     let authorization = access::authorization(root, found);
     let cloud_provider = cloud::read(&root.get("cloud_provider"), found);
+    cloud::by_flag(root, found);
     let network = network::read(&root.get("network"), found);
     let ingress = ingress::read(&root.get("ingress"), found);
     let dns = dns::read(&root.get("dns"), found);
     let metrics_server = monitoring::read(&root.get("monitoring"), found);
-    let manifests = addons::read(root, sources, found);
+    let release = wanted.zip(images.as_ref()).map(|(wanted, (images, own))| {
+        fits::Release::new(wanted, images, own, !etcd::is_external(root))
+    });
+    if let Some(release) = &release {
+        fits::read(root, release, found);
+    }
+    let serving = release.map(|release| fits::Serving::new(root, &release));
+    let manifests = addons::read(root, sources, serving.as_ref(), found);
     let upgrade = upgrade::read(&root.get("upgrade_strategy"), found);
     let mut keys = Keys::new(sources, root);
+    keys.check(found);
     let bastion = nodes::bastion(root, &mut keys, found);
     let nodes = nodes::read(root, &mut keys, found);
     let services = services?;
     let (images, system_images) = images.unzip();
-    nodes::outside_of_ranges(&nodes, &services, found);
+    addresses::outside_of_ranges(&nodes, &services, found);
+    if let Some(network) = &network {
+        ranges::check(root, &nodes, &services, network, found);
+    }
     Some(Intent {
         cluster_name: cluster_name?,
-        version: version?,
-        version_given,
+        version: wanted?.version,
+        version_given: wanted?.given,
         nodes: nodes
             .into_iter()
             .map(|named| (named.name, named.node))
@@ -74,7 +83,7 @@ pub(super) fn read(
 
 fn cluster_name(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     let before = found.problems.len();
-    let name = values::text(at, found).unwrap_or("local");
+    let name = values::or_default(at, found);
     if name.len() > 253 || name.trim() != name || name.chars().any(char::is_control) {
         found.problem(
             at.problem("must be one line of at most 253 characters without spaces at its ends")

@@ -3,7 +3,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{Found, values};
+use super::{Found, fits, values};
 use crate::{
     config::{SecretsEncryption, cursor::Cursor},
     model::Secret,
@@ -16,7 +16,7 @@ const KIND: &str = "EncryptionConfiguration";
 /// Of `services.kube-api`.
 pub(super) fn read(api: &Cursor<'_>, found: &mut Found) -> SecretsEncryption {
     let at = api.get("secrets_encryption_config");
-    let enabled = values::flag(&at.get("enabled"), found).unwrap_or(false);
+    let enabled = values::flag_or_default(&at.get("enabled"), found);
     let custom = at.get("custom_config");
     let written = own(&custom, found);
     if !enabled {
@@ -26,8 +26,11 @@ pub(super) fn read(api: &Cursor<'_>, found: &mut Found) -> SecretsEncryption {
         }
         return SecretsEncryption::Off;
     }
-    let flag = api.get("extra_args").get(FLAG);
-    if flag.is_written() {
+    let flags = ["extra_args", "extra_args_array"]
+        .into_iter()
+        .flat_map(|key| api.get(key).entries());
+    let mut flags = flags.filter(|(name, at)| fits::flag_name(name) == FLAG && at.is_written());
+    if let Some((_, flag)) = flags.next() {
         found.problem(
             flag.problem("names another file than `secrets_encryption_config` makes")
                 .hint("keep one of the two; what the file says may stand under `custom_config`"),

@@ -6,9 +6,6 @@ use crate::{
     model::{ClientIdentity, EtcdPlace, EtcdUrl, ExternalEtcd, Owner, Secret},
 };
 
-/// RKE's, and that of Kubernetes itself.
-const PREFIX: &str = "/registry";
-
 const NEEDS: &str = "a cluster with an external etcd needs `external_urls`, `ca_cert`, `cert` and `key` under \
                      `services.etcd`, and no node with the role `etcd`";
 
@@ -54,7 +51,7 @@ fn no_members(at: &Cursor<'_>, found: &mut Found) {
 pub(super) fn owner(root: &Cursor<'_>, found: &mut Found) -> Owner {
     let mut id = |key| {
         let at = at(root).get(key);
-        let id = values::number(&at, found).unwrap_or_default();
+        let id = values::number_or_default(&at, found);
         if id != 0 && is_external(root) {
             no_members(&at, found);
         }
@@ -205,14 +202,14 @@ fn key(at: &Cursor<'_>, found: &mut Found) -> Option<Secret<String>> {
 
 /// As the API server makes it of what it is told: absolute, without a `/` at its end.
 fn prefix(at: &Cursor<'_>, found: &mut Found) -> String {
-    let text = values::text(at, found).unwrap_or(PREFIX);
+    let text = values::or_default(at, found);
     let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
     let odd = |part: &&str| {
         matches!(*part, "." | "..") || part.contains(|c: char| c.is_whitespace() || c.is_control())
     };
     if parts.iter().any(odd) {
         let problem = at.problem("is not a prefix of keys").detail(text);
-        found.problem(problem.hint(format!("write one like `{PREFIX}`")));
+        found.problem(problem.hint(format!("write one like `{}`", at.default())));
     }
     format!("/{}", parts.join("/"))
 }

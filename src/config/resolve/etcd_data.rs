@@ -1,7 +1,7 @@
 //! Where etcd keeps its data is not for its flags to say: what protects a member whose disk is missing, what joins it
 //! again and what takes its snapshots look in one place. Pure.
 
-use super::Found;
+use super::{Found, fits};
 use crate::config::cursor::Cursor;
 
 /// The folder as etcd's container has it.
@@ -13,9 +13,10 @@ const HINT: &str = "leave it out, and mount the disk for etcd at `/var/lib/etcd`
 pub(super) fn check(etcd: &Cursor<'_>, found: &mut Found) {
     for kind in ["extra_args", "extra_args_array"] {
         for (name, at) in etcd.get(kind).entries() {
+            let name = fits::flag_name(name);
             let default = at.scalar().map(|text| text.trim_end_matches('/')) == Some(DATA);
             if !(name == "data-dir" && default) {
-                refuse(name, &at, found);
+                refuse(&name, &at, found);
             }
         }
     }

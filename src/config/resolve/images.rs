@@ -2,7 +2,8 @@
 //!
 //! - A name of a component that runs here overrides the catalogue.
 //! - RKE's own published images (a file of `rke config` lists them all) stand for "the default",
-//!   and the default is now the catalogue's: hyperkube ended at 1.32, rke-tools is not needed.
+//!   and the default is now the catalogue's: hyperkube ended at 1.32, rke-tools is not needed. The release in the tag of
+//!   hyperkube counts (`version.rs`).
 //!   Said in a warning. An image of any other repository is the user's choice and is taken.
 //! - A name of a component that this release does not deploy has no effect: RKE's own image may
 //!   stand there, any other is said in a warning.
@@ -10,11 +11,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Found, values};
+use super::{
+    Found, values,
+    version::{self, Wanted},
+};
 use crate::{
-    catalog::{Catalogue, Images},
+    catalog::{Catalogue, Images, accepts::Minor},
     config::{cursor::Cursor, validate},
-    model::{KubernetesVersion, Registries, is_docker_hub, quoted},
+    model::{Registries, is_docker_hub, quoted},
 };
 
 /// RKE's name, and the repositories of RKE's own images for it when ours replaces them: those of
@@ -115,15 +119,52 @@ const UNUSED: &[&str] = &[
     "dashboard",
 ];
 
+/// The release that the tag of an image of Kubernetes names, where the image is one whose tags do so: RKE's hyperkube and
+/// what the catalogue has, wherever they are copied to. `v1.30.7-rancher1` of `rancher/hyperkube:v1.30.7-rancher1`, and
+/// `v1.34.4` of `hardened-kubernetes:v1.34.4-rke2r1-build20260127`.
+pub(super) fn release_of(image: &str) -> Option<&str> {
+    let repository = repository_of(image);
+    let tag = tag_of(image)?;
+    let name = repository.rsplit('/').next().unwrap_or(repository);
+    let release = match name {
+        "hyperkube" => tag,
+        "k8s" if repository == "rancher/k8s" || tag.contains("-rancher") => tag,
+        "hardened-kubernetes" => tag.split('-').next().unwrap_or(tag),
+        _ => return None,
+    };
+    version::numbers(release).map(|_| release)
+}
+
+/// The minor release of etcd that the tag of its image names: `3.5` of `hardened-etcd:v3.5.9-k3s1-build20230802`.
+pub(super) fn etcd_release(image: &str) -> Option<Minor> {
+    let tag = tag_of(image)?;
+    let numbers = tag.strip_prefix('v').unwrap_or(tag);
+    let mut parts = numbers.split(['.', '-', '+']);
+    let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    (major == 3).then_some(Minor { major, minor })
+}
+
+/// Whether an image has etcd as its makers publish it, by its name.
+pub(super) fn is_known_etcd(image: &str) -> bool {
+    let repository = repository_of(image);
+    let name = repository.rsplit('/').next().unwrap_or(repository);
+    matches!(
+        name,
+        "etcd" | "hardened-etcd" | "coreos-etcd" | "mirrored-coreos-etcd"
+    )
+}
+
 /// The catalogue's images of the version with the config's own, and the latter by RKE's names.
 pub(super) fn read(
-    at: &Cursor<'_>,
-    version: Option<KubernetesVersion>,
+    root: &Cursor<'_>,
+    wanted: Option<Wanted>,
     catalogue: &Catalogue,
     registries: &Registries,
     found: &mut Found,
 ) -> Option<(Images, BTreeMap<String, String>)> {
+    let at = &root.get("system_images");
     let before = found.problems.len();
+    let charts = of_charts(root);
     let mut given = BTreeMap::new();
     let mut replaced = Vec::new();
     let mut copied = Vec::new();
@@ -140,23 +181,32 @@ pub(super) fn read(
                 replaced.push(name);
             } else {
                 given.insert(name.to_owned(), image.to_owned());
-                if of_rke.iter().any(|own| is_copy_of(repository, own)) {
-                    copied.push((value, name));
+                if of_rke.iter().any(|own| is_copy_of(image, own)) {
+                    copied.push((value.clone(), name));
                 }
             }
+            if name == "kubernetes" {
+                other_release(&value, image, wanted, found);
+            }
         } else if UNUSED.contains(&name) {
-            if !image.is_empty() && !is_published_by_rke(image) {
+            if image.is_empty() {
+                continue;
+            }
+            if !is_published_by_rke(image) {
                 unused.push(name);
+            } else if charts.iter().any(|chart| name.starts_with(chart)) {
+                replaced.push(name);
             }
         } else {
             found.problem(unknown(&value, name));
         }
     }
+    let version = wanted?.version;
     note(
         at,
         found,
         &replaced,
-        "RKE's own images are replaced by those of the catalogue",
+        &format!("RKE's own images are replaced by those of the catalogue for {version}"),
     );
     for (value, name) in copied {
         found.warning(
@@ -171,9 +221,59 @@ pub(super) fn read(
         &unused,
         "these images have no effect: nothing of theirs is deployed yet",
     );
-    let published = catalogue.images(version?)?;
+    let published = catalogue.images(version)?;
     let images = published.placed(registries).with(&given);
     (found.problems.len() == before).then_some((images, given))
+}
+
+/// How the names begin of those images that the config's own plugin and ingress controller have: ours come with charts.
+fn of_charts(root: &Cursor<'_>) -> Vec<&'static str> {
+    let plugin = root.get("network").get("plugin");
+    let provider = root.get("ingress").get("provider");
+    let chart = match written_or(&plugin, "canal") {
+        "canal" => Some("canal_"),
+        "calico" => Some("calico_"),
+        _ => None,
+    };
+    let ingress = (written_or(&provider, "nginx") == "nginx").then_some("ingress");
+    chart.into_iter().chain(ingress).collect()
+}
+
+fn written_or<'a>(at: &Cursor<'a>, default: &'a str) -> &'a str {
+    let text = at.scalar().filter(|text| !text.is_empty());
+    text.unwrap_or(default)
+}
+
+/// Of another minor release than the one that is set up it can never be right.
+fn other_release(at: &Cursor<'_>, image: &str, wanted: Option<Wanted>, found: &mut Found) {
+    let (Some(Wanted { version, .. }), Some(release)) = (wanted, release_of(image)) else {
+        return;
+    };
+    let Some(of_image) = version::numbers(release).filter(|of_image| *of_image != version) else {
+        return;
+    };
+    let remove = format!(
+        "remove it for the catalogue's image of {version}, or write `kubernetes_version: {of_image}`"
+    );
+    if (of_image.major, of_image.minor) == (version.major, version.minor) {
+        let message = "this image is of another patch release than `kubernetes_version`";
+        let problem = at
+            .problem(message)
+            .detail(format!("{of_image} and {version}"));
+        found.warning(problem.hint(remove));
+    } else {
+        let message = "this image is of another release than `kubernetes_version`";
+        let problem = at
+            .problem(message)
+            .detail(format!("{of_image} and {version}"));
+        found.problem(problem.hint(remove));
+    }
+}
+
+fn tag_of(image: &str) -> Option<&str> {
+    let image = image.split('@').next().unwrap_or(image);
+    let (_, tag) = image.rsplit_once(':')?;
+    Some(tag).filter(|tag| !tag.contains('/'))
 }
 
 /// `rancher/hyperkube` of `docker.io/rancher/hyperkube:v1.30.5-rancher1`, and
@@ -194,11 +294,17 @@ fn without_docker_hub(image: &str) -> &str {
     }
 }
 
-/// Whether a repository is RKE's own in another registry.
-fn is_copy_of(repository: &str, own: &str) -> bool {
-    repository
+/// Whether an image is RKE's own in another registry, where its folder may have another name: then its own name tells,
+/// with a tag of RKE's.
+fn is_copy_of(image: &str, own: &str) -> bool {
+    let repository = repository_of(image);
+    let last = |name: &str| name.rsplit('/').next().map(str::to_owned);
+    let whole = repository
         .strip_suffix(own)
-        .is_some_and(|registry| registry.ends_with('/'))
+        .is_some_and(|registry| registry.ends_with('/'));
+    let named_as_rke = own.contains("/mirrored-") || own.ends_with("/rke-tools");
+    let tagged_by_rke = tag_of(image).is_some_and(|tag| tag.contains("-rancher"));
+    whole || last(repository) == last(own) && (named_as_rke || tagged_by_rke)
 }
 
 /// What `rke config` writes for a component that we do not deploy: a default, which may stand.

@@ -13,9 +13,8 @@ use crate::{
     config::{
         cursor::Cursor,
         ingress::{Ingress, IngressOptions, NetworkMode},
-        schema::DNS_POLICIES,
     },
-    model::{Secret, quoted},
+    model::Secret,
 };
 
 /// `None` only when a problem was found.
@@ -66,9 +65,9 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Ingress> {
 
 fn options(at: &Cursor<'_>, found: &mut Found) -> IngressOptions {
     let network_mode = network_mode(&at.get("network_mode"), found);
-    let http_port = port(&at.get("http_port"), 80, found);
-    let https_port = port(&at.get("https_port"), 443, found);
-    if network_mode == NetworkMode::HostPort && http_port == https_port {
+    let http_port = port(&at.get("http_port"), found);
+    let https_port = port(&at.get("https_port"), found);
+    if network_mode == NetworkMode::HostPort && http_port == https_port && http_port > 0 {
         let problem = at.get("https_port");
         found.problem(problem.problem("is the port of HTTP, too"));
     }
@@ -92,7 +91,7 @@ fn options(at: &Cursor<'_>, found: &mut Found) -> IngressOptions {
         https_port,
         network_mode,
         tolerations: pods::tolerations(&at.get("tolerations"), found),
-        default_backend: values::flag(&at.get("default_backend"), found).unwrap_or(false),
+        default_backend: values::flag_or_default(&at.get("default_backend"), found),
         backend_priority_class: pods::priority_class(
             &at.get("default_http_backend_priority_class_name"),
             found,
@@ -101,7 +100,7 @@ fn options(at: &Cursor<'_>, found: &mut Found) -> IngressOptions {
             &at.get("nginx_ingress_controller_priority_class_name"),
             found,
         ),
-        default_class: values::flag(&at.get("default_ingress_class"), found).unwrap_or(true),
+        default_class: values::flag_or_default(&at.get("default_ingress_class"), found),
         values: values::json_map(&at.get("values"), found),
     }
 }
@@ -119,37 +118,30 @@ fn settings(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn port(at: &Cursor<'_>, default: u16, found: &mut Found) -> u16 {
-    let number = values::number(at, found).filter(|port| *port > 0);
-    let port = number.map(|port| {
-        u16::try_from(port).unwrap_or_else(|_| {
-            found.problem(at.problem("is not a port"));
-            default
-        })
-    });
-    port.unwrap_or(default)
+/// 0 is the default, as in RKE.
+fn port(at: &Cursor<'_>, found: &mut Found) -> u16 {
+    let written = values::number(at, found).filter(|port| *port > 0);
+    let number = written
+        .or_else(|| at.default().parse().ok())
+        .unwrap_or_default();
+    u16::try_from(number).unwrap_or_else(|_| {
+        found.problem(at.problem("is not a port"));
+        0
+    })
 }
 
 fn network_mode(at: &Cursor<'_>, found: &mut Found) -> NetworkMode {
-    match values::text(at, found) {
-        None | Some("hostPort") => NetworkMode::HostPort,
-        Some("hostNetwork") => NetworkMode::HostNetwork,
-        Some("none") => NetworkMode::None,
-        Some(other) => {
-            let problem = at.problem("unknown network mode").detail(other);
-            found.problem(problem.hint("write `hostPort`, `hostNetwork` or `none`"));
-            NetworkMode::HostPort
-        }
+    match values::word(at, "unknown network mode", found) {
+        "hostNetwork" => NetworkMode::HostNetwork,
+        "none" => NetworkMode::None,
+        _ => NetworkMode::HostPort,
     }
 }
 
+/// `None` where it is the default.
 fn dns_policy(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
-    let text = values::text(at, found)?;
-    if !DNS_POLICIES.contains(&text) {
-        let problem = at.problem("unknown DNS policy").detail(text);
-        found.problem(problem.hint(format!("write one of {}", quoted(DNS_POLICIES))));
-    }
-    Some(text.to_owned())
+    let text = values::word(at, "unknown DNS policy", found);
+    (text != at.default()).then(|| text.to_owned())
 }
 
 /// Objects of Kubernetes in a list, each with a name. They go on as YAML reads them.

@@ -10,7 +10,6 @@ use crate::{
         cursor::Cursor,
         intent::{Agent, Certificate, Credential, SSH_AGENT},
         problem::Problem,
-        schema::boolean,
         sources::{DefaultKey, Refusal, Sources, SshKey},
     },
     model::Secret,
@@ -50,6 +49,15 @@ impl<'a> Keys<'a> {
             certificates: BTreeMap::new(),
             agent: None,
         }
+    }
+
+    /// The keys at the top level, which every node may leave unused: what stands there must be what it is called.
+    pub(super) fn check(&self, found: &mut Found) {
+        for name in ["ssh_key_path", "ssh_cert_path"] {
+            values::text(&self.root.get(name), found);
+        }
+        values::flag(&self.root.get("ssh_agent_auth"), found);
+        values::flag(&self.root.get("bastion_host").get("ssh_agent_auth"), found);
     }
 
     /// As RKE: the agent where the top level says so, else the node's text, the node's path, the
@@ -96,8 +104,7 @@ impl<'a> Keys<'a> {
         machine: &Cursor<'_>,
         found: &mut Found,
     ) -> Option<Proof> {
-        let wanted = at.scalar().and_then(boolean) == Some(true);
-        if !wanted {
+        if values::flag(at, found) != Some(true) {
             return None;
         }
         if self.agent.is_none() {
@@ -129,12 +136,15 @@ impl<'a> Keys<'a> {
         let inline = machine.get("ssh_key");
         let own = machine.get("ssh_key_path");
         let common = self.root.get("ssh_key_path");
+        let before = found.problems.len();
         let key = if let Some(pem) = values::text(&inline, found) {
             self.inline(&inline, pem, found)
         } else if values::text(&own, found).is_some() {
             self.at(&own, found)
-        } else if common.scalar().is_some_and(|text| !text.is_empty()) {
+        } else if values::text(&common, found).is_some() {
             self.at(&common, found)
+        } else if found.problems.len() > before {
+            None
         } else {
             match self.default(&common, found)? {
                 DefaultKey::Key(key) => Some(key),
@@ -192,6 +202,7 @@ impl<'a> Keys<'a> {
         if let Some(known) = self.by_path.get(path) {
             return known.clone();
         }
+        self.elsewhere(at, path, found);
         let key = match self.sources.key_at(path) {
             Ok(key) => validated(key, at, found),
             Err(refusal) => {
@@ -201,6 +212,18 @@ impl<'a> Keys<'a> {
         };
         self.by_path.insert(path.to_owned(), key.clone());
         key
+    }
+
+    /// It works from one directory and not from another.
+    fn elsewhere(&self, at: &Cursor<'_>, path: &str, found: &mut Found) {
+        if self.sources.is_elsewhere(path) {
+            let problem =
+                at.problem("this file was found from the current directory, not beside the config");
+            found.warning(
+                problem
+                    .hint("relative paths begin at the folder of the config: write it from there"),
+            );
+        }
     }
 
     /// The key's certificate: the machine's text, the machine's path, the cluster's path.
@@ -219,16 +242,14 @@ impl<'a> Keys<'a> {
             (inline, Certificate { text, source })
         } else {
             let own = values::text(&own, found).map(|path| (own, path));
-            let common = || {
-                Some((
-                    common.clone(),
-                    common.scalar().filter(|path| !path.is_empty())?,
-                ))
-            };
-            let Some((at, path)) = own.or_else(common) else {
+            let common = values::text(&common, found).map(|path| (common, path));
+            let Some((at, path)) = own.or(common) else {
                 return Ok(None);
             };
             let known = self.certificates.get(path).cloned();
+            if known.is_none() {
+                self.elsewhere(&at, path, found);
+            }
             let certificate = known.unwrap_or_else(|| {
                 let read = self.sources.certificate_at(path);
                 read.map_err(|refusal| found.problem(refused(&at, refusal)))
@@ -306,6 +327,10 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
             "this private key is damaged, or of a kind that is not supported",
             "`ssh-keygen -y -f FILE` shows whether OpenSSH can read it",
         ),
+        Kind::OneLine => (
+            "the line breaks of this private key are missing",
+            "write `ssh_key: |-`, and the key's lines below it, each indented; in quotes `\\n` is a line break only between `\"`",
+        ),
         Kind::Other => (
             "this is not a private key",
             "a private key begins with `-----BEGIN … PRIVATE KEY-----`",
@@ -330,6 +355,8 @@ enum Kind {
     Public,
     Encrypted,
     Broken,
+    /// All in one line, or with `\n` as it is written.
+    OneLine,
     Other,
 }
 
@@ -365,6 +392,7 @@ fn kind(pem: &Secret<String>) -> Kind {
     match russh::keys::decode_secret_key(pem.expose(), None) {
         Ok(_) => Kind::Usable,
         Err(russh::keys::Error::KeyIsEncrypted) => Kind::Encrypted,
+        Err(_) if !putty && (text.lines().count() < 3 || text.contains("\\n")) => Kind::OneLine,
         Err(_) => Kind::Broken,
     }
 }
@@ -385,13 +413,25 @@ mod tests {
                 "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n",
                 "encrypted",
             ),
-            ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", "broken"),
+            (
+                "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n",
+                "broken",
+            ),
+            (
+                "-----BEGIN OPENSSH PRIVATE KEY----- AAAA -----END OPENSSH PRIVATE KEY-----",
+                "one line",
+            ),
+            (
+                "-----BEGIN OPENSSH PRIVATE KEY-----\\nAAAA\\n-----END OPENSSH PRIVATE KEY-----\\n",
+                "one line",
+            ),
         ] {
             let got = match kind(&Secret::new(text.to_owned())) {
                 Kind::Usable => "usable",
                 Kind::Public => "public",
                 Kind::Encrypted => "encrypted",
                 Kind::Broken => "broken",
+                Kind::OneLine => "one line",
                 Kind::Other => "other",
             };
             assert_eq!(got, want, "{text}");

@@ -3,12 +3,14 @@
 
 mod access;
 mod addons;
+mod addresses;
 mod cloud;
 mod cluster;
 mod dns;
 mod encryption;
 mod etcd;
 mod etcd_data;
+mod fits;
 mod images;
 mod ingress;
 mod keys;
@@ -16,15 +18,20 @@ mod monitoring;
 mod network;
 mod nodes;
 mod pods;
+mod rancher;
+mod ranges;
 mod registries;
+mod roles;
 mod services;
 mod upgrade;
 mod values;
 mod version;
 
 pub use keys::has_passphrase;
+pub(crate) use values::is_host;
 
 use super::{
+    cursor::Cursor,
     intent::Intent,
     problem::{Problem, Problems},
     rke::RkeConfig,
@@ -47,15 +54,67 @@ pub struct Resolved {
 /// Rancher keeps RKE's config below this key, with keys of its own beside it.
 const WRAPPER: &str = "rancher_kubernetes_engine_config";
 
-fn wrapped(config: &RkeConfig) -> Problem {
-    config
-        .root()
-        .get(WRAPPER)
-        .problem("this is a cluster of Rancher; RKE's own config is what stands below this key")
-        .hint("move everything below it to the top level, and remove the keys beside it")
+/// What is wrong with it, and with what stands below it, all at once.
+fn wrapped(config: &RkeConfig, sources: &dyn Sources, catalogue: &Catalogue) -> Vec<Problem> {
+    let root = config.root();
+    let at = root.get(WRAPPER);
+    let mut problems = vec![
+        at.problem("this is a cluster of Rancher; RKE's own config is what stands below this key")
+            .hint("move everything below it to the top level, and remove the keys beside it"),
+    ];
+    let Some(inner) = at.node() else {
+        return problems;
+    };
+    let (inner, spelled) = rancher::as_rke(inner);
+    problems.extend(spelled);
+    let root = Cursor::document(&inner);
+    let mut found = Found::walked(&root);
+    cluster::read(&root, sources, catalogue, &mut found);
+    for problem in &mut found.problems {
+        if problem.path == "nodes" && problem.place.is_none() {
+            problem.hint = Some(
+                "what Rancher exports has no nodes: add each with its `address` and `role`"
+                    .to_owned(),
+            );
+        }
+    }
+    problems.append(&mut found.problems);
+    problems
 }
 
+/// A file of another program, or an object of ours: told in one sentence and not key by key.
+fn kind_of_object(root: &Cursor<'_>) -> Option<Problem> {
+    let text = |key: &str| root.get(key).scalar().map(str::to_owned);
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    let group = api_version.split('/').next().unwrap_or_default();
+    let at = root.get("kind");
+    Some(if group == OWN_GROUP && kind == "Cluster" {
+        at.problem("this is a `Cluster` object, which the operator reads")
+            .hint("`kubectl apply -f FILE`; the command line takes what stands below `spec.config`")
+    } else if group == OWN_GROUP {
+        at.problem("this is an object of the operator's")
+            .hint("`kubectl apply -f FILE`")
+    } else {
+        let whose = match group {
+            "k0sctl.k0sproject.io" => "this is a file of k0sctl",
+            "kubeadm.k8s.io" => "this is a file of kubeadm",
+            "cluster.x-k8s.io" | "controlplane.cluster.x-k8s.io" => {
+                "this is an object of the Cluster API"
+            }
+            "provisioning.cattle.io" | "management.cattle.io" => "this is an object of Rancher",
+            "kubeone.k8c.io" | "kubeone.io" => "this is a file of KubeOne",
+            "kubekey.kubesphere.io" => "this is a file of KubeKey",
+            _ => "this is an object of Kubernetes",
+        };
+        at.problem(format!("{whose}, not a `cluster.yml` of RKE"))
+            .hint("`rke-operator config` writes a `cluster.yml` to begin with")
+    })
+}
+
+const OWN_GROUP: &str = "clusterprovisioner.rke.io";
+
 /// What was found on the way.
+#[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -63,6 +122,16 @@ struct Found {
 }
 
 impl Found {
+    /// What the schema says about it.
+    fn walked(root: &Cursor<'_>) -> Self {
+        let validate::Validated { problems, warnings } = validate::walk(root);
+        Self {
+            problems,
+            warnings,
+            later: Vec::new(),
+        }
+    }
+
     fn later(&mut self, what: Problem) {
         self.later.push(what);
     }
@@ -77,20 +146,24 @@ impl Found {
 }
 
 impl Intent {
+    /// What its release cannot run of it: for one that was validated for another release.
+    pub fn unfit(&self) -> Option<Problems> {
+        Problems::new(fits::of_intent(self))
+    }
+
     /// Validates the whole config and resolves it. `Err` carries every problem, not the first.
     pub fn from_config(config: &RkeConfig, sources: &dyn Sources) -> Result<Resolved, Problems> {
         let catalogue = Catalogue::builtin().map_err(|error| {
             Problem::new("", "the built-in catalogue is broken").detail(error.to_string())
         })?;
         if config.root().get(WRAPPER).is_written() {
-            return Err(wrapped(config).into());
+            let problems = Problems::new(wrapped(config, sources, catalogue));
+            return Err(problems.unwrap_or_else(|| Problem::new("", "the config is empty").into()));
         }
-        let validate::Validated { problems, warnings } = validate::walk(&config.root());
-        let mut found = Found {
-            problems,
-            warnings,
-            later: Vec::new(),
-        };
+        if let Some(problem) = kind_of_object(&config.root()) {
+            return Err(problem.into());
+        }
+        let mut found = Found::walked(&config.root());
         let intent = cluster::read(&config.root(), sources, catalogue, &mut found);
         match (intent, Problems::new(found.problems)) {
             (Some(intent), None) => {
@@ -108,6 +181,8 @@ impl Intent {
     }
 }
 
+#[cfg(test)]
+mod node_tests;
 #[cfg(test)]
 mod rke_tests;
 #[cfg(test)]

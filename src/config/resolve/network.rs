@@ -16,23 +16,21 @@ use crate::{
 
 const INSTEAD: &str = "write `plugin: canal`, which is RKE's default, `flannel`, `calico`, or `none` to bring your own";
 
-/// The options, the plugin that they belong to, and RKE's defaults.
-const OPTIONS: &[(&str, &str, &str)] = &[
-    ("flannel_iface", "flannel", ""),
-    ("flannel_backend_type", "flannel", "vxlan"),
-    ("flannel_backend_port", "flannel", "8472"),
-    ("flannel_backend_vni", "flannel", "1"),
-    ("kube_flannel_priority_class_name", "flannel", ""),
-    ("canal_iface", "canal", ""),
-    ("canal_flannel_backend_type", "canal", "vxlan"),
-    ("canal_flannel_backend_port", "canal", "8472"),
-    ("canal_flannel_backend_vni", "canal", "1"),
-    ("canal_flex_volume_plugin_dir", "canal", VOLUME_PLUGINS),
-    ("calico_flex_volume_plugin_dir", "calico", VOLUME_PLUGINS),
+/// The options, and the plugin that they belong to.
+const OPTIONS: &[(&str, &str)] = &[
+    ("flannel_iface", "flannel"),
+    ("flannel_backend_type", "flannel"),
+    ("flannel_backend_port", "flannel"),
+    ("flannel_backend_vni", "flannel"),
+    ("kube_flannel_priority_class_name", "flannel"),
+    ("canal_iface", "canal"),
+    ("canal_flannel_backend_type", "canal"),
+    ("canal_flannel_backend_port", "canal"),
+    ("canal_flannel_backend_vni", "canal"),
+    ("canal_flex_volume_plugin_dir", "canal"),
+    ("calico_flex_volume_plugin_dir", "calico"),
 ];
 
-/// RKE's default. kubelet looks in another folder here, and that is the charts' default.
-const VOLUME_PLUGINS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/nodeagent~uds";
 /// What both plugins append by themselves.
 const DRIVER: &str = "/nodeagent~uds";
 
@@ -40,8 +38,9 @@ const DRIVER: &str = "/nodeagent~uds";
 pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Network> {
     let before = found.problems.len();
     let plugin = plugin(&at.get("plugin"), found)?;
-    for (name, owner, default) in OPTIONS {
+    for (name, owner) in OPTIONS {
         let option = at.get("options").get(name);
+        let default = option.default();
         let says = option
             .scalar()
             .is_some_and(|text| !text.is_empty() && !text.eq_ignore_ascii_case(default));
@@ -79,9 +78,8 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Network> {
 
 fn plugin<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
     let (message, hint) = match values::text(at, found) {
-        None if at.is_empty() => return Some("canal"),
-        None => return None,
-        Some(known @ ("canal" | "flannel" | "calico" | "none")) => return Some(known),
+        None => return Some(at.default()),
+        Some(known) if at.words().contains(&known) => return Some(known),
         Some("weave") => (
             "weave is not supported: its makers have ended it, and RKE left it in 1.30",
             "write `plugin: canal`; on a new cluster that is all",
@@ -192,35 +190,38 @@ fn iface(at: &Cursor<'_>, plugin: &str, found: &mut Found) -> Option<String> {
 
 fn backend(options: &Cursor<'_>, prefix: &str, found: &mut Found) -> Backend {
     const KINDS: [&str; 5] = ["vxlan", "host-gw", "wireguard", "udp", "ipip"];
-    let default = Backend::default();
     let at = options.get(&format!("{prefix}_backend_type"));
-    let kind = values::text(&at, found).map(str::to_ascii_lowercase);
-    if let Some(kind) = kind.as_deref().filter(|kind| !KINDS.contains(kind)) {
-        let problem = at.problem("is not a backend of flannel").detail(kind);
+    let kind = values::or_default(&at, found).to_ascii_lowercase();
+    if !KINDS.contains(&kind.as_str()) {
+        let problem = at
+            .problem("is not a backend of flannel")
+            .detail(kind.as_str());
         found.problem(problem.hint(format!("write one of {}", quoted(KINDS))));
     }
     let at = options.get(&format!("{prefix}_backend_port"));
-    let port = values::number(&at, found).filter(|port| *port > 0);
-    let port = port.map(|port| {
-        u16::try_from(port).unwrap_or_else(|_| {
-            found.problem(at.problem("is not a port"));
-            default.port
-        })
+    let port = u16::try_from(above_zero(&at, found)).unwrap_or_else(|_| {
+        found.problem(at.problem("is not a port"));
+        0
     });
     let at = options.get(&format!("{prefix}_backend_vni"));
-    let vni = values::number(&at, found).filter(|vni| *vni > 0);
-    if vni.is_some_and(|vni| vni >= 1 << 24) {
+    let vni = above_zero(&at, found);
+    if vni >= 1 << 24 {
         found.problem(at.problem("must be less than 16777216"));
     }
-    Backend {
-        kind: kind.unwrap_or(default.kind),
-        port: port.unwrap_or(default.port),
-        vni: vni.unwrap_or(default.vni),
-    }
+    Backend { kind, port, vni }
 }
 
+/// 0 is the default, as in RKE.
+fn above_zero(at: &Cursor<'_>, found: &mut Found) -> u32 {
+    let written = values::number(at, found).filter(|number| *number > 0);
+    written
+        .or_else(|| at.default().parse().ok())
+        .unwrap_or_default()
+}
+
+/// RKE's default is `None`: kubelet looks in another folder here, and that is the charts' default.
 fn volume_plugins(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
-    let text = values::text(at, found).filter(|text| *text != VOLUME_PLUGINS)?;
+    let text = values::text(at, found).filter(|text| *text != at.default())?;
     let folder = text.trim_end_matches('/').strip_suffix(DRIVER);
     if folder.is_none_or(|folder| !folder.starts_with('/')) {
         let problem = at

@@ -1,19 +1,17 @@
 //! `nodes`: where they are, how to log in, what they are for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Found, etcd,
+    Found, addresses,
     keys::{Keys, Refused},
-    values,
+    roles, values,
 };
 use crate::{
     config::{
         cursor::Cursor,
-        intent::{Bastion, Login, NodeIntent, Services},
+        intent::{Bastion, Login, NodeIntent},
+        tree::Value,
     },
     model::{Endpoint, NodeName, Role, Taint},
 };
@@ -43,14 +41,14 @@ pub(super) fn read<'a>(
         return Vec::new();
     }
     // The only node of a cluster is everything where nothing is said.
-    let alone = (items.len() == 1).then(|| needed_roles(root));
+    let alone = (items.len() == 1).then(|| roles::needed(root));
     let nodes = items
         .iter()
         .filter_map(|item| node(item, alone.as_ref(), keys, found))
         .collect();
-    unique(&items, found);
-    every_role(root, &items, found);
-    odd_etcd(&at, &items, found);
+    addresses::unique(&items, found);
+    roles::every(root, &items, found);
+    roles::odd_etcd(&at, &items, found);
     nodes
 }
 
@@ -61,19 +59,23 @@ fn node<'a>(
     found: &mut Found,
 ) -> Option<Named<'a>> {
     let before = found.problems.len();
+    if !matches!(at.value(), Some(Value::Map(_))) {
+        not_a_node(at, found);
+        return None;
+    }
     let address = required(&at.get("address"), "a node needs an address", found);
     if let Some(address) = address {
-        check_address(&at.get("address"), address, found);
+        addresses::check(&at.get("address"), address, found);
     }
     let internal = values::text(&at.get("internal_address"), found);
     if let Some(internal) = internal {
-        check_internal(&at.get("internal_address"), internal, found);
+        addresses::check_internal(&at.get("internal_address"), internal, found);
     }
     let port = port(&at.get("port"), found);
     let user = user(&at.get("user"), "a node", keys, found);
     let docker_socket = docker_socket(&at.get("docker_socket"), found);
-    let roles = roles(&at.get("role"), alone, found);
-    let name = name(&at.get("hostname_override"), address, found);
+    let roles = roles::read(&at.get("role"), alone, found);
+    let name = name(&at.get("hostname_override"), at, address, found);
     let labels = labels(&at.get("labels"), found);
     let taints = taints(&at.get("taints"), found);
     let proof = keys.of_node(at, found);
@@ -101,6 +103,14 @@ fn node<'a>(
     })
 }
 
+/// That it is no mapping is told by the schema.
+fn not_a_node(at: &Cursor<'_>, found: &mut Found) {
+    if at.value().is_none() {
+        let problem = at.problem("this node is empty");
+        found.problem(problem.hint("each node needs an `address` and a `role`, or remove the `-`"));
+    }
+}
+
 /// `bastion_host`, if there is one.
 pub(super) fn bastion(
     root: &Cursor<'_>,
@@ -110,25 +120,25 @@ pub(super) fn bastion(
     let at = &root.get("bastion_host");
     // As in RKE, whose own files have empty keys here: without an address there is none.
     if at.get("address").is_empty() {
-        let says = |key: &&str| !at.get(key).is_empty();
         let keys = [
-            "user",
             "ssh_key",
             "ssh_key_path",
             "ssh_cert",
             "ssh_cert_path",
+            "user",
         ];
-        if keys.iter().any(says) {
-            let problem = at.get("address").problem("a bastion host needs an address");
-            found.problem(problem);
-            return Err(Refused);
+        if keys.iter().any(|key| !at.get(key).is_empty()) {
+            let problem = at.problem(
+                "has no effect without an `address`, as in RKE: the nodes are dialled directly",
+            );
+            found.warning(problem.hint("write its `address`, or remove `bastion_host`"));
         }
         return Ok(None);
     }
     let before = found.problems.len();
     let address = values::text(&at.get("address"), found).unwrap_or_default();
     if found.problems.len() == before {
-        check_address(&at.get("address"), address, found);
+        addresses::check(&at.get("address"), address, found);
     }
     let port = port(&at.get("port"), found);
     let user = user(&at.get("user"), "the bastion host", keys, found);
@@ -175,53 +185,17 @@ fn required<'a>(at: &Cursor<'a>, message: &str, found: &mut Found) -> Option<&'a
     text
 }
 
-fn check_address(at: &Cursor<'_>, address: &str, found: &mut Found) {
-    if values::is_host(address) {
-        return;
-    }
-    let problem = at
-        .problem("is neither a host name nor an IPv4 address")
-        .detail(address);
-    found.problem(if address.parse::<IpAddr>().is_ok() {
-        at.problem("IPv6 is not supported yet").detail(address)
-    } else if address.contains('@') {
-        problem.hint("write the user in `user`")
-    } else if address.contains(':') {
-        problem.hint("write the port in `port`")
-    } else {
-        problem
-    });
-}
-
-fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found) {
-    match internal.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => {}
-        Ok(IpAddr::V6(_)) => {
-            found.problem(at.problem("IPv6 is not supported yet").detail(internal));
-        }
-        Err(_) => found.problem(
-            at.problem("must be an IPv4 address")
-                .detail(internal)
-                .hint("kubelet, etcd and the API server announce it; a name will not do"),
-        ),
-    }
-}
-
 fn port(at: &Cursor<'_>, found: &mut Found) -> u16 {
-    let Some(text) = values::text(at, found) else {
-        return 22;
-    };
-    match text.parse::<u16>() {
-        Ok(port) if port > 0 => port,
-        Ok(_) | Err(_) => {
-            found.problem(at.problem("must be a port, 1 to 65535").detail(text));
-            22
-        }
-    }
+    let text = values::or_default(at, found);
+    let port = text.parse::<u16>().ok().filter(|port| *port > 0);
+    port.unwrap_or_else(|| {
+        found.problem(at.problem("must be a port, 1 to 65535").detail(text));
+        0
+    })
 }
 
 fn docker_socket(at: &Cursor<'_>, found: &mut Found) -> String {
-    let socket = values::text(at, found).unwrap_or("/var/run/docker.sock");
+    let socket = values::or_default(at, found);
     if !socket.starts_with('/') {
         let problem = at
             .problem("must be an absolute path on the node")
@@ -235,54 +209,32 @@ fn docker_socket(at: &Cursor<'_>, found: &mut Found) -> String {
     socket.to_owned()
 }
 
-/// `alone`: those of the only node of a cluster, where nothing is said.
-fn roles(at: &Cursor<'_>, alone: Option<&BTreeSet<Role>>, found: &mut Found) -> BTreeSet<Role> {
-    let before = found.problems.len();
-    if let Some(alone) = alone.filter(|_| at.is_empty()) {
-        return alone.clone();
-    }
-    let written = values::texts(at, found);
-    if written.is_empty() && found.problems.len() == before {
-        found.problem(
-            at.problem("a node needs a role")
-                .hint("write `role: [controlplane, etcd, worker]`"),
-        );
-    }
-    let mut roles = BTreeSet::new();
-    for (item, text) in written {
-        match role(text) {
-            Some(role) => {
-                roles.insert(role);
-            }
-            None => found.problem(
-                item.problem("unknown role")
-                    .detail(text)
-                    .hint("the roles are `controlplane`, `etcd` and `worker`"),
-            ),
-        }
-    }
-    roles
-}
+/// kubelet has the name in a label of its node.
+const LONGEST_NAME: usize = 63;
 
-fn role(text: &str) -> Option<Role> {
-    match text {
-        "controlplane" => Some(Role::ControlPlane),
-        "etcd" => Some(Role::Etcd),
-        "worker" => Some(Role::Worker),
-        _ => None,
-    }
-}
-
-fn name(at: &Cursor<'_>, address: Option<&str>, found: &mut Found) -> Option<NodeName> {
+fn name(
+    at: &Cursor<'_>,
+    node: &Cursor<'_>,
+    address: Option<&str>,
+    found: &mut Found,
+) -> Option<NodeName> {
     let Some(text) = values::text(at, found) else {
-        return address.map(|address| NodeName(address.to_lowercase()));
+        let name = address?.to_lowercase();
+        if name.len() > LONGEST_NAME {
+            let at = node.get("address");
+            let problem = at.problem(
+                "is also the node's name, and longer than 63 characters, which kubelet does not take",
+            );
+            found.problem(problem.hint("write a shorter name in `hostname_override`"));
+        }
+        return Some(NodeName(name));
     };
     let name = text.to_lowercase();
-    if !values::is_dns_name(&name) {
+    if name.len() > LONGEST_NAME || !values::is_dns_name(&name) {
         found.problem(
             at.problem("is not a name that Kubernetes takes for a node")
                 .detail(text)
-                .hint("letters, digits, `-` and `.` only, beginning and ending with a letter or digit"),
+                .hint("at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit"),
         );
     }
     Some(NodeName(name))
@@ -291,7 +243,8 @@ fn name(at: &Cursor<'_>, address: Option<&str>, found: &mut Found) -> Option<Nod
 fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, String> {
     for (key, value) in at.entries() {
         let of_role = key.strip_prefix(ROLE_PREFIX);
-        if of_role.is_some_and(|name| role(name).is_some()) && value.scalar() != Some("true") {
+        if of_role.is_some_and(|name| roles::role(name).is_some()) && value.scalar() != Some("true")
+        {
             let problem = value.problem("this label is set by `role`");
             found.problem(problem.hint("remove it"));
         }
@@ -343,134 +296,4 @@ fn is_role_taint(key: &str, effect: &str) -> bool {
         (key.strip_prefix(ROLE_PREFIX), effect),
         (Some("etcd"), "NoExecute") | (Some("controlplane"), "NoSchedule")
     )
-}
-
-/// Two entries with one address or one name would configure the same machine twice.
-fn unique(items: &[Cursor<'_>], found: &mut Found) {
-    let mut addresses = BTreeSet::new();
-    let mut names = BTreeSet::new();
-    for item in items {
-        let at = item.get("address");
-        let address = at.scalar().unwrap_or_default().to_lowercase();
-        if !address.is_empty() && !addresses.insert(address.clone()) {
-            found.problem(at.problem("another node has this address").detail(address));
-            continue;
-        }
-        let at = item.get("internal_address");
-        let internal = at.scalar().unwrap_or_default().to_lowercase();
-        if !internal.is_empty() && internal != address && !addresses.insert(internal.clone()) {
-            found.problem(at.problem("another node has this address").detail(internal));
-            continue;
-        }
-        let at = item.get("hostname_override");
-        let written = at.scalar().unwrap_or_default().to_lowercase();
-        let name = if written.is_empty() { address } else { written };
-        if !name.is_empty() && !names.insert(name.clone()) {
-            found.problem(at.problem("another node has this name").detail(name));
-        }
-    }
-}
-
-/// An even number of members survives no more failures than one member fewer.
-fn odd_etcd(at: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
-    let is_member = |item: &&Cursor<'_>| {
-        let roles = item.get("role").items();
-        roles.iter().any(|role| role.scalar() == Some("etcd"))
-    };
-    let members = items.iter().filter(is_member).count();
-    if members > 0 && members % 2 == 0 {
-        found.warning(
-            at.problem(format!(
-                "{members} nodes have the role `etcd`, an even number"
-            ))
-            .hint("it survives no more failures than one member fewer: use 1, 3 or 5"),
-        );
-    }
-}
-
-/// The roles that a cluster needs: an external etcd is nobody's.
-fn needed_roles(root: &Cursor<'_>) -> BTreeSet<Role> {
-    let mut roles = BTreeSet::from([Role::Etcd, Role::ControlPlane, Role::Worker]);
-    if etcd::is_external(root) {
-        roles.remove(&Role::Etcd);
-    }
-    roles
-}
-
-/// A cluster needs each role somewhere, and beside an external etcd none of its own. Validated on what is
-/// written, so that a node that is wrong in another way does not add "no etcd" to its own problem.
-fn every_role(root: &Cursor<'_>, items: &[Cursor<'_>], found: &mut Found) {
-    let at = root.get("nodes");
-    let mut written: BTreeSet<&str> = items
-        .iter()
-        .flat_map(|item| item.get("role").items())
-        .filter_map(|role| role.scalar())
-        .collect();
-    if written.is_empty() {
-        return;
-    }
-    if etcd::is_external(root) {
-        for role in items.iter().flat_map(|item| item.get("role").items()) {
-            if role.scalar() == Some("etcd") {
-                let problem =
-                    role.problem("there is an external etcd (`services.etcd.external_urls`)");
-                found.problem(problem.hint("remove this role from the node, or the external etcd"));
-            }
-        }
-    } else if !written.contains("etcd") && etcd::is_half_external(root) {
-        found.problem(etcd::no_urls(root));
-        written.insert("etcd");
-    }
-    let needed = needed_roles(root);
-    for (name, role) in [
-        ("etcd", Role::Etcd),
-        ("controlplane", Role::ControlPlane),
-        ("worker", Role::Worker),
-    ] {
-        let role = Some(name).filter(|name| needed.contains(&role) && !written.contains(name));
-        if let Some(role) = role {
-            found.problem(
-                at.problem(format!("no node has the role `{role}`"))
-                    .hint(format!("add `{role}` to the `role` of a node")),
-            );
-        }
-    }
-}
-
-/// A node whose address lies among those of pods or services could not be reached from either.
-pub(super) fn outside_of_ranges(nodes: &[Named<'_>], services: &Services, found: &mut Found) {
-    for Named { node, at, name: _ } in nodes {
-        let own = node
-            .has_internal_address
-            .then(|| node.internal_address.ip())
-            .flatten();
-        let addresses = [
-            ("address", node.endpoint.address.parse().ok()),
-            ("internal_address", own),
-        ];
-        for (key, address) in addresses {
-            let Some(address) = address else {
-                continue;
-            };
-            for (range, owner) in [
-                (
-                    services.cluster_cidr,
-                    "services.kube-controller.cluster_cidr",
-                ),
-                (
-                    services.service_cluster_ip_range,
-                    "service_cluster_ip_range",
-                ),
-            ] {
-                if range.contains(&address) {
-                    found.problem(
-                        at.get(key)
-                            .problem(format!("lies inside of `{owner}`"))
-                            .detail(format!("{address} in {range}"))
-                            .hint("pods, services and nodes need ranges of their own"),
-                    );
-                }
-            }
-        }
-    }
 }

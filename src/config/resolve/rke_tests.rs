@@ -13,10 +13,80 @@ fn told(warnings: &[Problem]) -> String {
     warnings.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// What RKE's documentation names and no RKE reads, and what later releases of RKE have.
+#[test]
+fn keys_of_rkes_documentation_and_of_its_later_releases() {
+    let yaml = and("\
+ingress: {provider: none, ingress_priority_class_name: a}
+dns: {options: {nodelocal_priority_class_name: a, nodelocal_autoscaler_priority_class_name: a}}
+services: {kubelet: {pod-infra-container-image: a}}
+x-common: &common {a: b}
+network: {plugin: canal, enable_br_netfilter: null, canal_network_provider: {blackhole_route: 'true'}, options: {canal_autoscaler_priority_class_name: a, calico_priority_class_name: a, calico_autoscaler_priority_class_name: a, flannel_priority_class_name: a, flannel_autoscaler_priority_class_name: a}}
+")
+    .replacen("ingress: {provider: none}\n", "", 1)
+    .replacen("network: {plugin: flannel}\n", "", 1);
+    assert_snapshot!(told(&good(&yaml).warnings), @"
+    `ingress.ingress_priority_class_name` (line 6): this key has no effect
+      write `nginx_ingress_controller_priority_class_name`: RKE does not read this name either
+    `dns.options.nodelocal_priority_class_name` (line 7): this key has no effect
+      write `node_local_dns_priority_class_name` under `dns.nodelocal`: RKE does not read this name either
+    `dns.options.nodelocal_autoscaler_priority_class_name` (line 7): this key has no effect
+      remove it: RKE does not read it either
+    `services.kubelet.pod-infra-container-image` (line 8): this key has no effect
+      remove it: RKE does not read it either; `system_images.pod_infra_container` is the key with an effect
+    `network.options.canal_autoscaler_priority_class_name` (line 10): this key has no effect
+      remove it: RKE does not read it either
+    `network.options.calico_priority_class_name` (line 10): this key has no effect
+      remove it: RKE does not read it either, it reads `calico_node_priority_class_name`
+    `network.options.calico_autoscaler_priority_class_name` (line 10): this key has no effect
+      remove it: RKE does not read it either
+    `network.options.flannel_priority_class_name` (line 10): this key has no effect
+      write `kube_flannel_priority_class_name`: RKE does not read this name either
+    `network.options.flannel_autoscaler_priority_class_name` (line 10): this key has no effect
+      remove it: RKE does not read it either
+    ");
+    let netfilter = |value: &str| {
+        and("").replace(
+            "{plugin: flannel}",
+            &format!("{{plugin: flannel, enable_br_netfilter: {value}}}"),
+        )
+    };
+    assert_eq!(good(&netfilter("true")).warnings, []);
+    assert_snapshot!(bad(&netfilter("false")), @"
+    `network.enable_br_netfilter` (line 5): is not supported
+      remove it: without this module Services are not reached from pods of the same node, so it is always loaded
+    ");
+    assert_snapshot!(bad(&and("auth: {}\nprivate_registries: [{username: a, ecrCredentialPlugin: {aws_access_key_id: hunter2}}]\nnonsense: 1")), @"
+    `auth` (line 8): unknown key
+      write it as `authentication`
+    `private_registries[0].username` (line 9): unknown key
+      write it as `user`
+    `nonsense` (line 10): unknown key
+      remove it: RKE has no such key, and ignores it
+    ");
+}
+
+/// Objects and files of other programs.
+#[test]
+fn a_file_of_another_program_is_told_in_one_sentence() {
+    for (api_version, kind) in [
+        ("clusterprovisioner.rke.io/v1beta1", "Cluster"),
+        ("clusterprovisioner.rke.io/v1beta1", "Kubeconfig"),
+        ("k0sctl.k0sproject.io/v1beta1", "Cluster"),
+        ("apps/v1", "Deployment"),
+    ] {
+        let yaml = format!("apiVersion: {api_version}\nkind: {kind}\nspec: {{a: b}}\n");
+        let said = bad(&yaml);
+        assert_eq!(said.lines().count(), 2, "{said}");
+    }
+    assert_snapshot!(bad("apiVersion: clusterprovisioner.rke.io/v1beta1\nkind: Cluster\nspec: {}"), @"
+    `kind` (line 2): this is a `Cluster` object, which the operator reads
+      `kubectl apply -f FILE`; the command line takes what stands below `spec.config`
+    ");
+}
+
 /// RKE's names, and an image that some release of RKE wrote for it.
 const OLD_IMAGES: &[(&str, &str)] = &[
-    ("kubernetes", "rancher/hyperkube:v1.13.5-rancher1"),
-    ("kubernetes", "rancher/k8s:v1.8.11-rancher2-1"),
     ("etcd", "rancher/coreos-etcd:v3.4.3-rancher1"),
     ("etcd", "rancher/etcd:v3.0.17"),
     ("etcd", "docker.io/rancher/mirrored-coreos-etcd:v3.5.12"),
@@ -42,6 +112,113 @@ fn images_of_every_release_of_rke_give_way_to_the_catalogue() {
         "system_images: {heapster: 'rancher/heapster:v1', tiller: 'rancher/tiller:v2', wave_node: 'weaveworks/weave-kube:2'}",
     ));
     assert_eq!(resolved.warnings, []);
+}
+
+/// RKE runs the image that it is told; `rke config` writes the release there and nowhere else.
+#[test]
+fn the_image_of_kubernetes_says_which_release() {
+    let wanted = |image: &str| {
+        let intent = good(&and(&format!("system_images: {{kubernetes: '{image}'}}"))).intent;
+        (intent.version.to_string(), intent.version_given)
+    };
+    for image in [
+        "rancher/hyperkube:v1.30.7-rancher1",
+        "docker.io/rancher/hyperkube:v1.30.7-rancher1",
+        "registry.example.com/library/hyperkube:v1.30.7-rancher1-1",
+        "registry.example.com:5000/hardened-kubernetes:v1.30.7-rke2r1-build20241212",
+    ] {
+        assert_eq!(wanted(image), ("v1.30.7".to_owned(), true), "{image}");
+    }
+    for image in [
+        "rancher/hyperkube",
+        "registry.example.com/house/kubernetes:v1.30.7",
+    ] {
+        assert_eq!(wanted(image), ("v1.34.4".to_owned(), false), "{image}");
+    }
+    let with = |version: &str, image: &str| {
+        and(&format!(
+            "kubernetes_version: '{version}'\nsystem_images: {{kubernetes: '{image}'}}"
+        ))
+    };
+    assert_snapshot!(bad(&with("", "rancher/hyperkube:v1.20.8-rancher1")), @"
+    `system_images.kubernetes` (line 9): this Kubernetes release is not in the catalogue | v1.20.8-rancher1
+      without `kubernetes_version` this image says which release to run, as in RKE: remove it for `v1.34.4`, the default, or write another release from v1.28.1 to v1.36.3; a cluster that runs an older release cannot be taken over
+    ");
+    assert_snapshot!(bad(&with("", "registry.example.com/library/k8s:v1.8.11-rancher2-1")), @"
+    `system_images.kubernetes` (line 9): this Kubernetes release is not in the catalogue | v1.8.11-rancher2-1
+      without `kubernetes_version` this image says which release to run, as in RKE: remove it for `v1.34.4`, the default, or write another release from v1.28.1 to v1.36.3; a cluster that runs an older release cannot be taken over
+    ");
+    assert_snapshot!(bad(&with("", "rancher/hyperkube:v1.30.99-rancher1")), @"
+    `system_images.kubernetes` (line 9): this Kubernetes release is not in the catalogue | v1.30.99-rancher1
+      without `kubernetes_version` this image says which release to run, as in RKE: remove it, and write `kubernetes_version: v1.30.14`, the nearest there is
+    ");
+    assert_snapshot!(bad(&with("v1.30.7", "rancher/hyperkube:v1.31.2-rancher1")), @"
+    `system_images.kubernetes` (line 9): this image is of another release than `kubernetes_version` | v1.31.2 and v1.30.7
+      remove it for the catalogue's image of v1.30.7, or write `kubernetes_version: v1.31.2`
+    ");
+    assert_snapshot!(told(&good(&with("v1.30.7", "rancher/hyperkube:v1.30.5-rancher1")).warnings), @"
+    `kubernetes_version` (line 8): v1.30.7 is in the catalogue, but not tested with this release of rke-operator
+      the tested releases are `v1.32.13`, `v1.33.13`, `v1.34.4`, `v1.35.4`
+    `system_images` (line 9): RKE's own images are replaced by those of the catalogue for v1.30.7: `kubernetes`
+    `system_images.kubernetes` (line 9): this image is of another patch release than `kubernetes_version`
+      remove it for the catalogue's image of v1.30.7, or write `kubernetes_version: v1.30.5`
+    ");
+    assert_snapshot!(told(&good(&with("", "rancher/hyperkube:v1.30.7-rancher1")).warnings), @"
+    `system_images` (line 9): RKE's own images are replaced by those of the catalogue for v1.30.7: `kubernetes`
+    `system_images.kubernetes` (line 9): v1.30.7 is in the catalogue, but not tested with this release of rke-operator
+      the tested releases are `v1.32.13`, `v1.33.13`, `v1.34.4`, `v1.35.4`
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.37.0")), @"
+    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.37.0
+      the nearest there is `v1.36.3`; the catalogue goes from v1.28.1 to v1.36.3
+    ");
+    assert_snapshot!(bad(&and("kubernetes_version: v1.20.8")), @"
+    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.20.8
+      remove this key for `v1.34.4`, the default, or write another release from v1.28.1 to v1.36.3; a cluster that runs an older release cannot be taken over
+    ");
+}
+
+/// Harbor's projects and other mirrors give the folder another name.
+#[test]
+fn a_mirror_of_rkes_images_is_known_by_their_own_names() {
+    let copied = |name: &str, image: &str| {
+        let resolved = good(&and(&format!("system_images: {{{name}: '{image}'}}")));
+        told(&resolved.warnings).contains("RKE's own image in another registry")
+    };
+    for (name, image) in [
+        (
+            "etcd",
+            "harbor.example.com/mirror/mirrored-coreos-etcd:v3.5.12",
+        ),
+        (
+            "coredns",
+            "harbor.example.com/mirrored-coredns-coredns:1.11.1",
+        ),
+        (
+            "flannel_cni",
+            "harbor.example.com/x/flannel-cni:v1.4.1-rancher1",
+        ),
+        ("nginx_proxy", "harbor.example.com/x/rke-tools:v0.1.103"),
+        (
+            "kubernetes",
+            "harbor.example.com/x/hyperkube:v1.30.7-rancher1",
+        ),
+    ] {
+        assert!(copied(name, image), "{image}");
+    }
+    for (name, image) in [
+        ("etcd", "harbor.example.com/house/etcd:v3.5.12"),
+        (
+            "pod_infra_container",
+            "harbor.example.com/library/pause:3.7",
+        ),
+        (
+            "pod_infra_container",
+            "harbor.example.com/library/mirrored-pause:3.7",
+        ),
+    ] {
+        assert!(!copied(name, image), "{image}");
+    }
 }
 
 #[test]
@@ -105,11 +282,11 @@ fn a_backup_config_is_on_unless_it_is_switched_off() {
         let lines = resolved.later.iter().map(ToString::to_string);
         lines.collect::<Vec<_>>().join("\n")
     };
-    assert_snapshot!(later(&with("{interval_hours: 12, retention: 6}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd, RKE's default, are not taken yet");
-    assert_snapshot!(later(&with("{enabled: true, interval_hours: '3', s3backupconfig: {bucket_name: b}}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd and their copies in S3 are not made yet");
+    assert_snapshot!(later(&with("{interval_hours: 12, retention: 6}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd are not taken yet");
+    assert_snapshot!(later(&with("{enabled: true, interval_hours: '3', s3backupconfig: {bucket_name: b, endpoint: s3.example.com}}")), @"`services.etcd.backup_config` (line 8): recurring snapshots of etcd and their copies in S3 are not made yet");
     // RKE's default, where nothing is said.
     assert_snapshot!(later(&and("")), @"`services.etcd`: recurring snapshots of etcd, RKE's default, are not taken yet");
-    assert_snapshot!(later(&and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}")), @"`services.etcd.snapshot` (line 8): recurring snapshots of etcd, RKE's default, are not taken yet");
+    assert_snapshot!(later(&and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}")), @"`services.etcd.snapshot` (line 8): recurring snapshots of etcd are not taken yet");
     for off in ["{enabled: false}", "{enabled: no, interval_hours: 12}"] {
         assert_eq!(later(&with(off)), "", "{off}");
     }
@@ -121,21 +298,35 @@ fn a_backup_config_is_on_unless_it_is_switched_off() {
     `services.etcd.snapshot` (line 8): must be `true` or `false`
     `services.etcd.creation` (line 8): must be a duration, as in `12h` or `90m`
     `services.etcd.backup_config.retention` (line 8): must be a whole number
+    `services.etcd.backup_config.s3backupconfig.endpoint` (line 8): copies of snapshots need a server
+    `services.etcd.backup_config.s3backupconfig.bucket_name` (line 8): copies of snapshots need a bucket
     `services.etcd.backup_config.s3backupconfig.bucket` (line 8): unknown key
+      remove it: RKE has no such key, and ignores it
     ");
 }
 
 #[test]
-fn a_cluster_template_of_rancher_is_one_problem() {
+fn a_cluster_template_of_rancher_is_told_all_at_once() {
     let yaml = "\
 docker_root_dir: /var/lib/docker
 rancher_kubernetes_engine_config:
-  ignore_daemon_sets: true
-  services: {kube_api: {}}
+  ignore_docker_version: true
+  services:
+    kube_api: {pod_security_policy: true, always_pull_images: maybe}
+  upgrade_strategy: {node_drain_input: {ignore_daemon_sets: false}}
 ";
     assert_snapshot!(bad(yaml), @"
+    `nodes`: there is no node
+      what Rancher exports has no nodes: add each with its `address` and `role`
     `rancher_kubernetes_engine_config` (line 2): this is a cluster of Rancher; RKE's own config is what stands below this key
       move everything below it to the top level, and remove the keys beside it
+    `services.kube-api` (line 5): Rancher calls this `kube_api`
+      write it as `kube-api`
+    `services.kube-api.pod_security_policy` (line 5): is not supported
+      remove it: Kubernetes has no PodSecurityPolicy since 1.25
+    `services.kube-api.always_pull_images` (line 5): must be `true` or `false` | maybe
+    `upgrade_strategy.node_drain_input.ignore_daemonsets` (line 6): Rancher calls this `ignore_daemon_sets`
+      write it as `ignore_daemonsets`
     ");
 }
 
@@ -157,14 +348,6 @@ enable_cri_dockerd: false
         ),
     );
     assert_eq!(resolved.warnings, []);
-    assert_snapshot!(bad(&and("services: {etcd: {creation: 6h}, kubelet: {pod-infra-container-image: a}}")), @"
-    `services.kubelet.pod-infra-container-image` (line 8): unknown key
-      write `pod_infra_container` under `system_images`
-    ");
-    assert_snapshot!(bad(&and("kubernetes_version: v1.10.3-rancher2")), @"
-    `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.10.3-rancher2
-      the nearest there is `v1.28.1`; the catalogue goes from v1.28.1 to v1.36.3
-    ");
     let resolved = good(&and("authentication: {options: {a: b}}\n").replace(
         "role: [controlplane, etcd, worker]\n",
         "role: [controlplane, etcd, worker]\n    taints: [{key: a, effect: NoSchedule, timeAdded: '2020-01-01T00:00:00Z'}]\n",

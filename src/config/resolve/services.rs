@@ -8,7 +8,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value as Json;
 
-use super::{Found, encryption, etcd_data, values};
+use super::{Found, encryption, etcd_data, fits, values};
 use crate::{
     config::{
         cursor::Cursor,
@@ -28,12 +28,16 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let kube_controller = extras(&at.get("kube-controller"), found);
     let scheduler = extras(&at.get("scheduler"), found);
     let kubelet = extras(&at.get("kubelet"), found);
+    elsewhere(&at.get("kubelet").get("extra_binds"), found);
     let kubeproxy = extras(&at.get("kubeproxy"), found);
     kubelet_folder(&at.get("kubelet"), found);
     snapshots(&at.get("etcd"), found);
+    s3(
+        &at.get("etcd").get("backup_config").get("s3backupconfig"),
+        found,
+    );
     let cluster_cidr = range(
         &at.get("kube-controller").get("cluster_cidr"),
-        "10.42.0.0/16",
         (8, 23),
         found,
     );
@@ -45,9 +49,9 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let service_node_port_range =
         node_ports(&at.get("kube-api").get("service_node_port_range"), found);
     let cluster_domain = domain(&at.get("kubelet").get("cluster_domain"), found);
-    let fail_swap_on = values::flag(&at.get("kubelet").get("fail_swap_on"), found).unwrap_or(false);
+    let fail_swap_on = values::flag_or_default(&at.get("kubelet").get("fail_swap_on"), found);
     let api = at.get("kube-api");
-    let always_pull_images = values::flag(&api.get("always_pull_images"), found).unwrap_or(false);
+    let always_pull_images = values::flag_or_default(&api.get("always_pull_images"), found);
     let audit_log = audit_log(&api.get("audit_log"), found);
     let pod_security = pod_security(&api.get("pod_security_configuration"), found);
     let event_rate_limit = event_rate_limit(&api.get("event_rate_limit"), found);
@@ -65,7 +69,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
         kubeproxy,
         cluster_cidr: cluster_cidr?.into(),
         service_cluster_ip_range: service_range?.into(),
-        service_node_port_range,
+        service_node_port_range: service_node_port_range?,
         cluster_domain,
         cluster_dns_server: cluster_dns_server?,
         fail_swap_on,
@@ -81,7 +85,11 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
 /// What mounts and what cleans a node knows one folder of kubelet's: drivers of volumes, logins of registries, `remove`.
 fn kubelet_folder(kubelet: &Cursor<'_>, found: &mut Found) {
     for list in ["extra_args", "extra_args_array"] {
-        let at = kubelet.get(list).get("root-dir");
+        let entries = kubelet.get(list).entries().into_iter();
+        let mut folders = entries.filter(|(name, _)| fits::flag_name(name) == "root-dir");
+        let Some((_, at)) = folders.next() else {
+            continue;
+        };
         let usual = at
             .scalar()
             .is_some_and(|text| text.trim_end_matches('/') == path::KUBELET);
@@ -109,8 +117,11 @@ fn snapshots(etcd: &Cursor<'_>, found: &mut Found) {
         return;
     }
     let s3 = backup.get("s3backupconfig");
-    let what = if s3.has_nothing() {
+    let asked_for = says(flag.clone()) == Some(true) || !backup.has_nothing();
+    let what = if !asked_for {
         "recurring snapshots of etcd, RKE's default, are not taken yet"
+    } else if s3.has_nothing() {
+        "recurring snapshots of etcd are not taken yet"
     } else {
         "recurring snapshots of etcd and their copies in S3 are not made yet"
     };
@@ -126,18 +137,44 @@ fn snapshots(etcd: &Cursor<'_>, found: &mut Found) {
     ));
 }
 
+/// What RKE refuses in it, though nothing is done with it yet. Its own files have the section with empty keys.
+fn s3(at: &Cursor<'_>, found: &mut Found) {
+    if at.is_empty() {
+        return;
+    }
+    for (key, what) in [("endpoint", "a server"), ("bucket_name", "a bucket")] {
+        let at = at.get(key);
+        if at.is_empty() {
+            found.problem(at.problem(format!("copies of snapshots need {what}")));
+        }
+    }
+    let ca = at.get("custom_ca");
+    if let Some(text) = ca.scalar().filter(|text| !text.is_empty()) {
+        values::certificate(
+            &ca,
+            "the certificate of the server's authority",
+            text,
+            found,
+        );
+    }
+}
+
 fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
     let mut extras = ServiceExtras::default();
     for (name, (value, text)) in values::map(&at.get("extra_args"), found) {
         if values::is_flag(name, &value, found) {
-            extras.extra_args.insert(name.to_owned(), text.to_owned());
+            let known = extras
+                .extra_args
+                .insert(fits::flag_name(name), text.to_owned());
+            once(known.is_none(), &value, found);
         }
     }
     for (name, list) in values::entries(&at.get("extra_args_array"), found) {
         if values::is_flag(name, &list, found) {
             let texts = values::texts(&list, found).into_iter();
             let texts = texts.map(|(_, text)| text.to_owned()).collect();
-            extras.extra_args_array.insert(name.to_owned(), texts);
+            let known = extras.extra_args_array.insert(fits::flag_name(name), texts);
+            once(known.is_none(), &list, found);
         }
     }
     let mut targets = BTreeSet::new();
@@ -170,24 +207,43 @@ fn extras(at: &Cursor<'_>, found: &mut Found) -> ServiceExtras {
     extras
 }
 
+/// The programs read `_` in the name of a flag as `-`.
+fn once(is_first: bool, at: &Cursor<'_>, found: &mut Found) {
+    if !is_first {
+        let problem = at.key_problem("this flag is there with `-` and with `_` in its name");
+        found.problem(problem.hint("keep one of the two"));
+    }
+}
+
+/// kubelet works in the node's own file system: there every path is where it is.
+fn elsewhere(at: &Cursor<'_>, found: &mut Found) {
+    for item in at.items() {
+        let bind = item.scalar().and_then(|text| {
+            let target = bind_target(text)?;
+            let source = text.split(':').next()?.trim_end_matches('/');
+            (source != target).then_some(text)
+        });
+        if let Some(bind) = bind {
+            let problem = item
+                .problem("kubelet sees a path of the node only where it is")
+                .detail(bind);
+            found.problem(problem.hint(
+                "remove it, and name the node's own path in what uses it; or mount it there on the node itself",
+            ));
+        }
+    }
+}
+
 /// There is one unless the config says otherwise, with RKE's settings where it names none.
 fn audit_log(at: &Cursor<'_>, found: &mut Found) -> Option<AuditLog> {
-    let enabled = values::flag(&at.get("enabled"), found);
+    let enabled = values::flag_or_default(&at.get("enabled"), found);
     let at = at.get("configuration");
-    let mut number = |key: &str, default| values::number(&at.get(key), found).unwrap_or(default);
-    let (max_age, max_backup, max_size) = (
-        number("max_age", 30),
-        number("max_backup", 10),
-        number("max_size", 100),
-    );
-    let format_at = at.get("format");
-    let format = values::text(&format_at, found).unwrap_or("json");
-    if !["json", "legacy"].contains(&format) {
-        let problem = format_at.problem("is not a format of the audit log");
-        found.problem(problem.detail(format).hint("write `json` or `legacy`"));
-    }
+    let mut number = |key: &str| values::number_or_default(&at.get(key), found);
+    let (max_age, max_backup, max_size) =
+        (number("max_age"), number("max_backup"), number("max_size"));
+    let format = values::word(&at.get("format"), "is not a format of the audit log", found);
     let policy = audit_policy(&at.get("policy"), found);
-    enabled.unwrap_or(true).then(|| AuditLog {
+    enabled.then(|| AuditLog {
         max_age,
         max_backup,
         max_size,
@@ -215,7 +271,7 @@ fn audit_policy(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
 /// The plugin's settings, RKE's where the config has none; `None` where it is off.
 fn event_rate_limit(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
     const API: &str = "eventratelimit.admission.k8s.io/v1alpha1";
-    let enabled = values::flag(&at.get("enabled"), found).unwrap_or(false);
+    let enabled = values::flag_or_default(&at.get("enabled"), found);
     let at = at.get("configuration");
     let written = values::object(&at, &[API], "Configuration", found);
     if written.is_some() {
@@ -259,14 +315,9 @@ fn admission_plugins(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, Jso
 }
 
 fn pod_security(at: &Cursor<'_>, found: &mut Found) -> PodSecurity {
-    match values::text(at, found) {
-        None | Some("privileged") => PodSecurity::Privileged,
-        Some("restricted") => PodSecurity::Restricted,
-        Some(other) => {
-            let problem = at.problem("is not a level of RKE's").detail(other);
-            found.problem(problem.hint("write `privileged` or `restricted`"));
-            PodSecurity::Privileged
-        }
+    match values::word(at, "is not a level of RKE's", found) {
+        "restricted" => PodSecurity::Restricted,
+        _ => PodSecurity::Privileged,
     }
 }
 
@@ -302,13 +353,9 @@ fn bind_target(text: &str) -> Option<&str> {
 }
 
 /// A range whose prefix is within bounds; the default when absent.
-fn range(
-    at: &Cursor<'_>,
-    default: &str,
-    (widest, narrowest): (u8, u8),
-    found: &mut Found,
-) -> Option<Ipv4Net> {
-    let text = values::text(at, found).unwrap_or(default);
+fn range(at: &Cursor<'_>, (widest, narrowest): (u8, u8), found: &mut Found) -> Option<Ipv4Net> {
+    let default = at.default();
+    let text = values::or_default(at, found);
     let problem = |message: String| at.problem(message).detail(text);
     let (problem, range) = if text.contains(',') {
         (
@@ -340,7 +387,7 @@ fn range(
 fn service_range(at: &Cursor<'_>, found: &mut Found) -> Option<Ipv4Net> {
     let api = at.get("kube-api").get("service_cluster_ip_range");
     let controller = at.get("kube-controller").get("service_cluster_ip_range");
-    let read = |at: &Cursor<'_>, found: &mut Found| range(at, "10.43.0.0/16", (12, 28), found);
+    let read = |at: &Cursor<'_>, found: &mut Found| range(at, (12, 28), found);
     match (api.is_empty(), controller.is_empty()) {
         (_, true) => read(&api, found),
         (true, false) => read(&controller, found),
@@ -380,7 +427,7 @@ fn disjoint(at: &Cursor<'_>, pods: Ipv4Net, services: Ipv4Net, found: &mut Found
 fn dns_server(at: &Cursor<'_>, range: Ipv4Net, found: &mut Found) -> Option<IpAddr> {
     let at = at.get("kubelet").get("cluster_dns_server");
     let written = values::text(&at, found);
-    let text = written.unwrap_or("10.43.0.10");
+    let text = written.unwrap_or_else(|| at.default());
     let tenth = range
         .hosts()
         .nth(9)
@@ -425,29 +472,22 @@ fn dns_server(at: &Cursor<'_>, range: Ipv4Net, found: &mut Found) -> Option<IpAd
     Some(address)
 }
 
-fn node_ports(at: &Cursor<'_>, found: &mut Found) -> (u16, u16) {
-    const DEFAULT: (u16, u16) = (30000, 32767);
-    let Some(text) = values::text(at, found) else {
-        return DEFAULT;
-    };
+/// `None` only when a problem was found.
+fn node_ports(at: &Cursor<'_>, found: &mut Found) -> Option<(u16, u16)> {
+    let text = values::or_default(at, found);
     let parsed = text
         .split_once('-')
         .and_then(|(low, high)| Some((low.parse::<u16>().ok()?, high.parse::<u16>().ok()?)));
-    match parsed {
-        Some((low, high)) if low > 0 && low < high => (low, high),
-        Some(_) | None => {
-            found.problem(
-                at.problem("is not a range of ports")
-                    .detail(text)
-                    .hint("write one like `30000-32767`"),
-            );
-            DEFAULT
-        }
+    let range = parsed.filter(|(low, high)| *low > 0 && low < high);
+    if range.is_none() {
+        let problem = at.problem("is not a range of ports").detail(text);
+        found.problem(problem.hint(format!("write one like `{}`", at.default())));
     }
+    range
 }
 
 fn domain(at: &Cursor<'_>, found: &mut Found) -> String {
-    let domain = values::text(at, found).unwrap_or("cluster.local");
+    let domain = values::or_default(at, found);
     if !values::is_dns_name(domain) {
         found.problem(
             at.problem("is not a DNS domain")

@@ -232,10 +232,10 @@ fn a_document_that_is_none() {
     assert_snapshot!(bad("nodes:\n\t- address: a\n"), @"line 2: the document is not valid YAML | tabs disallowed within this context (block indentation)");
     assert_snapshot!(bad("cluster_name: 'half\n"), @"line 2: the document is not valid YAML | invalid indentation in multiline quoted scalar");
     assert_snapshot!(bad(&and("---\ncluster_name: two")), @"
-    line 9: the file holds more than one document
+    line 8: the file holds more than one document
       remove the `---`
     ");
-    assert_snapshot!(bad(&and("addons: *nowhere")), @"line 8: the document is not valid YAML | alias references unknown anchor");
+    assert_snapshot!(bad(&and("addons: *nowhere")), @"line 8: the document is not valid YAML: an alias (`*name`) has no anchor (`&name`) before it | alias references unknown anchor");
 }
 
 #[test]
@@ -252,7 +252,10 @@ fn keys_that_are_unknown_or_set_twice() {
     `cluster_cidr` (line 8): unknown key
       `cluster_cidr` belongs under `services.kube-controller`
     ");
-    assert_snapshot!(bad(&and("gateway: x")), @"`gateway` (line 8): unknown key");
+    assert_snapshot!(bad(&and("gateway: x")), @"
+    `gateway` (line 8): unknown key
+      remove it: RKE has no such key, and ignores it
+    ");
     assert_snapshot!(bad(&and("cluster_name: a\ncluster_name: b")), @"
     `cluster_name` (line 9): this key is already set in line 8
       keep one of the two
@@ -269,7 +272,10 @@ fn keys_that_are_unknown_or_set_twice() {
 
 #[test]
 fn values_of_the_wrong_type() {
-    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "etcd")), @"`nodes[0].role` (line 4): must be a list, is a single value");
+    assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "etcd")), @"
+    `nodes[0].role` (line 4): must be a list, is a single value
+      write it in brackets, as in `role: [worker]`
+    ");
     assert_snapshot!(bad("nodes: {a: b}\nnetwork: []\ningress: none\nmonitoring: {provider: none}"), @"
     `nodes` (line 1): must be a list, is a mapping
     `network` (line 2): must be a mapping, is a list
@@ -315,10 +321,16 @@ fn values_of_the_wrong_type() {
       write `eventratelimit.admission.k8s.io/v1alpha1`
     `services.kube-api.event_rate_limit.configuration.limits` (line 8): must be a list of mappings, at least one
     `services.kube-api.admission_configuration.plugins[0].name` (line 8): a plugin needs a name
+    `services.kube-api.admission_configuration.plugins[1].name` (line 8): kube-apiserver has no such admission plugin | b
+      remove it: the API server would not start with it
     `services.kube-api.admission_configuration.plugins[2].name` (line 8): another plugin has this name | b
+    `services.kube-api.admission_configuration.plugins[2].name` (line 8): kube-apiserver has no such admission plugin | b
+      remove it: the API server would not start with it
     `services.kube-api.extra_args_array.v` (line 8): must be a list, is a single value
     `services.kube-api.extra_args_array.--v` (line 8): is not the name of a flag
       write it without the dashes
+    `services.kube-api.extra_args_array.w` (line 8): kube-apiserver has no such flag
+      did you mean `v`?
     `services.kube-api.extra_args_array.w[0]` (line 8): must be a single value, is a list
     `authentication.sans[0]` (line 9): is neither a DNS name nor an address | a b
     `authentication.sans[1]` (line 9): is neither a DNS name nor an address | 10.0.0
@@ -336,16 +348,12 @@ fn values_of_the_wrong_type() {
 fn nodes_and_roles() {
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: ''")), @"`nodes[0].address` (line 2): a node needs an address");
     assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[controlplane, worker, master]")), @"
-    `nodes` (line 1): no node has the role `etcd`
-      add `etcd` to the `role` of a node
     `nodes[0].role[2]` (line 4): unknown role | master
-      the roles are `controlplane`, `etcd` and `worker`
+      this is `controlplane` here; the roles are `controlplane`, `etcd` and `worker`
     ");
     assert_snapshot!(bad(&with("[controlplane, etcd, worker]", "[etcd]")), @"
     `nodes` (line 1): no node has the role `controlplane`
       add `controlplane` to the `role` of a node
-    `nodes` (line 1): no node has the role `worker`
-      add `worker` to the `role` of a node
     ");
     assert_snapshot!(bad("nodes: []\nnetwork: {plugin: none}\ningress: {provider: none}\nmonitoring: {provider: none}"), @"
     `nodes` (line 1): there is no node
@@ -353,12 +361,11 @@ fn nodes_and_roles() {
     ");
     let named =
         "  - {address: node2, hostname_override: 192.0.2.10, user: root, role: [worker]}\nnetwork:";
-    assert_snapshot!(bad(&with("network:", named)), @"
-    `nodes[1].hostname_override` (line 5): another node has this name | 192.0.2.10
-    ");
+    assert_snapshot!(bad(&with("network:", named)), @"`nodes[1].hostname_override` (line 5): `nodes[0]` (line 2) has this name, too | 192.0.2.10");
     let twice = "  - address: 192.0.2.10\n    user: root\n    role: [worker]\nnetwork:";
     assert_snapshot!(bad(&with("network:", twice)), @"
-    `nodes[1].address` (line 5): another node has this address | 192.0.2.10
+    `nodes[1].address` (line 5): `nodes[0]` (line 2) has this address, too | 192.0.2.10
+      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 
@@ -380,7 +387,7 @@ fn addresses_and_names() {
     ");
     assert_snapshot!(bad(&node("hostname_override: my_node")), @"
     `nodes[0].hostname_override` (line 4): is not a name that Kubernetes takes for a node | my_node
-      letters, digits, `-` and `.` only, beginning and ending with a letter or digit
+      at most 63 letters, digits, `-` and `.`, beginning and ending with a letter or digit
     ");
     assert_snapshot!(bad(&node("docker_socket: unix:///var/run/docker.sock")), @"
     `nodes[0].docker_socket` (line 4): must be an absolute path on the node | unix:///var/run/docker.sock
@@ -505,7 +512,7 @@ fn versions() {
     }
     let resolved = good(&and("kubernetes_version: v1.32.5-rancher1-1"));
     assert!(resolved.intent.images.kubernetes.contains("v1.32.5"));
-    assert_snapshot!(resolved.warnings[0], @"`kubernetes_version` (line 8): v1.32.5 is in the catalogue but not proven by our tests");
+    assert_snapshot!(resolved.warnings[0], @"`kubernetes_version` (line 8): v1.32.5 is in the catalogue, but not tested with this release of rke-operator");
 
     assert_snapshot!(bad(&and("kubernetes_version: 1.34")), @"
     `kubernetes_version` (line 8): is not a Kubernetes release | 1.34
@@ -521,7 +528,7 @@ fn versions() {
     ");
     assert_snapshot!(bad(&and("kubernetes_version: v1.24.17-rancher1-1")), @"
     `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.24.17-rancher1-1
-      the nearest there is `v1.28.1`; the catalogue goes from v1.28.1 to v1.36.3
+      remove this key for `v1.34.4`, the default, or write another release from v1.28.1 to v1.36.3; a cluster that runs an older release cannot be taken over
     ");
     assert_snapshot!(bad(&and("kubernetes_version: v1.40.0")), @"
     `kubernetes_version` (line 8): this Kubernetes release is not in the catalogue | v1.40.0
@@ -620,6 +627,8 @@ fn flags_mounts_and_environment() {
     `services.kubelet.extra_args.--v` (line 8): is not the name of a flag
       write it without the dashes
     `services.kubelet.extra_args["a b"]` (line 8): is not the name of a flag
+    `services.kubelet.extra_args.list` (line 8): kubelet has no such flag
+      remove it: kubelet would not start with it
     `services.kubelet.extra_args.list` (line 8): must be a single value, is a list
     "#);
     assert_snapshot!(bad(&kubelet("extra_binds: ['/a', 'a:/b', '/a:/b:ro:z', '/a:/b:fast', '/c:/d', '/e:/d/']")), @"
@@ -631,7 +640,11 @@ fn flags_mounts_and_environment() {
       `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
     `services.kubelet.extra_binds[3]` (line 8): is not a bind mount | /a:/b:fast
       `source:target` or `source:target:options`, both absolute paths, e.g. `/etc/ssl:/etc/ssl:ro`
+    `services.kubelet.extra_binds[4]` (line 8): kubelet sees a path of the node only where it is | /c:/d
+      remove it, and name the node's own path in what uses it; or mount it there on the node itself
     `services.kubelet.extra_binds[5]` (line 8): another bind has this target | /e:/d/
+    `services.kubelet.extra_binds[5]` (line 8): kubelet sees a path of the node only where it is | /e:/d/
+      remove it, and name the node's own path in what uses it; or mount it there on the node itself
     ");
     assert_snapshot!(bad(&kubelet("extra_env: [PASSWORD, '=x', '']")), @"
     `services.kubelet.extra_env[0]` (line 8): is not `NAME=value`
@@ -654,7 +667,7 @@ monitoring: {provider: prometheus}"), @"
     `ingress.provider` (line 4): unknown ingress controller | haproxy
       write `nginx`, `traefik`, or `none` to bring your own
     `monitoring.provider` (line 5): unknown provider | prometheus
-      write `metrics-server`, or `none` to bring your own
+      write `metrics-server` or `none`
     ");
     assert_snapshot!(bad(&and("\
 private_registries: [{ecr_credential_plugin: {aws_access_key_id: a}}]
@@ -674,21 +687,22 @@ services:
     secrets_encryption_config: {enabled: true, custom_config: {kind: EncryptionConfiguration}}
   kubelet:
     infra_container_image: pause:1")), @"
-    `private_registries[0].ecr_credential_plugin.aws_access_key_id` (line 8): not supported yet
+    `private_registries[0].ecr_credential_plugin.aws_access_key_id` (line 8): is not supported
       remove it: let kubelet run a credential provider of AWS (`services.kubelet.extra_args`: `image-credential-provider-config`), or write a user and a password
     `addons` (line 9): document 1, line 1: has no `apiVersion`
     `addons` (line 9): document 1, line 1: has no `metadata.name`
     `bastion_host.pasword` (line 11): unknown key
-    `prefix_path` (line 12): not supported yet
+      remove it: RKE has no such key, and ignores it
+    `prefix_path` (line 12): is not supported yet
       remove `prefix_path`, or write `/`
-    `rotate_certificates` (line 14): not supported yet
+    `rotate_certificates` (line 14): is not supported
       remove it: `up` renews certificates before they expire
-    `cloud_provider.name` (line 15): Kubernetes has no cloud provider of this name built in any more
+    `cloud_provider.name` (line 15): no release here has a cloud provider of this name built in
       write `name: external`, and install the cloud's own controller manager and CSI driver
-    `cloud_provider.awsCloudProvider` (line 15): not supported yet
+    `cloud_provider.awsCloudProvider` (line 15): is not supported
       Kubernetes has no cloud provider built in any more: write `name: external`, and give these settings to the cloud's own controller manager
     `services.kube-api.secrets_encryption_config.custom_config.resources` (line 22): must be a list of mappings, at least one
-    `services.kubelet.infra_container_image` (line 24): not supported yet
+    `services.kubelet.infra_container_image` (line 24): is not supported
       write `pod_infra_container` under `system_images`
     ");
 }
@@ -700,8 +714,9 @@ services: {etcd: {snapshot: true}}
 system_images: {kubernetes: 'rancher/hyperkube:v1.30.5-rancher1', alpine: 'rancher/rke-tools:v0.1.103', canal_node: 'registry.example.com/node:1', etcd: 'registry.example.com/etcd:3'}"));
     let warnings: Vec<_> = resolved.warnings.iter().map(ToString::to_string).collect();
     assert_snapshot!(warnings.join("\n"), @"
-    `system_images` (line 9): RKE's own images are replaced by those of the catalogue: `kubernetes`
+    `system_images` (line 9): RKE's own images are replaced by those of the catalogue for v1.30.5: `kubernetes`
     `system_images` (line 9): these images have no effect: nothing of theirs is deployed yet: `canal_node`
+    `system_images.kubernetes` (line 9): v1.30.5 is in the catalogue, but not tested with this release of rke-operator
     ");
     assert!(
         resolved
@@ -786,30 +801,6 @@ private_registries: [{password: hunter2}]
     assert!(!problems.to_string().contains("hunter2"), "{problems}");
     assert!(!hints.contains("hunter2"), "{hints}");
     assert_snapshot!(problems.render("cluster.yml", yaml, false), @"
-    error: `nodes`: no node has the role `etcd`
-     --> cluster.yml:1:1
-      |
-    1 | nodes:
-      | ^^^^^
-      |
-      = help: add `etcd` to the `role` of a node
-
-    error: `nodes`: no node has the role `controlplane`
-     --> cluster.yml:1:1
-      |
-    1 | nodes:
-      | ^^^^^
-      |
-      = help: add `controlplane` to the `role` of a node
-
-    error: `nodes`: no node has the role `worker`
-     --> cluster.yml:1:1
-      |
-    1 | nodes:
-      | ^^^^^
-      |
-      = help: add `worker` to the `role` of a node
-
     error: `nodes[0].user`: a user has no spaces in its name
      --> cluster.yml:3:11
       |
@@ -948,9 +939,10 @@ fn many_nodes_need_each_role_and_addresses_of_their_own() {
         "address: 192.0.2.1, role: [worker]",
         "address: 192.0.2.4, hostname_override: 192.0.2.2, role: [worker]",
     ])), @"
-    `nodes[1].internal_address` (line 3): another node has this address | 10.0.0.1
-    `nodes[2].internal_address` (line 4): another node has this address | 192.0.2.1
-    `nodes[3].address` (line 5): another node has this address | 192.0.2.1
+    `nodes[1].internal_address` (line 3): `nodes[0]` (line 2) has this address, too | 10.0.0.1
+    `nodes[2].internal_address` (line 4): `nodes[0]` (line 2) has this address, too | 192.0.2.1
+    `nodes[3].address` (line 5): `nodes[0]` (line 2) has this address, too | 192.0.2.1
+      a node stands here once; nodes behind one address need a `port` each, an `internal_address` and a `hostname_override`
     ");
 }
 

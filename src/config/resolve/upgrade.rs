@@ -13,7 +13,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<UpgradeStrategy
     let workers = most(&at.get("max_unavailable_worker"), found);
     let control_planes = most(&at.get("max_unavailable_controlplane"), found);
     let rules = rules(&at.get("node_drain_input"), found);
-    let drain = values::flag(&at.get("drain"), found).unwrap_or(false);
+    let drain = values::flag_or_default(&at.get("drain"), found);
     (found.problems.len() == before).then_some(UpgradeStrategy {
         workers: workers.unwrap_or(default.workers),
         control_planes: control_planes.unwrap_or(default.control_planes),
@@ -42,11 +42,11 @@ fn most(at: &Cursor<'_>, found: &mut Found) -> Option<MaxUnavailable> {
 
 fn rules(at: &Cursor<'_>, found: &mut Found) -> DrainRules {
     let default = DrainRules::default();
-    let mut flag = |key, default| values::flag(&at.get(key), found).unwrap_or(default);
+    let mut flag = |key| values::flag_or_default(&at.get(key), found);
     let (force, ignore_daemonsets, delete_local_data) = (
-        flag("force", default.force),
-        flag("ignore_daemonsets", default.ignore_daemonsets),
-        flag("delete_local_data", default.delete_local_data),
+        flag("force"),
+        flag("ignore_daemonsets"),
+        flag("delete_local_data"),
     );
     // RKE takes 0 for its default, and so does every negative grace period.
     let grace_period = seconds(&at.get("grace_period"), found).filter(|seconds| *seconds > 0);

@@ -46,7 +46,7 @@ services:
   scheduler: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
   kubelet:
     extra_args: {v: 1}
-    extra_binds: ['/a:/b']
+    extra_binds: ['/a:/a']
     extra_env: [A=b]
     cluster_domain: cluster.local
     cluster_dns_server: 10.43.0.10
@@ -300,7 +300,7 @@ const OF_EXTERNAL_ETCD: &[&str] = &[
 const OF_SERVICES: &[(&str, &str)] = &[
     ("extra_args", "{v: 2}"),
     ("extra_args_array", "{v: [2, 3]}"),
-    ("extra_binds", "['/a:/c']"),
+    ("extra_binds", "['/c:/c']"),
     ("extra_env", "[A=c]"),
 ];
 
@@ -456,7 +456,10 @@ fn alone(path: &str, value: &serde_json::Value) -> String {
         match name.strip_suffix("[]") {
             Some(name) => {
                 let mut item = below;
-                item["key"] = "a".into();
+                // Of taints and tolerations.
+                if name != "private_registries" && item.get("key").is_none() {
+                    item["key"] = "a".into();
+                }
                 named(name, serde_json::json!([item]))
             }
             None => named(name, below),
@@ -470,6 +473,97 @@ fn alone(path: &str, value: &serde_json::Value) -> String {
         .extend(below.as_object().expect("a mapping").clone());
     document["nodes"] = serde_json::json!([node]);
     document.to_string()
+}
+
+/// Used keys with a default: their path, and it.
+fn defaulted(keys: &[Key], around: &str, out: &mut Vec<(String, Vec<&'static str>)>) {
+    for key in keys.iter().filter(|key| key.answer == Answer::Used) {
+        let path = format!("{around}{}", key.name);
+        match key.kind.below() {
+            Below::Section(below) => defaulted(below, &format!("{path}."), out),
+            Below::Each(below) => defaulted(below, &format!("{path}[]."), out),
+            Below::Nothing if key.default.is_empty() => {}
+            Below::Nothing => {
+                let values = key.also.iter().chain([&key.default]).copied();
+                out.push((path, values.collect()));
+            }
+        }
+    }
+}
+
+/// What the reference, the schema for editors and `config --explain` call the default is what is taken.
+#[test]
+fn the_default_that_is_written_is_the_default_that_is_not() {
+    let mut all = Vec::new();
+    defaulted(ROOT, "", &mut all);
+    assert!(all.len() > 55, "{}", all.len());
+    for (path, values) in all {
+        let read = |value: &serde_json::Value| {
+            let text = alone(&path, value);
+            let mut intent = match resolve(&text) {
+                Ok(resolved) => resolved.intent,
+                Err(problems) => panic!("{path}: {}", problems.render("cluster.yml", &text, false)),
+            };
+            // Each document has a key of its own.
+            for node in intent.nodes.values_mut() {
+                node.login.credential = crate::config::Credential::Key(String::new().into(), None);
+            }
+            intent
+        };
+        let without = read(&serde_json::Value::Null);
+        for value in values {
+            assert_eq!(read(&value.into()), without, "{path}: {value}");
+        }
+    }
+}
+
+/// Used keys of one value or of several, with what cannot be meant.
+fn typed(keys: &[Key], around: &str, out: &mut Vec<(String, Kind)>) {
+    for key in keys.iter().filter(|key| key.answer == Answer::Used) {
+        let path = format!("{around}{}", key.name);
+        match key.kind.below() {
+            Below::Section(below) => typed(below, &format!("{path}."), out),
+            Below::Each(below) => typed(below, &format!("{path}[]."), out),
+            Below::Nothing => out.push((path, key.kind)),
+        }
+    }
+}
+
+/// Where it stands in a document in which it may have no effect, and nobody says that it is wrong.
+#[test]
+fn no_value_of_another_type_is_taken_in_silence() {
+    let mut all = Vec::new();
+    typed(ROOT, "", &mut all);
+    let mut silent = Vec::new();
+    for (path, kind) in all {
+        let wrong = match kind {
+            Kind::Text | Kind::Duration => {
+                vec![serde_json::json!(["a"]), serde_json::json!({"a": "b"})]
+            }
+            Kind::Bool => vec!["maybe".into(), serde_json::json!(["a"]), 1.into()],
+            Kind::Number => vec!["x".into(), serde_json::json!(["a"])],
+            Kind::List => vec!["a b".into(), serde_json::json!({"a": "b"})],
+            Kind::Map => vec!["a b".into(), serde_json::json!(["a"])],
+            Kind::Any | Kind::Section(_) | Kind::Each(_) => continue,
+        };
+        for value in wrong {
+            let said = match resolve(&alone(&path, &value)) {
+                Ok(resolved) => resolved
+                    .warnings
+                    .iter()
+                    .chain(&resolved.later)
+                    .map(ToString::to_string)
+                    .collect(),
+                Err(problems) => vec![problems.to_string()],
+            };
+            let name = path.rsplit(['.', ']']).next().unwrap_or(&path);
+            if !said.iter().any(|said| said.contains(name)) {
+                silent.push(format!("{path}: {value}"));
+            }
+        }
+    }
+    // Without an `address` there is no bastion.
+    insta::assert_snapshot!(silent.join("\n"), @r#"bastion_host.port: "x""#);
 }
 
 /// What editors offer and what they mark is what is taken and what is not.

@@ -37,6 +37,43 @@ pub(super) fn text<'a>(at: &Cursor<'a>, found: &mut Found) -> Option<&'a str> {
     }
 }
 
+/// As written, else what the schema says that RKE takes.
+pub(super) fn or_default<'a>(at: &Cursor<'a>, found: &mut Found) -> &'a str {
+    text(at, found).unwrap_or_else(|| at.default())
+}
+
+/// The same of a flag.
+pub(super) fn flag_or_default(at: &Cursor<'_>, found: &mut Found) -> bool {
+    let written = flag(at, found);
+    written.unwrap_or_else(|| boolean(at.default()) == Some(true))
+}
+
+/// The same of a number.
+pub(super) fn number_or_default(at: &Cursor<'_>, found: &mut Found) -> u32 {
+    let written = number(at, found);
+    written.unwrap_or_else(|| at.default().parse().unwrap_or_default())
+}
+
+/// One of the words that the schema has for it; a problem when it is another, which is `what`.
+pub(super) fn word<'a>(at: &Cursor<'a>, what: &str, found: &mut Found) -> &'a str {
+    let text = or_default(at, found);
+    if !text.is_empty() && !at.words().contains(&text) {
+        let problem = at.problem(what).detail(text);
+        found.problem(problem.hint(format!("write {}", one_of(at.words()))));
+        return at.default();
+    }
+    text
+}
+
+/// `` `a`, `b` or `c` ``.
+fn one_of(words: &[&str]) -> String {
+    match words.split_last() {
+        Some((last, [])) => format!("`{last}`"),
+        Some((last, others)) => format!("{} or `{last}`", quoted(others)),
+        None => String::new(),
+    }
+}
+
 /// A YAML 1.1 bool, as Go's YAML reads it.
 pub(super) fn flag(at: &Cursor<'_>, found: &mut Found) -> Option<bool> {
     let text = text(at, found)?;
@@ -129,7 +166,11 @@ pub(super) fn labels(at: &Cursor<'_>, found: &mut Found) -> BTreeMap<String, Str
     let mut labels = BTreeMap::new();
     for (key, (value, text)) in map(at, found) {
         if !is_label_key(key) {
-            found.problem(value.problem("is not the key of a label").hint(LABEL_KEY));
+            found.problem(
+                value
+                    .key_problem("is not the key of a label")
+                    .hint(LABEL_KEY),
+            );
         }
         if !is_label_value(text) {
             let problem = value.problem("is not the value of a label").detail(text);
@@ -157,7 +198,7 @@ pub(super) fn effect(at: &Cursor<'_>, effect: &str, found: &mut Found) {
 pub(super) fn is_flag(name: &str, at: &Cursor<'_>, found: &mut Found) -> bool {
     let is = is_flag_name(name);
     if !is {
-        let problem = at.problem("is not the name of a flag");
+        let problem = at.key_problem("is not the name of a flag");
         found.problem(if name.starts_with('-') {
             problem.hint("write it without the dashes")
         } else {
@@ -226,7 +267,7 @@ pub(super) fn is_dns_name(text: &str) -> bool {
 }
 
 /// A host name or an IPv4 address.
-pub(super) fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     match text.parse::<IpAddr>() {
         Ok(address) => address.is_ipv4(),
         // Digits and dots only are a mistyped address, not a name.
@@ -261,7 +302,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 }
 
 /// What may follow `--` in a flag.
-fn is_flag_name(text: &str) -> bool {
+pub(super) fn is_flag_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text
             .bytes()

@@ -1,17 +1,58 @@
-//! `kubernetes_version`: a release of the catalogue, in the spellings that people have in files.
+//! `kubernetes_version`: a release of the catalogue, in the spellings that people have in files. Where it is empty, RKE
+//! runs the release of the image that it is told (`system_images.kubernetes`), and so do we.
 
-use super::{Found, values};
-use crate::{catalog::Catalogue, config::cursor::Cursor, model::KubernetesVersion};
+use super::{Found, images, values};
+use crate::{
+    catalog::Catalogue,
+    config::{cursor::Cursor, problem::Problem},
+    model::{KubernetesVersion, quoted},
+};
 
-/// The release that the config wants; the catalogue's default when it says nothing.
-pub(super) fn read(
+/// The release that the config wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) version: KubernetesVersion,
+    /// Whether the config names it; else it is the catalogue's default.
+    pub(super) given: bool,
+}
+
+/// Where a release is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    ByKey,
+    ByImage,
+}
+
+/// `None` only when a problem was found.
+pub(super) fn read(root: &Cursor<'_>, catalogue: &Catalogue, found: &mut Found) -> Option<Wanted> {
+    let at = root.get("kubernetes_version");
+    let before = found.problems.len();
+    let (at, text, named) = if let Some(text) = values::text(&at, found) {
+        (at, text, Named::ByKey)
+    } else if found.problems.len() > before {
+        return None;
+    } else {
+        let image = root.get("system_images").get("kubernetes");
+        let Some(release) = image.scalar().and_then(images::release_of) else {
+            let version = catalogue.default_version();
+            let given = false;
+            return Some(Wanted { version, given });
+        };
+        (image, release, Named::ByImage)
+    };
+    release(&at, text, named, catalogue, found).map(|version| Wanted {
+        version,
+        given: true,
+    })
+}
+
+fn release(
     at: &Cursor<'_>,
+    text: &str,
+    named: Named,
     catalogue: &Catalogue,
     found: &mut Found,
 ) -> Option<KubernetesVersion> {
-    let Some(text) = values::text(at, found) else {
-        return Some(catalogue.default_version());
-    };
     let Some((version, suffix)) = parse(text) else {
         found.problem(
             at.problem("is not a Kubernetes release")
@@ -26,7 +67,7 @@ pub(super) fn read(
         return None;
     };
     let Some(release) = catalogue.release(version) else {
-        found.problem(unknown(at, version, catalogue).detail(text));
+        found.problem(unknown(at, version, named, catalogue).detail(text));
         return None;
     };
     match suffix {
@@ -42,15 +83,23 @@ pub(super) fn read(
         }
     }
     if !catalogue.is_proven(version) {
-        let proven = catalogue.default_version();
+        let proven: Vec<_> = catalogue
+            .proven()
+            .map(|proven| proven.to_string())
+            .collect();
         found.warning(
             at.problem(format!(
-                "{version} is in the catalogue but not proven by our tests"
+                "{version} is in the catalogue, but not tested with this release of rke-operator"
             ))
-            .hint(format!("`{proven}` is")),
+            .hint(format!("the tested releases are {}", quoted(&proven))),
         );
     }
     Some(version)
+}
+
+/// The three numbers at the beginning of a release's name, or of an image's tag.
+pub(super) fn numbers(text: &str) -> Option<KubernetesVersion> {
+    parse(text).map(|(version, _)| version)
 }
 
 /// What may follow the three numbers.
@@ -109,27 +158,45 @@ fn completion(text: &str, catalogue: &Catalogue) -> Option<KubernetesVersion> {
 fn unknown(
     at: &Cursor<'_>,
     version: KubernetesVersion,
+    named: Named,
     catalogue: &Catalogue,
-) -> crate::config::Problem {
+) -> Problem {
     let problem = at.problem("this Kubernetes release is not in the catalogue");
     let same_minor =
         |other: &KubernetesVersion| (other.major, other.minor) == (version.major, version.minor);
-    let nearest = catalogue
-        .versions()
+    let all = || catalogue.versions();
+    let (Some(oldest), Some(newest)) = (all().min(), all().max()) else {
+        return problem;
+    };
+    let default = catalogue.default_version();
+    let nearest = all()
         .filter(same_minor)
         .min_by_key(|other| other.patch.abs_diff(version.patch))
-        .or_else(|| catalogue.versions().filter(|other| *other < version).max())
-        .or_else(|| catalogue.versions().min());
-    match (
-        nearest,
-        catalogue.versions().min(),
-        catalogue.versions().max(),
-    ) {
-        (Some(nearest), Some(oldest), Some(newest)) => problem.hint(format!(
-            "the nearest there is `{nearest}`; the catalogue goes from {oldest} to {newest}"
-        )),
-        (_, _, _) => problem,
-    }
+        .or_else(|| all().filter(|other| *other < version).max());
+    let hint = match (nearest, named) {
+        (Some(nearest), Named::ByKey) => {
+            format!(
+                "the nearest there is `{nearest}`; the catalogue goes from {oldest} to {newest}"
+            )
+        }
+        (Some(nearest), Named::ByImage) => format!(
+            "without `kubernetes_version` this image says which release to run, as in RKE: remove it, and write \
+             `kubernetes_version: {nearest}`, the nearest there is"
+        ),
+        (None, named) => {
+            let what = match named {
+                Named::ByKey => "remove this key",
+                Named::ByImage => {
+                    "without `kubernetes_version` this image says which release to run, as in RKE: remove it"
+                }
+            };
+            format!(
+                "{what} for `{default}`, the default, or write another release from {oldest} to {newest}; a cluster \
+                 that runs an older release cannot be taken over"
+            )
+        }
+    };
+    problem.hint(hint)
 }
 
 #[cfg(test)]

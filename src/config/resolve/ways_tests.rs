@@ -118,7 +118,9 @@ fn a_bastion_without_an_address_is_none() {
 #[test]
 fn a_bastion_that_is_wrong() {
     let yaml = format!("{GOOD}bastion_host: {{user: jumper}}\n");
-    assert_snapshot!(bad(&yaml), @"`bastion_host.address` (line 8): a bastion host needs an address");
+    let resolved = good(&yaml);
+    assert_eq!(resolved.intent.bastion, None);
+    assert_snapshot!(resolved.warnings[0], @"`bastion_host` (line 8): has no effect without an `address`, as in RKE: the nodes are dialled directly");
     let yaml = format!(
         "{GOOD}bastion_host: {{address: \"me@jump\", port: 0, ssh_key_path: missing, host: a}}\n"
     );
@@ -128,6 +130,7 @@ fn a_bastion_that_is_wrong() {
     `bastion_host.port` (line 8): must be a port, 1 to 65535 | 0
     `bastion_host.ssh_key_path` (line 8): the private key file does not exist | missing: No such file or directory
     `bastion_host.host` (line 8): unknown key
+      write it as `address`
     ");
 }
 

@@ -128,4 +128,16 @@ pub(super) const ACI: &[Key] = &[
     aci("unknown_mac_unicast_action"),
     aci("enable_hpp_direct"),
     aci("opflex_agent_reset_wait_delay"),
+    // Since RKE 1.6.5 and later.
+    aci("drop_log_opflex_redirect_drop_logs"),
+    aci("proactive_conf"),
+    aci("epg_resolve_prioritize"),
+    aci("force_ep_undeclares"),
+    aci("enable_apic_request_retry_delay"),
+    aci("apic_request_retry_delay"),
+    // Of RKE 1.3 to 1.5.
+    aci("acc_provision_operator_memory_limit"),
+    aci("acc_provision_operator_memory_request"),
+    aci("aci_containers_operator_memory_limit"),
+    aci("aci_containers_operator_memory_request"),
 ];

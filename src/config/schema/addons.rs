@@ -102,6 +102,16 @@ const DNS_OPTIONS: &[Key] = &[
         "The priority of its autoscaler's pod.",
     )
     .same("kube-dns is not run"),
+    text(
+        "nodelocal_priority_class_name",
+        "Of RKE's documentation; no release of RKE reads it.",
+    )
+    .ignored("write `node_local_dns_priority_class_name` under `dns.nodelocal`: RKE does not read this name either"),
+    text(
+        "nodelocal_autoscaler_priority_class_name",
+        "Of RKE's documentation; no release of RKE reads it.",
+    )
+    .ignored("remove it: RKE does not read it either"),
 ];
 
 const NODELOCAL: &[Key] = &[

@@ -6,8 +6,7 @@ use super::{
 };
 
 /// How pods may look up names.
-pub(in crate::config) const DNS_POLICIES: &[&str] =
-    &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 
 /// `ingress`.
 pub(super) const INGRESS: &[Key] = &[
@@ -71,6 +70,11 @@ pub(super) const INGRESS: &[Key] = &[
     )
     .default("true")
     .used(),
+    text(
+        "ingress_priority_class_name",
+        "Of RKE's documentation; no release of RKE reads it.",
+    )
+    .ignored("write `nginx_ingress_controller_priority_class_name`: RKE does not read this name either"),
     any(
         "values",
         "Ours: laid over the values of the chart (`rke2-ingress-nginx`, `rke2-traefik`) last.",

@@ -2,7 +2,7 @@
 //! Pure data.
 
 /// A key of `cluster.yml`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct Key {
     pub(in crate::config) name: &'static str,
     pub(in crate::config) kind: Kind,
@@ -20,7 +20,7 @@ pub(in crate::config) struct Key {
 }
 
 /// What may stand under a key.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::config) enum Kind {
     Text,
     Bool,
@@ -40,7 +40,7 @@ pub(in crate::config) enum Kind {
 }
 
 /// The keys that stand below a key.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::config) enum Below {
     /// In its mapping.
     Section(&'static [Key]),
@@ -68,7 +68,7 @@ impl Kind {
 }
 
 /// What is done with a key that is set.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum Answer {
     /// `resolve` reads it. Of a section: its keys are read.
     Used,

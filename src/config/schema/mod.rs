@@ -16,12 +16,11 @@ mod nodes;
 mod services;
 
 pub(super) use addons::EFFECTS;
-pub(super) use ingress::DNS_POLICIES;
 pub(super) use key::{Answer, Below, Key, Kind, boolean};
 use key::{any, duration, each, flag, later_section, list, map, number, section, text};
 pub(super) use network::NETWORK;
 pub(super) use nodes::NODE;
-pub(super) use services::{ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, SERVICES};
+pub(super) use services::{ETCD, KUBE_API, KUBE_CONTROLLER, KUBELET, SERVICE, SERVICES};
 
 use addons::{DNS, MONITORING};
 use cloud::CLOUD_PROVIDER;
@@ -110,6 +109,9 @@ const REGISTRY: &[Key] = &[
     flag("is_default", "Take the system images from here that `system_images` does not name, those of charts too: `URL/IMAGE`.").used(),
     text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").secret().used(),
     text("ca_path", "Ours: the file of that certificate; not in a `Cluster` object.").used(),
+    any("ecrCredentialPlugin", "Of RKE's documentation; RKE's files have `ecr_credential_plugin`.")
+        .secret()
+        .ignored(NO_ECR),
     section(
         "ecr_credential_plugin",
         "Log in to a registry of AWS.",

@@ -3,7 +3,7 @@
 use super::{
     aci::ACI,
     addons::TOLERATION,
-    key::{Key, any, each, later_section, map, number, section, text},
+    key::{Key, any, each, flag, later_section, map, number, section, text},
 };
 
 /// `network`.
@@ -51,7 +51,7 @@ pub(in crate::config) const NETWORK: &[Key] = &[
             .default("none")
             .same("calico does not use it, in RKE 1.6 neither")],
     ),
-    section("canal_network_provider", "Options of canal.", IFACE),
+    section("canal_network_provider", "Options of canal.", CANAL),
     section("flannel_network_provider", "Options of flannel.", IFACE),
     section(
         "weave_network_provider",
@@ -62,6 +62,12 @@ pub(in crate::config) const NETWORK: &[Key] = &[
     ),
     later_section("aci_network_provider", "Options of Cisco ACI.", ACI)
         .refused("remove it: no release here has Cisco ACI's plugin"),
+    flag(
+        "enable_br_netfilter",
+        "Load the kernel's module br_netfilter on the nodes; since RKE 1.6.",
+    )
+    .default("true")
+    .refused("remove it: without this module Services are not reached from pods of the same node, so it is always loaded"),
     any("caliconetworkprovider", "Of releases of RKE before 1.0.")
         .ignored("write it as `calico_network_provider`: RKE 1.6 does not read this name either"),
 ];
@@ -71,6 +77,19 @@ const IFACE: &[Key] = &[text(
     "The network interface to the other nodes; `options` wins.",
 )
 .used()];
+
+const CANAL: &[Key] = &[
+    text(
+        "iface",
+        "The network interface to the other nodes; `options` wins.",
+    )
+    .used(),
+    text(
+        "blackhole_route",
+        "A route that drops packets to pods that are not there; since RKE 1.8.",
+    )
+    .same("the chart of the release decides"),
+];
 
 const VOLUME_PLUGINS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/nodeagent~uds";
 
@@ -154,4 +173,19 @@ const OPTIONS: &[Key] = &[
         .secret()
         .refused(NO_WEAVE),
     text("weave_net_priority_class_name", "The priority of its pods.").refused(NO_WEAVE),
+    // RKE's documentation has these; no release of RKE reads them.
+    text("canal_autoscaler_priority_class_name", DOCUMENTED)
+        .ignored("remove it: RKE does not read it either"),
+    text("calico_priority_class_name", DOCUMENTED)
+        .ignored("remove it: RKE does not read it either, it reads `calico_node_priority_class_name`"),
+    text("calico_autoscaler_priority_class_name", DOCUMENTED)
+        .ignored("remove it: RKE does not read it either"),
+    text("flannel_priority_class_name", DOCUMENTED)
+        .ignored("write `kube_flannel_priority_class_name`: RKE does not read this name either"),
+    text("flannel_autoscaler_priority_class_name", DOCUMENTED)
+        .ignored("remove it: RKE does not read it either"),
+    text("weave_priority_class_name", DOCUMENTED).ignored(NO_WEAVE),
+    text("weave_autoscaler_priority_class_name", DOCUMENTED).ignored(NO_WEAVE),
 ];
+
+const DOCUMENTED: &str = "Of RKE's documentation; no release of RKE reads it.";

@@ -59,6 +59,8 @@ pub(in crate::config) const NODE: &[Key] = &[
     map("labels", "Labels of the Node object.").used(),
     each("taints", "Taints of the Node object.", TAINT).used(),
     text("nodeName", "Set by Rancher."),
+    text("machine_name", "Of releases of RKE before 0.1.2.")
+        .ignored("write it as `hostname_override`: RKE does not read this name any more"),
 ];
 
 const TAINT: &[Key] = &[

@@ -11,9 +11,9 @@ pub(in crate::config) const SERVICES: &[Key] = &[
         "The controller manager.",
         KUBE_CONTROLLER,
     ),
-    section("scheduler", "The scheduler.", BASE),
+    section("scheduler", "The scheduler.", SERVICE),
     section("kubelet", "The kubelet.", KUBELET),
-    section("kubeproxy", "The proxy of Services.", BASE),
+    section("kubeproxy", "The proxy of Services.", SERVICE),
 ];
 
 const NO_WINDOWS: &str = "remove it: there are no Windows nodes";
@@ -37,7 +37,8 @@ macro_rules! service {
     };
 }
 
-const BASE: &[Key] = service!();
+/// What every service has.
+pub(in crate::config) const SERVICE: &[Key] = service!();
 
 /// `services.etcd`.
 pub(in crate::config) const ETCD: &[Key] = service!(
@@ -236,6 +237,8 @@ pub(in crate::config) const KUBELET: &[Key] = service!(
     )
     .default("10.43.0.10")
     .used(),
+    text("pod-infra-container-image", "Of RKE's documentation; no release of RKE reads it.")
+        .ignored("remove it: RKE does not read it either; `system_images.pod_infra_container` is the key with an effect"),
     flag(
         "fail_swap_on",
         "Whether kubelet refuses to start on a node with swap."
