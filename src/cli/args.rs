@@ -1,11 +1,15 @@
 //! The command line: what it takes, with RKE's words where RKE had one. Declares, does nothing.
 
 use std::{
+    ffi::OsString,
     net::{Ipv6Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, Parser, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser as _},
+};
 
 use crate::{
     etcd::snapshot::SnapshotName,
@@ -84,6 +88,29 @@ pub enum Command {
     Reference(Reference),
 }
 
+/// The config, where nothing else is said.
+const CONFIG_FILE: &str = "cluster.yml";
+
+/// An empty name is none: CI sets a variable that has no value to it.
+fn named(text: OsString) -> PathBuf {
+    if text.is_empty() {
+        CONFIG_FILE.into()
+    } else {
+        text.into()
+    }
+}
+
+/// The file that is read: `cluster.yaml` where there is no `cluster.yml`.
+fn config_file(text: OsString) -> PathBuf {
+    let file = named(text);
+    let other = Path::new("cluster.yaml");
+    if file == Path::new(CONFIG_FILE) && !file.exists() && other.exists() {
+        other.to_owned()
+    } else {
+        file
+    }
+}
+
 /// The config and how to reach its nodes.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
@@ -91,8 +118,9 @@ pub struct Config {
     #[arg(
         long,
         env = "RKE_CONFIG",
-        default_value = "cluster.yml",
-        value_name = "FILE"
+        default_value = CONFIG_FILE,
+        value_name = "FILE",
+        value_parser = OsStringValueParser::new().map(config_file)
     )]
     pub config: PathBuf,
 }
@@ -203,8 +231,9 @@ pub struct ConfigArgs {
         short,
         long,
         env = "RKE_CONFIG",
-        default_value = "cluster.yml",
-        value_name = "FILE"
+        default_value = CONFIG_FILE,
+        value_name = "FILE",
+        value_parser = OsStringValueParser::new().map(named)
     )]
     pub name: PathBuf,
     /// Asks nothing, and writes one node without an address

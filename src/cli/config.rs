@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     catalog::{Catalogue, CatalogueError},
-    config::{Explained, KeyRow, SCHEMA_URL, explain},
+    config::{Explained, KeyRow, SCHEMA_URL, explain, is_host},
     model::KubernetesVersion,
 };
 
@@ -23,12 +23,28 @@ pub(super) async fn config(args: &ConfigArgs, session: &Session) -> Result<u8, C
     }
     if args.list_version {
         print::data(&versions(args.all)?)?;
+        if args.all {
+            let proven = catalogue()?.proven().map(|version| version.to_string());
+            let proven = proven.collect::<Vec<_>>().join(", ");
+            let told = format!("tested with this release of rke-operator: {proven}");
+            session.screen.print_unless_quiet(&told);
+        }
         return Ok(0);
     }
     if args.system_images {
         print::data(&images(args.version.as_deref(), args.all)?)?;
         return Ok(0);
     }
+    let version = match args.version.as_deref() {
+        None => catalogue()?.default_version(),
+        Some(text) => named_version(text)?,
+    };
+    // Before all the questions, not after them.
+    let replace = if args.print {
+        false
+    } else {
+        may_replace(args, session).await?
+    };
     let answers = if args.empty || args.print || !session.prompt.is_interactive() {
         Answers::example()
     } else {
@@ -37,40 +53,54 @@ pub(super) async fn config(args: &ConfigArgs, session: &Session) -> Result<u8, C
             None => return Err(Failure::NotWritten.into()),
         }
     };
-    let text = document(&answers, args.empty)?;
+    let text = document(&answers, version, args.empty);
     if args.print {
         print::data(text.trim_end())?;
         return Ok(0);
     }
-    write(args, &text, session).await?;
+    write(args, &text, replace, session)?;
     Ok(0)
 }
 
 /// A file that is there is replaced only when a person says so.
-async fn write(args: &ConfigArgs, text: &str, session: &Session) -> Result<(), CliError> {
+async fn may_replace(args: &ConfigArgs, session: &Session) -> Result<bool, CliError> {
+    let file = args.name.display().to_string();
+    if !args.name.exists() {
+        return Ok(false);
+    }
+    let question = format!("`{file}` is there already. Replace it?");
+    if session.prompt.yes(&question).await {
+        Ok(true)
+    } else {
+        Err(Failure::Exists { file }.into())
+    }
+}
+
+/// `replace`: the file is there, and a person said that it may go.
+fn write(args: &ConfigArgs, text: &str, replace: bool, session: &Session) -> Result<(), CliError> {
     let file = &args.name;
     let shown = file.display().to_string();
     let mut how = std::fs::OpenOptions::new();
-    how.write(true).create_new(true).mode(0o640);
+    how.write(true).mode(0o640);
+    how.create(replace).truncate(replace).create_new(!replace);
     let failed = |source| Failure::Write {
         what: format!("`{shown}`"),
         source,
     };
-    let opened = match how.open(file) {
+    let mut opened = match how.open(file) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let question = format!("`{shown}` is there already. Replace it?");
-            if !session.prompt.yes(&question).await {
-                return Err(Failure::Exists { file: shown }.into());
-            }
-            how.create_new(false).truncate(true);
-            how.open(file)
+            return Err(Failure::Exists { file: shown }.into());
         }
-        opened => opened,
+        opened => opened.map_err(failed)?,
     };
-    let mut opened = opened.map_err(failed)?;
     opened.write_all(text.as_bytes()).map_err(failed)?;
+    let example = if args.empty || session.prompt.is_interactive() {
+        ""
+    } else {
+        " with an example (without a terminal no questions are asked)"
+    };
     session.screen.print_unless_quiet(&format!(
-        "wrote `{shown}`; edit it, then: rke-operator validate --config {shown}"
+        "wrote `{shown}`{example}; edit it, then: rke-operator validate --config {shown}"
     ));
     Ok(())
 }
@@ -125,14 +155,13 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
     };
     let mut nodes = Vec::new();
     for index in 1..=number {
-        nodes.push(ask_node(prompt, index, number == 1).await?);
+        nodes.push(ask_node(prompt, index, number).await?);
     }
-    let network = prompt
-        .text(
-            "[+] Network Plugin Type (flannel, calico, canal, none)",
-            NETWORK,
-        )
-        .await?;
+    let question = "[+] Network Plugin Type (flannel, calico, canal, none)";
+    let network = until(prompt, question, NETWORK, |text| {
+        ["flannel", "calico", "canal", "none"].contains(&text)
+    })
+    .await?;
     let key = if key == "~/.ssh/id_rsa" {
         String::new()
     } else {
@@ -145,31 +174,55 @@ async fn ask(prompt: &Prompt) -> Option<Answers> {
     })
 }
 
-async fn ask_node(prompt: &Prompt, index: usize, only: bool) -> Option<Node> {
-    let address = loop {
-        let address = prompt
-            .text(&format!("[+] SSH Address of host ({index})"), "")
-            .await?;
-        if !address.is_empty() {
-            break address;
-        }
-    };
-    let of = |what: &str| format!("[+] {what} of host ({address})");
-    let port = prompt.text(&of("SSH Port"), "22").await?;
-    let user = prompt.text(&of("SSH User"), "ubuntu").await?;
-    let mut roles = Vec::new();
-    for (name, role, default) in [
-        ("a Control Plane host", "controlplane", true),
-        ("a Worker host", "worker", only),
-        ("an etcd host", "etcd", only || index == 1),
-    ] {
-        let default = if default { "y" } else { "n" };
-        let question = format!("[+] Is host ({address}) {name} (y/n)?");
-        let answer = prompt.text(&question, default).await?;
-        if matches!(answer.as_str(), "y" | "Y" | "yes") {
-            roles.push(role);
+/// Asks again until the answer is one.
+async fn until(
+    prompt: &Prompt,
+    question: &str,
+    default: &str,
+    is_one: impl Fn(&str) -> bool,
+) -> Option<String> {
+    loop {
+        let answer = prompt.text(question, default).await?;
+        if is_one(&answer) {
+            return Some(answer);
         }
     }
+}
+
+/// The roles that are proposed for the host of this number. Three members of etcd survive the loss of one; two survive
+/// none, and so the second of two hosts is a worker.
+const fn proposed(index: usize, number: usize) -> [bool; 3] {
+    let whole = index == 1 || index <= 3 && number >= 3;
+    [whole, true, whole]
+}
+
+async fn ask_node(prompt: &Prompt, index: usize, number: usize) -> Option<Node> {
+    let question = format!("[+] SSH Address of host ({index})");
+    let address = until(prompt, &question, "", is_host).await?;
+    let of = |what: &str| format!("[+] {what} of host ({address})");
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port > 0);
+    let port = until(prompt, &of("SSH Port"), "22", is_port).await?;
+    let is_user = |text: &str| !text.contains(char::is_whitespace);
+    let user = until(prompt, &of("SSH User"), "ubuntu", is_user).await?;
+    let [control_plane, worker, etcd] = proposed(index, number);
+    let roles = loop {
+        let mut roles = Vec::new();
+        for (name, role, default) in [
+            ("a Control Plane host", "controlplane", control_plane),
+            ("a Worker host", "worker", worker),
+            ("an etcd host", "etcd", etcd),
+        ] {
+            let default = if default { "y" } else { "n" };
+            let question = format!("[+] Is host ({address}) {name} (y/n)?");
+            let answer = prompt.text(&question, default).await?;
+            if matches!(answer.as_str(), "y" | "Y" | "yes") {
+                roles.push(role);
+            }
+        }
+        if !roles.is_empty() {
+            break roles;
+        }
+    };
     Some(Node {
         name: prompt.text(&of("Override Hostname"), "").await?,
         internal: prompt.text(&of("Internal IP"), "").await?,
@@ -181,8 +234,7 @@ async fn ask_node(prompt: &Prompt, index: usize, only: bool) -> Option<Node> {
 }
 
 /// A short file with what people change first; everything else has its default.
-fn document(answers: &Answers, empty: bool) -> Result<String, Failure> {
-    let version = catalogue()?.default_version();
+fn document(answers: &Answers, version: KubernetesVersion, empty: bool) -> String {
     let Answers {
         key,
         nodes,
@@ -217,7 +269,7 @@ fn document(answers: &Answers, empty: bool) -> Result<String, Failure> {
          services:\n  etcd:\n    # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.\n    snapshot: false\n",
         quoted(network)
     );
-    Ok(text)
+    text
 }
 
 /// nginx, RKE's default, was retired upstream in March 2026.
@@ -290,25 +342,27 @@ fn newest(catalogue: &Catalogue) -> impl Iterator<Item = KubernetesVersion> {
     newest.into_iter()
 }
 
+/// The release of the catalogue that somebody means.
+fn named_version(text: &str) -> Result<KubernetesVersion, Failure> {
+    let catalogue = catalogue()?;
+    let plain = text.trim_start_matches('v');
+    let release = plain.split(['+', '-']).next().unwrap_or(plain);
+    let known = catalogue
+        .versions()
+        .find(|version| version.to_string().trim_start_matches('v') == release);
+    known.ok_or_else(|| Failure::UnknownVersion {
+        version: text.to_owned(),
+        known: newest(catalogue)
+            .map(|version| version.to_string())
+            .collect(),
+    })
+}
+
 /// One image a line: of a release, or of the newest of each minor.
 fn images(version: Option<&str>, all: bool) -> Result<String, Failure> {
     let catalogue = catalogue()?;
     let wanted: Vec<KubernetesVersion> = match version {
-        Some(text) => {
-            let known = catalogue.versions().find(|version| {
-                let plain = text.trim_start_matches('v');
-                let release = plain.split(['+', '-']).next().unwrap_or(plain);
-                version.to_string().trim_start_matches('v') == release
-            });
-            vec![known.ok_or_else(|| {
-                Failure::UnknownVersion {
-                    version: text.to_owned(),
-                    known: newest(catalogue)
-                        .map(|version| version.to_string())
-                        .collect(),
-                }
-            })?]
-        }
+        Some(text) => vec![named_version(text)?],
         None if all => newest(catalogue).collect(),
         None => vec![catalogue.default_version()],
     };
@@ -386,11 +440,34 @@ mod tests {
 
     #[test]
     fn what_is_written_is_valid() {
-        resolves(&document(&Answers::example(), false).expect("a document"));
+        let version = catalogue().expect("a catalogue").default_version();
+        let resolves = |answers: &Answers| resolves(&document(answers, version, false));
+        resolves(&Answers::example());
         let mut answers = Answers::example();
         answers.nodes[0].name = "no".to_owned();
         answers.nodes[0].port = "2222".to_owned();
-        resolves(&document(&answers, false).expect("a document"));
+        resolves(&answers);
+        // What is proposed, for any number of hosts.
+        for number in 1..=9 {
+            let nodes = (1..=number).map(|index| {
+                let names = ["controlplane", "worker", "etcd"].into_iter();
+                let roles = names.zip(proposed(index, number));
+                Node {
+                    address: format!("192.0.2.{index}"),
+                    roles: roles
+                        .filter_map(|(role, yes)| yes.then_some(role))
+                        .collect(),
+                    port: String::new(),
+                    user: "ubuntu".to_owned(),
+                    name: String::new(),
+                    internal: String::new(),
+                }
+            });
+            resolves(&Answers {
+                nodes: nodes.collect(),
+                ..Answers::example()
+            });
+        }
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn show(file: &Path, text: &str, warnings: &[Problem], session: &Session) {
     let in_colour = session.screen.paint() == Paint::ON;
     for warning in warnings {
         let shown = warning.render_warning(&name, text, in_colour);
-        session.screen.print(&shown);
+        session.screen.print(&format!("{shown}\n"));
     }
 }
 

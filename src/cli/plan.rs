@@ -31,7 +31,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         remove::known(&environment).await?;
         remove::intent_unless_saved(file, &environment, session).await?
     } else {
-        Some(intent::load(file, session)?)
+        Some(intent::load_whole(file, session)?.intent)
     };
     let goal = match &intent {
         Some(intent) if !args.remove => Goal::Up(intent),
