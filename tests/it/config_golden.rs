@@ -159,7 +159,8 @@ fn every_sample_is_a_document_of_rkespec() {
             .file_stem()
             .and_then(|name| name.to_str())
             .expect("a name");
-        let Some(name) = name.strip_prefix("cluster-") else {
+        let is_object = sample.extension().is_some_and(|ending| ending == "yaml");
+        let Some(name) = name.strip_prefix("cluster-").filter(|_| is_object) else {
             continue;
         };
         let text = fs::read_to_string(&sample).expect("a sample");
@@ -184,4 +185,19 @@ fn every_sample_is_a_document_of_rkespec() {
         seen += 1;
     }
     assert!(seen > 0, "there is a sample");
+    // For the command line.
+    for (sample, name) in [("cluster", "minimal"), ("cluster-ha", "ha")] {
+        let [sample, document] = ["samples", "rkespec"]
+            .map(|folder| root.join(folder))
+            .map(|folder| {
+                folder.join(if folder.ends_with("samples") {
+                    sample
+                } else {
+                    name
+                })
+            })
+            .map(|path| fs::read_to_string(path.with_extension("yml")).expect("a document"))
+            .map(|text| serde_saphyr::from_str::<serde_json::Value>(&text).expect("YAML"));
+        assert_eq!(sample, document, "{name}");
+    }
 }
