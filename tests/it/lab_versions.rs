@@ -10,6 +10,7 @@ use lab::{LabSpec, Profile};
 use serde_json::{Value, json};
 
 use crate::{
+    lab_accepts::are_what_the_programs_take,
     lab_remove::ALLOWED,
     real::{Site, publish, snapshot, tell},
 };
@@ -142,6 +143,7 @@ fn is_made_used_and_removed(name: &str, profile: Profile, release: &str) -> Vers
     let remove = begun.elapsed();
     snapshot::unchanged(site.node(), &before, ALLOWED);
     row("made", &versions, up, no_op, Some(remove));
+    are_what_the_programs_take(&site, release);
     versions
 }
 

@@ -54,6 +54,7 @@ mod joint_ownership;
 mod joint_properties;
 mod joint_roles;
 mod joint_worlds;
+mod lab_accepts;
 mod lab_before;
 mod lab_certs;
 mod lab_charts;

@@ -1,0 +1,178 @@
+//! The lists of what each release accepts (`catalog::accepts`), against the programs themselves: what they show with
+//! `--help`, what they take without showing it, and what ends their start. The default release here, the others in
+//! `lab_versions`.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use lab::{KUBERNETES_VERSION, LabSpec, Node, Profile};
+use rke_operator::catalog::{
+    Catalogue,
+    accepts::{self, Minor, Program},
+};
+
+use crate::real::Site;
+
+const KUBERNETES: [Program; 5] = [
+    Program::ApiServer,
+    Program::ControllerManager,
+    Program::Scheduler,
+    Program::Kubelet,
+    Program::Proxy,
+];
+
+/// Of the framework that reads flags, in every program.
+const OF_THE_FRAMEWORK: [&str; 2] = ["help", "version"];
+
+fn says(node: &Node, image: &str, command: &str) -> String {
+    let run = format!(
+        "docker run --rm --network none --entrypoint '' {image} timeout 10 {command} 2>&1; true"
+    );
+    node.sh(&run).expect("a program that says something")
+}
+
+/// The flags at the beginning of lines: `      --name type   …`, `  -v, --v Level`, and etcd's `  --name 'value'`.
+fn shown(help: &str) -> BTreeSet<&str> {
+    let flags = help.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let line = line.split_once(", --").map_or(line, |(_, rest)| rest);
+        let name = line.strip_prefix("--").unwrap_or(line);
+        let is_flag =
+            line.starts_with("--") || line.len() < help.len() && name.starts_with("v Level");
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
+        is_flag.then(|| name.get(..end.unwrap_or(name.len())))?
+    });
+    flags.filter(|name| !name.is_empty()).collect()
+}
+
+fn flags(node: &Node, image: &str, program: Program, release: Minor) {
+    let name = program.name();
+    let help = says(node, image, &format!("{name} --help"));
+    let shown = shown(&help);
+    assert!(shown.len() > 30, "{name} {release}: {help}");
+    let listed: BTreeSet<&str> = accepts::flags(program, release).collect();
+    let unlisted: Vec<_> = shown
+        .difference(&listed)
+        .filter(|name| !OF_THE_FRAMEWORK.contains(name))
+        .collect();
+    assert!(
+        unlisted.is_empty(),
+        "{name} {release} has {unlisted:?}, and the list has not"
+    );
+    // What it does not show is tried; one more, which it has not, shows that trying tells.
+    let mut script = String::new();
+    for flag in listed.difference(&shown).copied().chain(["no-such-flag"]) {
+        let _ = write!(
+            script,
+            "echo {flag} $({name} --{flag}=x --help 2>&1 | grep -ciE \"unknown flag|not defined\"); "
+        );
+    }
+    let tried = says(
+        node,
+        image,
+        &format!("sh -c '{}'", script.replace('\'', "\"")),
+    );
+    for line in tried.lines() {
+        let is_taken = line.ends_with(" 0");
+        let of_us = line.starts_with("no-such-flag ");
+        assert!(is_taken != of_us, "{name} {release}: {line}");
+    }
+}
+
+fn gates(node: &Node, image: &str, release: Minor) {
+    let all: Vec<String> = accepts::gates(release)
+        .filter(|(name, _)| !matches!(*name, "AllAlpha" | "AllBeta"))
+        .map(|(name, gate)| {
+            let locked = gate.locked.filter(|(from, _)| release >= *from);
+            format!("{name}={}", locked.is_none_or(|(_, to)| to))
+        })
+        .collect();
+    let start = |gates: &str| {
+        let command = format!("kube-controller-manager --kubeconfig=/none --feature-gates={gates}");
+        says(node, image, &command)
+    };
+    let is_refused = |said: &str| said.contains("feature gate");
+    let said = start(&all.join(","));
+    assert!(!is_refused(&said), "{release}: {said}");
+    assert!(
+        is_refused(&start("NoSuchGate=true")),
+        "{release}: the start gets that far"
+    );
+    for (name, gate) in accepts::gates(release) {
+        if let Some((_, to)) = gate.locked.filter(|(from, _)| release >= *from) {
+            let said = start(&format!("{name}={}", !to));
+            assert!(is_refused(&said), "{release}: {name} is not locked: {said}");
+        }
+    }
+}
+
+/// The names after a text of the help, up to the next full stop or line.
+fn after<'a>(help: &'a str, text: &str, end: &str) -> BTreeSet<&'a str> {
+    let (_, rest) = help.split_once(text).expect("the text in the help");
+    let (names, _) = rest.split_once(end).unwrap_or((rest, ""));
+    names
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+fn names(node: &Node, image: &str, release: Minor) {
+    let help = says(node, image, "kube-controller-manager --help");
+    let shown = after(&help, "All controllers: ", "\n");
+    let listed: BTreeSet<_> = accepts::controllers(release).collect();
+    let unlisted: Vec<_> = shown.difference(&listed).collect();
+    assert!(
+        unlisted.is_empty() && shown.len() > 30,
+        "{release}: {unlisted:?} of {shown:?}"
+    );
+
+    let help = says(node, image, "kube-apiserver --help");
+    let shown = after(
+        &help,
+        "Comma-delimited list of admission plugins: ",
+        ". The order",
+    );
+    let listed: BTreeSet<_> = accepts::plugins(release).collect();
+    assert_eq!(shown, listed, "{release}");
+}
+
+/// All lists, against the programs of a release that the lab has.
+pub(crate) fn are_what_the_programs_take(site: &Site, release: &str) {
+    let catalogue = Catalogue::builtin().expect("the catalogue");
+    let version = catalogue
+        .versions()
+        .find(|version| version.to_string() == release)
+        .expect("a release of the catalogue");
+    let images = catalogue.images(version).expect("its images");
+    let minor = Minor {
+        major: version.major,
+        minor: version.minor,
+    };
+    let node = site.node();
+    for image in [&images.kubernetes, &images.etcd] {
+        node.sh(&format!("docker pull -q {image}"))
+            .expect("the image");
+    }
+    for program in KUBERNETES {
+        flags(node, &images.kubernetes, program, minor);
+    }
+    gates(node, &images.kubernetes, minor);
+    names(node, &images.kubernetes, minor);
+    let etcd = images.etcd.rsplit_once(":v").and_then(|(_, tag)| {
+        let mut parts = tag.split('.');
+        let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Minor { major, minor })
+    });
+    flags(
+        node,
+        &images.etcd,
+        Program::Etcd,
+        etcd.expect("a release of etcd"),
+    );
+}
+
+#[test]
+fn the_lists_are_what_the_default_release_takes() {
+    let site = Site::of(&LabSpec::own("accepts").node("n1", Profile::Plain));
+    are_what_the_programs_take(&site, KUBERNETES_VERSION);
+}
