@@ -179,7 +179,7 @@ pub struct DockerFacts {
     pub proxy: Option<(String, String, String)>,
     /// `linux`/`x86_64` …
     pub architecture: String,
-    /// Kinds of cgroup that kubelet needs and that Docker cannot limit: `memory`, `cpu`, `cpuset`, `pids`.
+    /// Kinds of cgroup that kubelet needs and that Docker cannot limit: `memory`.
     #[serde(default)]
     pub lacking_cgroups: BTreeSet<String>,
     /// Mirrors of Docker Hub, as URLs.

@@ -225,7 +225,10 @@ fn containerd(sections: &BTreeMap<&str, String>) -> ContainerdFacts {
         unit: unit.get("LoadState") == Some(&"loaded"),
         version: version(text("containerd-version")),
         dump: text("containerd-dump").to_owned(),
-        docker_bound: text("docker-unit").contains("containerd.service"),
+        docker_bound: text("docker-unit")
+            .lines()
+            .filter(|line| line.starts_with("BindsTo=") || line.starts_with("Requires="))
+            .any(|line| line.contains("containerd.service")),
         started: unit
             .get("ExecMainStartTimestampMonotonic")
             .and_then(|micros| micros.parse().ok())

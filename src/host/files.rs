@@ -32,7 +32,7 @@ use crate::{
 /// Where the claim sees the node.
 const ROOT: &str = "/host";
 
-/// No file of ours is larger, and all of them together are not: what is, is somebody else's.
+/// No file of ours is larger, and all of them together are not: what is larger is another owner's.
 const FILE: usize = 1 << 20;
 const FILES: usize = 8 << 20;
 /// What a helper leaves behind.

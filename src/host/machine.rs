@@ -231,16 +231,10 @@ impl Host {
             default_runtime: info.default_runtime.unwrap_or_default(),
             proxy: has_proxy.then_some(proxy),
             architecture: info.architecture.unwrap_or_default(),
-            lacking_cgroups: [
-                ("memory", info.memory_limit),
-                ("cpu", info.cpu_shares),
-                ("cpuset", info.cpu_set),
-                ("pids", info.pids_limit),
-            ]
-            .into_iter()
-            .filter(|(_, has)| *has == Some(false))
-            .map(|(kind, _)| kind.to_owned())
-            .collect(),
+            lacking_cgroups: (info.memory_limit == Some(false))
+                .then(|| "memory".to_owned())
+                .into_iter()
+                .collect(),
         })
     }
 
