@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make guards`: what keeps clusters alive is taken away, one guard at a time, in a copy of the tree, and
-# the tests that need no lab must notice. `tests/guards/NAME.patch` takes one guard away; ONLY=plan-roll
+# the tests that need no lab must notice. `tests/guards.toml` says how each is taken away; ONLY=plan-roll
 # takes those whose names begin so. Fails for a guard that nobody misses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,13 +10,14 @@ mkdir -p "${CARGO_TARGET_DIR:-target}/guards"
 out=$(cd "${CARGO_TARGET_DIR:-target}/guards" && pwd)
 tree=$out/tree
 log=$out/log
+cargo build --quiet --locked --example guards
+table=$out/../debug/examples/guards
 export CARGO_TARGET_DIR=$out/build CARGO_TERM_COLOR=never
 export INSTA_UPDATE=no PROPTEST_CASES="${PROPTEST_CASES:-64}"
 
-shopt -s nullglob
-patches=(tests/guards/"$only"*.patch)
-if ((${#patches[@]} == 0)); then
-  echo "no patch of tests/guards begins with \`$only\`" >&2
+mapfile -t guards < <("$table" names "$only")
+if ((${#guards[@]} == 0)); then
+  echo "no guard of tests/guards.toml begins with \`$only\`" >&2
   exit 2
 fi
 command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest
@@ -42,9 +43,11 @@ near() {
   esac
 }
 
+# All but those that see that each guard is in its place.
 tests() {
   (cd "$tree" && cargo nextest run --workspace --locked --fail-fast --no-tests pass --status-level fail \
-    --final-status-level none --failure-output never --success-output never -E "$1") >"$log" 2>&1
+    --final-status-level none --failure-output never --success-output never \
+    -E "($1) & default() - test(/^guards::/)") >"$log" 2>&1
 }
 
 # The tree as it is here, with what is not committed.
@@ -52,7 +55,7 @@ rm -rf "$tree"
 mkdir -p "$tree"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t "$tree"
 echo "== the tests pass with every guard in its place"
-if ! tests 'default()'; then
+if ! tests 'all()'; then
   tail -n 30 "$log" >&2
   echo 'the tests fail as it is; guards cannot be judged' >&2
   exit 1
@@ -60,16 +63,19 @@ fi
 
 missed=0 survived=()
 printf '\n| guard | who misses it |\n|---|---|\n'
-for patch in "${patches[@]}"; do
-  name=$(basename "$patch" .patch)
-  patch --directory "$tree" --strip 1 --silent --no-backup-if-mismatch <"$patch"
+for name in "${guards[@]}"; do
+  file=$("$table" file "$name")
+  cp "$tree/$file" "$out/kept"
+  "$table" without "$name" >"$out/without"
+  cp "$out/without" "$tree/$file"
   code=0
-  for which in "$(near "$name") & default()" 'default()'; do
+  first="test(/^$("$table" test "$name")\$/)"
+  for which in "$first" "$(near "$name")" 'all()'; do
     code=0
     tests "$which" || code=$?
     ((code == 0)) || break
   done
-  patch --directory "$tree" --strip 1 --silent --no-backup-if-mismatch --reverse <"$patch"
+  cp "$out/kept" "$tree/$file"
   case $code in
     0)
       survived+=("$name")
@@ -81,12 +87,12 @@ for patch in "${patches[@]}"; do
       ;;
     *)
       tail -n 30 "$log" >&2
-      echo "$name: the tests do not build or do not run without it; correct the patch" >&2
+      echo "$name: the tests do not build or do not run without it; correct its row of tests/guards.toml" >&2
       exit 1
       ;;
   esac
 done
-printf '\n%d guards, %d missed, %d s\n' "${#patches[@]}" "$missed" "$SECONDS"
+printf '\n%d guards, %d missed, %d s\n' "${#guards[@]}" "$missed" "$SECONDS"
 if ((${#survived[@]} > 0)); then
   printf 'nobody misses: %s\n' "${survived[*]}" >&2
   exit 1
