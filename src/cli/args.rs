@@ -200,6 +200,9 @@ pub struct Plan {
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
+    /// Also show every node, file and digest (the JSON always has them)
+    #[arg(long)]
+    pub full: bool,
     /// The plan as text, or as one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     converge::{Goal, survey},
-    plan::render,
+    plan::{render, render_in_full},
 };
 
 /// Runs it.
@@ -44,6 +44,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         survey = survey(&goal, &environment) => survey?,
     };
     match args.output {
+        Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,
         Output::Text => print::data(&render(&survey.plan))?,
         Output::Json => print::json(&survey.plan)?,
     }

@@ -5,8 +5,13 @@ use std::{io::IsTerminal, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use super::output::{Screen, lines::count};
-use crate::{apply::stop::Stop, converge::Consent, model::Endpoint, plan::Plan};
+use super::output::Screen;
+use crate::{
+    apply::stop::Stop,
+    converge::Consent,
+    model::Endpoint,
+    plan::{Plan, disruptions, disruptive_steps},
+};
 
 /// Who answers.
 pub trait Answerer: Send + Sync {
@@ -108,7 +113,7 @@ impl Prompt {
     }
 }
 
-/// Consent to a plan that disturbs what runs.
+/// Consent to a plan with disruptive steps.
 pub struct AskConsent {
     /// `--yes`, or a removal that was agreed to.
     pub given: bool,
@@ -125,29 +130,16 @@ impl Consent for AskConsent {
             if !self.prompt.is_interactive() {
                 return false;
             }
-            let disruptions: Vec<String> = disruptions(plan);
-            let mut question = format!("{} what runs:\n", disturb(disruptions.len()));
-            for disruption in disruptions {
+            let mut question = format!("{}:\n", disruptive_steps(plan.disruptions().count()));
+            for disruption in disruptions(plan) {
                 question.push_str("  - ");
                 question.push_str(&disruption);
                 question.push('\n');
             }
-            question.push_str("go on?");
+            question.push_str("Continue?");
             self.prompt.yes(&question).await
         })
     }
-}
-
-fn disturb(n: usize) -> String {
-    let verb = if n == 1 { "disturbs" } else { "disturb" };
-    format!("{} {verb}", count(n, "step"))
-}
-
-/// What a plan disturbs, one line each.
-pub fn disruptions(plan: &Plan) -> Vec<String> {
-    plan.disruptions()
-        .map(|(step, what)| format!("{}: {what}", step.target()))
-        .collect()
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ pub enum Outcome {
     },
     /// The plan disturbs what runs, and consent was not given; nothing of it was done.
     ConsentRefused {
-        /// What it would disturb.
+        /// What it would disrupt, equal disruptions of several nodes in one line.
         disruptions: Vec<String>,
         /// True: an earlier iteration of this run did something.
         changed: bool,
@@ -385,11 +385,8 @@ async fn agree(
 }
 
 fn refused(plan: &Plan, changed: bool) -> Outcome {
-    let disruptions = plan
-        .disruptions()
-        .map(|(step, what)| disruption(step, what));
     Outcome::ConsentRefused {
-        disruptions: disruptions.collect(),
+        disruptions: plan::disruptions(plan),
         changed,
     }
 }

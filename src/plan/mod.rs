@@ -21,6 +21,7 @@ mod check;
 mod diff;
 mod guard;
 mod lost;
+mod names;
 mod ownership;
 mod preflight;
 mod render;
@@ -28,6 +29,7 @@ mod roles;
 mod schedule;
 mod stage;
 mod step;
+mod title;
 
 pub use action::{Action, ClusterAction, HostAction, LocalAction};
 pub use check::{Violation, check};
@@ -36,10 +38,11 @@ pub use guard::{Live, Look, holds};
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
-pub use render::{render, title};
+pub use render::{disruptions, disruptive_steps, render, render_in_full};
 pub use schedule::{remove, remove_named};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
 pub use step::{Cause, FileRef, Guard, Note, Step, Target};
+pub use title::title;
 
 pub use crate::model::FieldChange;
 use crate::{actual::Actual, desired::Desired};

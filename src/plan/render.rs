@@ -1,132 +1,99 @@
 //! A plan for people: plain text that needs no colour. Pure. `-o json` is the plan itself.
+//!
+//! Disruptions come first, then the stages. Equal steps of a stage are one entry that names its nodes, so that
+//! the length of the text follows from what is different and not from the number of nodes.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt::Write as _,
+};
 
-use super::{Action, ClusterAction, FieldChange, HostAction, LocalAction, Plan, Step};
+use super::{
+    Cause, FieldChange, Plan, Stage, Step, Target,
+    names::{ranges, some_ranges},
+    title::{plural, title},
+};
+use crate::model::NodeName;
 
-/// One line that names what a step does, without the node.
-pub fn title(step: &Step) -> String {
-    match &step.action {
-        Action::Host(_, action) => on_host(action),
-        Action::Cluster(action) => in_cluster(action),
-        Action::Local(action) => match action {
-            LocalAction::SaveState => "save the state",
-            LocalAction::WriteKubeconfig => "write the kubeconfig",
-            LocalAction::RemoveKubeconfig => "remove the kubeconfig",
-            LocalAction::DeleteState => "delete the state",
-        }
-        .to_owned(),
-    }
+/// Lines longer than this are broken where they can be.
+const WIDTH: usize = 110;
+
+/// Longer lists of nodes are not aligned with the others of a stage.
+const ALIGNED: usize = 32;
+
+/// An entry of the short form shows at most so many differences.
+const DIFFERENCES: usize = 12;
+
+/// Steps that differ only in the values of their fields are shown each with its own, up to so many.
+const VARIANTS: usize = 3;
+
+/// How much of a plan is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// What a person has to read before it is carried out.
+    Short,
+    /// Every node, file and digest as well.
+    Full,
 }
 
-fn on_host(action: &HostAction) -> String {
-    match action {
-        HostAction::Claim { cluster_name, .. } => format!("claim for cluster {cluster_name}"),
-        HostAction::PullImage { image } => format!("pull {image}"),
-        HostAction::TryFlags { specs } => match specs.first_key_value() {
-            Some((only, _)) if specs.len() == 1 => format!("try the flags of {only}"),
-            Some(_) | None => format!("try the flags of {} components", specs.len()),
-        },
-        HostAction::WriteFiles { dirs, files } => {
-            format!("write {}", counted(files.len(), dirs.len()))
-        }
-        HostAction::RemoveFiles { paths } => match paths.first() {
-            Some(only) if paths.len() == 1 => format!("remove {only}"),
-            Some(_) | None => format!("remove {} files", paths.len()),
-        },
-        HostAction::PrepareKernel { .. } => "prepare the kernel".to_owned(),
-        HostAction::ConfigureContainerd { .. } => "configure containerd".to_owned(),
-        HostAction::ImportPause { image } => format!("import {image} into containerd"),
-        HostAction::RunContainer { name, .. } => format!("run {name}"),
-        HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
-        HostAction::StartContainer { name } => format!("start {name}"),
-        HostAction::ReplaceContainer { name, .. } => format!("replace {name}"),
-        HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
-        HostAction::RemoveContainer { name } => format!("remove {name}"),
-        HostAction::AwaitHealthy { component } => {
-            format!("wait for {} to be healthy", component.container())
-        }
-        HostAction::AwaitAge { component, .. } => {
-            format!("wait for the clients of {}", component.container())
-        }
-        HostAction::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
-        HostAction::RestoreContainerd => "restore containerd's configuration".to_owned(),
-        HostAction::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
-        HostAction::ReleaseClaim => "release the node".to_owned(),
-    }
-}
-
-fn in_cluster(action: &ClusterAction) -> String {
-    match action {
-        ClusterAction::ApplyAddon { addon, objects } => {
-            format!("apply {addon} ({})", plural(objects.len(), "object"))
-        }
-        ClusterAction::PruneObjects { objects } => match objects.as_slice() {
-            [only] => format!("delete {only}"),
-            _ => format!("delete {} objects", objects.len()),
-        },
-        ClusterAction::ApplyChart {
-            chart,
-            file,
-            runtime,
-            ..
-        } => format!("render and apply {chart} (chart {file} of {runtime})"),
-        ClusterAction::AwaitChart { chart } => format!("wait for {chart}"),
-        ClusterAction::PruneChart { chart, .. } => format!("delete {chart}"),
-        ClusterAction::SetNodeMeta { .. } => "set node labels, annotations and taints".to_owned(),
-        ClusterAction::AwaitNodeReady { .. } => "wait for the node to be Ready".to_owned(),
-        ClusterAction::AwaitAddon { addon } => format!("wait for {addon}"),
-        ClusterAction::Cordon { .. } => "cordon".to_owned(),
-        ClusterAction::Drain { .. } => "drain".to_owned(),
-        ClusterAction::Uncordon { .. } => "uncordon".to_owned(),
-        ClusterAction::RemoveMember { member, .. } => format!("remove member {member} of etcd"),
-        ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
-        ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),
-        ClusterAction::Evict { pod, .. } => format!("evict pod `{pod}`"),
-        ClusterAction::ForgetWritten => "forget what stored objects are encrypted with".to_owned(),
-        ClusterAction::RewriteStored { resources, with } => {
-            let resources = resources.iter().map(String::as_str);
-            let resources = resources.collect::<Vec<_>>().join(", ");
-            format!("write all stored {resources} again with `{with}`")
-        }
-        ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
-    }
-}
-
-/// The whole plan: stages, steps with their reasons, differences, notes, and a last line that
-/// sums up. An empty plan says so.
+/// The plan in short: disruptions, stages with their steps and reasons, notes, and a last line that sums up. Of what
+/// is new on a node only the step is shown, of a file that changes only the path. An empty plan says so.
 pub fn render(plan: &Plan) -> String {
+    text(plan, Detail::Short)
+}
+
+/// The same with every node by name, every file and every digest.
+pub fn render_in_full(plan: &Plan) -> String {
+    text(plan, Detail::Full)
+}
+
+/// What the plan disrupts, one line for each kind of disruption with the nodes that it concerns. All are named.
+pub fn disruptions(plan: &Plan) -> Vec<String> {
+    let found = plan
+        .disruptions()
+        .map(|(step, what)| (step.target(), what.to_owned()));
+    by_text(found)
+        .into_iter()
+        .map(|(targets, what)| format!("{}: {what}", named(&targets, ranges)))
+        .collect()
+}
+
+/// "1 disruptive step", "2 disruptive steps".
+pub fn disruptive_steps(count: usize) -> String {
+    plural(count, "disruptive step")
+}
+
+fn text(plan: &Plan, detail: Detail) -> String {
     let mut out = String::new();
+    let disruptions = disruptions(plan);
+    if !disruptions.is_empty() {
+        line(&mut out, 0, &disruptive_steps(plan.disruptions().count()));
+        for disruption in disruptions {
+            line(&mut out, 2, &disruption);
+        }
+        out.push('\n');
+    }
     for stage in plan.stages.iter().filter(|stage| !stage.is_empty()) {
         line(&mut out, 0, &stage.name);
-        let width = stage
-            .steps()
-            .map(|step| step.target().to_string().len())
-            .max();
-        for step in stage.steps() {
-            let target = format!(
-                "{:width$}",
-                step.target().to_string(),
-                width = width.unwrap_or(0)
-            );
-            line(&mut out, 2, &format!("{target}  {}", title(step)));
-            line(&mut out, 6, &step.why);
-            if let Some(what) = &step.disturbs {
-                line(&mut out, 6, &format!("! disturbs what runs: {what}"));
-            }
-            for change in &step.changes {
-                difference(&mut out, change);
-            }
-        }
+        entries(&mut out, stage, detail);
         out.push('\n');
     }
     if !plan.notes.is_empty() {
         line(&mut out, 0, "notes");
-        for note in &plan.notes {
-            match &note.target {
-                Some(target) => line(&mut out, 2, &format!("{target}: {}", note.text)),
-                None => line(&mut out, 2, &note.text),
-            }
+        let (general, about): (Vec<_>, Vec<_>) =
+            plan.notes.iter().partition(|note| note.target.is_none());
+        for note in general {
+            line(&mut out, 2, &note.text);
+        }
+        let about = about
+            .iter()
+            .filter_map(|note| Some((note.target.clone()?, note.text.clone())));
+        for (targets, text) in by_text(about) {
+            line(
+                &mut out,
+                2,
+                &format!("{}: {text}", listed(&targets, detail)),
+            );
         }
         out.push('\n');
     }
@@ -134,58 +101,329 @@ pub fn render(plan: &Plan) -> String {
     out
 }
 
+/// What equal texts are about, in the order in which the texts come first.
+fn by_text(all: impl Iterator<Item = (Target, String)>) -> Vec<(BTreeSet<Target>, String)> {
+    let mut place = BTreeMap::new();
+    let mut found: Vec<(BTreeSet<Target>, String)> = Vec::new();
+    for (target, text) in all {
+        let at = *place.entry(text.clone()).or_insert(found.len());
+        match found.get_mut(at) {
+            Some((targets, _)) => drop(targets.insert(target)),
+            None => found.push(([target].into(), text)),
+        }
+    }
+    found
+}
+
+/// Steps of a stage that look the same, on one or several nodes.
+struct Entry {
+    targets: BTreeSet<Target>,
+    on_nodes: bool,
+    shown: Shown,
+}
+
+impl Entry {
+    fn new(target: Target, shown: Shown) -> Self {
+        Self {
+            on_nodes: matches!(target, Target::Host(_)),
+            targets: [target].into(),
+            shown,
+        }
+    }
+
+    /// Whether a step that looks like this is a part of it.
+    fn takes(&self, target: &Target, shown: &Shown, many: &BTreeSet<Head>) -> bool {
+        let any_value = many.contains(&shown.head) && self.shown.head == shown.head;
+        self.on_nodes == matches!(target, Target::Host(_)) && (any_value || self.shown == *shown)
+    }
+}
+
+/// What is shown of a step next to its node.
+#[derive(PartialEq, Eq)]
+struct Shown {
+    head: Head,
+    /// One for each field of the head.
+    values: Vec<String>,
+}
+
+/// What is shown without the values of the fields that change.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    disrupts: bool,
+    title: String,
+    why: String,
+    /// With its sign.
+    fields: Vec<String>,
+}
+
+impl Shown {
+    fn of(step: &Step, detail: Detail) -> Self {
+        let changes = step.changes.iter();
+        let differences = changes.filter_map(|change| difference(change, step.cause, detail));
+        let (fields, values) = differences.unzip();
+        Self {
+            head: Head {
+                disrupts: step.disturbs.is_some(),
+                title: title(step),
+                why: step.why.to_string(),
+                fields,
+            },
+            values,
+        }
+    }
+
+    /// Takes another one with the same head in: of values that differ nothing is shown.
+    fn merge(&mut self, other: Self) {
+        for (value, other) in self.values.iter_mut().zip(other.values) {
+            if *value != other {
+                ": another value on each node (`--full`)".clone_into(value);
+            }
+        }
+    }
+
+    fn differences(&self, detail: Detail) -> Vec<String> {
+        let all = self.head.fields.iter().zip(&self.values);
+        let mut all: Vec<_> = all
+            .map(|(field, value)| format!("{field}{value}"))
+            .collect();
+        if detail == Detail::Short && all.len() > DIFFERENCES {
+            let more = all.len() - DIFFERENCES + 1;
+            all.truncate(DIFFERENCES - 1);
+            all.push(format!("… {more} more (`--full`)"));
+        }
+        all
+    }
+}
+
+/// Equal steps of the queues together. Each queue's own order is kept: a step joins an entry only behind those that
+/// the steps before it in its queue have joined.
+fn grouped(stage: &Stage, detail: Detail) -> Vec<Entry> {
+    let exact = joined(stage, detail, &BTreeSet::new());
+    if detail == Detail::Full {
+        return exact;
+    }
+    let mut variants: BTreeMap<&Head, usize> = BTreeMap::new();
+    for entry in &exact {
+        *variants.entry(&entry.shown.head).or_default() += 1;
+    }
+    variants.retain(|_, count| *count > VARIANTS);
+    if variants.is_empty() {
+        return exact;
+    }
+    let many = variants.into_keys().cloned().collect();
+    joined(stage, detail, &many)
+}
+
+/// The same, where steps with these heads are equal whatever their values are.
+fn joined(stage: &Stage, detail: Detail, many: &BTreeSet<Head>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for queue in &stage.queues {
+        let mut steps: VecDeque<_> = queue
+            .steps
+            .iter()
+            .map(|step| (step.target(), Shown::of(step, detail)))
+            .collect();
+        let mut from = 0;
+        while let Some((target, shown)) = steps.pop_front() {
+            let next = |is: &dyn Fn(&Entry) -> bool| {
+                let found = entries.iter().skip(from).position(is);
+                found.map(|at| from + at)
+            };
+            let joins = next(&|entry| entry.takes(&target, &shown, many));
+            // A new one comes as late as those allow that the rest of the queue joins.
+            let before = next(&|entry| {
+                let mut rest = steps.iter();
+                rest.any(|(target, shown)| entry.takes(target, shown, many))
+            });
+            let at = joins.or(before).unwrap_or(entries.len());
+            match entries.get_mut(at).filter(|_| joins.is_some()) {
+                Some(entry) => {
+                    entry.targets.insert(target);
+                    entry.shown.merge(shown);
+                }
+                None => entries.insert(at, Entry::new(target, shown)),
+            }
+            from = at + 1;
+        }
+    }
+    entries
+}
+
+fn entries(out: &mut String, stage: &Stage, detail: Detail) {
+    let entries: Vec<_> = grouped(stage, detail)
+        .into_iter()
+        .map(|entry| (listed(&entry.targets, detail), entry.shown))
+        .collect();
+    let widths = entries.iter().map(|(on, _)| on.chars().count());
+    let width = widths
+        .filter(|width| *width <= ALIGNED)
+        .max()
+        .unwrap_or_default();
+    for (on, shown) in entries {
+        let Head {
+            disrupts,
+            title,
+            why,
+            fields: _,
+        } = &shown.head;
+        let mark = if *disrupts { '!' } else { ' ' };
+        let head = format!("{mark} {on:width$}  {title}");
+        if head.chars().count() + 2 + why.chars().count() <= WIDTH {
+            line(out, 0, &format!("{head}: {why}"));
+        } else {
+            line(out, 0, &head);
+            line(out, 6, why);
+        }
+        for difference in shown.differences(detail) {
+            for part in difference.lines() {
+                line(out, 6, part);
+            }
+        }
+    }
+}
+
+fn listed(targets: &BTreeSet<Target>, detail: Detail) -> String {
+    match detail {
+        Detail::Short => named(targets, some_ranges),
+        Detail::Full => named(targets, ranges),
+    }
+}
+
+/// The nodes as ranges; the cluster or the machine where this runs by their own words.
+fn named(targets: &BTreeSet<Target>, ranges: impl Fn(&BTreeSet<&NodeName>) -> String) -> String {
+    let mut nodes = BTreeSet::new();
+    let mut others = Vec::new();
+    for target in targets {
+        match target {
+            Target::Host(name) => drop(nodes.insert(name)),
+            Target::Cluster | Target::Local => others.push(target.to_string()),
+        }
+    }
+    if !nodes.is_empty() {
+        others.push(ranges(&nodes));
+    }
+    others.join(", ")
+}
+
 fn summary(plan: &Plan) -> String {
     if plan.is_empty() {
         return "Plan: nothing to do".to_owned();
     }
     let nodes: BTreeSet<_> = plan.steps().filter_map(Step::node).collect();
-    let disturbing = plan.disruptions().count();
+    let disruptive = plan.disruptions().count();
     let mut text = format!("Plan: {}", plural(plan.steps().count(), "step"));
     if !nodes.is_empty() {
         let _ = write!(text, " on {}", plural(nodes.len(), "node"));
     }
-    match disturbing {
-        0 => {}
-        1 => text.push_str(", 1 disturbs what runs"),
-        many => {
-            let _ = write!(text, ", {many} disturb what runs");
-        }
+    if disruptive > 0 {
+        let _ = write!(text, ", {disruptive} disruptive");
     }
     text
 }
 
-fn difference(out: &mut String, change: &FieldChange) {
+/// A field with its sign, and what is shown of its value, on one line where it fits. In short nothing of what is new,
+/// and of a file only where it is: its content is a digest, which tells a person nothing.
+fn difference(change: &FieldChange, cause: Cause, detail: Detail) -> Option<(String, String)> {
     let FieldChange { field, from, to } = change;
-    match (from, to) {
-        (Some(from), Some(to)) => {
-            line(out, 6, &format!("~ {field}"));
-            line(out, 10, &format!("- {from}"));
-            line(out, 10, &format!("+ {to}"));
+    let sign = match (from, to) {
+        (None, Some(_)) => '+',
+        (Some(_), None) => '-',
+        (Some(_), Some(_)) | (None, None) => '~',
+    };
+    let head = format!("{sign} {field}");
+    if detail == Detail::Short {
+        if cause == Cause::New && from.is_none() {
+            return None;
         }
-        (None, Some(to)) => line(out, 6, &format!("+ {field}: {to}")),
-        (Some(from), None) => line(out, 6, &format!("- {field}: {from}")),
-        (None, None) => line(out, 6, &format!("~ {field}")),
+        if field.starts_with("file ") {
+            return Some((head, String::new()));
+        }
     }
+    let value = match (from, to) {
+        (Some(from), Some(to)) => {
+            let short = format!(": {from} → {to}");
+            if 6 + head.chars().count() + short.chars().count() <= WIDTH {
+                short
+            } else {
+                format!("\n    - {from}\n    + {to}")
+            }
+        }
+        (None, Some(value)) | (Some(value), None) => format!(": {value}"),
+        (None, None) => String::new(),
+    };
+    Some((head, value))
 }
 
 fn line(out: &mut String, indent: usize, text: &str) {
     let _ = writeln!(out, "{:indent$}{text}", "");
 }
 
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{count} {what}s")
-    }
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-fn counted(files: usize, dirs: usize) -> String {
-    match (files, dirs) {
-        (files, 0) => plural(files, "file"),
-        (0, 1) => "1 directory".to_owned(),
-        (0, dirs) => format!("{dirs} directories"),
-        (files, 1) => format!("{} and 1 directory", plural(files, "file")),
-        (files, dirs) => format!("{} and {dirs} directories", plural(files, "file")),
+    use super::*;
+    use crate::plan::HostAction;
+
+    fn pull(node: &str, image: u8) -> Step {
+        let action = HostAction::PullImage {
+            image: image.to_string(),
+        };
+        Step::on(&NodeName(node.to_owned()), Cause::Change, "why", action)
+    }
+
+    fn change(to: &str) -> FieldChange {
+        FieldChange {
+            field: "command --node-ip".to_owned(),
+            from: None,
+            to: Some(to.to_owned()),
+        }
+    }
+
+    #[test]
+    fn values_that_differ_on_many_nodes_are_one_entry() {
+        let step = |node: u8| {
+            let value = change(&format!("192.0.2.{node}"));
+            pull(&format!("n{node}"), 1).changing(vec![value])
+        };
+        let stage = |nodes: u8| Stage::of("images", 1, (1..=nodes).map(step));
+        let text = |nodes| {
+            let mut out = String::new();
+            entries(&mut out, &stage(nodes), Detail::Short);
+            out
+        };
+        let two = [
+            "  n1  pull 1: why",
+            "      + command --node-ip: 192.0.2.1",
+            "  n2  pull 1: why",
+            "      + command --node-ip: 192.0.2.2",
+        ];
+        assert_eq!(text(2).lines().collect::<Vec<_>>(), two);
+        let many = [
+            "  n1 … n4  pull 1: why",
+            "      + command --node-ip: another value on each node (`--full`)",
+        ];
+        assert_eq!(text(4).lines().collect::<Vec<_>>(), many);
+    }
+
+    proptest! {
+        #[test]
+        fn every_queue_keeps_its_order_and_every_step_is_shown_once(
+            queues in proptest::collection::vec(proptest::collection::vec(0..4u8, 0..6), 0..6),
+        ) {
+            let name = |at: usize| format!("n{at}");
+            let steps = queues.iter().enumerate().flat_map(|(at, queue)| {
+                queue.iter().map(move |image| pull(&name(at), *image))
+            });
+            let stage = Stage::of("images", 1, steps);
+            let entries = grouped(&stage, Detail::Short);
+            for (at, queue) in queues.iter().enumerate() {
+                let node = Target::Host(NodeName(name(at)));
+                let own = entries.iter().filter(|entry| entry.targets.contains(&node));
+                let own: Vec<_> = own.map(|entry| entry.shown.head.title.clone()).collect();
+                let wanted: Vec<_> = queue.iter().map(|image| format!("pull {image}")).collect();
+                prop_assert_eq!(own, wanted);
+            }
+        }
     }
 }

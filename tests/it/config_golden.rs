@@ -1,25 +1,29 @@
-//! Every document in `rkespec/` gives the intent, the containers and the plan for a fresh node that
-//! are on file, and every object in `samples/` is one of those documents.
+//! What every document in `rkespec/` asks for, as differences to the smallest one: the intent, the containers and the
+//! plan for fresh nodes. The smallest one, `minimal.yml`, is on file as a whole. And every object in `samples/` is one
+//! of those documents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     fs,
     path::Path,
 };
 
 use rke_operator::{
     actual::{Actual, HostView},
+    catalog::Catalogue,
     config::{Intent, Resolved, RkeConfig, SecretSources},
     desired::{
-        Chart, Desired, DesiredFile,
+        Chart, Desired,
         pki::{self, PkiContext, Seed},
     },
     etcd::{EtcdView, ExternalView},
-    plan,
+    model::ContainerSpec,
+    plan::{self, Plan, title},
 };
 
 pub(crate) use crate::any_file::AnyFile;
-use crate::sim::bare_host;
+use crate::{differences, sim::bare_host};
 
 fn resolve(path: &Path) -> Resolved {
     let yaml = fs::read_to_string(path).expect("a document");
@@ -32,20 +36,6 @@ fn resolve(path: &Path) -> Resolved {
             problems.render(&path.display().to_string(), &yaml, false)
         ),
     }
-}
-
-#[test]
-fn every_document_gives_its_intent() {
-    insta::glob!("../../rkespec", "*.yml", |path| {
-        let Resolved {
-            intent,
-            warnings,
-            later,
-        } = resolve(path);
-        let warnings = warnings.iter().chain(&later);
-        let warnings: Vec<_> = warnings.map(ToString::to_string).collect();
-        insta::assert_debug_snapshot!((intent, warnings));
-    });
 }
 
 /// What there is before the first `up`: nodes that nobody has touched, and an external etcd, where there is one, that
@@ -68,26 +58,6 @@ fn fresh(intent: &Intent) -> Actual {
     }
 }
 
-/// Certificates are signed with fresh nonces, so the digests of what holds one differ from run to
-/// run; all others follow from the document.
-pub(crate) fn digests_of_certificates(want: &Desired) -> BTreeSet<String> {
-    // As it is, and in base64.
-    let marks = ["-----BEGIN CERTIFICATE", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR"];
-    let files = want.hosts.values().flat_map(|host| host.files.values());
-    let holds_one = |file: &&DesiredFile| {
-        let text = String::from_utf8_lossy(file.content.expose());
-        marks.iter().any(|mark| text.contains(mark))
-    };
-    let differ = files.filter(holds_one);
-    differ.map(|file| file.digest.0.clone()).collect()
-}
-
-/// The filters that hide these digests.
-pub(crate) fn hidden(digests: &BTreeSet<String>) -> Vec<(&str, &str)> {
-    let digests = digests.iter();
-    digests.map(|digest| (&**digest, "<digest>")).collect()
-}
-
 /// What an intent asks for on nodes that nobody has touched, and those nodes.
 pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
     let context = PkiContext {
@@ -105,31 +75,175 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
     (want, have)
 }
 
-#[test]
-fn every_document_gives_its_containers_and_its_plan() {
-    insta::glob!("../../rkespec", "*.yml", |path| {
-        let intent = resolve(path).intent;
+/// What a document asks for.
+struct Asked {
+    intent: BTreeSet<String>,
+    warnings: Vec<String>,
+    /// By node, and by container.
+    containers: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    /// Stage and title of each step.
+    steps: BTreeSet<String>,
+    plan: Plan,
+    charts: Vec<serde_json::Value>,
+}
+
+impl Asked {
+    fn of(path: &Path) -> Self {
+        let Resolved {
+            intent,
+            warnings,
+            later,
+        } = resolve(path);
         let (want, have) = drawn(&intent);
-        let containers: BTreeMap<_, _> = want
-            .hosts
-            .iter()
-            .map(|(name, host)| (name, &host.containers))
-            .collect();
-        let differ = digests_of_certificates(&want);
-        insta::with_settings!({filters => hidden(&differ)}, {
-            insta::assert_yaml_snapshot!("containers", containers);
-            // `tests/charts/render.py` renders the real charts with these.
-            let charts = want.charts.iter().map(|want| {
-                let Chart { name, chart, namespace, crds, values } = &want.chart;
-                serde_json::json!({"name": name, "chart": chart, "namespace": namespace, "crds": crds, "values": values})
-            });
-            let charts: Vec<_> = charts.collect();
-            if !charts.is_empty() {
-                insta::assert_json_snapshot!("charts", charts);
+        let plan = plan::up(&want, &have).expect("a plan");
+        assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
+        let steps = plan.stages.iter().flat_map(|stage| {
+            stage
+                .steps()
+                .map(|step| format!("{}: {}", stage.name, title(step)))
+        });
+        // `tests/charts/render.py` renders the real charts with these.
+        let charts = want.charts.iter().map(|want| {
+            let Chart { name, chart, namespace, crds, values } = &want.chart;
+            serde_json::json!({"name": name, "chart": chart, "namespace": namespace, "crds": crds, "values": values})
+        });
+        let containers = want.hosts.iter().map(|(node, host)| {
+            let of_node = host.containers.iter();
+            let of_node = of_node.map(|(name, spec)| (name.to_string(), lines(spec, &intent)));
+            (node.to_string(), of_node.collect())
+        });
+        Self {
+            intent: fields(&intent),
+            warnings: warnings
+                .iter()
+                .chain(&later)
+                .map(ToString::to_string)
+                .collect(),
+            containers: containers.collect(),
+            steps: steps.collect(),
+            charts: charts.collect(),
+            plan,
+        }
+    }
+}
+
+/// The fields of an intent, its nodes' together. Its images are in the plan.
+fn fields(intent: &Intent) -> BTreeSet<String> {
+    let found = differences::of_debug(intent).into_iter();
+    let found = found.filter(|line| !line.starts_with("images."));
+    found
+        .map(|line| without_names(&line, intent).replacen("nodes.NODE.", "nodes.", 1))
+        .collect()
+}
+
+/// `NODE` for the names and addresses of the nodes, which differ in each document.
+fn without_names(line: &str, intent: &Intent) -> String {
+    let nodes = intent.nodes.iter().flat_map(|(name, node)| {
+        let address = node.endpoint.address.clone();
+        [name.0.clone(), address, node.internal_address.to_string()]
+    });
+    let mut names: Vec<_> = nodes
+        .flat_map(|name| [name.replace('.', "-"), name])
+        .collect();
+    // A name may be the beginning of another.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    names.into_iter().fold(line.to_owned(), |line, name| {
+        let mut parts = line.split(&name);
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric());
+            text.push_str(if whole { "NODE" } else { &name });
+            text.push_str(part);
+        }
+        text
+    })
+}
+
+/// The lines of a container. Digests, of files and of variables, tell a reader nothing.
+fn lines(spec: &ContainerSpec, intent: &Intent) -> BTreeSet<String> {
+    let found = differences::of_json(&serde_json::to_value(spec).expect("a container"));
+    let found = found.iter().filter(|line| !line.starts_with("files."));
+    let plain = |line: &String| match line.split_once('#') {
+        Some((variable, _)) if line.starts_with("env ") => format!("{variable}\""),
+        Some(_) | None => line.clone(),
+    };
+    found
+        .map(|line| without_names(&plain(line), intent))
+        .collect()
+}
+
+/// How the containers differ from those of the smallest document; nodes that do not differ from one another are named
+/// together.
+fn of_containers(base: &Asked, asked: &Asked) -> String {
+    let all = base.containers.values().next().expect("a node");
+    let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (node, containers) in &asked.containers {
+        let names: Vec<_> = containers.keys().map(String::as_str).collect();
+        let mut text = format!("{}\n", names.join(", "));
+        for (name, now) in containers {
+            let before = all.get(name).cloned().unwrap_or_default();
+            for line in differences::between(&before, now) {
+                let (sign, line) = line.split_at(1);
+                let _ = writeln!(text, "  {sign} {name}:{line}");
             }
-            let plan = plan::up(&want, &have).expect("a plan");
-            assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
-            insta::assert_snapshot!("plan", plan::render(&plan));
+        }
+        found.entry(text).or_default().push(node);
+    }
+    let mut found: Vec<_> = found
+        .into_iter()
+        .map(|(text, nodes)| (nodes, text))
+        .collect();
+    found.sort();
+    let found = found
+        .iter()
+        .map(|(nodes, text)| format!("{}: {text}", nodes.join(", ")));
+    found.collect()
+}
+
+/// Images of the release by what they are: another release changes `minimal.yml`'s plan only.
+pub(crate) fn released(text: &str) -> String {
+    let catalogue = Catalogue::builtin().expect("a catalogue");
+    let images = catalogue.images(catalogue.default_version());
+    let images = serde_json::to_value(images.expect("its images")).expect("JSON");
+    let images = images.as_object().expect("by name").iter();
+    let images = images.filter_map(|(name, image)| Some((name, image.as_str()?)));
+    images.fold(text.to_owned(), |text, (name, image)| {
+        text.replace(image, &format!("<{name}>"))
+    })
+}
+
+#[test]
+fn every_document_asks_for_what_is_on_file() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("rkespec");
+    let base = Asked::of(&folder.join("minimal.yml"));
+    let defaults = Asked::of(&folder.join("rke-defaults.yml"));
+    insta::glob!("../../rkespec", "*.yml", |path| {
+        let asked = Asked::of(path);
+        let of_defaults = asked.charts == defaults.charts && !path.ends_with("rke-defaults.yml");
+        if !asked.charts.is_empty() && !of_defaults {
+            insta::assert_json_snapshot!("charts", asked.charts);
+        }
+        if path.ends_with("minimal.yml") {
+            let intent: Vec<_> = asked.intent.iter().map(String::as_str).collect();
+            let warnings = asked.warnings.join("\n");
+            insta::assert_snapshot!("intent", format!("{}\n\n{warnings}", intent.join("\n")));
+            insta::assert_snapshot!("plan", plan::render(&asked.plan));
+            return;
+        }
+        let intent = differences::between(&base.intent, &asked.intent).join("\n");
+        let warnings = asked
+            .warnings
+            .iter()
+            .filter(|text| !base.warnings.contains(text));
+        let warnings: Vec<_> = warnings.map(|text| format!("warning: {text}")).collect();
+        let steps = differences::between(&base.steps, &asked.steps).join("\n");
+        let text = format!(
+            "intent\n{intent}\n{}\n\ncontainers\n{}\nplan\n{steps}",
+            warnings.join("\n"),
+            of_containers(&base, &asked),
+        );
+        insta::with_settings!({filters => [(r"\b(custom-)[0-9a-f]{32}\b", "$1<digest>")]}, {
+            insta::assert_snapshot!("document", released(&text));
         });
     });
 }

@@ -20,7 +20,7 @@ use rke_operator::{
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId},
     model::path,
-    plan::{Action, ClusterAction, HostAction, Plan, title},
+    plan::{Action, ClusterAction, HostAction, Plan, disruptions, title},
 };
 use serde_json::Value;
 
@@ -63,13 +63,6 @@ fn node(world: &mut World) -> &mut HostFacts {
         Some(HostView::Reachable(facts)) => facts,
         Some(HostView::Unreachable(_)) | None => panic!("the node is there"),
     }
-}
-
-/// What a plan disturbs, in the words of an outcome.
-fn disruptions(plan: &Plan) -> Vec<String> {
-    let of = plan.disruptions();
-    of.map(|(step, what)| format!("{}: {} {what}", step.target(), title(step)))
-        .collect()
 }
 
 type Meanwhile = Box<dyn Fn(usize) + Send + Sync>;
@@ -198,7 +191,7 @@ async fn what_was_agreed_to_is_not_asked_again_in_a_later_iteration() {
     let [asked] = &consent.asked()[..] else {
         panic!("{:?}", consent.asked());
     };
-    assert!(asked.iter().any(|what| what.contains("replace kubelet")));
+    assert!(asked.iter().any(|what| what.contains("kubelet restarts")));
 }
 
 #[tokio::test]

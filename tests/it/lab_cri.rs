@@ -66,8 +66,8 @@ fn plan_says_why(site: &Site) {
         &[
             "configure containerd",
             "kubelet runs pods on this node's containerd",
-            "! disturbs what runs: restarts containerd; running containers keep running",
-            "/etc/containerd/rke-operator.toml",
+            "1 disruptive step\n",
+            "restarts containerd; running containers keep running",
         ],
     );
     let plan: Value =

@@ -17,6 +17,7 @@
 
 mod any_file;
 mod cli_support;
+mod differences;
 mod etcd_support;
 mod fake;
 mod fake_api;
@@ -42,6 +43,8 @@ mod encryption;
 mod etcd_members;
 mod external_etcd;
 mod fake_api_contract;
+mod golden_files;
+mod guards;
 mod host_bastion;
 mod host_docker;
 mod host_errors;
@@ -108,6 +111,7 @@ mod plan_nodes;
 mod plan_properties;
 mod plan_remove;
 mod plan_rolls;
+mod plan_shown;
 mod plan_state;
 mod plan_up;
 mod purity;

@@ -197,6 +197,31 @@ fn objects_of_an_addon_that_we_do_not_know_stay() {
     assert_eq!(steps, [&Action::Cluster(prune)]);
 }
 
+/// What holds data is not deleted with the manifest that named it.
+#[test]
+fn objects_that_outlive_their_manifest_are_not_pruned() {
+    let (mut world, shell) = settled();
+    let mut want = want();
+    want.known_addons.insert(label::USER_ADDONS.to_owned());
+    let object = |kind: &str| ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: "default".to_owned(),
+        name: "of-the-user".to_owned(),
+    };
+    for kind in ["ConfigMap", "PersistentVolumeClaim"] {
+        let labels = serde_json::json!({label::ADDON: label::USER_ADDONS});
+        let value = serde_json::json!({"metadata": {"uid": kind, "labels": labels}});
+        world.etcd().objects.insert(object(kind), value);
+    }
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let steps: Vec<&Action> = plan.steps().map(|step| &step.action).collect();
+    let prune = ClusterAction::PruneObjects {
+        objects: [object("ConfigMap")].into(),
+    };
+    assert_eq!(steps, [&Action::Cluster(prune)]);
+}
+
 #[test]
 fn an_api_server_that_lost_its_etcd_is_awaited() {
     let (mut world, shell) = settled();
