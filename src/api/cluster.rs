@@ -12,6 +12,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use crate::model::go_duration;
+
 /// What the cluster is to be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[kube(
@@ -137,9 +139,8 @@ impl Deletion {
         let field = |name: &str| deletion.and_then(|deletion| deletion.get(name));
         let timeout = field("timeout")
             .and_then(serde_json::Value::as_str)
-            .and_then(|text| text.parse::<kube::core::Duration>().ok())
-            .filter(|duration| !duration.is_negative())
-            .map_or(Self::DEFAULT_TIMEOUT, Duration::from);
+            .and_then(go_duration)
+            .unwrap_or(Self::DEFAULT_TIMEOUT);
         let on_timeout = field("onTimeout")
             .and_then(|value| OnTimeout::deserialize(value).ok())
             .unwrap_or_default();
@@ -340,6 +341,7 @@ mod tests {
             json!({"deletion": "never"}),
             json!({"deletion": {"timeout": 30, "onTimeout": "Forget"}}),
             json!({"deletion": {"timeout": "-5m"}}),
+            json!({"deletion": {"timeout": "99999999999999999999h"}}),
         ] {
             assert_eq!(Deletion::lenient(Some(&wreck)), default, "{wreck}");
         }

@@ -7,7 +7,7 @@ use crate::{
         intent::{Authorization, TokenWebhook},
         tree::{Node, Value},
     },
-    model::Secret,
+    model::{Secret, go_duration},
 };
 
 /// RKE's, which expects a server on the node itself.
@@ -39,7 +39,7 @@ pub(super) fn webhook(at: &Cursor<'_>, found: &mut Found) -> Option<TokenWebhook
     let config = kubeconfig(&file, found);
     let cache = values::text(&timeout, found);
     if let Some(text) = cache
-        && !is_duration(text)
+        && go_duration(text).is_none()
     {
         let problem = timeout.problem("is not a duration").detail(text);
         found.problem(problem.hint("write one like `5s`"));
@@ -83,21 +83,6 @@ fn kubeconfig(at: &Cursor<'_>, found: &mut Found) -> Option<Secret<String>> {
         );
     }
     config.map(|config| Secret::new(config.to_string()))
-}
-
-/// As Go reads them; more than nothing.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        let units = ["ms", "s", "m", "h"];
-        let unit = units.iter().find_map(|unit| digits.strip_prefix(unit));
-        match unit {
-            Some(left) if digits.len() < rest.len() => rest = left,
-            Some(_) | None => return false,
-        }
-    }
-    !text.is_empty()
 }
 
 /// Of `authorization`.

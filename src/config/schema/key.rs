@@ -1,6 +1,8 @@
 //! One row of RKE's schema: a key, its type, its default, and what this program does with it.
 //! Pure data.
 
+use crate::model::go_duration;
+
 /// A key of `cluster.yml`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::config) struct Key {
@@ -218,7 +220,7 @@ impl Kind {
         match self {
             Self::Bool => boolean(text).is_some(),
             Self::Number => number_of(text).is_some(),
-            Self::Duration => seconds(text).is_some(),
+            Self::Duration => go_duration(text).is_some(),
             Self::Text => true,
             Self::List | Self::Map | Self::Any | Self::Section(_) | Self::Each(_) => false,
         }
@@ -229,7 +231,9 @@ impl Kind {
         let same = match self {
             Self::Bool => boolean(one).zip(boolean(other)).map(|(a, b)| a == b),
             Self::Number => number_of(one).zip(number_of(other)).map(|(a, b)| a == b),
-            Self::Duration => seconds(one).zip(seconds(other)).map(|(a, b)| a == b),
+            Self::Duration => go_duration(one)
+                .zip(go_duration(other))
+                .map(|(a, b)| a == b),
             Self::Text | Self::List | Self::Map | Self::Any | Self::Section(_) | Self::Each(_) => {
                 None
             }
@@ -251,29 +255,6 @@ fn number_of(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A duration in Go's form, in whole seconds: `12h`, `720m`, `12h0m0s`.
-fn seconds(text: &str) -> Option<u64> {
-    let mut rest = text;
-    let mut total: u64 = 0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (count, unit) = rest.split_at(digits);
-        let unit_end = unit
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(unit.len());
-        let (unit, tail) = unit.split_at(unit_end);
-        let factor = match unit {
-            "h" => 3600,
-            "m" => 60,
-            "s" => 1,
-            _ => return None,
-        };
-        total = total.checked_add(count.parse::<u64>().ok()?.checked_mul(factor)?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +268,7 @@ mod tests {
             (Kind::Number, "012", "12", true),
             (Kind::Duration, "720m", "12h", true),
             (Kind::Duration, "72h00m00s", "72h", true),
+            (Kind::Duration, "1.5s", "1500ms", true),
             (Kind::Duration, "1d", "24h", false),
             (Kind::Duration, "", "12h", false),
             (Kind::Duration, "99999999999999999999h", "12h", false),
