@@ -35,10 +35,24 @@ impl ErrorClass {
     }
 }
 
+/// How an error may pass without anybody's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// What answered failed once: another try may succeed at once.
+    Hiccup,
+    /// Something does not answer for a while: it restarts, or is not reached.
+    Away,
+}
+
 /// An error that knows its class and the cure.
 pub trait Explain: std::error::Error {
     /// Who has to act.
     fn class(&self) -> ErrorClass;
+
+    /// Whether another try of the same step may succeed, and when.
+    fn passing(&self) -> Option<Passing> {
+        None
+    }
 
     /// What the reader can do, one sentence fragment each, most likely cure first.
     fn hints(&self) -> Vec<Cow<'static, str>> {

@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{
     desired::pki::EngineClients,
-    error::ErrorClass,
+    error::{ErrorClass, Explain, Passing},
     etcd::EtcdView,
     host::{
-        Host, HostError, Passing,
+        Host, HostError,
         pool::{Hosts, NotOpen},
     },
     model::{

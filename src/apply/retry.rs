@@ -6,7 +6,7 @@
 //! What passes is told by the error's variant, never by its text; tries and time are bounded, and
 //! each pause is reported.
 
-use std::{error::Error, time::Duration};
+use std::time::Duration;
 
 use rand::Rng;
 use tokio::time::Instant;
@@ -15,11 +15,7 @@ use super::{
     step::{Reporter, StepError},
     stop::Stop,
 };
-use crate::{
-    error::{Explain, with_causes},
-    host::{HostError, Passing},
-    workload::WorkloadError,
-};
+use crate::error::{Explain, Passing, with_causes};
 
 /// A node, or its Docker, may be away this long. A Service's address that the API server keeps for
 /// nobody is free after about a minute.
@@ -46,7 +42,7 @@ where
             ended => return ended,
         };
         tries += 1;
-        let goes_on = match passing(&*error) {
+        let goes_on = match error.passing() {
             None => false,
             Some(Passing::Hiccup) => tries < TRIES,
             Some(Passing::Away) => away.get_or_insert_with(Instant::now).elapsed() < AWAY,
@@ -70,28 +66,6 @@ fn pause(tries: u64) -> Duration {
     doubled.mul_f64(rand::rng().random_range(0.8..1.2))
 }
 
-/// Whether, and how, an error may pass by itself. Only errors of a node and of the cluster's API can.
-fn passing(error: &(dyn Explain + Send + Sync + 'static)) -> Option<Passing> {
-    let error: &(dyn Error + 'static) = error;
-    if let Some(error) = error.downcast_ref::<HostError>() {
-        return error.passing();
-    }
-    match error.downcast_ref::<WorkloadError>() {
-        Some(error) if error.class() == crate::error::ErrorClass::Transient => match error {
-            WorkloadError::Api { .. } => Some(Passing::Hiccup),
-            WorkloadError::Address { .. } => Some(Passing::Away),
-            // These are ends of waits, or nothing that time would change.
-            WorkloadError::Credentials(_)
-            | WorkloadError::Rendered { .. }
-            | WorkloadError::Foreign { .. }
-            | WorkloadError::Hook { .. }
-            | WorkloadError::Kept { .. }
-            | WorkloadError::Overdue { .. } => None,
-        },
-        Some(_) | None => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io, sync::Arc};
@@ -103,8 +77,9 @@ mod tests {
             executor::failed,
             stop::{StopCause, Stopper},
         },
-        host::{Hop, Place},
+        host::{Hop, HostError, Place},
         model::{Endpoint, NodeName},
+        workload::WorkloadError,
     };
 
     fn place() -> Arc<Place> {

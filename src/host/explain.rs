@@ -7,22 +7,54 @@ use super::{
     words,
 };
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Passing},
     model::printable,
 };
 
-/// How an error may pass by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
-    /// The node or its Docker is away; it may come back.
-    Away,
-    /// Something on a node that answers went wrong once.
-    Hiccup,
-}
+impl Explain for HostError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Bastion { source, .. } => source.class(),
+            Self::Key { .. } | Self::HostKeyUnknown { .. } => ErrorClass::User,
+            Self::Pull { status, .. } if *status == Some(404) => ErrorClass::User,
+            Self::Docker { status, .. } if *status < 500 && *status != 409 => ErrorClass::Host,
+            Self::Unreachable { .. }
+            | Self::Handshake { .. }
+            | Self::NoAlgorithm { .. }
+            | Self::Shell { .. }
+            | Self::TooMany { .. }
+            | Self::HostKeyChanged { .. }
+            | Self::HostKeys { .. }
+            | Self::LoginRefused { .. }
+            | Self::LoginIncomplete { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortForbidden { .. }
+            | Self::NotReached { .. }
+            | Self::ForwardingForbidden { .. }
+            | Self::NoDocker { .. }
+            | Self::DockerNotRunning { .. }
+            | Self::SocketDenied { .. }
+            | Self::TunnelRefused { .. }
+            | Self::NameTaken { .. }
+            | Self::DiskFull { .. }
+            | Self::ReadBack { .. } => ErrorClass::Host,
+            Self::Timeout { .. }
+            | Self::Slow { .. }
+            | Self::Lost { .. }
+            | Self::PortClosed { .. }
+            | Self::Docker { .. }
+            | Self::DockerIo { .. }
+            | Self::Pull { .. }
+            | Self::ImageMissing { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => ErrorClass::Transient,
+        }
+    }
 
-impl HostError {
-    /// Whether it may pass by itself, and how. `None`: someone must do something.
-    pub fn passing(&self) -> Option<Passing> {
+    fn passing(&self) -> Option<Passing> {
         match self {
             Self::Bastion { source, .. } => source.passing(),
             Self::Unreachable { .. }
@@ -66,50 +98,6 @@ impl HostError {
             | Self::ReadBack { .. }
             | Self::Archive { .. }
             | Self::JobTimeout { .. } => None,
-        }
-    }
-}
-
-impl Explain for HostError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Bastion { source, .. } => source.class(),
-            Self::Key { .. } | Self::HostKeyUnknown { .. } => ErrorClass::User,
-            Self::Pull { status, .. } if *status == Some(404) => ErrorClass::User,
-            Self::Docker { status, .. } if *status < 500 && *status != 409 => ErrorClass::Host,
-            Self::Unreachable { .. }
-            | Self::Handshake { .. }
-            | Self::NoAlgorithm { .. }
-            | Self::Shell { .. }
-            | Self::TooMany { .. }
-            | Self::HostKeyChanged { .. }
-            | Self::HostKeys { .. }
-            | Self::LoginRefused { .. }
-            | Self::LoginIncomplete { .. }
-            | Self::Exec { .. }
-            | Self::ExecEnded { .. }
-            | Self::ExecOutput { .. }
-            | Self::HalfAnAnswer { .. }
-            | Self::PortForbidden { .. }
-            | Self::NotReached { .. }
-            | Self::ForwardingForbidden { .. }
-            | Self::NoDocker { .. }
-            | Self::DockerNotRunning { .. }
-            | Self::SocketDenied { .. }
-            | Self::TunnelRefused { .. }
-            | Self::NameTaken { .. }
-            | Self::DiskFull { .. }
-            | Self::ReadBack { .. } => ErrorClass::Host,
-            Self::Timeout { .. }
-            | Self::Slow { .. }
-            | Self::Lost { .. }
-            | Self::PortClosed { .. }
-            | Self::Docker { .. }
-            | Self::DockerIo { .. }
-            | Self::Pull { .. }
-            | Self::ImageMissing { .. }
-            | Self::Archive { .. }
-            | Self::JobTimeout { .. } => ErrorClass::Transient,
         }
     }
 

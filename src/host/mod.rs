@@ -45,7 +45,6 @@ pub use containers::ClaimOutcome;
 pub use dial::TcpDial;
 pub use error::{Hop, HostError, KeyProblem, Phase, Place, Tried};
 pub use exec::ExecOutput;
-pub use explain::Passing;
 pub use files::NewFile;
 pub use helper::{HelperContainer, HelperOutput, Program};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, error::Error as StdError, time::Duration};
 
 use crate::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Passing},
     host::https::BadIdentity,
     model::{NodeName, label},
     workload::RenderedError,
@@ -120,6 +120,22 @@ impl Explain for WorkloadError {
             Self::Address { holder: None, .. } | Self::Hook { .. } | Self::Overdue { .. } => {
                 ErrorClass::Transient
             }
+        }
+    }
+
+    fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Api { class, .. } => {
+                (*class == ErrorClass::Transient).then_some(Passing::Hiccup)
+            }
+            Self::Address { holder, .. } => holder.is_none().then_some(Passing::Away),
+            // These are ends of waits, or nothing that time would change.
+            Self::Credentials(_)
+            | Self::Rendered { .. }
+            | Self::Foreign { .. }
+            | Self::Hook { .. }
+            | Self::Kept { .. }
+            | Self::Overdue { .. } => None,
         }
     }
 

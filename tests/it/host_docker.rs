@@ -11,9 +11,9 @@ use std::{
 
 use rke_operator::{
     actual::{Baseline, ContainerState, NodeRecord},
+    error::{Explain, Passing},
     host::{
-        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Passing, Policy,
-        pool::Hosts,
+        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, pool::Hosts,
     },
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, EnvVar, FILES_IMAGE, HELPER, LogLimit, NodeName,
