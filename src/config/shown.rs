@@ -13,16 +13,21 @@ pub(super) struct Shown {
     pub(super) text: String,
     /// What was replaced, in order: where in the document, and how long it is now.
     edits: Vec<(Range<usize>, usize)>,
-    /// Whether the document could be parsed. If not, only some of its lines are shown.
+    /// Whether the document could be parsed. If not, none of it is shown.
     parsed: bool,
 }
 
 impl Shown {
     pub(super) fn of(source: &str) -> Self {
-        let tree = Node::from_yaml(source);
-        let parsed = tree.is_ok();
-        let spans = tree.map_or_else(|_| secrets::of_broken(source), |tree| secrets::spans(&tree));
-        let mut edits: Vec<(Range<usize>, String)> = spans
+        // Where a value ends, and what is below what, nobody knows in what is not YAML.
+        let Ok(tree) = Node::from_yaml(source) else {
+            return Self {
+                text: String::new(),
+                edits: Vec::new(),
+                parsed: false,
+            };
+        };
+        let mut edits: Vec<(Range<usize>, String)> = secrets::spans(&tree)
             .into_iter()
             .map(|span| (span, MASK.to_owned()))
             .collect();
@@ -33,10 +38,10 @@ impl Shown {
                 .map(|(at, c)| (at..at + c.len_utf8(), c.escape_default().to_string())),
         );
         edits.sort_by_key(|(span, _)| (span.start, span.end));
-        Self::with(source, edits, parsed)
+        Self::with(source, edits)
     }
 
-    fn with(source: &str, edits: Vec<(Range<usize>, String)>, parsed: bool) -> Self {
+    fn with(source: &str, edits: Vec<(Range<usize>, String)>) -> Self {
         let mut text = String::new();
         let mut done = Vec::new();
         let mut at = 0;
@@ -58,7 +63,7 @@ impl Shown {
         Self {
             text,
             edits: done,
-            parsed,
+            parsed: true,
         }
     }
 
@@ -90,15 +95,9 @@ impl Shown {
             .any(|(hidden, _)| span.start < hidden.end && hidden.start < span.end)
     }
 
-    /// Whether the line at a place of the shown text may be shown.
-    pub(super) fn may_show(&self, at: usize) -> bool {
-        if self.parsed {
-            return true;
-        }
-        let before = self.text.get(..at).unwrap_or(&self.text);
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = self.text.get(start..).and_then(|rest| rest.lines().next());
-        line.is_some_and(secrets::may_be_shown)
+    /// False for a document that is not YAML: it is not quoted.
+    pub(super) const fn may_be_quoted(&self) -> bool {
+        self.parsed
     }
 }
 

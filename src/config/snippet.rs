@@ -66,7 +66,7 @@ impl Problem {
                     .filter(|_| detail != Some(written.trim_matches(['\'', '"'])))
                     .unwrap_or_default();
                 let span = shown.span(&span);
-                if shown.may_show(span.start) {
+                if shown.may_be_quoted() {
                     group = group.element(
                         Snippet::source(shown.text.as_str())
                             .path(name)

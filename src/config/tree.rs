@@ -196,9 +196,8 @@ fn not_yaml(error: &serde_saphyr::Error, source: &str) -> Problem {
         )
         .hint("this is a limit of ours, not a mistake in its YAML: no config of RKE comes near it")
     } else {
-        // The library's words may quote the document; the place is told by ours.
         let words = bare.to_string();
-        let words = words.split(" at line ").next().unwrap_or_default();
+        let words = without_quotes(&words);
         // This one quotes nothing, and may be said where the line may not be shown.
         let message = if words == "alias references unknown anchor" {
             "the document is not valid YAML: an alias (`*name`) has no anchor (`&name`) before it"
@@ -226,6 +225,18 @@ fn separator(place: Place, source: &str) -> Place {
         column: 1,
         span: start..start + 3,
     })
+}
+
+/// The library's words as far as they quote nothing of the document; the place is shown by our own.
+fn without_quotes(words: &str) -> &str {
+    let words = words.split(" at line ").next().unwrap_or_default();
+    let words = words.split(": ").next().unwrap_or_default();
+    let quotes = words.match_indices(['`', '"', '\'']).find(|(at, quote)| {
+        let quoted = words.get(at + quote.len()..).unwrap_or_default();
+        quoted.starts_with(char::is_alphanumeric) && !words.get(..*at).unwrap_or_default().ends_with(char::is_alphanumeric)
+    });
+    let end = quotes.map_or(words.len(), |(at, _)| at);
+    words.get(..end).unwrap_or_default().trim_end()
 }
 
 /// Whether the parser gave up because of its own limits.
