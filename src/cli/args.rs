@@ -16,16 +16,16 @@ use crate::{
     model::{ClusterId, NodeName},
 };
 
-/// Kubernetes out of Docker containers, over SSH, from one `cluster.yml`
+/// Run Kubernetes in Docker containers on your own servers, over SSH, from one `cluster.yml`
 #[derive(Debug, Parser)]
 #[command(
     name = "rke-operator",
     version = concat!("version v", env!("CARGO_PKG_VERSION")),
     disable_version_flag = true,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 done or nothing to do · 1 the config, a flag or a key path is wrong, or \
-                  consent was not given · 2 a node or the network, worth another try · 3 done, except on \
-                  nodes that did not answer or failed, or on which something waits; of `status`: something is not well · 70 a bug of ours · 130 stopped by Ctrl-C or SIGTERM"
+    after_help = "Exit codes: 0 success · 1 invalid config or flags, or not confirmed · 2 a node or the network \
+                  failed; retrying may help · 3 partly done: some nodes are unreachable, failed or waiting \
+                  (`status`: degraded) · 70 internal error · 130 interrupted"
 )]
 pub struct Cli {
     /// What to do.
@@ -39,16 +39,16 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Logs every request to stderr
+    /// Log every request to stderr
     #[arg(short, long, global = true)]
     pub debug: bool,
-    /// Shows warnings and errors only
+    /// Show warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "debug")]
     pub quiet: bool,
-    /// Shows no status line, as when the output is piped
+    /// Hide the progress line (default when output is not a terminal)
     #[arg(long, global = true)]
     pub no_progress: bool,
-    /// Prints the version
+    /// Print the version
     #[arg(short, long, action = ArgAction::Version)]
     pub version: Option<bool>,
 }
@@ -56,34 +56,33 @@ pub struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Creates or updates the cluster; a second run changes nothing
+    /// Create or update the cluster (idempotent)
     Up(Up),
-    /// Shows what `up` would do, and why; writes nothing anywhere
+    /// Show what `up` would change, and why, without changing anything
     Plan(Plan),
-    /// Says what is wrong with the config; with `--connect` also what on the nodes prevents `up`.
-    /// Writes nothing anywhere
+    /// Check the config; with `--connect`, also check the nodes
     Validate(Validate),
-    /// Writes a `cluster.yml` to begin with, and explains its keys
+    /// Create a starter `cluster.yml`, or explain its keys
     Config(ConfigArgs),
-    /// Shows how the cluster is and what differs from the config; writes nothing anywhere
+    /// Show cluster health and drift from the config
     Status(Status),
-    /// Prints the administrator's kubeconfig, made anew from the state; contacts no node
+    /// Print an admin kubeconfig generated from the local state (does not contact the nodes)
     Kubeconfig(Kubeconfig),
-    /// What concerns etcd's data
+    /// Manage etcd snapshots
     #[command(subcommand)]
     Etcd(Etcd),
-    /// What concerns the cluster's certificates
+    /// Manage certificates
     #[command(subcommand)]
     Cert(Cert),
-    /// Removes the cluster and restores every node to what it was before
+    /// Remove the cluster and restore its nodes to their previous state
     Remove(Remove),
-    /// Prints our version, and the cluster's if its kubeconfig is beside the config
+    /// Print the rke-operator version, and the cluster's version if a kubeconfig is found
     Version(Version),
-    /// Prints the custom resource definitions, for `kubectl apply -f -`
+    /// Print the custom resource definitions, for `kubectl apply -f -`
     Crd,
-    /// Runs the operator: clusters as objects of the Kubernetes that the kubeconfig names
+    /// Run the operator against the management cluster in the kubeconfig
     Run(Run),
-    /// Writes the reference pages of the documentation
+    /// Write the reference pages of the documentation
     #[command(hide = true)]
     Reference(Reference),
 }
@@ -128,19 +127,18 @@ pub struct Config {
 /// Which host keys are accepted.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {
-    /// Takes host keys that are not in `known_hosts` yet, and records them; a changed key is
-    /// refused all the same
+    /// Accept and record unknown SSH host keys (changed keys are still rejected)
     #[arg(long)]
     pub accept_new_host_keys: bool,
 }
 
-/// Certificates that a person made.
+/// Your own certificates.
 #[derive(Args, Clone, Debug)]
 pub struct Certs {
-    /// Uses the certificates in `--cert-dir`, which you made, and makes only those that are not there
+    /// Use your own certificates from `--cert-dir`; generate the missing ones
     #[arg(long)]
     pub custom_certs: bool,
-    /// The folder of those certificates; without it `<config>_certs` beside the config, without the config's ending
+    /// Certificate directory [default: `<config name without extension>_certs` next to the config]
     #[arg(long, value_name = "DIR", requires = "custom_certs")]
     pub cert_dir: Option<PathBuf>,
 }
@@ -154,14 +152,14 @@ pub struct Up {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Gives consent to steps that disrupt what runs on a node
+    /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,
-    /// Reads the keys of the cluster with this id back from its nodes when the state file is lost
+    /// Recover a lost state file from the nodes of the cluster with this ID
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
-    /// Gives up this node, which is gone for good: its member of etcd and its Node object are removed
-    /// without it; may be given several times
+    /// Permanently remove a node that is gone: drop its etcd member and Node object without contacting
+    /// it (repeatable)
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
     /// Cleans this node, which is no longer in the config, although another Kubernetes is on it: that is
@@ -182,13 +180,13 @@ pub struct Plan {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
-    /// Plans as `up --recover` would
+    /// Plan as `up --recover` would
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
-    /// Plans as `up --lose` would, and lists what goes with the node
+    /// Plan as `up --lose` would, and list what is lost with the node
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
     /// Plans as `up --clean` would, and lists what is deleted on the node
@@ -214,10 +212,10 @@ pub struct Validate {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Logs in to the nodes and reads what is there, as `plan` does
+    /// Log in to the nodes and check them, as `plan` does
     #[arg(long)]
     pub connect: bool,
-    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    /// Accept unknown SSH host keys for this run only
     #[arg(long, requires = "connect")]
     pub accept_new_host_keys: bool,
     /// Text, or one JSON object
@@ -229,7 +227,7 @@ pub struct Validate {
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "RKE's flags")]
 pub struct ConfigArgs {
-    /// The file that is written; one that is there is replaced only if you say so
+    /// Output file; asks before overwriting
     #[arg(
         short,
         long,
@@ -239,25 +237,25 @@ pub struct ConfigArgs {
         value_parser = OsStringValueParser::new().map(named)
     )]
     pub name: PathBuf,
-    /// Asks nothing, and writes one node without an address
+    /// Write a template without prompting
     #[arg(short, long)]
     pub empty: bool,
-    /// Asks nothing, and prints an example to stdout
+    /// Print an example to stdout
     #[arg(short, long)]
     pub print: bool,
-    /// Lists the images of a release, to be mirrored
+    /// List the images of a release (for mirroring)
     #[arg(short, long)]
     pub system_images: bool,
-    /// Lists the default release
+    /// List the default release
     #[arg(short, long)]
     pub list_version: bool,
-    /// With the two above: the newest release of each minor
+    /// With -l or -s: the latest patch of every minor
     #[arg(short, long)]
     pub all: bool,
     /// The release for `--system-images`
     #[arg(long, value_name = "VERSION")]
     pub version: Option<String>,
-    /// Tells what a key means, its type, its default, and whether it is supported
+    /// Explain a key: its meaning, type and default, and whether it is supported
     #[arg(long, value_name = "KEY")]
     pub explain: Option<String>,
 }
@@ -268,7 +266,7 @@ pub struct Status {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
     /// A tree for people, or one JSON object
@@ -279,11 +277,10 @@ pub struct Status {
 /// `kubeconfig`.
 #[derive(Args, Debug)]
 pub struct Kubeconfig {
-    /// The config, beside which the state is.
+    /// The config; the state file is next to it.
     #[command(flatten)]
     pub config: Config,
-    /// Writes it where `up` does, `kube_config_<config>` beside the config (0600), and prints
-    /// nothing of it
+    /// Write it to `kube_config_<config>` next to the config (0600), as `up` does, instead of printing it
     #[arg(long)]
     pub write: bool,
 }
@@ -291,8 +288,8 @@ pub struct Kubeconfig {
 /// `etcd`.
 #[derive(Debug, Subcommand)]
 pub enum Etcd {
-    /// Saves a snapshot on every node with etcd, below `/opt/rke/etcd-snapshots`, and verifies it;
-    /// one that is there is never replaced
+    /// Save a snapshot on every etcd node, in `/opt/rke/etcd-snapshots`, and verify it (existing
+    /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
 }
 
@@ -305,7 +302,7 @@ pub struct SnapshotSave {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Its name; without it `rke_etcd_snapshot_` and the time
+    /// Snapshot name [default: `rke_etcd_snapshot_` and the time]
     #[arg(long, value_name = "NAME")]
     pub name: Option<SnapshotName>,
     /// Not done yet: copies to S3 are refused
@@ -371,11 +368,10 @@ impl S3 {
 /// `cert`.
 #[derive(Debug, Subcommand)]
 pub enum Cert {
-    /// Lists the certificates and when they end: of the state and the kubeconfig, and with
-    /// `--nodes` those on the nodes
+    /// List certificates and their expiry (`--nodes`: include those on the nodes)
     Info(CertInfo),
-    /// Writes requests for the certificates that a CA of yours has to sign, with their keys, for
-    /// `up --custom-certs`; a key that is there is kept. Contacts no node
+    /// Generate keys and CSRs to be signed by your own CA, for `up --custom-certs` (existing keys are
+    /// kept; does not contact the nodes)
     GenerateCsr(GenerateCsr),
 }
 
@@ -385,7 +381,7 @@ pub struct GenerateCsr {
     /// The config.
     #[command(flatten)]
     pub config: Config,
-    /// The folder; without it `<config>_certs` beside the config, without the config's ending
+    /// Output directory [default: `<config name without extension>_certs` next to the config]
     #[arg(long, value_name = "DIR")]
     pub cert_dir: Option<PathBuf>,
 }
@@ -393,13 +389,13 @@ pub struct GenerateCsr {
 /// `cert info`.
 #[derive(Args, Debug)]
 pub struct CertInfo {
-    /// The config, beside which the state is.
+    /// The config; the state file is next to it.
     #[command(flatten)]
     pub config: Config,
-    /// Reads the certificates on the nodes, too; without it no node is contacted
+    /// Also read the certificates on the nodes (without it no node is contacted)
     #[arg(long)]
     pub nodes: bool,
-    /// Takes host keys that are not in `known_hosts` yet, for this once: they are not recorded
+    /// Accept unknown SSH host keys for this run only
     #[arg(long, requires = "nodes")]
     pub accept_new_host_keys: bool,
     /// A list for people, or one JSON array
@@ -416,7 +412,7 @@ pub struct Remove {
     /// Host keys.
     #[command(flatten)]
     pub trust: Trust,
-    /// Removes without asking
+    /// Skip confirmation
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
     /// Goes on without this node, which stays as it is; may be given several times
@@ -444,21 +440,19 @@ pub struct Version {
 /// `run`.
 #[derive(Args, Clone, Debug)]
 pub struct Run {
-    /// The operator's own namespace: states, records of orphaned clusters, the lease
+    /// Namespace for the operator's state, orphan records and leader-election lease
     #[arg(long, short, env = "RKE_OPERATOR_NAMESPACE", value_name = "NAME")]
     pub namespace: String,
-    /// The namespace of SSH keys, which people put in, and kubeconfigs, which they take out;
-    /// without it the operator's own with `-credentials` at its end
+    /// Namespace for SSH-key and kubeconfig Secrets [default: `<namespace>-credentials`]
     #[arg(long, env = "RKE_OPERATOR_CREDENTIALS_NAMESPACE", value_name = "NAME")]
     pub credentials_namespace: Option<String>,
-    /// The management cluster; without it `KUBECONFIG`, `~/.kube/config` or the pod's own account
+    /// Kubeconfig of the management cluster [default: `KUBECONFIG`, `~/.kube/config` or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Its name in the lease, of which no two processes may have the same: in a pod the pod's
-    /// name; without it a name of its own each time
+    /// Leader-election identity; must be unique [default: random]
     #[arg(long, env = "RKE_OPERATOR_IDENTITY", value_name = "NAME")]
     pub identity: Option<String>,
-    /// Where `/healthz` and `/readyz` are answered, as in `:8081`; without it nowhere
+    /// Address of the health endpoints `/healthz` and `/readyz`, e.g. `:8081` [default: disabled]
     #[arg(
         long,
         env = "RKE_OPERATOR_HEALTH_PROBE_BIND_ADDRESS",
@@ -466,7 +460,7 @@ pub struct Run {
         value_parser = socket
     )]
     pub health_probe_bind_address: Option<SocketAddr>,
-    /// How the log is written
+    /// Log format
     #[arg(
         long,
         env = "RKE_OPERATOR_LOG_FORMAT",
@@ -499,10 +493,10 @@ pub struct Reference {
 /// How a result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable.
     #[default]
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 

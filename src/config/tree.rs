@@ -233,7 +233,11 @@ fn without_quotes(words: &str) -> &str {
     let words = words.split(": ").next().unwrap_or_default();
     let quotes = words.match_indices(['`', '"', '\'']).find(|(at, quote)| {
         let quoted = words.get(at + quote.len()..).unwrap_or_default();
-        quoted.starts_with(char::is_alphanumeric) && !words.get(..*at).unwrap_or_default().ends_with(char::is_alphanumeric)
+        quoted.starts_with(char::is_alphanumeric)
+            && !words
+                .get(..*at)
+                .unwrap_or_default()
+                .ends_with(char::is_alphanumeric)
     });
     let end = quotes.map_or(words.len(), |(at, _)| at);
     words.get(..end).unwrap_or_default().trim_end()

@@ -125,9 +125,7 @@ impl Explain for WorkloadError {
 
     fn passing(&self) -> Option<Passing> {
         match self {
-            Self::Api { class, .. } => {
-                (*class == ErrorClass::Transient).then_some(Passing::Hiccup)
-            }
+            Self::Api { class, .. } => (*class == ErrorClass::Transient).then_some(Passing::Hiccup),
             Self::Address { holder, .. } => holder.is_none().then_some(Passing::Away),
             // These are ends of waits, or nothing that time would change.
             Self::Credentials(_)

@@ -121,3 +121,4 @@ mod status;
 mod turns;
 mod unasked;
 mod upgrade;
+mod words;

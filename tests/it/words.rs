@@ -1,0 +1,140 @@
+//! Words that an engineer who knows Kubernetes stumbles over are kept out of the code, the help and the documents.
+//! `tests/words.txt` lists them with what to say instead; its list only grows. What is written already is allowed, file
+//! by file, in `tests/words-allowed.txt`; these numbers only shrink: `UPDATE_WORDS=1 cargo nextest run --test it words::`
+//! lowers them.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// How many words and phrases there are at least.
+const AT_LEAST: usize = 52;
+
+/// How often all of them are written at most.
+const AT_MOST: usize = 1_210;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Each with what to say instead.
+fn banned() -> Vec<(String, String)> {
+    let text = read(&root().join("tests/words.txt"));
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let rows = rows.filter_map(|line| line.split_once('|'));
+    rows.map(|(word, instead)| (word.trim().to_owned(), instead.trim().to_owned()))
+        .collect()
+}
+
+fn files(below: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(below).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let text = ["rs", "md", "sh", "yaml", "yml"];
+        if path.is_dir() {
+            files(&path, found);
+        } else if path
+            .extension()
+            .is_some_and(|ending| text.iter().any(|one| *one == ending))
+        {
+            found.push(path);
+        }
+    }
+}
+
+/// The words of a text, lower case; what is between them counts for nothing.
+fn words(text: &str) -> Vec<String> {
+    text.split(|c: char| !c.is_alphabetic() && c != '\'')
+        .map(|word| word.trim_matches('\'').to_lowercase())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// How often each of them is written, by file.
+fn written() -> BTreeMap<(String, String), usize> {
+    let mut paths = Vec::new();
+    for folder in ["src", "docs", "crds", "deploy"] {
+        files(&root().join(folder), &mut paths);
+    }
+    paths.push(root().join("README.md"));
+    let banned = banned();
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let name = path.strip_prefix(root()).expect("below the root");
+        let name = name.display().to_string();
+        let text = words(&read(&path));
+        for (phrase, _) in &banned {
+            let phrase_words = words(phrase);
+            let hits = text.windows(phrase_words.len());
+            let hits = hits.filter(|window| *window == phrase_words).count();
+            if hits > 0 {
+                found.insert((name.clone(), phrase.clone()), hits);
+            }
+        }
+    }
+    found
+}
+
+/// `src/plan/step.rs | anew | 2`, a line each.
+fn allowed() -> BTreeMap<(String, String), usize> {
+    let text = read(&root().join("tests/words-allowed.txt"));
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let rows = rows.map(|line| {
+        let mut parts = line.split(" | ");
+        let mut next = || parts.next().expect("three parts").to_owned();
+        let (file, word) = (next(), next());
+        ((file, word), next().parse().expect("a number"))
+    });
+    rows.collect()
+}
+
+#[test]
+fn no_file_has_more_of_the_words_than_it_had() {
+    let (written, mut allowed) = (written(), allowed());
+    if std::env::var_os("UPDATE_WORDS").is_some() {
+        for (place, count) in &mut allowed {
+            *count = (*count).min(written.get(place).copied().unwrap_or_default());
+        }
+        allowed.retain(|_, count| *count > 0);
+        let mut text = "# Written before the word was banned: file, word, how often. The numbers only shrink.\n".to_owned();
+        for ((file, word), count) in &allowed {
+            let _ = writeln!(text, "{file} | {word} | {count}");
+        }
+        fs::write(root().join("tests/words-allowed.txt"), text).expect("it is written");
+    }
+    let banned: BTreeMap<_, _> = banned().into_iter().collect();
+    let mut more = String::new();
+    for ((file, word), count) in &written {
+        let most = allowed
+            .get(&(file.clone(), word.clone()))
+            .copied()
+            .unwrap_or_default();
+        if *count > most {
+            let _ = writeln!(
+                more,
+                "{file}: `{word}` {count} times, {most} before; say {}",
+                banned[word]
+            );
+        }
+    }
+    assert!(more.is_empty(), "words that CONTRIBUTING.md bans:\n{more}");
+}
+
+#[test]
+fn the_list_only_grows_and_what_is_allowed_only_shrinks() {
+    let banned = banned();
+    assert!(banned.len() >= AT_LEAST, "{}", banned.len());
+    assert!(
+        banned
+            .iter()
+            .all(|(word, instead)| !word.is_empty() && !instead.is_empty())
+    );
+    let all: usize = allowed().values().sum();
+    assert!(all <= AT_MOST, "{all}");
+}
