@@ -162,7 +162,7 @@ pub struct Up {
     /// it (repeatable)
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
-    /// Cleans this node, which is no longer in the config, although another Kubernetes is on it: that is
+    /// Clean this node, which is no longer in the config, although another Kubernetes is on it: that is
     /// deleted too; may be given several times
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
@@ -189,10 +189,10 @@ pub struct Plan {
     /// Plan as `up --lose` would, and list what is lost with the node
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
-    /// Plans as `up --clean` would, and lists what is deleted on the node
+    /// Plan as `up --clean` would, and list what is deleted on the node
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
-    /// Plans as `remove` would, instead of `up`
+    /// Plan as `remove` would, instead of `up`
     #[arg(long, conflicts_with = "recover")]
     pub remove: bool,
     /// Certificates.
@@ -415,10 +415,10 @@ pub struct Remove {
     /// Skip confirmation
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
-    /// Goes on without this node, which stays as it is; may be given several times
+    /// Continue without this node, which is left as it is; may be given several times
     #[arg(long, value_name = "NODE")]
     pub lose: Vec<NodeName>,
-    /// Cleans this node although another Kubernetes is on it: that is deleted too; may be given several times
+    /// Clean this node although another Kubernetes is on it: that is deleted too; may be given several times
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
