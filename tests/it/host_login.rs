@@ -16,8 +16,8 @@ use std::{
 
 use futures::future::BoxFuture;
 use rke_operator::{
-    error::Explain,
-    host::{Dial, Host, HostError, KnownHosts, Passing, Policy, Stream},
+    error::{Explain, Passing},
+    host::{Dial, Host, HostError, KnownHosts, Policy, Stream},
     model::{Endpoint, NodeName},
 };
 use tokio::{
