@@ -60,6 +60,20 @@ pub trait Explain: std::error::Error {
     }
 }
 
+impl<E: Explain + ?Sized> Explain for std::sync::Arc<E> {
+    fn class(&self) -> ErrorClass {
+        (**self).class()
+    }
+
+    fn passing(&self) -> Option<Passing> {
+        (**self).passing()
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        (**self).hints()
+    }
+}
+
 /// What several errors say, each once, in the order in which it is said first.
 pub fn distinct<T: PartialEq>(said: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();

@@ -38,7 +38,7 @@ pub(super) async fn apply(
         digest: &want.digest,
         outputs: &outputs,
     };
-    let client = cluster::any_api(run).await?;
+    let client = cluster::api(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let applied = workload::apply_chart(&client, run.kinds, &apply, &waiting);
     let stay = cluster::unless_stopped(stop, Box::pin(applied))
@@ -53,7 +53,7 @@ pub(super) async fn wait(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = cluster::any_api(run).await?;
+    let client = cluster::watched(run).await?;
     let workloads = workload::chart_workloads(&client, run.kinds, name)
         .await
         .map_err(failed)?;
@@ -67,7 +67,7 @@ pub(super) async fn wait(
 }
 
 pub(super) async fn prune(run: &Executor<'_>, name: &str) -> Result<Done, StepError> {
-    let client = cluster::any_api(run).await?;
+    let client = cluster::api(run).await?;
     let stay = workload::prune_chart(&client, run.kinds, name)
         .await
         .map_err(failed)?;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     actual::{ApiHealth, NodeFact, control_planes},
     desired::Addon,
-    model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef, WantedObjects},
+    model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef},
     state::Membership,
     workload,
     workload::{Crashes, Waited, WorkloadError},
@@ -66,26 +66,31 @@ impl Pulled {
     }
 }
 
-/// The API of the first control plane that answers.
-async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
-    let engine = run.context.engine()?;
+/// The API of whichever control plane answers, for as long as one does.
+pub(super) async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
+    let planes = reached(run).await?;
+    run.apis.any(planes, run.context.engine()?).map_err(failed)
+}
+
+/// The same for a wait, which keeps its requests open.
+pub(super) async fn watched(run: &Executor<'_>) -> Result<kube::Client, StepError> {
+    let planes = reached(run).await?;
+    run.apis
+        .waiting(planes, run.context.engine()?)
+        .map_err(failed)
+}
+
+/// The control planes, of which one at least is connected: where none is, the step fails as the nodes do.
+async fn reached<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
+    let planes = planes(run)?;
     let mut last = None;
-    for name in planes(run)? {
+    for name in &planes {
         match run.host(name).await {
-            Ok(host) => return workload::through(host, engine).map_err(failed),
+            Ok(_) => return Ok(planes),
             Err(error) => last = Some(error),
         }
     }
     Err(last.unwrap_or_else(|| bug("there is no control plane to ask")))
-}
-
-/// The API of whichever control plane answers, for as long as one does.
-pub(super) async fn any_api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
-    let mut hosts = Vec::new();
-    for name in planes(run)? {
-        hosts.extend(run.host(name).await.ok());
-    }
-    workload::through_any(hosts, run.context.engine()?).map_err(failed)
 }
 
 /// The control planes that were reached. Those that stay and serve are asked first.
@@ -100,7 +105,7 @@ fn planes<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
             && desired
                 .is_none_or(|desired| desired.with(Component::ApiServer).any(|it| it == *name));
         let serves = run.context.actual.apis.get(*name) == Some(&ApiHealth::Serving);
-        (!stays, !serves)
+        (run.hosts.is_away(name), !stays, !serves)
     });
     Ok(planes)
 }
@@ -108,10 +113,7 @@ fn planes<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
 /// The Node objects as they are now, if the API answers.
 pub(super) async fn nodes(run: &Executor<'_>) -> Option<BTreeMap<NodeName, NodeFact>> {
     let client = api(run).await.ok()?;
-    let facts = workload::read(&client, None, &WantedObjects::default())
-        .await
-        .ok()?;
-    Some(facts.nodes)
+    workload::nodes(&client).await.ok()
 }
 
 /// One object as it is now.
@@ -157,7 +159,7 @@ pub(super) async fn set_node_meta(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let registered = workload::await_registered(&client, node, NODE_PATIENCE, &waiting);
     match unless_stopped(stop, Box::pin(registered)).await? {
@@ -181,7 +183,7 @@ pub(super) async fn await_node_ready(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let (mut pulled, mut crashes) = (Pulled::default(), Crashes::default());
     let mut cause = None;
     loop {
@@ -233,7 +235,7 @@ pub(super) async fn await_addon(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let workloads = &addon(run, name)?.workloads;
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let silent = run.context.actual.silent_nodes();
     let waited = workload::await_workloads(&client, workloads, &silent, ADDON_PATIENCE, &waiting);
@@ -292,7 +294,7 @@ pub(super) async fn drain(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let drained = workload::drain(&client, node, rules, drain_patience(rules), &waiting);
     unless_stopped(stop, Box::pin(drained))
@@ -308,7 +310,7 @@ pub(super) async fn out_of_service(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let detached = workload::out_of_service(&client, node, uid, DETACH_PATIENCE, &waiting);
     match unless_stopped(stop, Box::pin(detached)).await? {
@@ -349,7 +351,7 @@ pub(super) async fn evict(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    let client = api(run).await?;
+    let client = watched(run).await?;
     let waiting = |what, tries| reporter.waiting(what, tries);
     let pod = (workload.namespace.as_str(), pod, uid);
     let evicted = workload::evict_one(&client, pod, EVICT_PATIENCE, &waiting);

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
+use tokio::time::Instant;
 
 use super::{
     cluster,
@@ -24,7 +25,7 @@ use crate::{
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
     state::ClusterState,
-    workload::Kinds,
+    workload::{Apis, Kinds},
 };
 
 /// Where nodes are met.
@@ -51,6 +52,9 @@ pub trait RemoteSession: Send + Sync {
 
     /// A client of the cluster's API that outlives each single API server.
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>>;
+
+    /// When the cluster's API did something for a step last.
+    fn heard(&self) -> Option<Instant>;
 
     /// Carries out one step: its guards first, on what is there now.
     fn act<'a>(
@@ -146,8 +150,10 @@ pub struct OverSsh {
 
 impl Remote for OverSsh {
     fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession> {
+        let hosts = Hosts::new(Arc::clone(&self.dial), host_keys);
         Box::new(Open {
-            hosts: Hosts::new(Arc::clone(&self.dial), host_keys),
+            apis: Apis::new(&hosts),
+            hosts,
             kinds: Kinds::default(),
         })
     }
@@ -155,6 +161,7 @@ impl Remote for OverSsh {
 
 struct Open {
     hosts: Hosts,
+    apis: Apis,
     kinds: Kinds,
 }
 
@@ -162,6 +169,7 @@ impl Open {
     const fn executor<'a>(&'a self, context: Context<'a>) -> Executor<'a> {
         Executor {
             hosts: &self.hosts,
+            apis: &self.apis,
             context,
             kinds: &self.kinds,
         }
@@ -181,11 +189,16 @@ impl RemoteSession for Open {
         wanted: &'a WantedObjects,
         kept: KeptFacts,
     ) -> BoxFuture<'a, Actual> {
-        actual::read::read(&self.hosts, saved, engine, kubeconfig, wanted, kept).boxed()
+        let (hosts, apis) = (&self.hosts, &self.apis);
+        actual::read::read(hosts, apis, saved, engine, kubeconfig, wanted, kept).boxed()
     }
 
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>> {
-        async move { cluster::any_api(&self.executor(context)).await }.boxed()
+        async move { cluster::api(&self.executor(context)).await }.boxed()
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        self.apis.heard()
     }
 
     fn act<'a>(

@@ -117,6 +117,14 @@ mod tests {
         })
     }
 
+    /// As somebody who waited for another's attempt is told.
+    fn shared() -> StepError {
+        failed(Arc::new(HostError::Unreachable {
+            at: place(),
+            source: io::ErrorKind::ConnectionRefused.into(),
+        }))
+    }
+
     fn denied() -> StepError {
         failed(HostError::SocketDenied {
             at: place(),
@@ -144,10 +152,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_passes_by_itself_is_tried_again() {
-        let errors = vec![pull(None), pull(Some(500)), lost(), refused(), lost()];
+        let errors = vec![
+            pull(None),
+            pull(Some(500)),
+            lost(),
+            refused(),
+            shared(),
+            lost(),
+        ];
         let (tries, _, result) = tried(errors).await;
         assert!(result.is_ok());
-        assert_eq!(tries, 6);
+        assert_eq!(tries, 7);
     }
 
     #[tokio::test(start_paused = true)]

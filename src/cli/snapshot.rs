@@ -64,7 +64,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     };
     targets.retain(|node, _| has_etcd(node));
     let nodes: Vec<NodeName> = targets.keys().cloned().collect();
-    let mut hosts = Hosts::new(Arc::new(TcpDial), Arc::clone(&environment.host_keys));
+    let hosts = Hosts::new(Arc::new(TcpDial), Arc::clone(&environment.host_keys));
     hosts.aim(targets);
     let mut result = Done {
         name: name.as_str(),

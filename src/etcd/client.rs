@@ -1,7 +1,7 @@
 //! A client of one member: etcd's JSON gateway on its client port, through the node's SSH
 //! connection.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -20,11 +20,11 @@ use super::{
 };
 use crate::{
     host::{
-        Host,
         https::{self, Connector, OpenStream},
         log::Sending,
+        pool::Hosts,
     },
-    model::ClientIdentity,
+    model::{ClientIdentity, NodeName},
 };
 
 /// etcd's client port.
@@ -47,11 +47,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Of the member on a node.
-    pub fn through(host: Arc<Host>, engine: &ClientIdentity) -> Result<Self, EtcdError> {
+    /// Of the member on a node, whichever connection leads there.
+    pub fn through(
+        hosts: &Hosts,
+        node: &NodeName,
+        engine: &ClientIdentity,
+    ) -> Result<Self, EtcdError> {
+        let (hosts, node) = (hosts.clone(), node.clone());
         let open = move || {
-            let host = Arc::clone(&host);
-            async move { host.local_port(PORT).await.map_err(io::Error::other) }.boxed()
+            let (hosts, node) = (hosts.clone(), node.clone());
+            async move { hosts.port(&node, PORT).await }.boxed()
         };
         Self::connect(Arc::new(open), engine)
     }

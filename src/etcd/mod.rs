@@ -24,6 +24,7 @@ mod tests;
 pub use client::Client;
 pub use error::EtcdError;
 pub use external_view::{ExternalFault, ExternalView};
+pub(crate) use read::read_and_tell;
 pub use read::{Asked, read};
 pub use view::{
     Alarm, AlarmKind, Answer, EtcdView, Member, MemberId, MemberStatus, Quorum, Roster, combine,

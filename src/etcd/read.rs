@@ -33,6 +33,11 @@ struct Voter {
 /// Asks every member for its status, and one voter for the list of members that a majority
 /// confirms; without a majority, for the one that it remembers.
 pub async fn read(asked: Vec<Asked>) -> EtcdView {
+    read_and_tell(asked).await.0
+}
+
+/// The same, and the nodes whose members gave an answer.
+pub(crate) async fn read_and_tell(asked: Vec<Asked>) -> (EtcdView, BTreeSet<NodeName>) {
     let mut silent = BTreeMap::new();
     let mut clients = Vec::new();
     for Asked {
@@ -83,12 +88,13 @@ pub async fn read(asked: Vec<Asked>) -> EtcdView {
     } else {
         BTreeSet::new()
     };
+    let answered: BTreeSet<NodeName> = answers.keys().cloned().collect();
     let mut view = view::combine(answers, roster, alarms, silent);
-    let answered = |member: &Member| member.status.is_some();
-    if confirmed && !view.members.values().all(answered) {
+    let has_answered = |member: &Member| member.status.is_some();
+    if confirmed && !view.members.values().all(has_answered) {
         view.heard = heard(&voters).await;
     }
-    view
+    (view, answered)
 }
 
 /// The members with which a voter has a connection, if every voter tells.

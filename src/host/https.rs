@@ -11,7 +11,10 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Uri, uri::PathAndQuery};
 use http_body::Body;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
@@ -27,6 +30,11 @@ pub type OpenStream =
 
 /// How long opening a stream and shaking hands may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A connection on which somebody waits, and nothing comes for so long, is asked whether it still lives.
+const ASKED: Duration = Duration::from_secs(15);
+/// One that does not answer that is given up.
+const ANSWERS: Duration = Duration::from_secs(15);
 
 /// A part of a [`ClientIdentity`] that cannot be used. Does not show it.
 #[derive(Debug, thiserror::Error)]
@@ -111,7 +119,12 @@ where
         name,
         tls: TlsConnector::from(Arc::new(tls)),
     };
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
+    Ok(Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(ASKED)
+        .http2_keep_alive_timeout(ANSWERS)
+        .build(connector))
 }
 
 /// The same request with the URI that [`client`] wants: the server's name and the path.

@@ -2,12 +2,17 @@
 //! ends; a connection that died is dialled again. One SSH connection a node and run, and one to the
 //! bastion host where there is one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Dial, Hop, Host, HostError, HostKeys, Place,
+    Dial, Hop, Host, HostError, HostKeys, Place, Stream,
     bastion::{FromBastion, Jump},
 };
 use crate::{
@@ -36,14 +41,35 @@ pub enum NotOpen {
     /// Where it is, or how to log in, is not known.
     Target(Unreachable),
     /// It was tried.
-    Host(HostError),
+    Host(Arc<HostError>),
 }
 
-/// The pool.
-pub struct Hosts {
+impl NotOpen {
+    fn into_io(self) -> io::Error {
+        match self {
+            Self::Target(down) => io::Error::other(down.why),
+            Self::Host(error) => io::Error::other(error),
+        }
+    }
+}
+
+/// For how long a node that could not be reached is asked after others.
+const LATELY: Duration = Duration::from_secs(60);
+
+/// The pool. Clones are the same one: what asks it for each stream it needs outlives every connection.
+#[derive(Clone)]
+pub struct Hosts(Arc<Pool>);
+
+struct Pool {
     dial: Arc<dyn Dial>,
     keys: Arc<dyn HostKeys>,
-    slots: BTreeMap<NodeName, Slot>,
+    aims: StdMutex<Aims>,
+}
+
+/// Where it leads to.
+#[derive(Default)]
+struct Aims {
+    slots: BTreeMap<NodeName, Arc<Slot>>,
     /// As a rule one.
     jumps: Vec<Arc<Jump>>,
 }
@@ -51,33 +77,31 @@ pub struct Hosts {
 struct Slot {
     target: ConnectionTarget,
     jump: Option<Arc<Jump>>,
-    open: Mutex<Option<Arc<Host>>>,
+    state: Mutex<State>,
 }
 
-impl Hosts {
-    /// A pool that aims nowhere yet.
-    pub fn new(dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
-        Self {
-            dial,
-            keys,
-            slots: BTreeMap::new(),
-            jumps: Vec::new(),
-        }
-    }
+#[derive(Default)]
+struct State {
+    open: Option<Arc<Host>>,
+    /// Why the last attempt failed, and when.
+    failed: Option<(Instant, Arc<HostError>)>,
+}
 
-    /// Aims at these from now on. What is open stays, where the target is the same; nothing is
-    /// dialled yet.
-    pub fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
+impl Aims {
+    fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
         let mut open = std::mem::take(&mut self.slots);
         for (name, target) in targets {
             let slot = open.remove(&name).filter(|slot| slot.target == target);
-            let slot = slot.unwrap_or_else(|| Slot {
-                jump: self.jump(&target),
-                target,
-                open: Mutex::new(None),
+            let slot = slot.unwrap_or_else(|| {
+                Arc::new(Slot {
+                    jump: self.jump(&target),
+                    target,
+                    state: Mutex::default(),
+                })
             });
             self.slots.insert(name, slot);
         }
+        drop(open);
         let used = |jump: &Arc<Jump>| Arc::strong_count(jump) > 1;
         self.jumps.retain(used);
     }
@@ -92,46 +116,109 @@ impl Hosts {
             jump
         }))
     }
+}
+
+impl Hosts {
+    /// A pool that aims nowhere yet.
+    pub fn new(dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
+        Self(Arc::new(Pool {
+            dial,
+            keys,
+            aims: StdMutex::default(),
+        }))
+    }
+
+    /// Aims at these from now on. What is open stays, where the target is the same; nothing is
+    /// dialled yet.
+    pub fn aim(&self, targets: BTreeMap<NodeName, ConnectionTarget>) {
+        self.aims().aim(targets);
+    }
+
+    fn aims(&self) -> MutexGuard<'_, Aims> {
+        self.0.aims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// The names it knows.
     pub fn names(&self) -> Vec<NodeName> {
-        self.slots.keys().cloned().collect()
+        self.aims().slots.keys().cloned().collect()
+    }
+
+    /// True for a node that could not be reached a moment ago: others are asked before it.
+    pub fn is_away(&self, name: &NodeName) -> bool {
+        let slot = self.aims().slots.get(name).cloned();
+        // One that is being dialled may answer yet.
+        slot.is_some_and(|slot| {
+            slot.state.try_lock().is_ok_and(|state| {
+                let failed = state.failed.as_ref();
+                state.open.is_none() && failed.is_some_and(|(when, _)| when.elapsed() < LATELY)
+            })
+        })
     }
 
     /// The open connection, or a new one.
     pub async fn get(&self, name: &NodeName) -> Result<Arc<Host>, Unreachable> {
         self.open(name).await.map_err(|not| match not {
             NotOpen::Target(down) => down,
-            NotOpen::Host(error) => Unreachable::of(&error),
+            NotOpen::Host(error) => Unreachable::of(&*error),
         })
     }
 
-    /// As [`Self::get`], with the error itself: who asks may try again.
+    /// As [`Self::get`], with the error itself: who asks may try again. Those that ask while a node is
+    /// being dialled share how that ends.
     pub async fn open(&self, name: &NodeName) -> Result<Arc<Host>, NotOpen> {
-        let Some(slot) = self.slots.get(name) else {
+        let asked = Instant::now();
+        let Some(slot) = self.aims().slots.get(name).cloned() else {
             return Err(NotOpen::Target(Unreachable {
                 class: crate::error::ErrorClass::Bug,
                 why: format!("node `{name}` is not part of this run"),
                 hints: vec![],
             }));
         };
-        let mut open = slot.open.lock().await;
-        if let Some(host) = open.as_ref().filter(|host| host.is_alive()) {
+        let mut state = slot.state.lock().await;
+        if let Some(host) = state.open.as_ref().filter(|host| host.is_alive()) {
             return Ok(Arc::clone(host));
+        }
+        state.open = None;
+        if let Some((when, why)) = &state.failed
+            && *when > asked
+        {
+            return Err(NotOpen::Host(Arc::clone(why)));
         }
         let target = slot
             .target
             .as_ref()
             .map_err(|down| NotOpen::Target(down.clone()))?;
-        let host = self
-            .connect(name, target, slot.jump.as_deref())
-            .await
-            .map(Arc::new)
-            .map_err(NotOpen::Host)?;
-        *open = Some(Arc::clone(&host));
-        Ok(host)
+        match self.0.connect(name, target, slot.jump.as_deref()).await {
+            Ok(host) => {
+                let host = Arc::new(host);
+                state.open = Some(Arc::clone(&host));
+                state.failed = None;
+                Ok(host)
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                state.failed = Some((Instant::now(), Arc::clone(&error)));
+                Err(NotOpen::Host(error))
+            }
+        }
     }
 
+    /// A stream to a port on a node's loopback address, through the connection that is open then, or
+    /// through a new one: for clients that outlive connections.
+    pub async fn port(&self, name: &NodeName, port: u16) -> io::Result<Box<dyn Stream>> {
+        let host = self.open(name).await.map_err(NotOpen::into_io)?;
+        match host.local_port(port).await {
+            // It broke in between.
+            Err(_) if !host.is_alive() => {
+                let host = self.open(name).await.map_err(NotOpen::into_io)?;
+                host.local_port(port).await.map_err(io::Error::other)
+            }
+            stream => stream.map_err(io::Error::other),
+        }
+    }
+}
+
+impl Pool {
     async fn connect(
         &self,
         name: &NodeName,

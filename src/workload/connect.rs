@@ -1,74 +1,315 @@
-//! A kube client whose bytes go through a node's SSH connection.
+//! Kube clients whose bytes go through the nodes' SSH connections. A client belongs to the pool of
+//! connections and not to one of them: each stream is asked for when it is needed, so whoever dials a node
+//! again does it for all.
 
-use std::{io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
+use bytes::Bytes;
 use futures::FutureExt;
-use http::Request;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper_util::client::legacy;
 use kube::{Client, client::Body};
+use tokio::time::{Instant, Sleep};
 
 use super::WorkloadError;
 use crate::{
     host::{
-        Host,
-        https::{self, OpenStream},
+        https::{self, Connector, OpenStream},
         log::Sending,
+        pool::Hosts,
     },
-    model::{ClientIdentity, Component},
+    model::{ClientIdentity, Component, NodeName},
 };
 
 /// The name that every API server certificate of ours bears, whatever the node's address is.
 pub(super) const SERVER_NAME: &str = "kubernetes";
 
-/// A client of the API server on a control plane, through its SSH connection.
-pub fn through(host: Arc<Host>, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
-    let open = move || {
-        let host = Arc::clone(&host);
-        async move {
-            let port = Component::ApiServer.health_port();
-            host.local_port(port).await.map_err(io::Error::other)
-        }
-        .boxed()
-    };
-    connect(Arc::new(open), engine)
+/// How many waits share a connection: each follows some kinds of objects, and an API server takes 250
+/// requests at once on one connection.
+const SHARE: usize = 32;
+/// How many connections waits have before they share more.
+const SHARED: usize = 64;
+
+/// A server that let nobody in is asked after the others for so long: some ask for less time than it takes
+/// to find out.
+const SHUT: Duration = Duration::from_secs(60);
+
+/// The connections to one API server.
+type Door = legacy::Client<Connector, Full<Bytes>>;
+
+/// The servers that let nobody in, since when.
+type Shut = Mutex<BTreeMap<NodeName, Instant>>;
+
+/// Which node, and whom we trust there.
+type Key = (NodeName, String, usize);
+
+/// The API servers of a cluster as one run asks them: the connections to each, for all who ask, and when
+/// one of them answered last. Clones are the same.
+#[derive(Clone)]
+pub struct Apis(Arc<Inner>);
+
+struct Inner {
+    hosts: Hosts,
+    doors: Mutex<BTreeMap<Key, Door>>,
+    waits: AtomicUsize,
+    shut: Shut,
+    heard: Mutex<Option<Instant>>,
 }
 
-/// A client of the first API server that takes a connection, of those on these control planes. It
-/// outlives each of them.
-pub fn through_any(
-    hosts: Vec<Arc<Host>>,
-    engine: &ClientIdentity,
-) -> Result<Client, WorkloadError> {
-    let open = move || {
-        let hosts = hosts.clone();
-        async move {
-            let port = Component::ApiServer.health_port();
-            let mut refused = io::Error::from(io::ErrorKind::NotFound);
-            for host in hosts {
-                match host.local_port(port).await {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => refused = io::Error::other(error),
+impl Apis {
+    /// Through these connections; none is opened yet.
+    pub fn new(hosts: &Hosts) -> Self {
+        Self(Arc::new(Inner {
+            hosts: hosts.clone(),
+            doors: Mutex::default(),
+            waits: AtomicUsize::new(0),
+            shut: Mutex::default(),
+            heard: Mutex::default(),
+        }))
+    }
+
+    /// The same servers as they meet somebody who was never there: every connection is a new one.
+    #[must_use]
+    pub fn as_a_stranger(&self) -> Self {
+        Self::new(&self.0.hosts)
+    }
+
+    /// When an API server did something for a step last. The lease does not count.
+    pub fn heard(&self) -> Option<Instant> {
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client of the API server on one control plane.
+    pub fn of(&self, node: &NodeName, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
+        let door = self.door(node, engine, 0)?;
+        Ok(self.client(vec![(node.clone(), door)]))
+    }
+
+    /// A client of the first API server that takes a connection, of those on these control planes. It
+    /// outlives each of them.
+    pub fn any<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = &'n NodeName>,
+        engine: &ClientIdentity,
+    ) -> Result<Client, WorkloadError> {
+        self.shared(nodes, engine, 0)
+    }
+
+    /// The same for one that follows objects for long: not all of them have one connection.
+    pub fn waiting<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = &'n NodeName>,
+        engine: &ClientIdentity,
+    ) -> Result<Client, WorkloadError> {
+        let number = self.0.waits.fetch_add(1, Ordering::Relaxed);
+        self.shared(nodes, engine, number / SHARE % SHARED)
+    }
+
+    fn shared<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = &'n NodeName>,
+        engine: &ClientIdentity,
+        number: usize,
+    ) -> Result<Client, WorkloadError> {
+        let doors = nodes.into_iter().map(|node| {
+            let door = self.door(node, engine, number)?;
+            Ok((node.clone(), door))
+        });
+        let doors: Result<Vec<_>, WorkloadError> = doors.collect();
+        Ok(self.client(doors?))
+    }
+
+    /// Whoever comes first brings the certificate that is shown there from then on.
+    fn door(
+        &self,
+        node: &NodeName,
+        engine: &ClientIdentity,
+        number: usize,
+    ) -> Result<Door, WorkloadError> {
+        let key = (node.clone(), engine.ca.clone(), number);
+        let mut doors = self.0.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = doors.get(&key) {
+            return Ok(door.clone());
+        }
+        let (hosts, node) = (self.0.hosts.clone(), node.clone());
+        let open: OpenStream = Arc::new(move || {
+            let (hosts, node) = (hosts.clone(), node.clone());
+            async move { hosts.port(&node, Component::ApiServer.health_port()).await }.boxed()
+        });
+        let door = https::client(open, SERVER_NAME.into(), engine)?;
+        doors.insert(key, door.clone());
+        Ok(door)
+    }
+
+    fn client(&self, doors: Vec<(NodeName, Door)>) -> Client {
+        let inner = Arc::clone(&self.0);
+        let doors: Arc<[(NodeName, Door)]> = doors.into();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (doors, inner) = (Arc::clone(&doors), Arc::clone(&inner));
+            async move {
+                let acts = acts(&request);
+                let answer = through(&doors, &inner.shut, request).await?;
+                if acts && answer.status().is_success() {
+                    let mut heard = inner.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                    *heard = Some(Instant::now());
                 }
+                Ok::<_, tower::BoxError>(answer)
             }
-            Err(refused)
-        }
-        .boxed()
-    };
-    connect(Arc::new(open), engine)
+        });
+        Client::new(service, "default")
+    }
 }
 
-/// A client of the cluster's API; the server must prove with the cluster's CA that it is
-/// `kubernetes`.
-pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
-    let http = https::client::<Body>(open, SERVER_NAME.into(), engine)?;
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let http = http.clone();
-        async move {
-            let request = https::addressed(SERVER_NAME, request)?;
-            let sending = Sending::of(&request);
-            let answer = http.request(request).await;
-            sending.ended("the API server", &answer);
-            Ok::<_, tower::BoxError>(answer?)
+/// True for what only a server that has its etcd can answer, the lease left out.
+fn acts<B>(request: &Request<B>) -> bool {
+    let mut parts = request.uri().path().trim_matches('/').split('/');
+    let behind = match parts.next() {
+        Some("api") => 1,
+        Some("apis") => 2,
+        Some(_) | None => return false,
+    };
+    let resources: Vec<&str> = parts.skip(behind).collect();
+    let lease = resources.contains(&"leases");
+    let reads = request.method() == Method::GET;
+    !lease && (!reads || !resources.is_empty())
+}
+
+/// Through the first door that opens; what was sent through one is not sent through another.
+async fn through(
+    doors: &[(NodeName, Door)],
+    shut: &Shut,
+    request: Request<Body>,
+) -> Result<Response<Incoming>, tower::BoxError> {
+    let request = https::addressed(SERVER_NAME, request)?;
+    let (head, body) = request.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let is_shut = |node: &NodeName| {
+        let shut = shut.lock().unwrap_or_else(PoisonError::into_inner);
+        shut.get(node).is_some_and(|when| when.elapsed() < SHUT)
+    };
+    let (last, first): (Vec<_>, Vec<_>) = doors.iter().partition(|(node, _)| is_shut(node));
+    let mut refused: tower::BoxError = io::Error::from(io::ErrorKind::NotFound).into();
+    for (node, door) in first.into_iter().chain(last) {
+        let request = Request::from_parts(head.clone(), Full::new(body.clone()));
+        let sending = Sending::of(&request);
+        let answer = door.request(request).await;
+        sending.ended("the API server", &answer);
+        let opened = answer
+            .as_ref()
+            .map_or_else(|error| !error.is_connect(), |_| true);
+        {
+            let mut shut = shut.lock().unwrap_or_else(PoisonError::into_inner);
+            if opened {
+                shut.remove(node);
+            } else {
+                shut.insert(node.clone(), Instant::now());
+            }
         }
+        match answer {
+            Err(error) if !opened => refused = error.into(),
+            answer => return Ok(answer?),
+        }
+    }
+    Err(refused)
+}
+
+/// A client of the cluster's API over streams that somebody opens; the server must prove with the
+/// cluster's CA that it is `kubernetes`.
+pub fn connect(open: OpenStream, engine: &ClientIdentity) -> Result<Client, WorkloadError> {
+    let door: Door = https::client(open, SERVER_NAME.into(), engine)?;
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let door = (NodeName::from(SERVER_NAME), door.clone());
+        async move { through(&[door], &Shut::default(), request).await }
     });
     Ok(Client::new(service, "default"))
+}
+
+/// The same client, whose every answer has this time, from the request to the last byte.
+pub(super) fn each_within(client: &Client, limit: Duration) -> Client {
+    let client = client.clone();
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let until = Instant::now() + limit;
+            let answer = tokio::time::timeout_at(until, client.send(request)).await;
+            let answer = answer.map_err(|_elapsed| late(limit))??;
+            Ok::<_, tower::BoxError>(answer.map(|body| Due {
+                body,
+                limit,
+                until: Box::pin(tokio::time::sleep_until(until)),
+            }))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+fn late(limit: Duration) -> io::Error {
+    let why = format!("no answer within {} s", limit.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+/// A body that must have come by then.
+struct Due {
+    body: Body,
+    limit: Duration,
+    until: Pin<Box<Sleep>>,
+}
+
+impl http_body::Body for Due {
+    type Data = Bytes;
+    type Error = tower::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(self.until.as_mut().poll(cx));
+        Poll::Ready(Some(Err(late(self.limit).into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a server answers that has lost its etcd, and what keeps the lease, are no signs of life.
+    #[test]
+    fn only_what_needs_etcd_says_that_an_api_was_reached() {
+        let acts = |method: &str, path: &str| {
+            acts(
+                &Request::builder()
+                    .method(method)
+                    .uri(path)
+                    .body(())
+                    .unwrap(),
+            )
+        };
+        assert!(acts("GET", "/api/v1/nodes"));
+        assert!(acts(
+            "GET",
+            "/apis/apps/v1/namespaces/kube-system/daemonsets/a"
+        ));
+        assert!(acts("PATCH", "/api/v1/nodes/n1?force=true"));
+        for path in ["/readyz", "/version", "/api/v1", "/apis/apps/v1", "/apis"] {
+            assert!(!acts("GET", path), "{path}");
+        }
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rke-operator-run";
+        assert!(!acts("PUT", lease));
+    }
 }

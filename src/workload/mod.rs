@@ -1,7 +1,7 @@
 //! The provisioned cluster's API, reached through a node's SSH connection: no port of a cluster
 //! needs to be open to us.
 //!
-//! [`connect()`] makes a client; [`read()`] turns what it says into facts; the others are the
+//! [`Apis`] has clients; [`held()`] turns what they say into facts; the others are the
 //! effects that `apply/act.rs` calls, each bounded in time and harmless to repeat. They decide
 //! nothing: what is applied, pruned or waited for comes from the plan. [`waiting_for`] alone is
 //! pure.
@@ -34,7 +34,7 @@ mod tests;
 
 pub use available::{Lack, waiting_for};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};
-pub use connect::{connect, through, through_any};
+pub use connect::{Apis, connect};
 pub use copy::save_state_copy;
 pub use cordon::{cordon, uncordon};
 pub use crash::{CrashLoop, Crashes, crash_on_node};
@@ -44,8 +44,8 @@ pub use kinds::Kinds;
 pub use lost::{bound_to, out_of_service};
 pub use node_meta::set_node_meta;
 pub use objects::{apply_objects, prune, read_object};
-pub use probe::probe;
-pub use read::{held, read, serves};
+pub use probe::Probe;
+pub use read::{held, nodes, serves};
 pub use removed::removed_apis;
 pub use replicas::evict_one;
 pub use rewrite::{forget, rewrite};

@@ -1,10 +1,12 @@
-//! Asks one component on a node whether it is healthy, over a stream that is open already.
+//! Asks one component on a node whether it is healthy.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use http::Request;
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rustls::{
     DigitallySignedStruct, Error as TlsError, SignatureScheme,
@@ -12,6 +14,7 @@ use rustls::{
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 use super::connect::SERVER_NAME;
@@ -54,72 +57,126 @@ impl Component {
     }
 }
 
-/// Asks once. The stream leads to [`Component::health_port`] on the node's loopback address.
+/// Asks one component, as often as somebody waits for it: the connection is kept between two questions.
 ///
 /// The API server must prove who it is and is shown our certificate. The controller manager and
 /// the scheduler serve certificates that they sign themselves; on the node's own loopback
 /// address, through SSH, those are taken as they are, and nothing secret is sent.
-///
-/// The error is a fragment that says what it answered.
-pub async fn probe(
+pub struct Probe<'e> {
     component: Component,
-    stream: Box<dyn Stream>,
-    engine: &ClientIdentity,
-) -> Result<(), String> {
-    tokio::time::timeout(DEADLINE, answer(component, stream, engine))
-        .await
-        .unwrap_or_else(|_elapsed| Err("no answer within 10 s".to_owned()))
+    engine: &'e ClientIdentity,
+    kept: Mutex<Option<Kept>>,
 }
 
-async fn answer(
-    component: Component,
-    stream: Box<dyn Stream>,
-    engine: &ClientIdentity,
-) -> Result<(), String> {
-    let tls = match component {
-        Component::Etcd | Component::Kubelet | Component::KubeProxy => None,
-        Component::ApiServer | Component::NginxProxy => Some(https::tls(engine)),
-        Component::ControllerManager | Component::Scheduler => Some(unverified()),
-    };
-    let stream: Box<dyn Stream> = match tls {
-        None => stream,
-        Some(tls) => {
-            let tls = tls.map_err(|error| with_causes(&error))?;
-            let stream = https::handshake(&tls, SERVER_NAME, stream).await;
-            Box::new(stream.map_err(|error| format!("TLS: {}", with_causes(&error)))?)
+/// A connection, which is driven beside each request.
+struct Kept {
+    sender: SendRequest<Empty<Bytes>>,
+    connection: BoxFuture<'static, ()>,
+}
+
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+impl<'e> Probe<'e> {
+    /// Of a component on some node.
+    pub fn new(component: Component, engine: &'e ClientIdentity) -> Self {
+        Self {
+            component,
+            engine,
+            kept: Mutex::default(),
         }
-    };
-    let (status, body) = get(component.health_path(), stream)
-        .await
-        .map_err(|error| with_causes(&*error))?;
-    if status.is_success() {
-        return Ok(());
     }
-    Err(explain(status, &body))
-}
 
-/// One GET. The connection is driven beside the request and ends with it.
-async fn get(
-    path: &str,
-    stream: Box<dyn Stream>,
-) -> Result<(http::StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(path)
-        .header(http::header::HOST, "localhost")
-        .header(http::header::CONNECTION, "close")
-        .body(Empty::<Bytes>::new())?;
-    let exchange = async move {
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ENOUGH).collect().await?;
-        Ok((status, body.to_bytes()))
-    };
-    tokio::pin!(exchange);
-    tokio::select! {
-        result = &mut exchange => result,
-        // The connection ended: what it delivered is still there to be read.
-        _ended = connection => exchange.await,
+    /// Asks once. Where there is no connection any more, `open` gives a stream to
+    /// [`Component::health_port`] on the node's loopback address.
+    ///
+    /// The error is a fragment that says what it answered.
+    pub async fn ask(
+        &self,
+        open: impl Future<Output = io::Result<Box<dyn Stream>>> + Send,
+    ) -> Result<(), String> {
+        tokio::time::timeout(DEADLINE, Box::pin(self.answer(open)))
+            .await
+            .unwrap_or_else(|_elapsed| Err("no answer within 10 s".to_owned()))
+    }
+
+    async fn answer(
+        &self,
+        open: impl Future<Output = io::Result<Box<dyn Stream>>> + Send,
+    ) -> Result<(), String> {
+        let mut place = self.kept.lock().await;
+        // One that was closed meanwhile has said nothing about who is there now.
+        let kept = match place.take() {
+            Some(kept) => self.get(kept).await.ok(),
+            None => None,
+        };
+        let (kept, status, body) = match kept {
+            Some(answered) => answered,
+            None => {
+                let kept = self.connect(open).await?;
+                let answered = self.get(kept).await;
+                answered.map_err(|error| with_causes(&*error))?
+            }
+        };
+        *place = Some(kept);
+        if status.is_success() {
+            return Ok(());
+        }
+        Err(explain(status, &body))
+    }
+
+    async fn connect(
+        &self,
+        open: impl Future<Output = io::Result<Box<dyn Stream>>> + Send,
+    ) -> Result<Kept, String> {
+        let stream = open.await.map_err(|error| error.to_string())?;
+        let tls = match self.component {
+            Component::Etcd | Component::Kubelet | Component::KubeProxy => None,
+            Component::ApiServer | Component::NginxProxy => Some(https::tls(self.engine)),
+            Component::ControllerManager | Component::Scheduler => Some(unverified()),
+        };
+        let stream: Box<dyn Stream> = match tls {
+            None => stream,
+            Some(tls) => {
+                let tls = tls.map_err(|error| with_causes(&error))?;
+                let stream = https::handshake(&tls, SERVER_NAME, stream).await;
+                Box::new(stream.map_err(|error| format!("TLS: {}", with_causes(&error)))?)
+            }
+        };
+        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|error| with_causes(&error))?;
+        Ok(Kept {
+            sender,
+            connection: connection.map(drop).boxed(),
+        })
+    }
+
+    /// One GET.
+    async fn get(&self, kept: Kept) -> Result<(Kept, http::StatusCode, Bytes), Broken> {
+        let Kept {
+            mut sender,
+            mut connection,
+        } = kept;
+        let request = Request::get(self.component.health_path())
+            .header(http::header::HOST, "localhost")
+            .body(Empty::<Bytes>::new())?;
+        let exchange = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ENOUGH).collect().await?;
+            Ok::<_, Broken>((status, body.to_bytes()))
+        };
+        let mut exchange = Box::pin(exchange);
+        let answer = tokio::select! {
+            answer = &mut exchange => answer,
+            // The connection ended: what it delivered is still there to be read.
+            () = &mut connection => {
+                connection = std::future::pending().boxed();
+                exchange.as_mut().await
+            }
+        };
+        drop(exchange);
+        let (status, body) = answer?;
+        Ok((Kept { sender, connection }, status, body))
     }
 }
 

@@ -87,9 +87,8 @@ impl FakeMember {
         Self { host, asked }
     }
 
-    async fn client(&self, engine: &ClientIdentity) -> Client {
-        let host = self.host.connect().await.unwrap();
-        Client::through(Arc::new(host), engine).unwrap()
+    fn client(&self, engine: &ClientIdentity) -> Client {
+        Client::through(&self.host.hosts(), &NodeName::from("n1"), engine).unwrap()
     }
 
     fn asked(&self) -> Vec<String> {
@@ -140,7 +139,7 @@ async fn one_member_tells_who_leads_and_how_large_its_database_is() {
     let (files, engine) = members(&["10.0.0.1"]);
     for version in VERSIONS {
         let member = FakeMember::new(version, &files[&"10.0.0.1".into()], healthy);
-        let client = member.client(&engine.etcd).await;
+        let client = member.client(&engine.etcd);
         let view = view(vec![("n1", client)], Some(7 << 30)).await;
         let (id, one) = view.members.iter().next().unwrap();
         assert_eq!(view.quorum, Quorum::Serving { leader: *id }, "{version}");
@@ -174,8 +173,8 @@ async fn a_learner_is_asked_for_its_status_only_and_alarms_when_a_status_tells_o
             _ => "members asked of a learner",
         });
         let asked = vec![
-            ("n1", voter.client(&engine.etcd).await),
-            ("n2", learner.client(&engine.etcd).await),
+            ("n1", voter.client(&engine.etcd)),
+            ("n2", learner.client(&engine.etcd)),
         ];
         let view = view(asked, None).await;
         assert_eq!(learner.asked(), ["/v3/maintenance/status"]);
@@ -201,12 +200,30 @@ async fn without_a_majority_quorum_is_lost_and_the_members_are_as_one_remembers_
                 _ => "members as remembered",
             },
         );
-        let view = view(vec![("n1", member.client(&engine.etcd).await)], None).await;
+        let view = view(vec![("n1", member.client(&engine.etcd))], None).await;
         assert_eq!(view.quorum, Quorum::Lost);
         assert_eq!(view.voters().count(), 2);
         assert!(view.healthy().is_empty());
         // It knows of no leader: a question that waits for one is not asked.
         assert_eq!(member.asked().len(), 2);
+    }
+}
+
+/// E23: the connection that it was made on is not the one that it needs.
+#[tokio::test]
+async fn a_client_outlives_the_connection_that_it_was_made_on() {
+    let (files, engine) = members(&["10.0.0.1"]);
+    let member = FakeMember::new("3.6.7", &files[&"10.0.0.1".into()], healthy);
+    let client = member.client(&engine.etcd);
+    for connections in 1..=3 {
+        let mut seen = view(vec![("n1", client.clone())], None).await;
+        if seen.quorum == Quorum::Unknown {
+            // What was under way is lost with the connection.
+            seen = view(vec![("n1", client.clone())], None).await;
+        }
+        assert!(matches!(seen.quorum, Quorum::Serving { .. }), "{seen:?}");
+        assert_eq!(member.host.connections(), connections);
+        member.host.cut();
     }
 }
 
@@ -219,9 +236,9 @@ async fn a_member_that_cannot_be_asked_is_a_fact() {
         ca: engine.etcd.ca.clone(),
         ..engine.api.clone()
     };
-    let refused = member.client(&stranger).await;
-    let closed = FakeHost::new().connect().await.unwrap();
-    let closed = Client::through(Arc::new(closed), &engine.etcd).unwrap();
+    let refused = member.client(&stranger);
+    let closed = FakeHost::new().hosts();
+    let closed = Client::through(&closed, &NodeName::from("n1"), &engine.etcd).unwrap();
     let mut asked = vec![("n1", refused), ("n2", closed)];
     let seen = view(std::mem::take(&mut asked), None).await;
     assert_eq!(seen.quorum, Quorum::Unknown);
@@ -246,7 +263,7 @@ async fn operations_look_first_and_decide_by_the_members() {
             "/v3/cluster/member/add" => "learner added",
             _ => "members",
         });
-        let client = member.client(&engine.etcd).await;
+        let client = member.client(&engine.etcd);
         assert_eq!(change::add_learner(&client, url).await.unwrap(), id);
         // Gone already, and never there.
         change::remove(&client, id).await.unwrap();
@@ -263,7 +280,7 @@ async fn operations_look_first_and_decide_by_the_members() {
             "/v3/cluster/member/promote" => "added again",
             _ => "members with a learner",
         });
-        let client = member.client(&engine.etcd).await;
+        let client = member.client(&engine.etcd);
         assert_eq!(change::add_learner(&client, url).await.unwrap(), id);
         let refused = change::promote(&client, id).await.unwrap_err();
         assert!(
@@ -275,7 +292,7 @@ async fn operations_look_first_and_decide_by_the_members() {
 
         // It votes already: the same refusal is none.
         let member = FakeMember::new(version, files, |_, _| "promoted");
-        change::promote(&member.client(&engine.etcd).await, id)
+        change::promote(&member.client(&engine.etcd), id)
             .await
             .unwrap();
         assert_eq!(member.asked().len(), 1);

@@ -53,7 +53,7 @@ fn site() -> Site {
     let keys = KnownHosts::from_text("test", &known, Policy::Strict);
     // Nothing but the bastion answers from here.
     let outside = FakeNet([(at(BASTION), bastion.clone())].into());
-    let mut hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
+    let hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
     let way = Bastion {
         endpoint: at(BASTION),
         login: bastion.login(),

@@ -1,5 +1,5 @@
 //! What passes by itself is waited for within the run: a registry that is away for a moment, a
-//! Docker that is restarted during a pull, a node that hangs.
+//! Docker that is restarted during a pull, a node that hangs, an SSH connection that breaks.
 
 use std::{
     process::Stdio,
@@ -15,6 +15,9 @@ use crate::real::{Site, tell};
 const CLAIMED: &str = "docker ps --all --format '{{.Names}}' | grep -q rke-operator";
 /// The first component is there.
 const STARTED: &str = "docker ps --format '{{.Names}}' | grep -qx etcd";
+
+/// Components whose start begins a wait: for etcd and the API server, and for the node.
+const WAITED_FOR: [&str; 2] = ["kube-apiserver", "kube-proxy"];
 
 /// Waits until a file or a container on the node shows how far it is.
 fn await_on(site: &Site, what: &str) {
@@ -50,5 +53,35 @@ fn one_run_outlives_a_registry_that_is_away_a_docker_that_restarts_and_a_node_th
     tell(&format!("ended {:?} after the node hung", begun.elapsed()));
     let said = String::from_utf8_lossy(&up.stderr);
     assert!(up.status.success(), "{}: {said}", up.status);
+    assert!(site.is_ready(), "{said}");
+}
+
+/// E23: whoever waits goes on through the connection that is there by then. sshd answers all the time.
+#[test]
+fn one_run_outlives_its_ssh_connections() {
+    let site = Site::new("cut", Profile::Plain);
+    let child = site
+        .command(&["up", "--yes"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let begun = Instant::now();
+    let cut = format!("pkill -KILL -f '^sshd[a-z-]*: {}'", site.node().user());
+    for component in WAITED_FOR {
+        await_on(
+            &site,
+            &format!("docker ps --format '{{{{.Names}}}}' | grep -qx {component}"),
+        );
+        for _ in 0..3 {
+            site.node().sh(&cut).expect("there is a connection");
+            thread::sleep(Duration::from_secs(3));
+        }
+    }
+    let up = child.wait_with_output().expect("the run ends");
+    tell(&format!("ended {:?} after its begin", begun.elapsed()));
+    let said = String::from_utf8_lossy(&up.stderr);
+    assert!(up.status.success(), "{}: {said}", up.status);
+    assert!(begun.elapsed() < Duration::from_secs(180), "{said}");
     assert!(site.is_ready(), "{said}");
 }

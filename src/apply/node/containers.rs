@@ -23,7 +23,7 @@ use crate::{
     host::Host,
     model::{ClusterId, Component, ContainerSpec, LOG_CAUSE_LINES, log_cause, names_a_flag, path},
     state::ClusterState,
-    workload,
+    workload::Probe,
 };
 
 /// How long a component may take to end by itself.
@@ -160,25 +160,29 @@ pub(in crate::apply) async fn await_healthy(
 ) -> Result<Done, StepError> {
     const LOOK_AT_DOCKER: u64 = 75;
     let name = component.container();
-    let first = &OnceLock::new();
-    let said = &Mutex::new(None);
+    let (first, said) = (&OnceLock::new(), &Mutex::new(None));
+    let probe = &Probe::new(component, run.context.engine()?);
     until(
         name,
         Duration::from_millis(100),
         reporter,
         stop,
         |tries| async move {
-            let Err(why) = probe(run, host, component).await? else {
+            // Through the connection that is open then: one that was lost does not end a wait.
+            let open = run.hosts.port(&host.name, component.health_port());
+            let Err(why) = probe.ask(open).await else {
                 return Ok(Ok(()));
             };
-            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1 {
+            if tries % LOOK_AT_DOCKER == LOOK_AT_DOCKER - 1
+                && let Ok(host) = run.host(&host.name).await
+            {
                 if let Some((state, restarts)) = host.restarts(name).await.map_err(failed)?
                     && let Some(code) =
                         keeps_exiting(&state, restarts, *first.get_or_init(|| restarts))
                 {
-                    return Err(exits(host, name, code).await);
+                    return Err(exits(&host, name, code).await);
                 }
-                let cause = cause_in_log(host, name).await;
+                let cause = cause_in_log(&host, name).await;
                 *said.lock().unwrap_or_else(PoisonError::into_inner) = cause;
             }
             let said = said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,23 +227,6 @@ pub(in crate::apply) async fn await_age(
     )
     .await?;
     Ok(Done::default())
-}
-
-/// Asks a component through the node's SSH connection. The inner error says why it is not healthy yet; the outer one ends the wait.
-async fn probe(
-    run: &Executor<'_>,
-    host: &Host,
-    component: Component,
-) -> Result<Result<(), String>, StepError> {
-    let engine = run.context.engine()?;
-    if let Some(lost) = host.lost() {
-        // The next step dials again; this wait cannot.
-        return Err(failed(lost));
-    }
-    match host.local_port(component.health_port()).await {
-        Ok(stream) => Ok(workload::probe(component, stream, engine).await),
-        Err(error) => Ok(Err(error.to_string())),
-    }
 }
 
 /// The code of a component that exits again and again, and did so since the wait's first look. What it

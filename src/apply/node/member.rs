@@ -93,9 +93,10 @@ pub(in crate::apply) async fn remove_member(
     let stays = etcd.healthy().into_iter().find(|id| *id != member);
     // One that does not answer leads nobody.
     if etcd.on(node) == Some(member)
-        && let (Some(to), Ok(host)) = (stays, run.host(node).await)
+        && let (Some(to), Ok(_)) = (stays, run.host(node).await)
     {
-        let own = Client::through(host, &run.context.engines()?.etcd).map_err(failed)?;
+        let engine = &run.context.engines()?.etcd;
+        let own = Client::through(run.hosts, node, engine).map_err(failed)?;
         // One that does not lead has nothing to hand over, and one that fails goes all the same.
         drop(change::move_leader(&own, to).await);
     }
@@ -242,7 +243,7 @@ async fn voter(run: &Executor<'_>, joining: &NodeName) -> Result<Client, StepErr
             continue;
         }
         match run.host(node).await {
-            Ok(host) => return Client::through(host, engine).map_err(failed),
+            Ok(_) => return Client::through(run.hosts, node, engine).map_err(failed),
             Err(error) => last = Some(error),
         }
     }

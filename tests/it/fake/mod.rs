@@ -31,7 +31,10 @@ use std::{
 use futures::future::BoxFuture;
 use rke_operator::{
     config::{Credential, Login},
-    host::{Dial, Host, HostError, KnownHosts, Policy, Stream, pool::Target},
+    host::{
+        Dial, Host, HostError, KnownHosts, Policy, Stream,
+        pool::{Hosts, Target},
+    },
     model::{Endpoint, NodeName},
 };
 use russh::keys::{
@@ -375,6 +378,15 @@ impl FakeHost {
             &self.dial(),
         )
         .await
+    }
+
+    /// A pool with one node, which is this server.
+    pub(crate) fn hosts(&self) -> Hosts {
+        let endpoint = Self::endpoint();
+        let keys = KnownHosts::from_text("test", &self.known_hosts(&endpoint), Policy::Strict);
+        let hosts = Hosts::new(Arc::new(self.dial()), Arc::new(keys));
+        hosts.aim([(NodeName::from("n1"), Ok(target(endpoint, self.login())))].into());
+        hosts
     }
 
     /// Pipes to this server, whatever the endpoint.
