@@ -31,6 +31,8 @@ pub struct Actual {
     /// What the cluster's API said, read once, through the first API server that serves; `None`:
     /// none does, or there was nothing to ask.
     pub cluster: Option<Box<ClusterFacts>>,
+    /// Why no API server told what the cluster holds, though one serves.
+    pub untold: Option<String>,
     /// The administrator's kubeconfig that the shell keeps, if there is one.
     pub kubeconfig: Option<Secret<String>>,
     /// What the store holds.
@@ -794,6 +796,7 @@ impl Actual {
             ApiHealth::Unreachable(why) => Some(why.as_str()),
             ApiHealth::Serving => None,
         });
+        let down = self.untold.as_deref().or(down);
         down.map_or(ApiView::Unknown, ApiView::Unreachable)
     }
 

@@ -5,19 +5,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::{
-    StreamExt, TryStreamExt,
-    future::{try_join, try_join_all, try_join3, try_join4},
+    StreamExt,
+    future::{join, try_join, try_join_all, try_join3, try_join4},
     stream,
 };
 use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret as KubeSecret};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 
-use super::{bound_to, charts::charts, copy, kinds::Kinds, replicas::replicas, rewrite};
+use super::{
+    bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, replicas::replicas, rewrite,
+};
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
@@ -27,47 +30,44 @@ use crate::{
     state::ClusterState,
 };
 
-/// How long a survey waits for the API.
+/// How long a survey waits for each answer of the API.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How many applies the server tries at once.
-const WIDTH: usize = 6;
+const WIDTH: usize = 32;
 
-/// Reads the cluster's API, and has it try an apply of what is wanted. Not ready, refused, slow,
-/// or half an answer: all of that is an error, so that nothing is pruned because a list was cut
-/// short. The error says why.
-pub async fn read(
-    client: &Client,
-    saved: Option<&ClusterState>,
-    wanted: &WantedObjects,
-) -> Result<ClusterFacts, String> {
-    // Its connection is there for all that come: begun together, each would open one.
-    serves(client).await?;
-    held(client, saved, wanted).await
-}
+/// How long a dry run that was not answered for a reason that may pass is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 
-/// Whether an API server answers `/readyz`. The error says why it does not.
+/// Whether an API server answers `/readyz`: this alone says whether it serves. The error says why it does
+/// not.
 pub async fn serves(client: &Client) -> Result<(), String> {
     within(ready(client)).await
 }
 
-/// What the cluster holds, of a server that was found to serve: the second half of [`read`].
+/// What the cluster holds, of a server that was found to serve; and has it try an apply of what is wanted.
+/// Every answer has its own time, however many there are. One that does not come, or half of one, is an
+/// error, so that nothing is pruned because a list was cut short. The error says why.
 pub async fn held(
     client: &Client,
     saved: Option<&ClusterState>,
     wanted: &WantedObjects,
 ) -> Result<ClusterFacts, String> {
-    within(Box::pin(facts(client, saved, wanted))).await
+    let client = each_within(client, DEADLINE);
+    let facts = Box::pin(facts(&client, saved, wanted)).await;
+    facts.map_err(|error| with_causes(&error))
+}
+
+/// The Node objects alone.
+pub async fn nodes(client: &Client) -> Result<BTreeMap<NodeName, NodeFact>, String> {
+    within(all_nodes(client)).await
 }
 
 /// Bounded.
 pub(super) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(DEADLINE, answer).await {
         Ok(answer) => answer.map_err(|error| with_causes(&error)),
-        Err(_elapsed) => Err(format!(
-            "no complete answer within {} s",
-            DEADLINE.as_secs()
-        )),
+        Err(_elapsed) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
     }
 }
 
@@ -79,7 +79,7 @@ async fn facts(
     let kinds = Kinds::default();
     let ((version, recorded), (nodes, replicas), (copy, bound, uid), ()) = try_join4(
         try_join(client.apiserver_version(), recorded(client)),
-        try_join(nodes(client), replicas(client, wanted)),
+        try_join(all_nodes(client), replicas(client, wanted)),
         try_join3(
             state_copy(client),
             Box::pin(bound_to(client, &wanted.bound_to)),
@@ -104,11 +104,12 @@ async fn facts(
         .map(|kind| objects(client, &kinds, kind, wanted));
     let lists = try_join_all(lists).await?;
     let objects: BTreeMap<ObjectRef, Value> = lists.into_iter().flatten().collect();
-    let (dry_runs, charts) = try_join(
+    let (dry_runs, charts) = join(
         dry_runs(client, &kinds, wanted, &objects),
         Box::pin(charts(client, &kinds, &objects)),
     )
-    .await?;
+    .await;
+    let charts = charts?;
     Ok(ClusterFacts {
         version: version.git_version,
         uid,
@@ -131,7 +132,7 @@ async fn dry_runs(
     kinds: &Kinds,
     wanted: &WantedObjects,
     live: &BTreeMap<ObjectRef, Value>,
-) -> kube::Result<BTreeMap<ObjectRef, DryRun>> {
+) -> BTreeMap<ObjectRef, DryRun> {
     let tried: Vec<_> = wanted
         .objects
         .iter()
@@ -141,25 +142,42 @@ async fn dry_runs(
             Some((object.clone(), value.clone(), api))
         })
         .collect();
-    stream::iter(tried)
-        .map(|(object, value, api)| async move {
-            let params = PatchParams::apply(super::FIELD_MANAGER).force().dry_run();
-            let tried = api
-                .patch(&object.name, &params, &Patch::Apply(&value))
-                .await;
-            let dry_run = match tried {
-                Ok(would) => {
-                    DryRun::Would(serde_json::to_value(would).map_err(kube::Error::SerdeError)?)
-                }
-                // The look goes on, whatever stands behind the refusal.
-                Err(kube::Error::Api(status)) => DryRun::KnownAfterApply(status.message.clone()),
-                Err(error) => return Err(error),
-            };
-            Ok((object, dry_run))
-        })
-        .buffer_unordered(WIDTH)
-        .try_collect()
-        .await
+    let tried = stream::iter(tried).map(|(object, value, api)| async move {
+        let dry_run = dry_run(&api, &object, &value).await;
+        (object, dry_run)
+    });
+    tried.buffer_unordered(WIDTH).collect().await
+}
+
+/// One that is not answered keeps nothing else from being seen; what it would have told is known after
+/// the apply.
+async fn dry_run(api: &Api<DynamicObject>, object: &ObjectRef, value: &Value) -> DryRun {
+    let params = PatchParams::apply(super::FIELD_MANAGER).force().dry_run();
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let tried = api.patch(&object.name, &params, &Patch::Apply(value)).await;
+        let why = match tried {
+            Ok(would) => match serde_json::to_value(would) {
+                Ok(would) => return DryRun::Would(would),
+                Err(error) => error.to_string(),
+            },
+            // A server that has too much to do, or whose etcd or webhook hiccups.
+            Err(error) if may_pass(&error) && begun.elapsed() < AGAIN => {
+                sleep(pause.mul_f64(rand::random_range(0.75..1.25))).await;
+                pause *= 2;
+                continue;
+            }
+            Err(kube::Error::Api(status)) => status.message.clone(),
+            Err(error) => with_causes(&error),
+        };
+        return DryRun::KnownAfterApply(why);
+    }
+}
+
+/// Too many requests, or an error of the server's own.
+fn may_pass(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 429 | 500..))
 }
 
 async fn ready(client: &Client) -> kube::Result<()> {
@@ -169,7 +187,7 @@ async fn ready(client: &Client) -> kube::Result<()> {
     client.request_text(request).await.map(|_| ())
 }
 
-async fn nodes(client: &Client) -> kube::Result<BTreeMap<NodeName, NodeFact>> {
+async fn all_nodes(client: &Client) -> kube::Result<BTreeMap<NodeName, NodeFact>> {
     let nodes = Api::<Node>::all(client.clone())
         .list(&ListParams::default())
         .await?;

@@ -20,6 +20,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use kube::Client;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{
     RootCertStore, ServerConfig,
@@ -32,13 +33,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{fake::FakeApi, *};
 use crate::{
-    actual::{DryRun, NODE_META, object_changes},
+    actual::{ClusterFacts, DryRun, NODE_META, object_changes},
     error::{ErrorClass, Explain, with_causes},
     host::{Stream, https::OpenStream},
     model::{
         ClientIdentity, Component, DrainRules, NodeMeta, ObjectRef, Secret, WantedObjects, label,
     },
-    state::tests::saved,
+    state::{ClusterState, tests::saved},
 };
 
 // ---- TLS
@@ -194,6 +195,42 @@ fn keys_that_are_none_are_an_error_that_does_not_show_them() {
 
 // ---- health
 
+/// Asks once, over this stream.
+async fn probe(
+    component: Component,
+    stream: Box<dyn Stream>,
+    engine: &ClientIdentity,
+) -> Result<(), String> {
+    let open = std::future::ready(Ok(stream));
+    Probe::new(component, engine).ask(open).await
+}
+
+/// What is asked again and again is asked over one connection, until that is gone.
+#[tokio::test]
+async fn a_question_that_is_repeated_keeps_its_connection() {
+    let admin = Pki::new().admin();
+    let probe = Probe::new(Component::Kubelet, &admin);
+    let opened = AtomicUsize::new(0);
+    let servers = std::sync::Mutex::new(Vec::new());
+    let ask = || {
+        probe.ask(async {
+            opened.fetch_add(1, Ordering::Relaxed);
+            let (near, far) = tokio::io::duplex(64 * 1024);
+            let server = tokio::spawn(component(far, 200, "ok"));
+            servers.lock().unwrap().push(server.abort_handle());
+            Ok(Box::new(near) as Box<dyn Stream>)
+        })
+    };
+    for _ in 0..3 {
+        assert_eq!(ask().await, Ok(()));
+    }
+    assert_eq!(opened.load(Ordering::Relaxed), 1);
+    servers.lock().unwrap()[0].abort();
+    tokio::task::yield_now().await;
+    assert_eq!(ask().await, Ok(()), "by the one that is there now");
+    assert_eq!(opened.load(Ordering::Relaxed), 2);
+}
+
 /// A component that answers every request like this.
 async fn component(
     io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -280,6 +317,65 @@ async fn a_component_that_hangs_or_hangs_up_is_not_healthy() {
 }
 
 // ---- reading
+
+/// What a survey learns of a server that serves.
+async fn read(
+    client: &Client,
+    saved: Option<&ClusterState>,
+    wanted: &WantedObjects,
+) -> Result<ClusterFacts, String> {
+    serves(client).await?;
+    held(client, saved, wanted).await
+}
+
+/// Whose every answer takes so long.
+fn slow(api: &FakeApi, answer: Duration) -> Client {
+    let client = api.client();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move {
+            tokio::time::sleep(answer).await;
+            client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// E19: with webhooks on everything each dry run takes seconds, and there may be hundreds.
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_is_read_to_the_end_whatever_there_is_to_read() {
+    let api = FakeApi::new();
+    let mut wanted = of_flannel();
+    let (object, value) = wanted
+        .objects
+        .first_key_value()
+        .map(|(a, b)| (a.clone(), b.clone()))
+        .unwrap();
+    for number in 0..300 {
+        let name = format!("flannel-{number}");
+        api.put(
+            &DAEMON_SET.replace("/flannel", &format!("/{name}")),
+            daemon_set(1),
+        );
+        wanted.objects.insert(
+            ObjectRef {
+                name,
+                ..object.clone()
+            },
+            value.clone(),
+        );
+    }
+    let client = slow(&api, Duration::from_secs(5));
+    let begun = tokio::time::Instant::now();
+    let facts = read(&client, None, &wanted).await.unwrap();
+    assert_eq!(facts.dry_runs.len(), 300);
+    assert!(begun.elapsed() > Duration::from_secs(40));
+    // One answer that does not come is an error, in its own time.
+    let hung = slow(&api, Duration::from_secs(3600));
+    let begun = tokio::time::Instant::now();
+    assert!(held(&hung, None, &wanted).await.is_err());
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
 
 const NODE: &str = "/api/v1/nodes/n1";
 const DAEMON_SET: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/flannel";
@@ -668,17 +764,29 @@ async fn the_server_says_what_an_apply_would_change_and_changes_nothing() {
     assert_eq!(api.get(DAEMON_SET).unwrap(), live, "nothing was written");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_object_that_refuses_dry_runs_is_known_after_apply_and_the_look_goes_on() {
     let api = FakeApi::new();
     api.put(NODE, node("True"));
     api.put(DAEMON_SET, daemon_set(1));
-    for code in [400, 404, 500] {
-        api.refuse(&format!("PATCH {DAEMON_SET}"), &[code]);
+    let patch = format!("PATCH {DAEMON_SET}");
+    for code in [400, 403, 404, 422] {
+        api.refuse(&patch, &[code]);
         let DryRun::KnownAfterApply(why) = dry_run(&api).await else {
             panic!("it was refused");
         };
         assert_eq!(why, "refused by the test");
+    }
+    // E25: a server that has too much to do for a moment has not said what it would do.
+    for code in [429, 500, 503, 504] {
+        api.refuse(&patch, &[code, code]);
+        assert!(matches!(dry_run(&api).await, DryRun::Would(_)), "{code}");
+        api.refuse(&patch, &[code; 100]);
+        let DryRun::KnownAfterApply(why) = dry_run(&api).await else {
+            panic!("it was refused");
+        };
+        assert_eq!(why, "refused by the test");
+        api.refuse(&patch, &[]);
     }
 }
 

@@ -84,6 +84,7 @@ fn well() -> Actual {
                 .collect(),
             ..ClusterFacts::default()
         })),
+        untold: None,
         kubeconfig: None,
         saved: None,
     }

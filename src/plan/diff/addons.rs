@@ -108,7 +108,7 @@ fn changes(
 }
 
 /// True when the object says that what was applied last is what is wanted now.
-fn same_applied(live: &Value, wanted: &Value) -> bool {
+pub(in crate::plan) fn same_applied(live: &Value, wanted: &Value) -> bool {
     let applied = |value: &Value| value["metadata"]["annotations"][label::APPLIED].clone();
     applied(live) == applied(wanted) && !applied(wanted).is_null()
 }

@@ -22,7 +22,7 @@ mod specs;
 pub use containerd::config_digest;
 
 pub(super) use self::{
-    addons::{AddonDiff, NETWORK, network},
+    addons::{AddonDiff, NETWORK, network, same_applied},
     charts::ChartDiff,
     components::{Need, applied, in_order},
     containerd::ContainerdDiff,

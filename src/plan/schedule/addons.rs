@@ -4,12 +4,12 @@
 use serde_json::Value;
 
 use crate::{
-    actual::{self, Actual, ApiView, ClusterFacts, Replica, Rollout},
+    actual::{self, Actual, ApiView, ClusterFacts, DryRun, Replica, Rollout},
     desired::{Addon, Desired},
     model::{ObjectRef, is_spread, label, outlives_its_manifest},
     plan::{
-        Cause, ClusterAction, Guard, Stage, Step,
-        diff::{AddonDiff, Diff, network},
+        Cause, ClusterAction, Guard, Note, Stage, Step,
+        diff::{AddonDiff, Diff, network, same_applied},
     },
 };
 
@@ -38,6 +38,26 @@ pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 3] {
         )
     };
     [stage(first), stage(then), stage(own)]
+}
+
+/// The objects of which nobody sees whether others have changed them: they are as they were applied as far
+/// as they say themselves, and the server does not tell what an apply would change.
+pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let ApiView::Up(api) = diff.have.api() else {
+        return Vec::new();
+    };
+    let objects = diff.want.addons.iter().flat_map(|addon| &addon.objects);
+    let unseen = objects.filter_map(|(object, wanted)| {
+        let DryRun::KnownAfterApply(why) = api.dry_runs.get(object)? else {
+            return None;
+        };
+        let text = format!(
+            "whether {object} was changed by others is not known: the API server does not say what an \
+             apply would change: {why}"
+        );
+        same_applied(api.objects.get(object)?, wanted).then(|| Note::of(None, text))
+    });
+    unseen.collect()
 }
 
 fn two_nodes_take_pods(have: &Actual) -> bool {
@@ -137,7 +157,7 @@ pub(super) fn wait(diff: &Diff<'_>) -> Stage {
         };
         Some(Step::cluster(cause, why, action))
     });
-    Stage::of("available", 1, steps)
+    Stage::of("available", 1, steps).side_by_side(|_| false)
 }
 
 /// Objects of ours that nothing wants. Empty unless the API answered (invariant 1).

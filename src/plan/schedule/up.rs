@@ -74,6 +74,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let mut notes = state::notes(want);
     notes.extend(warnings::notes(diff));
     notes.extend(start::notes(diff));
+    notes.extend(addons::notes(diff));
     notes.extend(join::notes(diff));
     notes.extend(nodes::notes(diff));
     notes.extend(containerd::notes(diff));
