@@ -9,17 +9,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Error, Iteration};
+use super::{Error, Iteration, Survey};
 use crate::{
     actual::ApiView,
     apply::{
         event::{Event, Events, RunOutcome},
         run::Report,
+        step::Warning,
         stop::{Stop, StopCause},
     },
     error::with_causes,
     lease,
     lease::{Election, Held, Seen},
+    model::{Component, NodeName},
+    plan::{Action, HostAction},
 };
 
 const NAMESPACE: &str = "kube-system";
@@ -47,13 +50,46 @@ enum Turn {
     Ours(Box<Held>),
     /// This run's, which had to wait: what it saw before is no longer true.
     LookAgain,
-    /// Nobody can take it.
-    Nobodys,
+    /// Nobody can take it; why, where that is to be said.
+    Nobodys(Option<Warning>),
     /// It was told to stop meanwhile.
     Stopped(StopCause),
 }
 
+/// An answer that is no: it will be none to anybody else either. Too much to do, or an error of the
+/// server's own, is no answer.
+fn is_no(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if !matches!(status.code, 409 | 429 | 500..))
+}
+
+/// What a person is told who may have started two runs.
+fn untaken(why: &str) -> Warning {
+    Warning {
+        message: format!(
+            "the lease `{NAMESPACE}/{}` could not be taken, which keeps two runs apart: {why}",
+            lease::RUN.name()
+        ),
+        hints: vec!["let only one run at a time change this cluster until it can be".to_owned()],
+    }
+}
+
 impl Iteration<'_> {
+    /// True where the plan takes away every API server that serves.
+    fn leaves_no_api(&self) -> bool {
+        let Survey { actual, plan, .. } = &self.survey;
+        let goes = |node: &NodeName| {
+            let name = Component::ApiServer.container();
+            plan.steps().any(|step| {
+                let Action::Host(on, HostAction::RemoveContainer { name: goes }) = &step.action
+                else {
+                    return false;
+                };
+                on == node && goes == name
+            })
+        };
+        actual.apis.keys().all(goes)
+    }
+
     /// Runs the plan when no other run changes the cluster. What only waits is nobody's turn.
     pub(super) async fn in_turn(
         &self,
@@ -63,21 +99,26 @@ impl Iteration<'_> {
     ) -> Result<InTurn, Error> {
         let plan = &self.survey.plan;
         let turn = if plan.only_waits() {
-            Turn::Nobodys
+            Turn::Nobodys(None)
         } else {
             Box::pin(self.turn(events, stop)).await?
         };
         let held = match turn {
             Turn::Ours(held) => held,
-            Turn::Nobodys => {
-                return Ok(InTurn::Ran(self.run(plan, number, events, stop).await));
+            Turn::Nobodys(warning) => {
+                let mut report = self.run(plan, number, events, stop).await;
+                report.warnings.extend(warning);
+                return Ok(InTurn::Ran(report));
             }
             Turn::LookAgain => return Ok(InTurn::LookAgain),
             Turn::Stopped(cause) => return Ok(InTurn::Stopped(cause)),
         };
         let run = async |stop: Stop| self.run(plan, number, events, &stop).await;
-        let (report, held) = held.during(stop, run).await;
+        let heard = || self.session.heard();
+        let (report, held) = held.during(stop, heard, run).await;
         match held {
+            // Nobody is there any more to take it back.
+            Some(_) if self.leaves_no_api() => {}
             Some(held) => held.release().await,
             None if report.outcome == RunOutcome::Stopped => return Err(Error::TurnLost),
             None => {}
@@ -88,10 +129,10 @@ impl Iteration<'_> {
     /// Waits until no other run changes the cluster.
     async fn turn(&self, events: &Events, stop: &Stop) -> Result<Turn, Error> {
         if !matches!(self.survey.actual.api(), ApiView::Up(_)) {
-            return Ok(Turn::Nobodys);
+            return Ok(Turn::Nobodys(None));
         }
         let Ok(client) = self.session.api(self.context()).await else {
-            return Ok(Turn::Nobodys);
+            return Ok(Turn::Nobodys(None));
         };
         let (identity, clock) = (&self.environment.identity, self.environment.clock.clone());
         let election = Election::new(lease::RUN, client, NAMESPACE, identity, clock);
@@ -122,16 +163,14 @@ impl Iteration<'_> {
                     }
                 }
                 Err(error) => {
-                    // An answer that is no: it will be none to anybody else either.
-                    let refused = matches!(error, kube::Error::Api(_));
-                    if refused || heard.elapsed() >= SILENCE {
+                    if is_no(&error) || heard.elapsed() >= SILENCE {
                         let why = with_causes(&error);
-                        tracing::debug!(%why, "goes on without the lease of the cluster");
+                        tracing::warn!(%why, "goes on without the lease of the cluster");
                         let waited = !told.is_empty();
                         return Ok(if waited {
                             Turn::LookAgain
                         } else {
-                            Turn::Nobodys
+                            Turn::Nobodys(Some(untaken(&why)))
                         });
                     }
                 }

@@ -89,6 +89,10 @@ pub(crate) const RUN: Terms = Terms {
 /// How long a request may take: one that hangs must leave time for others.
 const ANSWER: Duration = Duration::from_secs(4);
 
+/// Whoever heard from the server so short ago can hear from it. Shorter than [`Terms::deadline`], so that
+/// whoever meets silence then still has its lease.
+const RECENT: Duration = Duration::from_secs(25);
+
 /// A candidate.
 #[derive(Clone)]
 pub(crate) struct Election {
@@ -284,15 +288,17 @@ enum Renewal {
 
 impl Held {
     /// Renews while the work goes on, which is told to stop when the lease is lost. What became of
-    /// the work, and the lease if it is still held.
+    /// the work, and the lease if it is still held. `heard` tells when the work reached the server last:
+    /// silence for the lease alone is no silence.
     pub(crate) async fn during<T, F: Future<Output = T>>(
         self,
         stop: &Stop,
+        heard: impl Fn() -> Option<Instant>,
         work: impl FnOnce(Stop) -> F,
     ) -> (T, Option<Self>) {
         let (stopper, stop) = Stopper::within(stop);
         let (done, is_done) = oneshot::channel::<Infallible>();
-        let kept = self.keep(stopper, async {
+        let kept = self.keep(stopper, heard, async {
             let _ = is_done.await;
         });
         let working = async {
@@ -306,7 +312,12 @@ impl Held {
     }
 
     /// Renews until `done`; then it is still held. `None` when it was lost, which `stopper` told.
-    async fn keep(mut self, stopper: Stopper, done: impl Future<Output = ()>) -> Option<Self> {
+    async fn keep(
+        mut self,
+        stopper: Stopper,
+        heard: impl Fn() -> Option<Instant>,
+        done: impl Future<Output = ()>,
+    ) -> Option<Self> {
         let Terms {
             deadline,
             retry,
@@ -314,6 +325,8 @@ impl Held {
             ..
         } = self.election.terms;
         let mut done = std::pin::pin!(done);
+        // Since when no renewal comes through.
+        let mut failing: Option<Instant> = None;
         loop {
             stopper.lease_until(self.until);
             let pause = std::pin::pin!(tokio::time::sleep(retry));
@@ -326,13 +339,17 @@ impl Held {
             let why = match renewal {
                 Ok(Renewal::Renewed) if !over => {
                     self.until = asked + deadline;
+                    failing = None;
                     continue;
                 }
                 // Whoever asked meanwhile was told that it is over.
                 Ok(Renewal::Renewed) => "it was renewed too late".to_owned(),
                 Ok(Renewal::Lost(holder)) => format!("{holder} holds it"),
                 Err(error) if !over => {
-                    if outlives_silence {
+                    // Where the work gets answers others get them too, and may take the lease.
+                    let since = *failing.get_or_insert(asked);
+                    let silent = heard().is_none_or(|when| when < since || when.elapsed() > RECENT);
+                    if outlives_silence && silent {
                         self.until = asked + deadline;
                     }
                     self.election.terms.tell(&error, "cannot renew the lease");

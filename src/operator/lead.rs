@@ -91,7 +91,7 @@ async fn lead(
         return Ok(());
     };
     let working = |stop| work(options, client, dependencies, health, time, stop);
-    match held.during(&stop, working).await.1 {
+    match held.during(&stop, || None, working).await.1 {
         Some(held) => {
             held.release().await;
             Ok(())

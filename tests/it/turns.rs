@@ -1,7 +1,13 @@
 //! One run at a time changes a cluster (rule 18 of many nodes): two that share their nodes take turns by
 //! a Lease in the cluster, the product's own `converge` on simulated nodes and a fake API.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use rke_operator::{
     apply::stop::{StopCause, Stopper},
@@ -216,6 +222,85 @@ async fn a_run_that_lost_its_turn_takes_no_further_step() {
     assert!(matches!(ended, Err(Error::TurnLost)), "{ended:?}");
     assert_eq!(shared.steps(), steps + 2, "what was under way, and no more");
     assert_eq!(shared.holder().as_deref(), Some("second"));
+}
+
+/// A client of it, of whose requests none is answered any more once it is told so.
+fn cut_off(api: &FakeApi) -> (kube::Client, Arc<AtomicBool>) {
+    let (cut, client) = (Arc::new(AtomicBool::new(false)), api.client());
+    let is_cut = Arc::clone(&cut);
+    let service = tower::service_fn(move |request| {
+        let (client, cut) = (client.clone(), is_cut.load(Ordering::Relaxed));
+        async move {
+            if cut {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await
+        }
+    });
+    (kube::Client::new(service, "default"), cut)
+}
+
+/// E10: its steps reach an API, so others do, too, and take the lease that it cannot renew.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_lease_alone_is_silent_has_lost_its_turn() {
+    let shared = shared().await;
+    let (client, cut) = cut_off(&shared.api);
+    shared.first.remote.leases_in(client);
+    shared.first.remote.reaches_an_api();
+    shared.first.remote.script(move |_, index, _| {
+        cut.fetch_or(index == 0, Ordering::Relaxed);
+        Turn::Work(Duration::from_secs(20))
+    });
+    let goal = Goal::Up(&shared.changed);
+    let second = async {
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        shared.second.remote.leases_in(shared.api.client());
+        Box::pin(shared.second.converge(&goal)).await
+    };
+    let (first, second) = tokio::join!(shared.up(), second);
+    assert!(matches!(first, Err(Error::TurnLost)), "{first:?}");
+    assert!(made_it(&second));
+    assert_eq!(shared.first.remote.counts().most, 1, "never both at once");
+}
+
+/// What is not done is said: whoever started two runs must know that nothing keeps them apart.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_had_is_waited_for_and_then_warned_about() {
+    for (code, waits) in [(429, true), (500, true), (504, true), (403, false)] {
+        let shared = shared().await;
+        shared
+            .api
+            .fault(move |_, path| path.contains("/leases").then_some(code));
+        let begun = tokio::time::Instant::now();
+        shared.first.remote.script(|_, _, _| Turn::Go);
+        let outcome = shared.up().await;
+        let Ok(Outcome::Converged { warnings, .. }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(begun.elapsed() >= Duration::from_secs(90), waits, "{code}");
+        let said = warnings
+            .iter()
+            .any(|warning| warning.message.contains(LEASE));
+        assert!(said, "{code}: {warnings:?}");
+    }
+}
+
+/// One refusal is no reason to go without it.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_refused_once_is_asked_for_again() {
+    let shared = shared().await;
+    let mut left = 1;
+    shared.api.fault(move |_, path| {
+        let refuses = path.contains("/leases") && left > 0;
+        left -= u32::from(refuses);
+        refuses.then_some(429)
+    });
+    assert!(made_it(&shared.up().await));
+    assert_eq!(
+        shared.holder().as_deref(),
+        Some(""),
+        "taken, and given back"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ use rke_operator::{
     plan::Step,
     state::ClusterState,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Cut, Shell, World,
@@ -116,6 +116,8 @@ struct Inner {
     counts: Counts,
     /// What the last run was allowed: recovery, and the ids of other clusters.
     told: (Option<ClusterId>, Vec<String>),
+    /// Whoever acts hears from an API server.
+    reaches_an_api: bool,
     /// Where runs leave word that it is their turn; none: they take none.
     leases: Option<kube::Client>,
     /// How often each host was looked at.
@@ -135,6 +137,7 @@ impl SimRemote {
                 surveys: Surveys::Answer,
                 counts: Counts::default(),
                 told: (None, Vec::new()),
+                reaches_an_api: false,
                 leases: None,
                 asked: BTreeMap::new(),
             }),
@@ -159,6 +162,11 @@ impl SimRemote {
     /// Runs take their turn by a Lease of this API.
     pub(crate) fn leases_in(&self, api: kube::Client) {
         self.inner().leases = Some(api);
+    }
+
+    /// From now on every step gets an answer of an API server.
+    pub(crate) fn reaches_an_api(&self) {
+        self.inner().reaches_an_api = true;
     }
 
     /// Sees the world after each step, and may change it as somebody else would.
@@ -218,6 +226,7 @@ impl Remote for SimRemote {
             remote: self.clone(),
             aim: BTreeMap::new(),
             begun: AtomicUsize::new(0),
+            heard: Mutex::default(),
         })
     }
 }
@@ -227,6 +236,7 @@ struct SimSession {
     aim: BTreeMap<NodeName, ConnectionTarget>,
     /// How many steps were begun.
     begun: AtomicUsize,
+    heard: Mutex<Option<Instant>>,
 }
 
 impl RemoteSession for SimSession {
@@ -274,6 +284,10 @@ impl RemoteSession for SimSession {
         futures::future::ready(api.ok_or(StepError::Guard(none))).boxed()
     }
 
+    fn heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap()
+    }
+
     fn act<'a>(
         &'a self,
         RemoteStep { step, .. }: RemoteStep<'a>,
@@ -308,6 +322,9 @@ impl RemoteSession for SimSession {
             };
             for _ in 0..others_first {
                 tokio::task::yield_now().await;
+            }
+            if self.remote.inner().reaches_an_api {
+                *self.heard.lock().unwrap() = Some(Instant::now());
             }
             self.remote.inner().act(step, context)?;
             Ok(Done {
