@@ -3,6 +3,11 @@
 
 use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+
 use super::{
     cluster,
     remote::Context,
@@ -20,13 +25,15 @@ use crate::{
     plan,
     plan::{Guard, Live, Look},
     state::StateError,
-    workload::Kinds,
+    workload::{Apis, Kinds},
 };
 
 /// A run's connections, and what its steps are carried out with; `act.rs` does it.
 pub struct Executor<'a> {
     /// The connections of this run.
     pub hosts: &'a Hosts,
+    /// The cluster's API servers, through these.
+    pub apis: &'a Apis,
     /// Everything else.
     pub context: Context<'a>,
     /// The kinds that the cluster's API has, as far as this run has asked.
@@ -45,9 +52,29 @@ impl Executor<'_> {
 
     /// Evaluates the guards of a step on the live world: everything that they need is read now.
     pub(super) async fn check(&self, guards: &[Guard]) -> Result<(), StepError> {
+        let mut looks: Vec<Look<'_>> = Vec::new();
         for guard in guards {
-            let live = self.look(guard.look()).await?;
-            plan::holds(guard, &live).map_err(StepError::Guard)?;
+            if !looks.contains(&guard.look()) {
+                looks.push(guard.look());
+            }
+        }
+        // All at once, each once: the oldest answer is one look old when the step acts.
+        let asked: Vec<BoxFuture<'_, Result<Live, StepError>>> =
+            looks.iter().map(|look| self.look(*look).boxed()).collect();
+        let mut answers = join_all(asked).await;
+        let mut seen: Vec<(Look<'_>, Live)> = Vec::new();
+        for guard in guards {
+            let look = guard.look();
+            // In the order of the guards: what the first says counts.
+            if let Some(place) = looks.iter().position(|other| *other == look) {
+                looks.swap_remove(place);
+                seen.push((look, answers.swap_remove(place)?));
+            }
+            let live = seen.iter().find(|(other, _)| *other == look);
+            let live = live
+                .map(|(_, live)| live)
+                .ok_or_else(|| bug("a guard without a look"))?;
+            plan::holds(guard, live).map_err(StepError::Guard)?;
         }
         Ok(())
     }
@@ -70,8 +97,10 @@ impl Executor<'_> {
             }
             Look::Apis => {
                 let views = &self.context.actual.hosts;
+                // Whether it serves somebody who comes now, not those who are there.
                 live.apis = read::apis(
                     self.hosts,
+                    &self.apis.as_a_stranger(),
                     self.context.saved()?,
                     self.context.engine()?,
                     views,

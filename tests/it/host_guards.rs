@@ -1,7 +1,7 @@
 //! The guards of a step, evaluated on the live node right before the step is carried out: the
 //! product's own executor, SSH and Docker clients, against a fake node (T1).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use rke_operator::{
     actual::{Actual, Baseline, HostView, NodeRecord},
@@ -273,6 +273,27 @@ async fn a_step_is_not_carried_out_where_a_guard_does_not_hold_any_more() {
             site.nothing_was_done(says);
         }
     }
+}
+
+/// E26: what is seen is as young as one question, however many guards there are.
+#[tokio::test(start_paused = true)]
+async fn guards_look_at_each_thing_once_and_at_all_of_them_at_once() {
+    let site = Surveyed::new().await;
+    let mut step = site.step(HostAction::StartContainer {
+        name: "etcd".to_owned(),
+    });
+    step.guards.extend(site.guards());
+    let answer = Duration::from_secs(10);
+    site.fake.faults(|faults| faults.slow = Some(answer));
+    let begun = tokio::time::Instant::now();
+    site.act(&step).await.unwrap();
+    let asked = site.fake.requests().split_off(site.asked);
+    let mut paths: Vec<&str> = asked.iter().map(|asked| asked.path.as_str()).collect();
+    paths[1..3].sort_unstable();
+    let (claim, etcd) = (format!("/containers/{CLAIM}/json"), "/containers/etcd/json");
+    assert_eq!(paths, ["/_ping", etcd, &claim, "/containers/etcd/start"]);
+    let took = begun.elapsed();
+    assert!(took < 4 * answer, "{took:?}");
 }
 
 /// The claim itself has no guard but its name: whoever holds that keeps the node.
