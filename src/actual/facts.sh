@@ -271,4 +271,12 @@ grep -qsx 'ENABLED=yes' /etc/ufw/ufw.conf && echo ufw
 for unit in NetworkManager.service nm-cloud-setup.timer nm-cloud-setup.service; do
   is_active "$unit" && echo "${unit%.*}"
 done
+
+# Docker does not tell the options of its logs.
+echo @@docker-config
+cat /etc/docker/daemon.json 2>/dev/null
+echo
+echo @@docker-flags
+for pid in $(pidof dockerd); do tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline"; done
+echo
 echo @@end

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::join_all;
+
 use super::facts::{HostFacts, HostView};
 use crate::{
     error::with_causes,
@@ -42,6 +44,16 @@ pub(crate) async fn external(
     EtcdView::of_external(found)
 }
 
+/// What the members of the inventory said, before it was known which of its nodes have one.
+#[derive(Default)]
+pub(crate) struct Early {
+    view: EtcdView,
+    /// The nodes whose members gave an answer.
+    answered: BTreeSet<NodeName>,
+    /// The nodes that could not be reached then.
+    unreached: BTreeSet<NodeName>,
+}
+
 /// Asks the members of etcd, of those hosts that answered and have one of this cluster; `or_new`,
 /// too, which had none when they were looked at.
 pub(crate) async fn etcd(
@@ -51,29 +63,97 @@ pub(crate) async fn etcd(
     views: &BTreeMap<NodeName, HostView>,
     or_new: &BTreeSet<NodeName>,
 ) -> EtcdView {
-    if saved.external_etcd.is_some() {
-        return EtcdView::of_external(ExternalView::NotAsked);
+    let has_one = |name: &NodeName| match views.get(name) {
+        Some(HostView::Reachable(facts)) => has_member(facts, saved) || or_new.contains(name),
+        Some(HostView::Unreachable(_)) | None => false,
+    };
+    let mut etcd = ask(hosts, saved, engine, has_one).await.view;
+    add_quotas(&mut etcd, views);
+    etcd
+}
+
+/// Asks the members of the inventory.
+pub(crate) async fn early(hosts: &Hosts, saved: &ClusterState, engine: &ClientIdentity) -> Early {
+    let aimed: BTreeSet<NodeName> = hosts.names().into_iter().collect();
+    ask(hosts, saved, engine, |name| aimed.contains(name)).await
+}
+
+/// Of what was said early, that of nodes which answered and have a member of this cluster. Where one that
+/// does not count said something, or one that counts could not be reached yet, all are asked again.
+pub(crate) async fn judged(
+    early: Early,
+    hosts: &Hosts,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    views: &BTreeMap<NodeName, HostView>,
+) -> EtcdView {
+    let counts = |name: &NodeName| match views.get(name) {
+        Some(HostView::Reachable(facts)) => has_member(facts, saved),
+        Some(HostView::Unreachable(_)) | None => false,
+    };
+    let Early {
+        view: mut etcd,
+        answered,
+        unreached,
+    } = early;
+    if !answered.iter().all(counts) || unreached.iter().any(counts) {
+        return self::etcd(hosts, saved, engine, views, &BTreeSet::new()).await;
     }
-    let mut asked = Vec::new();
-    for (name, entry) in &saved.inventory {
-        let Some(HostView::Reachable(facts)) = views.get(name) else {
-            continue;
+    etcd.silent.retain(|name, _| counts(name));
+    add_quotas(&mut etcd, views);
+    etcd
+}
+
+async fn ask(
+    hosts: &Hosts,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    has_one: impl Fn(&NodeName) -> bool,
+) -> Early {
+    if saved.external_etcd.is_some() {
+        return Early {
+            view: EtcdView::of_external(ExternalView::NotAsked),
+            ..Early::default()
         };
-        let has_one = has_member(facts, saved) || or_new.contains(name);
-        if !entry.roles.contains(&Role::Etcd) || !has_one {
-            continue;
-        }
+    }
+    let members = saved.inventory.iter();
+    let members = members.filter(|(_, entry)| entry.roles.contains(&Role::Etcd));
+    let members = members.map(|(name, _)| name).filter(|name| has_one(name));
+    let asked = members.map(|name| async move {
         let client = match hosts.get(name).await {
-            Ok(host) => etcd::Client::through(host, engine).map_err(|error| with_causes(&error)),
+            Ok(_) => {
+                let client = etcd::Client::through(hosts, name, engine);
+                client.map_err(|error| with_causes(&error))
+            }
             Err(unreachable) => Err(unreachable.why),
         };
-        asked.push(Asked {
+        Asked {
             node: name.clone(),
             client,
-            quota: quota(facts),
-        });
+            quota: None,
+        }
+    });
+    let asked = join_all(asked).await;
+    let failed = asked.iter().filter(|asked| asked.client.is_err());
+    let unreached = failed.map(|asked| asked.node.clone()).collect();
+    let (view, answered) = etcd::read_and_tell(asked).await;
+    Early {
+        view,
+        answered,
+        unreached,
     }
-    etcd::read(asked).await
+}
+
+/// What the containers say that members do not.
+fn add_quotas(etcd: &mut EtcdView, views: &BTreeMap<NodeName, HostView>) {
+    for member in etcd.members.values_mut() {
+        let Some((name, status)) = &mut member.status else {
+            continue;
+        };
+        if let Some(HostView::Reachable(facts)) = views.get(name) {
+            status.quota = status.quota.or_else(|| quota(facts));
+        }
+    }
 }
 
 fn has_member(facts: &HostFacts, saved: &ClusterState) -> bool {

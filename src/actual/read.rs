@@ -3,10 +3,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use kube::Client;
 use tokio::{
     sync::Mutex,
@@ -15,8 +16,8 @@ use tokio::{
 
 use super::{
     facts::{
-        Actual, ApiHealth, ClockFact, ClusterFacts, HostFacts, HostView, KeptFacts, OldClients,
-        Unreachable, control_planes,
+        Actual, ApiHealth, ClockFact, ClusterFacts, ContainerFact, DockerFacts, FileFact,
+        HostFacts, HostView, KeptFacts, OldClients, Unreachable, control_planes,
     },
     members,
     same::SameContents,
@@ -31,17 +32,19 @@ use crate::{
         pool::{Hosts, NotOpen},
     },
     model::{
-        ClientIdentity, Component, ImageVersion, NodeName, Secret, WantedObjects, image_version,
-        label, path,
+        ClientIdentity, Component, ImageVersion, NodeName, Role, Secret, WantedObjects,
+        image_version, label, path,
     },
     state::ClusterState,
-    workload,
+    workload::{self, Apis},
 };
 
 /// How many hosts are read at once.
 const WIDTH: usize = 32;
 /// One unprivileged command of a few milliseconds; a node that swaps gets its time.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(20);
+/// Where Docker usually is.
+const DOCKER_ROOT: &str = "/var/lib/docker";
 /// Until a node whose containerd is being switched is asked again.
 const SWITCH_PAUSE: Duration = Duration::from_millis(500);
 /// Until a node whose connection was lost is dialled again.
@@ -61,17 +64,68 @@ const ROOTS: [&str; 8] = [
     path::SYSCTL,
 ];
 
-/// Reads every host that the pool aims at, but for those whose facts are `kept`, then the API.
+/// Reads every host that the pool aims at, but for those whose facts are `kept`; beside them what the
+/// API servers and members of the saved inventory say, of which counts what is on a node that answered
+/// and has one.
 pub async fn read(
     hosts: &Hosts,
+    apis: &Apis,
     saved: Option<ClusterState>,
     engine: Option<&EngineClients>,
     kubeconfig: Option<Secret<String>>,
     wanted: &WantedObjects,
-    mut kept: KeptFacts,
+    kept: KeptFacts,
 ) -> Actual {
+    let known = saved.as_ref().zip(engine);
+    let planes = async {
+        let (saved, engine) = known?;
+        Some(Box::pin(ask_apis(hosts, apis, saved, &engine.api, wanted)).await)
+    };
+    let members = async {
+        let (saved, engine) = known.filter(|_| wanted.etcd.is_none())?;
+        Some(Box::pin(members::early(hosts, saved, &engine.etcd)).await)
+    };
+    let views = Box::pin(host_views(hosts, kept));
+    let (views, planes, members) = tokio::join!(views, planes, members);
+    let planes = async {
+        let Some(((saved, engine), asked)) = known.zip(planes) else {
+            return Planes::default();
+        };
+        Box::pin(judged(
+            asked,
+            hosts,
+            apis,
+            saved,
+            &engine.api,
+            wanted,
+            &views,
+        ))
+        .await
+    };
+    let etcd = async {
+        if let Some(look) = &wanted.etcd {
+            return members::external(hosts, look, &views).await;
+        }
+        let Some(((saved, engine), asked)) = known.zip(members) else {
+            return EtcdView::default();
+        };
+        Box::pin(members::judged(asked, hosts, saved, &engine.etcd, &views)).await
+    };
+    let (planes, etcd) = tokio::join!(planes, etcd);
+    Actual {
+        hosts: views,
+        etcd,
+        apis: planes.apis,
+        cluster: planes.cluster,
+        untold: planes.untold,
+        kubeconfig,
+        saved: saved.map(Box::new),
+    }
+}
+
+async fn host_views(hosts: &Hosts, mut kept: KeptFacts) -> BTreeMap<NodeName, HostView> {
     let mut same = SameContents::default();
-    let views: BTreeMap<NodeName, HostView> = stream::iter(hosts.names())
+    stream::iter(hosts.names())
         .map(|name| {
             let facts = kept.remove(&name);
             async move {
@@ -90,34 +144,7 @@ pub async fn read(
             (name, view)
         })
         .collect()
-        .await;
-    let new = BTreeSet::new();
-    let known = saved.as_ref().zip(engine);
-    let apis = async {
-        if let Some((saved, engine)) = known {
-            read_apis(hosts, saved, &engine.api, wanted, &views).await
-        } else {
-            (BTreeMap::new(), None)
-        }
-    };
-    let etcd = async {
-        if let Some(look) = &wanted.etcd {
-            members::external(hosts, look, &views).await
-        } else if let Some((saved, engine)) = known {
-            members::etcd(hosts, saved, &engine.etcd, &views, &new).await
-        } else {
-            EtcdView::default()
-        }
-    };
-    let ((apis, cluster), etcd) = tokio::join!(Box::pin(apis), Box::pin(etcd));
-    Actual {
-        hosts: views,
-        etcd,
-        apis,
-        cluster,
-        kubeconfig,
-        saved: saved.map(Box::new),
-    }
+        .await
 }
 
 async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
@@ -130,7 +157,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
                     match Box::pin(host_facts(&host)).await {
                         Ok(facts) => return Ok(facts),
                         Err(error) if host.is_alive() => return Err(Unreachable::of(&error)),
-                        Err(error) => error,
+                        Err(error) => Arc::new(error),
                     }
                 }
                 Err(NotOpen::Target(down)) => return Err(down),
@@ -139,7 +166,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
             // A node that was there and is away is waited for; one that never answered is down.
             let waits = connected && error.passing() == Some(Passing::Away);
             if !waits {
-                return Err(Unreachable::of(&error));
+                return Err(Unreachable::of(&*error));
             }
             sleep(AWAY_PAUSE).await;
         }
@@ -158,22 +185,28 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
     }
 }
 
+/// Everything that one node is asked, as much of it at once as there is.
 async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
     let arguments = system::arguments(host.address());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (took, output, docker) = loop {
-        let asked = Instant::now();
-        let script = host.exec_with(system::SCRIPT, &arguments, SCRIPT_LIMIT);
-        let (output, docker) = tokio::join!(script, async {
-            tokio::try_join!(host.docker_facts(), host.containers(), host.images())
-        });
-        let output = output?;
-        if !system::is_switching(&output.stdout) {
-            break (asked.elapsed(), output, docker);
+    let forwards = host.forwards_to_ports();
+    let asking = async {
+        loop {
+            let asked = Instant::now();
+            let script = host.exec_with(system::SCRIPT, &arguments, SCRIPT_LIMIT);
+            let docker = async { tokio::try_join!(of_docker(host), of_claim(host), host.images()) };
+            let script = async { (script.await, asked.elapsed()) };
+            let ((output, took), docker) = tokio::join!(script, Box::pin(docker));
+            let output = output?;
+            if !system::is_switching(&output.stdout) {
+                return Ok::<_, HostError>((took, output, docker));
+            }
+            sleep(SWITCH_PAUSE).await;
         }
-        sleep(SWITCH_PAUSE).await;
     };
-    let (docker, containers, images) = docker?;
+    let (asked, forwards) = tokio::join!(asking, forwards);
+    let (took, output, docker) = asked?;
+    let ((mut docker, free), (containers, files), images) = docker?;
     let mut system = system::parse(&output.stdout)
         .ok_or_else(|| host.half_an_answer(&format!("{}\n{}", output.stdout, output.stderr)))?;
     // The node tells whole seconds.
@@ -182,19 +215,12 @@ async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
         unix_seconds,
         uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
     });
-    system.no_port_forwarding = !host.forwards_to_ports().await?;
-    if !system.free.contains_key(&docker.root_dir) {
-        system.free.extend(free_at(host, &docker.root_dir).await?);
-        system.free.remove("/var/lib/docker");
+    system.no_port_forwarding = !forwards?;
+    if let Some(free) = free {
+        system.free.extend([free]);
+        system.free.remove(DOCKER_ROOT);
     }
-    let ours = containers
-        .get(crate::model::CLAIM)
-        .is_some_and(|claim| claim.labels.contains_key(label::CLUSTER_ID));
-    let files = if ours {
-        Some(host.read_files(&ROOTS).await?)
-    } else {
-        None
-    };
+    docker.logs_bounded |= system::bounds_logs(&output.stdout);
     Ok(HostFacts {
         docker,
         containers,
@@ -203,6 +229,41 @@ async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
         system,
         clock,
     })
+}
+
+/// Docker's view of itself, and the free space where it is, if that is not the usual place.
+async fn of_docker(host: &Host) -> Result<(DockerFacts, Option<(String, u64)>), HostError> {
+    let docker = host.docker_facts().await?;
+    let free = if docker.root_dir == DOCKER_ROOT {
+        None
+    } else {
+        free_at(host, &docker.root_dir).await?
+    };
+    Ok((docker, free))
+}
+
+/// The containers, and the files of a node that is claimed.
+async fn of_claim(
+    host: &Host,
+) -> Result<
+    (
+        BTreeMap<String, ContainerFact>,
+        Option<BTreeMap<String, FileFact>>,
+    ),
+    HostError,
+> {
+    let listed = host.listed().await?;
+    let ours = listed
+        .get(crate::model::CLAIM)
+        .is_some_and(|claim| claim.labels.contains_key(label::CLUSTER_ID));
+    let files = async {
+        if ours {
+            host.read_files(&ROOTS).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    };
+    tokio::try_join!(host.inspected_all(listed), Box::pin(files))
 }
 
 /// Free space at Docker's root, where that is not the usual place.
@@ -220,93 +281,184 @@ async fn free_at(host: &Host, root: &str) -> Result<Option<(String, u64)>, HostE
 /// Whether each API server serves, of those control planes that answered and run one.
 pub async fn apis(
     hosts: &Hosts,
+    apis: &Apis,
     saved: &ClusterState,
     engine: &ClientIdentity,
     views: &BTreeMap<NodeName, HostView>,
 ) -> BTreeMap<NodeName, ApiHealth> {
-    read_apis(hosts, saved, engine, &WantedObjects::default(), views)
+    let names = control_planes(saved, views)
+        .filter(|(_, facts)| runs_ours(facts, saved))
+        .map(|(name, _)| name.clone());
+    let asked = names.map(|name| async move {
+        // A connection that was lost meanwhile: the server was not asked.
+        hosts.get(&name).await.ok()?;
+        let served = match apis.of(&name, engine) {
+            Ok(client) => workload::serves(&client).await,
+            Err(error) => Err(error.to_string()),
+        };
+        let health = health(&name, served);
+        Some((name, health))
+    });
+    let asked: Vec<_> = asked.collect();
+    stream::iter(asked)
+        .buffer_unordered(WIDTH)
+        .filter_map(std::future::ready)
+        .collect()
         .await
-        .0
 }
 
-/// Asks each control plane that answered and runs an API server of this cluster, all at once,
-/// whether it serves; the first that does says what the cluster holds.
-async fn read_apis(
+fn health(name: &NodeName, served: Result<(), String>) -> ApiHealth {
+    match served {
+        Ok(()) => ApiHealth::Serving,
+        Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
+    }
+}
+
+/// What the control planes said.
+#[derive(Default)]
+struct Planes {
+    apis: BTreeMap<NodeName, ApiHealth>,
+    cluster: Option<Box<ClusterFacts>>,
+    untold: Option<String>,
+}
+
+/// The same, before it is known on which of them an API server of this cluster runs.
+#[derive(Default)]
+struct AskedApis {
+    apis: BTreeMap<NodeName, ApiHealth>,
+    /// Who told what the cluster holds.
+    cluster: Option<(NodeName, Box<ClusterFacts>)>,
+    untold: Option<String>,
+}
+
+/// Asks each control plane of the inventory, all at once, whether it serves; the first that does says
+/// what the cluster holds, and where it cannot the next one does.
+async fn ask_apis(
     hosts: &Hosts,
+    apis: &Apis,
     saved: &ClusterState,
     engine: &ClientIdentity,
     wanted: &WantedObjects,
-    views: &BTreeMap<NodeName, HostView>,
-) -> (BTreeMap<NodeName, ApiHealth>, Option<Box<ClusterFacts>>) {
-    let cluster = Mutex::new(None);
-    let asked = control_planes(saved, views)
-        .filter(|(_, facts)| runs_ours(facts, saved))
-        .map(|(name, facts)| {
-            let cluster = &cluster;
-            let release = wanted.release.filter(|wanted| is_older(facts, *wanted));
-            async move {
-                // A connection that was lost meanwhile: the server was not asked.
-                let host = hosts.get(name).await.ok()?;
-                let read = async {
-                    let client =
-                        workload::through(host, engine).map_err(|error| error.to_string())?;
-                    read_api(&client, saved, wanted, cluster).await?;
-                    Ok(match release {
-                        Some(release) => Some(workload::removed_apis(&client, release).await),
-                        None => None,
-                    })
-                };
-                let answer: Result<_, String> = read.await;
-                Some((name.clone(), answer))
-            }
-        });
+) -> AskedApis {
+    let inventory = saved.inventory.iter();
+    let planes = inventory.filter(|(_, entry)| entry.roles.contains(&Role::ControlPlane));
+    let aimed: BTreeSet<NodeName> = hosts.names().into_iter().collect();
+    let planes = planes.map(|(name, _)| name.clone());
+    let planes: Vec<NodeName> = planes.filter(|name| aimed.contains(name)).collect();
+    ask(planes, hosts, apis, saved, engine, wanted).await
+}
+
+async fn ask(
+    planes: Vec<NodeName>,
+    hosts: &Hosts,
+    apis: &Apis,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    wanted: &WantedObjects,
+) -> AskedApis {
+    let told = Mutex::new((None, None));
+    let asked = planes.into_iter().map(|name| {
+        let told = &told;
+        async move {
+            // Nobody is there to be asked.
+            hosts.get(&name).await.ok()?;
+            let served = match apis.of(&name, engine) {
+                Ok(client) => one_api(&name, &client, saved, wanted, told).await,
+                Err(error) => Err(error.to_string()),
+            };
+            let health = health(&name, served);
+            Some((name, health))
+        }
+    });
     let asked: Vec<_> = asked.collect();
-    let answers: Vec<_> = stream::iter(asked)
+    let apis = stream::iter(asked)
         .buffer_unordered(WIDTH)
         .filter_map(std::future::ready)
         .collect()
         .await;
-    let mut old_clients = OldClients::default();
-    let mut apis = BTreeMap::new();
-    for (name, answer) in answers {
-        let health = match answer {
-            Ok(told) => {
-                match told {
-                    Some(Ok(asked)) => old_clients.asked.extend(asked),
-                    Some(Err(why)) => drop(old_clients.untold.insert(name.clone(), why)),
-                    None => {}
-                }
-                ApiHealth::Serving
-            }
-            Err(why) => ApiHealth::Unreachable(format!("node `{name}`: {why}")),
-        };
-        apis.insert(name, health);
+    let (cluster, untold) = told.into_inner();
+    AskedApis {
+        apis,
+        cluster,
+        untold,
     }
-    let cluster: Option<Box<ClusterFacts>> = cluster.into_inner();
-    let cluster = cluster.map(|cluster| {
+}
+
+/// What was told, and why one that was asked for it did not tell.
+type Told = (Option<(NodeName, Box<ClusterFacts>)>, Option<String>);
+
+async fn one_api(
+    name: &NodeName,
+    client: &Client,
+    saved: &ClusterState,
+    wanted: &WantedObjects,
+    told: &Mutex<Told>,
+) -> Result<(), String> {
+    // This alone says whether it serves.
+    workload::serves(client).await?;
+    let mut told = told.lock().await;
+    if told.0.is_none() {
+        match workload::held(client, Some(saved), wanted).await {
+            Ok(facts) => told.0 = Some((name.clone(), Box::new(facts))),
+            Err(why) => told.1 = Some(format!("node `{name}`: {why}")),
+        }
+    }
+    Ok(())
+}
+
+/// Of what the control planes said, that of nodes which answered and run an API server of this cluster.
+async fn judged(
+    asked: AskedApis,
+    hosts: &Hosts,
+    apis: &Apis,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    wanted: &WantedObjects,
+    views: &BTreeMap<NodeName, HostView>,
+) -> Planes {
+    let counts: BTreeMap<&NodeName, &HostFacts> = control_planes(saved, views)
+        .filter(|(_, facts)| runs_ours(facts, saved))
+        .collect();
+    let mut asked = asked;
+    let teller = asked.cluster.as_ref();
+    let stranger = teller.is_some_and(|(name, _)| !counts.contains_key(name));
+    // Another one has to tell, or one could not be reached yet.
+    if stranger || counts.keys().any(|name| !asked.apis.contains_key(*name)) {
+        let planes = counts.keys().map(|name| (*name).clone()).collect();
+        asked = Box::pin(ask(planes, hosts, apis, saved, engine, wanted)).await;
+    }
+    asked.apis.retain(|name, _| counts.contains_key(name));
+    let serves = |name: &NodeName| asked.apis.get(name) == Some(&ApiHealth::Serving);
+    let older = counts.iter().filter_map(|(name, facts)| {
+        let release = wanted.release.filter(|wanted| is_older(facts, *wanted))?;
+        serves(*name).then_some((*name, release))
+    });
+    let told = older.map(|(name, release)| async move {
+        let told = match apis.of(name, engine) {
+            Ok(client) => workload::removed_apis(&client, release).await,
+            Err(error) => Err(error.to_string()),
+        };
+        (name.clone(), told)
+    });
+    let mut old_clients = OldClients::default();
+    for (name, told) in join_all(told).await {
+        match told {
+            Ok(asked) => old_clients.asked.extend(asked),
+            Err(why) => drop(old_clients.untold.insert(name, why)),
+        }
+    }
+    let untold = asked.untold.filter(|_| asked.cluster.is_none());
+    let cluster = asked.cluster.map(|(_, cluster)| {
         Box::new(ClusterFacts {
             old_clients,
             ..*cluster
         })
     });
-    (apis, cluster)
-}
-
-/// What the cluster holds is told by one server for all. One that cannot does not serve, and then
-/// the next one tells.
-async fn read_api(
-    client: &Client,
-    saved: &ClusterState,
-    wanted: &WantedObjects,
-    cluster: &Mutex<Option<Box<ClusterFacts>>>,
-) -> Result<(), String> {
-    workload::serves(client).await?;
-    let mut cluster = cluster.lock().await;
-    if cluster.is_none() {
-        let facts = workload::held(client, Some(saved), wanted).await?;
-        *cluster = Some(Box::new(facts));
+    Planes {
+        apis: asked.apis,
+        cluster,
+        untold,
     }
-    Ok(())
 }
 
 /// True where the API server has an older minor release.

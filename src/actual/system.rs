@@ -6,6 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use serde::Deserialize;
 
 use super::facts::{Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts};
 use crate::model::{ClusterId, SWITCH_UNIT, is_printable, path};
@@ -58,6 +59,22 @@ pub fn is_switching(output: &str) -> bool {
     sections(output)
         .get("switching")
         .is_some_and(|text| text.trim() == "yes")
+}
+
+/// True where dockerd bounds the logs in files by default: its file and its command line tell.
+pub fn bounds_logs(output: &str) -> bool {
+    let sections = sections(output);
+    let text = |name: &str| sections.get(name).map_or("", |text| text.trim());
+    let file: DaemonFile = serde_json::from_str(text("docker-config")).unwrap_or_default();
+    let mut flags = text("docker-flags").lines();
+    file.log_opts.contains_key("max-size") || flags.any(|flag| flag.contains("max-size="))
+}
+
+/// What is read of `daemon.json`.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct DaemonFile {
+    log_opts: BTreeMap<String, serde_json::Value>,
 }
 
 /// Understands the script's output. `None` when it was cut off: half an answer is no answer.
@@ -566,6 +583,19 @@ mod tests {
     #[test]
     fn a_cut_answer_is_no_answer() {
         assert_eq!(parse("@@hostname\nn1\n@@kernel\n6.1"), None);
+    }
+
+    /// Docker's own answers have the driver and not its options.
+    #[test]
+    fn dockers_file_and_its_flags_tell_whether_logs_are_bounded() {
+        let says = |file: &str, flags: &str| {
+            let output = format!("@@docker-config\n{file}\n@@docker-flags\n{flags}\n@@end\n");
+            bounds_logs(&output)
+        };
+        assert!(says("{\"log-opts\": {\"max-size\": \"10m\"}}", "dockerd"));
+        assert!(!says("", "dockerd\n-H\nfd://"));
+        assert!(says("", "dockerd\n--log-opt\nmax-size=5m"));
+        assert!(!says("{\"log-opts\": {\"max-file\": \"3\"}}", ""));
     }
 
     #[test]

@@ -156,7 +156,9 @@ impl Executor<'_> {
                 node::restore_containerd(host, self.context.id()?, reporter, stop).await
             }
             HostAction::RemoveImages { images } => node::remove_images(host, images).await,
-            HostAction::ReleaseClaim => node::release_claim(host, self.context.id()?).await,
+            HostAction::ReleaseClaim => {
+                node::release_claim(host, self.context.id()?, self.facts(host)?).await
+            }
         }
     }
 

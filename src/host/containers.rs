@@ -16,7 +16,7 @@ use bollard::{
         StartContainerOptions, StopContainerOptionsBuilder,
     },
 };
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{create_body, error::HostError, files, machine::Host};
@@ -32,6 +32,9 @@ const LOG_LIMIT: usize = 256 << 10;
 /// asked about.
 const CONTAINERS: usize = 10_000;
 const OURS: usize = 100;
+
+/// How many containers are inspected at once.
+const WIDTH: usize = 16;
 
 /// How often, and after which pause, a container that someone else makes is looked for.
 const HOLDER_TRIES: u32 = 20;
@@ -56,6 +59,12 @@ impl Host {
     /// Every container, by name. Those that bear a cluster id are inspected; of the others the
     /// exit code is not known and given as 0.
     pub async fn containers(&self) -> Result<BTreeMap<String, ContainerFact>, HostError> {
+        let listed = self.listed().await?;
+        self.inspected_all(listed).await
+    }
+
+    /// Every container as the list has it.
+    pub async fn listed(&self) -> Result<BTreeMap<String, ContainerFact>, HostError> {
         let options = ListContainersOptionsBuilder::new().all(true).build();
         let list = self.docker().list_containers(Some(options)).await;
         let list = self.done("list containers", list).await?;
@@ -69,22 +78,29 @@ impl Host {
             list.iter().filter(ours).count(),
             "containers of clusters",
         )?;
-        let mut facts = BTreeMap::new();
-        for summary in list {
-            let Some((name, mut fact)) = listed(summary) else {
-                continue;
-            };
+        Ok(list.into_iter().filter_map(listed).collect())
+    }
+
+    /// The same with what only an inspection tells of those that bear a cluster id, side by side.
+    pub async fn inspected_all(
+        &self,
+        listed: BTreeMap<String, ContainerFact>,
+    ) -> Result<BTreeMap<String, ContainerFact>, HostError> {
+        let inspected = listed.into_iter().map(|(name, mut fact)| async move {
             let ours = fact.labels.contains_key(label::CLUSTER_ID);
             if ours && name != CLAIM {
                 // By id: in the meantime another container may bear the name.
                 match self.inspected(&fact.id).await? {
                     Some(details) => learn(&mut fact, &details),
-                    None => continue,
+                    None => return Ok(None),
                 }
             }
-            facts.insert(name, fact);
-        }
-        Ok(facts)
+            Ok::<_, HostError>(Some((name, fact)))
+        });
+        let inspected: Vec<_> = inspected.collect();
+        let facts = stream::iter(inspected).buffer_unordered(WIDTH);
+        let facts: Vec<_> = facts.try_collect().await?;
+        Ok(facts.into_iter().flatten().collect())
     }
 
     /// One container, whosoever it is.

@@ -5,7 +5,7 @@
 
 use std::{
     error::Error as StdError,
-    io,
+    fmt, io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -39,10 +39,12 @@ use crate::model::printable;
 /// Until the head of a response. Uploads count, so it must cover the largest archive.
 const RESPONSE: u64 = 120;
 
-/// How many channels to Docker stay open for what comes next, and for how long: each has buffers, and a
-/// run has a node's SSH connection open for every node of the cluster. Another channel is one round trip.
-const IDLE: usize = 1;
+/// How many channels to Docker stay open for what comes next, and for how long at least: each has buffers,
+/// and a run has a node's SSH connection open for every node of the cluster. Another channel is one round
+/// trip, and so on a long line they stay for as long as some of those.
+const IDLE: usize = 8;
 const IDLE_FOR: Duration = Duration::from_millis(250);
+const IDLE_TRIPS: u32 = 4;
 
 /// The newest API that our requests were written against.
 const NEWEST: ApiVersion = ApiVersion(1, 47);
@@ -53,11 +55,23 @@ type Body = Either<
     StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>,
 >;
 
+/// A version of Docker's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ApiVersion(u16, u16);
+pub(super) struct ApiVersion(u16, u16);
 
-/// A client whose requests go to a socket of the node. Opens nothing yet.
-pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, DockerError> {
+impl fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// A client whose requests go to a socket of the node, and the newest API there once it was asked.
+/// Opens nothing yet.
+pub(super) fn client(
+    session: Arc<Session>,
+    socket: &str,
+) -> Result<(Docker, Arc<OnceCell<ApiVersion>>), DockerError> {
+    let idle_for = IDLE_FOR.max(session.trip() * IDLE_TRIPS);
     let connector = Connector {
         session,
         socket: Arc::from(socket),
@@ -65,18 +79,19 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
     let to = format!("Docker on {}", connector.session.place());
     let client: Client<Connector, Body> = Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(IDLE)
-        .pool_idle_timeout(IDLE_FOR)
+        .pool_idle_timeout(idle_for)
         .pool_timer(TokioTimer::new())
         .build(connector);
     let api = Arc::new(OnceCell::new());
-    Docker::connect_with_custom_transport(
+    let newest = Arc::clone(&api);
+    let docker = Docker::connect_with_custom_transport(
         move |request: BollardRequest| {
             let client = client.clone();
             let api = Arc::clone(&api);
             let to = to.clone();
             async move {
-                let version = *api.get_or_try_init(|| negotiate(&client)).await?;
-                let request = address(request, version)?;
+                let theirs = *api.get_or_try_init(|| newest_of(&client)).await?;
+                let request = address(request, theirs.min(NEWEST))?;
                 let sending = Sending::of(&request);
                 let answer = client.request(request).await;
                 sending.ended(to, &answer);
@@ -86,11 +101,12 @@ pub(super) fn client(session: Arc<Session>, socket: &str) -> Result<Docker, Dock
         Some("http://docker"),
         RESPONSE,
         bollard::API_DEFAULT_VERSION,
-    )
+    )?;
+    Ok((docker, newest))
 }
 
-/// The newest API version that both sides speak.
-async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
+/// The newest API version that it speaks, as far as it says.
+async fn newest_of(client: &Client<Connector, Body>) -> Result<ApiVersion, DockerError> {
     let request = Request::builder()
         .uri("http://docker/_ping")
         .body(Either::Left(Full::default()))?;
@@ -102,7 +118,7 @@ async fn negotiate(client: &Client<Connector, Body>) -> Result<ApiVersion, Docke
         .get("api-version")
         .and_then(|value| value.to_str().ok())
         .and_then(parse_version);
-    Ok(theirs.map_or(NEWEST, |theirs| theirs.min(NEWEST)))
+    Ok(theirs.unwrap_or(NEWEST))
 }
 
 /// How much of the words of a refusal is read.

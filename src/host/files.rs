@@ -14,7 +14,7 @@ use bollard::query_parameters::{
     DownloadFromContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{StreamExt, future::try_join_all};
 use http_body_util::{Either, Full};
 use tar::{Archive, Builder, EntryType, Header};
 use zeroize::Zeroizing;
@@ -73,11 +73,12 @@ impl Host {
         &self,
         roots: &[&str],
     ) -> Result<BTreeMap<String, FileFact>, HostError> {
-        let mut files = BTreeMap::new();
         let bounds = Bounds::new(FILE, FILES);
-        for root in roots {
-            files.extend(self.read_within(&bounds, CLAIM, ROOT, root).await?);
-        }
+        let read = roots
+            .iter()
+            .map(|root| self.read_within(&bounds, CLAIM, ROOT, root));
+        let read = try_join_all(read).await?;
+        let files: BTreeMap<String, FileFact> = read.into_iter().flatten().collect();
         if files.is_empty() && !roots.is_empty() && self.inspected(CLAIM).await?.is_none() {
             // Docker answers the same for a missing path and a missing container.
             return Err(HostError::Docker {
@@ -88,6 +89,12 @@ impl Host {
             });
         }
         Ok(files)
+    }
+
+    /// One file of the node, through the claim; `None`: there is none, or no claim.
+    pub async fn read_file(&self, path: &str) -> Result<Option<FileFact>, HostError> {
+        let mut found = self.read_below(CLAIM, ROOT, path).await?;
+        Ok(found.remove(path))
     }
 
     /// The files at and below a path of a container, which need not run; nothing where it has no such
@@ -125,6 +132,15 @@ impl Host {
     ) -> Result<(), HostError> {
         self.put(CLAIM, ROOT, dirs, files).await?;
         self.check(files).await
+    }
+
+    /// As [`Self::write_files`], for what checks its own contents: they are not read back.
+    pub async fn put_files(
+        &self,
+        dirs: &BTreeMap<String, u32>,
+        files: &BTreeMap<&str, NewFile<'_>>,
+    ) -> Result<(), HostError> {
+        self.put(CLAIM, ROOT, dirs, files).await
     }
 
     /// Puts directories and files below `prefix` into a container.

@@ -3,13 +3,17 @@
 use std::{collections::HashMap, time::Duration};
 
 use bollard::{
+    errors::Error as DockerError,
     models::{
-        ContainerCreateBody, ContainerStateStatusEnum, HostConfig, HostConfigCgroupnsModeEnum,
-        HostConfigLogConfig,
+        ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, HostConfig,
+        HostConfigCgroupnsModeEnum, HostConfigLogConfig,
     },
-    query_parameters::WaitContainerOptions,
+    query_parameters::{WaitContainerOptions, WaitContainerOptionsBuilder},
 };
-use futures::StreamExt;
+use futures::{
+    StreamExt,
+    future::{Either, select},
+};
 use tokio::time::{Instant, timeout};
 
 use super::{create_body, error::HostError, machine::Host};
@@ -97,6 +101,31 @@ impl Host {
         self.run_to_end(body, program.limit, cluster_id).await
     }
 
+    /// As [`run_helper`](Self::run_helper); while its container is removed, `next` is begun, if the script
+    /// exited with 0.
+    pub async fn run_helper_then<T>(
+        &self,
+        helper: &HelperContainer,
+        cluster_id: &ClusterId,
+        next: impl Future<Output = T> + Send,
+    ) -> Result<(HelperOutput, Option<T>), HostError> {
+        let body = || body(helper, cluster_id);
+        match self.create_helper(&body(), cluster_id).await {
+            Err(HostError::ImageMissing { .. }) => {
+                self.import_empty_image().await?;
+                self.create_helper(&body(), cluster_id).await?;
+            }
+            created => created?,
+        }
+        let result = self.carry_out(helper.limit).await;
+        let goes_on = result.as_ref().is_ok_and(|output| output.status == 0);
+        let next = async { if goes_on { Some(next.await) } else { None } };
+        let (removed, next) = tokio::join!(self.remove(HELPER, None), next);
+        let output = result?;
+        removed?;
+        Ok((output, next))
+    }
+
     async fn run_to_end(
         &self,
         body: impl Fn() -> ContainerCreateBody,
@@ -125,7 +154,16 @@ impl Host {
     }
 
     pub(super) async fn carry_out(&self, limit: Duration) -> Result<HelperOutput, HostError> {
-        self.start(HELPER).await?;
+        // As a rule it ends soon, and its log is whole then.
+        if self.start_and_wait(limit).await? {
+            let log = self.log_tail(HELPER, LOG_LINES);
+            let (details, log) = tokio::join!(self.inspected(HELPER), log);
+            if let (Ok(Some(details)), Ok(log)) = (details, log)
+                && let Some(status) = exit_code(&details)
+            {
+                return Ok(HelperOutput { status, log });
+            }
+        }
         let ended = self.ended(limit).await?;
         let log = self.log_tail(HELPER, LOG_LINES).await?;
         match ended {
@@ -136,6 +174,33 @@ impl Host {
                 log,
             }),
         }
+    }
+
+    /// Starts it and waits a moment for its end, which is asked for first: a helper may end before an answer
+    /// to its start is here. True when Docker said that it has ended.
+    async fn start_and_wait(&self, limit: Duration) -> Result<bool, HostError> {
+        let next_exit = WaitContainerOptionsBuilder::new()
+            .condition("next-exit")
+            .build();
+        let mut waiting = Box::pin(self.docker().wait_container(HELPER, Some(next_exit)));
+        let ends = Box::pin(timeout(POLL.min(limit), waiting.next()));
+        let starts = Box::pin(self.start(HELPER));
+        let said = match select(ends, starts).await {
+            Either::Left((said, starts)) => {
+                starts.await?;
+                said
+            }
+            Either::Right((started, ends)) => {
+                started?;
+                ends.await
+            }
+        };
+        Ok(matches!(
+            said,
+            Ok(Some(
+                Ok(_) | Err(DockerError::DockerContainerWaitError { .. })
+            ))
+        ))
     }
 
     /// The exit code, or `None` when the time is over. Docker may be away for a while: a helper may
@@ -150,13 +215,8 @@ impl Host {
             drop(waiting);
             match self.inspected(HELPER).await {
                 Ok(Some(details)) => {
-                    if let Some(state) = details.state
-                        && matches!(
-                            state.status,
-                            Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD)
-                        )
-                    {
-                        return Ok(Some(state.exit_code.unwrap_or_default()));
+                    if let Some(code) = exit_code(&details) {
+                        return Ok(Some(code));
                     }
                 }
                 Ok(None) => {
@@ -182,6 +242,16 @@ impl Host {
             }
         }
     }
+}
+
+/// The exit code of a container that has ended.
+fn exit_code(details: &ContainerInspectResponse) -> Option<i64> {
+    let state = details.state.as_ref()?;
+    let ended = matches!(
+        state.status,
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD)
+    );
+    ended.then(|| state.exit_code.unwrap_or_default())
 }
 
 fn body(helper: &HelperContainer, cluster_id: &ClusterId) -> ContainerCreateBody {

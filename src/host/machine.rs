@@ -4,10 +4,11 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use bollard::{Docker, errors::Error as DockerError};
 use russh::ChannelOpenFailure;
-use serde::Deserialize;
+use tokio::sync::OnceCell;
 
 use super::{
-    Dial, HostKeys, Stream, docker,
+    Dial, HostKeys, Stream,
+    docker::{self, ApiVersion},
     error::{Hop, HostError, Place},
     exec::{self, ExecOutput},
     ssh::{OpenError, Session},
@@ -24,6 +25,7 @@ pub struct Host {
     pub name: NodeName,
     pub(super) session: Arc<Session>,
     docker: Docker,
+    api: Arc<OnceCell<ApiVersion>>,
     socket: String,
 }
 
@@ -62,7 +64,7 @@ impl Host {
     ) -> Result<Self, HostError> {
         let name = at.node.clone();
         let session = Arc::new(Session::connect(at, login, keys, dial).await?);
-        let docker =
+        let (docker, api) =
             docker::client(Arc::clone(&session), &login.docker_socket).map_err(|source| {
                 HostError::DockerIo {
                     at: session.place(),
@@ -74,6 +76,7 @@ impl Host {
             name,
             session,
             docker,
+            api,
             socket: login.docker_socket.clone(),
         })
     }
@@ -191,14 +194,12 @@ impl Host {
         }
     }
 
-    /// Docker's view of itself: version, info, and whether it bounds its logs.
+    /// Docker's view of itself. Whether it bounds logs in files is told by its own files alone.
     pub async fn docker_facts(&self) -> Result<DockerFacts, HostError> {
-        let version = self.docker.version().await;
-        let version = self.done("read Docker's version", version).await?;
         let info = self.docker.info().await;
         let info = self.done("read Docker's settings", info).await?;
         let log_driver = info.logging_driver.unwrap_or_default();
-        let logs_bounded = log_driver != "json-file" || self.daemon_bounds_logs().await?;
+        let logs_bounded = log_driver != "json-file";
         let proxy = (
             info.http_proxy.unwrap_or_default(),
             info.https_proxy.unwrap_or_default(),
@@ -213,8 +214,8 @@ impl Host {
         Ok(DockerFacts {
             mirrors: registries.mirrors.unwrap_or_default(),
             insecure_registries: insecure,
-            version: version.version.unwrap_or_default(),
-            api_version: version.api_version.unwrap_or_default(),
+            version: info.server_version.unwrap_or_default(),
+            api_version: self.api.get().map(ToString::to_string).unwrap_or_default(),
             root_dir: info.docker_root_dir.unwrap_or_default(),
             cgroup_driver: info
                 .cgroup_driver
@@ -236,22 +237,6 @@ impl Host {
                 .into_iter()
                 .collect(),
         })
-    }
-
-    /// The API does not tell the daemon's default log options; its file and its command line do.
-    async fn daemon_bounds_logs(&self) -> Result<bool, HostError> {
-        let script = "cat /etc/docker/daemon.json 2>/dev/null
-printf '\\n\\036\\n'
-for p in $(pidof dockerd); do tr '\\0' '\\n' 2>/dev/null <\"/proc/$p/cmdline\"; done
-exit 0";
-        let output = self.exec(script, Duration::from_secs(20)).await?;
-        let (file, flags) = output
-            .stdout
-            .split_once('\u{1e}')
-            .unwrap_or((output.stdout.as_str(), ""));
-        let file: DaemonFile = serde_json::from_str(file.trim()).unwrap_or_default();
-        Ok(file.log_opts.contains_key("max-size")
-            || flags.lines().any(|flag| flag.contains("max-size=")))
     }
 
     /// Explains the error of a request.
@@ -291,10 +276,3 @@ exit 0";
 
 /// Fewer free bytes than this is full.
 const FULL: u64 = 1 << 20;
-
-/// What we read of `daemon.json`.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-struct DaemonFile {
-    log_opts: std::collections::BTreeMap<String, serde_json::Value>,
-}

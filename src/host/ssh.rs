@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::{Either, select};
@@ -25,7 +25,7 @@ use russh::{
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit, oneshot},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::{
@@ -60,6 +60,11 @@ const WINDOW: u32 = 16 << 20;
 /// nodes, and a download is not slower.
 const PACKET: u32 = 16 << 10;
 
+/// How many messages of a channel wait for who reads them. The channel's own pump does at once.
+const BACKLOG: usize = 32;
+/// More than a line to the other side of the earth and back.
+const LONGEST_TRIP: Duration = Duration::from_secs(1);
+
 /// A logged-in connection.
 pub(super) struct Session {
     handle: client::Handle<Handler>,
@@ -70,6 +75,7 @@ pub(super) struct Session {
     begun: AtomicBool,
     sessions: Semaphore,
     at: Arc<Place>,
+    trip: Duration,
 }
 
 impl Session {
@@ -131,6 +137,8 @@ impl Session {
             begun: AtomicBool::new(false),
             sessions: Semaphore::new(SESSIONS),
             at: Arc::clone(at),
+            // TCP, the identification strings, the key exchange; a person may have been asked meanwhile.
+            trip: (shaken / 3).min(LONGEST_TRIP),
         };
         session.log_in(login, identity).await?;
         let took = begun.elapsed();
@@ -143,6 +151,11 @@ impl Session {
             );
         }
         Ok(session)
+    }
+
+    /// About how long a question and its answer are under way.
+    pub(super) const fn trip(&self) -> Duration {
+        self.trip
     }
 
     /// Where it leads.
@@ -477,6 +490,7 @@ fn config(known: &[String]) -> client::Config {
         keepalive_max: 3,
         window_size: WINDOW,
         maximum_packet_size: PACKET,
+        channel_buffer_size: BACKLOG,
         preferred: Preferred {
             key: Cow::Owned(host_key_order(known)),
             kex: Cow::Borrowed(KEY_EXCHANGES),

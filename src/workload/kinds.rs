@@ -13,6 +13,8 @@ use kube::{
     discovery::{self, Scope},
 };
 
+use serde_json::Value;
+
 use super::{WorkloadError, objects::patiently};
 use crate::model::{ObjectKind, ObjectRef};
 
@@ -127,6 +129,39 @@ pub(super) fn rank(object: &ObjectRef) -> usize {
     at(&FIRST)
         .or_else(|| at(&LAST).map(|place| others + 1 + place))
         .unwrap_or(others)
+}
+
+/// Objects that are written side by side, one wave after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wave {
+    /// What others are in, or are of.
+    Foundation,
+    /// What workloads name.
+    Named,
+    /// Kinds of which nothing is known here.
+    Others,
+    /// What runs, and how it is reached.
+    Running,
+}
+
+pub(super) fn wave(object: &ObjectRef, value: &Value) -> Wave {
+    match object.kind.as_str() {
+        "Namespace" | "CustomResourceDefinition" => Wave::Foundation,
+        // Without its account it would be deleted at once.
+        "Secret" if value["type"] == "kubernetes.io/service-account-token" => Wave::Others,
+        "ServiceAccount" | "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding"
+        | "Secret" | "ConfigMap" => Wave::Named,
+        "Service"
+        | "DaemonSet"
+        | "Deployment"
+        | "StatefulSet"
+        | "Job"
+        | "CronJob"
+        | "Pod"
+        | "ReplicaSet"
+        | "ReplicationController" => Wave::Running,
+        _ => Wave::Others,
+    }
 }
 
 /// Where an object is, of a kind that the server has or is about to have: a definition that was

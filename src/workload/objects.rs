@@ -1,7 +1,12 @@
 //! The objects of add-ons: server-side apply and pruning.
 
-use std::{future::Future, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    time::Duration,
+};
 
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
@@ -11,35 +16,64 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     WorkloadError,
-    kinds::{Kinds, locate, rank},
+    kinds::{Kinds, Wave, locate, rank, wave},
     service_address,
 };
 use crate::model::{ObjectRef, label};
 
-/// Applies objects, namespaces and accounts before what uses them. Server-side apply, forced:
-/// the fields that we name are ours. Waits for a namespace that the server is still creating.
+/// How many objects are applied at once.
+const WIDTH: usize = 16;
+
+/// Applies objects, namespaces and accounts before what uses them, each wave side by side. Server-side
+/// apply, forced: the fields that we name are ours. Waits for a namespace that the server is still
+/// creating.
 pub async fn apply_objects<'a>(
     client: &Client,
     kinds: &Kinds,
     objects: impl IntoIterator<Item = (&'a ObjectRef, &'a Value)>,
 ) -> Result<(), WorkloadError> {
-    let mut ranked: Vec<_> = objects
-        .into_iter()
-        .map(|(object, value)| (rank(object), object, value))
+    let mut waves: BTreeMap<Wave, Vec<(&ObjectRef, &Value)>> = BTreeMap::new();
+    let mut ranked: Vec<_> = objects.into_iter().collect();
+    // They are sent in this order, and answered in any.
+    ranked.sort_by_key(|(object, _)| (rank(object), *object));
+    for (object, value) in ranked {
+        let wave = waves.entry(wave(object, value)).or_default();
+        wave.push((object, value));
+    }
+    let all: BTreeSet<_> = waves
+        .values()
+        .flatten()
+        .map(|(object, _)| object.kind())
         .collect();
-    ranked.sort_by_key(|(rank, object, _)| (*rank, *object));
+    let learned = || kinds.learn(client, &all);
+    patiently("look up the kinds of objects", learned).await?;
+    for (_, objects) in waves {
+        let objects = objects.into_iter();
+        let applied: Vec<_> = objects
+            .map(|(object, value)| apply(client, kinds, object, value).boxed())
+            .collect();
+        let applied = stream::iter(applied).buffer_unordered(WIDTH);
+        applied.try_collect::<()>().await?;
+    }
+    Ok(())
+}
+
+async fn apply(
+    client: &Client,
+    kinds: &Kinds,
+    object: &ObjectRef,
+    value: &Value,
+) -> Result<(), WorkloadError> {
+    let api = locate(client, kinds, object).await?;
+    if value["metadata"]["labels"][label::ADDON] == label::USER_ADDONS {
+        mark_found(&api, object).await?;
+    }
     let params = PatchParams::apply(super::FIELD_MANAGER).force();
-    for (_, object, value) in ranked {
-        let api = locate(client, kinds, object).await?;
-        if value["metadata"]["labels"][label::ADDON] == label::USER_ADDONS {
-            mark_found(&api, object).await?;
-        }
-        let patch = Patch::Apply(value);
-        let doing = format!("apply {object}");
-        let applied = patiently(&doing, || api.patch(&object.name, &params, &patch));
-        if let Err(error) = applied.await {
-            return Err(service_address::explain(client, object, value, error).await);
-        }
+    let patch = Patch::Apply(value);
+    let doing = format!("apply {object}");
+    let applied = patiently(&doing, || api.patch(&object.name, &params, &patch));
+    if let Err(error) = applied.await {
+        return Err(service_address::explain(client, object, value, error).await);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     containerd::{DROP_IN, NEW_CONFIG, SWITCH, VERDICT},
-    helper::helper,
+    helper::helper_then,
     images::PAUSE_TAR,
 };
 use crate::{
@@ -86,12 +86,8 @@ async fn record(
     claimed: &NodeRecord,
     dirs: &BTreeMap<String, u32>,
 ) -> Result<(), StepError> {
-    let found = host
-        .read_files(&[path::NODE_RECORD])
-        .await
-        .map_err(failed)?;
+    let found = host.read_file(path::NODE_RECORD).await.map_err(failed)?;
     let kept = found
-        .get(path::NODE_RECORD)
         .and_then(|fact| NodeRecord::read(&fact.content))
         .is_some_and(|record| record.cluster_id == claimed.cluster_id);
     let record = serde_json::to_vec(claimed).map_err(|_| bug("a record is JSON"))?;
@@ -121,8 +117,10 @@ async fn record(
 pub(in crate::apply) async fn release_claim(
     host: &Host,
     id: &ClusterId,
+    facts: &HostFacts,
 ) -> Result<Done, StepError> {
-    if let Some(claim) = host.container(model::CLAIM).await.map_err(failed)? {
+    // The guard has just seen it, and what a claim remembers is never changed.
+    if let Some(claim) = facts.claim() {
         let before = claim.before().unwrap_or_default();
         let made = CLAIM_DIRS
             .iter()
@@ -130,10 +128,14 @@ pub(in crate::apply) async fn release_claim(
             .chain(["/etc/containerd"])
             .filter(|dir| !before.paths.contains(*dir));
         let arguments = release_arguments(made);
-        helper(host, id, RELEASE, &arguments, Duration::from_secs(60)).await?;
+        let limit = Duration::from_secs(60);
+        let claim = host.remove(model::CLAIM, None);
+        let removed = helper_then(host, id, RELEASE, &arguments, limit, claim).await?;
+        removed.map_err(failed)?;
+    } else {
+        host.remove(model::HELPER, None).await.map_err(failed)?;
+        host.remove(model::CLAIM, None).await.map_err(failed)?;
     }
-    host.remove(model::HELPER, None).await.map_err(failed)?;
-    host.remove(model::CLAIM, None).await.map_err(failed)?;
     host.remove_image(model::FILES_IMAGE)
         .await
         .map_err(failed)?;

@@ -1,10 +1,10 @@
 //! containerd's configuration, changed in a transaction that undoes itself.
 
-use std::time::Duration;
+use std::{sync::PoisonError, time::Duration};
 
 use super::{
     files::put,
-    helper::{helper, node_error},
+    helper::{helper_then, node_error},
 };
 use crate::{
     actual::ContainerdFacts,
@@ -20,10 +20,10 @@ use crate::{
 
 const CONTAINERD: &str = include_str!("containerd.sh");
 const START: &str = include_str!("containerd-start.sh");
-/// Waits for the verdict where it is written, for a second: then we look whether to go on.
+/// Waits for the verdict where it is written, for some seconds: each look is two trips.
 const AWAIT: &str = "\
 i=0
-until [ -s \"$1\" ] || [ \"$i\" -ge 20 ]; do
+until [ -s \"$1\" ] || [ \"$i\" -ge 160 ]; do
   i=$((i + 1))
   sleep 0.05
 done
@@ -52,7 +52,6 @@ pub(in crate::apply) async fn configure_containerd(
         &[
             (NEW_CONFIG, config.into_bytes()),
             (DROP_IN, drop_in.into_bytes()),
-            (SWITCH, CONTAINERD.as_bytes().to_vec()),
         ],
     )
     .await?;
@@ -65,7 +64,6 @@ pub(in crate::apply) async fn restore_containerd(
     reporter: &Reporter,
     stop: &Stop,
 ) -> Result<Done, StepError> {
-    put(host, &[(SWITCH, CONTAINERD.as_bytes().to_vec())]).await?;
     switch_containerd(host, id, "restore", reporter, stop).await
 }
 
@@ -83,23 +81,30 @@ async fn switch_containerd(
         SWITCH_UNIT,
         VERDICT,
         SWITCH,
+        CONTAINERD,
         verb,
         path::CONTAINERD_CONFIG,
         path::CONTAINERD_DROP_IN,
         DROP_IN,
         path::FORMER_DROP_IN,
     ];
-    helper(host, id, START, &arguments, Duration::from_secs(60)).await?;
+    let limit = Duration::from_secs(60);
+    let first = read_verdict(host, stop);
+    let first = helper_then(host, id, START, &arguments, limit, first).await?;
+    let first = std::sync::Mutex::new(Some(first));
+    let first = &first;
     let verdict = until(
         "containerd's restart",
         Duration::ZERO,
         reporter,
         stop,
         |_| async move {
-            let limit = Duration::from_secs(10);
-            let read = host.exec_with(AWAIT, &[VERDICT], limit).await;
-            let output = read.map_err(failed)?;
-            Ok(Verdict::of(&output.stdout).ok_or_else(|| "no verdict yet".to_owned()))
+            let first = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let read = match first {
+                Some(read) => read,
+                None => read_verdict(host, stop).await,
+            };
+            Ok(read?.ok_or_else(|| "no verdict yet".to_owned()))
         },
     )
     .await?;
@@ -112,6 +117,17 @@ async fn switch_containerd(
                 "look at it on the node: `journalctl -u containerd`; the file that was tried was derived from `containerd config dump`",
             ],
         )),
+    }
+}
+
+async fn read_verdict(host: &Host, stop: &Stop) -> Result<Option<Verdict>, StepError> {
+    let limit = Duration::from_secs(20);
+    tokio::select! {
+        read = host.exec_with(AWAIT, &[VERDICT], limit) => {
+            let output = read.map_err(failed)?;
+            Ok(Verdict::of(&output.stdout))
+        }
+        _ = stop.stopped() => Err(StepError::Stopped),
     }
 }
 

@@ -72,23 +72,37 @@ pub(in crate::apply) async fn remove_files(
 
 /// Puts files for a helper beside containerd's own, root's alone.
 pub(super) async fn put(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
-    let contents: Vec<(&str, Secret<Vec<u8>>)> = files
-        .iter()
+    let contents = secrets(files);
+    let written = Box::pin(host.write_files(&beside(), &new(&contents))).await;
+    written.map_err(failed)
+}
+
+/// The same, where the helper finds out by itself whether its file is whole.
+pub(super) async fn put_unread(host: &Host, files: &[(&str, Vec<u8>)]) -> Result<(), StepError> {
+    let contents = secrets(files);
+    let written = Box::pin(host.put_files(&beside(), &new(&contents))).await;
+    written.map_err(failed)
+}
+
+fn secrets<'a>(files: &[(&'a str, Vec<u8>)]) -> Vec<(&'a str, Secret<Vec<u8>>)> {
+    let files = files.iter();
+    files
         .map(|(path, bytes)| (*path, bytes.clone().into()))
-        .collect();
-    let files = contents
-        .iter()
-        .map(|(path, content)| {
-            (
-                *path,
-                NewFile {
-                    mode: 0o600,
-                    owner: Owner::ROOT,
-                    content,
-                },
-            )
-        })
-        .collect();
-    let dirs = BTreeMap::from([("/etc/containerd".to_owned(), 0o755)]);
-    host.write_files(&dirs, &files).await.map_err(failed)
+        .collect()
+}
+
+fn beside() -> BTreeMap<String, u32> {
+    BTreeMap::from([("/etc/containerd".to_owned(), 0o755)])
+}
+
+fn new<'a>(contents: &'a [(&'a str, Secret<Vec<u8>>)]) -> BTreeMap<&'a str, NewFile<'a>> {
+    let files = contents.iter().map(|(path, content)| {
+        let file = NewFile {
+            mode: 0o600,
+            owner: Owner::ROOT,
+            content,
+        };
+        (*path, file)
+    });
+    files.collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     apply::{
-        executor::{ExecutorError, failed},
+        executor::{ExecutorError, bug, failed},
         step::StepError,
     },
     error::ErrorClass,
@@ -26,6 +26,32 @@ pub(super) async fn helper<A: AsRef<str> + Sync>(
     succeeded(host, &output, &what, &[])
 }
 
+/// The same; while its container is removed, `next` is done.
+pub(super) async fn helper_then<A: AsRef<str> + Sync, T>(
+    host: &Host,
+    id: &ClusterId,
+    script: &str,
+    arguments: &[A],
+    limit: Duration,
+    next: impl Future<Output = T> + Send,
+) -> Result<T, StepError> {
+    let helper = of(script, arguments, limit);
+    let ran = Box::pin(host.run_helper_then(&helper, id, next)).await;
+    let (output, next) = ran.map_err(failed)?;
+    let what = format!("a helper exited with {}", output.status);
+    succeeded(host, &output, &what, &[])?;
+    next.ok_or_else(|| bug("a helper that succeeded is followed by what comes next"))
+}
+
+fn of<A: AsRef<str>>(script: &str, arguments: &[A], limit: Duration) -> HelperContainer {
+    let arguments = arguments.iter().map(|word| word.as_ref().to_owned());
+    HelperContainer {
+        script: script.to_owned(),
+        arguments: arguments.collect(),
+        limit,
+    }
+}
+
 pub(super) async fn run_helper<A: AsRef<str> + Sync>(
     host: &Host,
     id: &ClusterId,
@@ -33,12 +59,7 @@ pub(super) async fn run_helper<A: AsRef<str> + Sync>(
     arguments: &[A],
     limit: Duration,
 ) -> Result<HelperOutput, StepError> {
-    let arguments = arguments.iter().map(|word| word.as_ref().to_owned());
-    let helper = HelperContainer {
-        script: script.to_owned(),
-        arguments: arguments.collect(),
-        limit,
-    };
+    let helper = of(script, arguments, limit);
     host.run_helper(&helper, id).await.map_err(failed)
 }
 

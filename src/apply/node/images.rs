@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{files::put, helper::helper};
+use super::{files::put_unread, helper::helper};
 use crate::{
     apply::{
         executor::failed,
@@ -40,9 +40,12 @@ pub(in crate::apply) async fn import_pause(
     image: &str,
     architecture: &str,
 ) -> Result<Done, StepError> {
-    let archive = host.export_image(image).await.map_err(failed)?;
-    host.end_left_helper(id).await.map_err(failed)?;
-    put(host, &[(PAUSE_TAR, archive)]).await?;
+    let left = host.end_left_helper(id);
+    let (archive, ended) = tokio::join!(host.export_image(image), left);
+    ended.map_err(failed)?;
+    let archive = archive.map_err(failed)?;
+    // Its digests are checked by who reads it.
+    put_unread(host, &[(PAUSE_TAR, archive)]).await?;
     let arguments = [PAUSE_TAR, image, path::K8S_IMAGES, platform(architecture)];
     helper(host, id, PAUSE, &arguments, Duration::from_secs(60)).await?;
     Ok(Done::default())

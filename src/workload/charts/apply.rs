@@ -15,7 +15,7 @@ use crate::{
     model::{AppliedObject, ChartRecord, Digest, ObjectKind, ObjectRef, label},
     workload::{
         FIELD_MANAGER, Kinds, Waiting, WorkloadError,
-        kinds::{locate, rank},
+        kinds::{Wave, locate, wave},
         objects::patiently,
     },
 };
@@ -138,21 +138,19 @@ fn is_foundation((object, _): &(ObjectRef, Value)) -> bool {
     )
 }
 
-/// Those of one rank side by side, one rank after the other.
+/// Those of one wave side by side, one wave after the other.
 async fn together(
     client: &Client,
     kinds: &Kinds,
     objects: Vec<(ObjectRef, Value)>,
     applied: &mut BTreeMap<ObjectRef, AppliedObject>,
 ) -> Result<(), WorkloadError> {
-    let mut ranked: BTreeMap<usize, Vec<(ObjectRef, Value)>> = BTreeMap::new();
+    let mut waves: BTreeMap<Wave, Vec<(ObjectRef, Value)>> = BTreeMap::new();
     for (object, value) in objects {
-        ranked
-            .entry(rank(&object))
-            .or_default()
-            .push((object, value));
+        let wave = waves.entry(wave(&object, &value)).or_default();
+        wave.push((object, value));
     }
-    for (_, objects) in ranked {
+    for (_, objects) in waves {
         let done: Vec<AppliedObject> = stream::iter(objects)
             .map(|(object, value)| one(client, kinds, object, value))
             .buffer_unordered(WIDTH)

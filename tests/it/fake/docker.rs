@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Docker 26.1: as the lab's.
-const VERSION: &str = "26.1.5";
+pub(super) const VERSION: &str = "26.1.5";
 const API: (u16, u16) = (1, 45);
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;

@@ -152,6 +152,7 @@ impl Default for DockerState {
                 .map(|dir| (dir.to_owned(), NodeFile::dir(0o755)))
                 .collect(),
             info: json!({
+                "ServerVersion": super::docker::VERSION,
                 "DockerRootDir": "/var/lib/docker",
                 "CgroupDriver": "systemd",
                 "CgroupVersion": "2",
