@@ -113,6 +113,51 @@ impl Stage {
         }
     }
 
+    /// Two stages one after the other: the steps of the second are those that are `later`.
+    pub(super) fn apart(self, later: impl Fn(&Step) -> bool) -> [Self; 2] {
+        let mut second = Self {
+            queues: Vec::new(),
+            ..self.clone()
+        };
+        let mut first = self;
+        for queue in &mut first.queues {
+            let steps = std::mem::take(&mut queue.steps);
+            let (last, steps): (Vec<_>, Vec<_>) = steps.into_iter().partition(&later);
+            queue.steps = steps;
+            second.queues.push(Queue {
+                node: queue.node.clone(),
+                steps: last,
+            });
+        }
+        for stage in [&mut first, &mut second] {
+            stage.queues.retain(|queue| !queue.steps.is_empty());
+        }
+        [first, second]
+    }
+
+    /// The same with steps side by side that need nothing of each other: each is a queue of its own. Those
+    /// of a node that are `in_order` stay one queue.
+    pub(super) fn side_by_side(mut self, in_order: impl Fn(&Step) -> bool) -> Self {
+        let mut queues = Vec::new();
+        let mut deepest = 1;
+        for Queue { node, steps } in self.queues {
+            let (together, alone): (Vec<_>, Vec<_>) = steps.into_iter().partition(&in_order);
+            let alone = alone.into_iter().map(|step| vec![step]);
+            let each: Vec<_> = alone
+                .chain([together])
+                .filter(|one| !one.is_empty())
+                .collect();
+            deepest = deepest.max(each.len());
+            queues.extend(each.into_iter().map(|steps| Queue {
+                node: node.clone(),
+                steps,
+            }));
+        }
+        self.width = self.width.saturating_mul(deepest);
+        self.queues = queues;
+        self
+    }
+
     /// What a failure means here.
     pub(super) fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;

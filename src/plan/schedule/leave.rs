@@ -4,8 +4,8 @@
 use super::{claim, hosts};
 use crate::{
     actual::{Actual, Baseline, HostFacts},
-    model::{CLAIM, ClusterId, NodeName, Role, START_ORDER, label, path},
-    plan::{Cause, HostAction, Step},
+    model::{CLAIM, ClusterId, Component, NodeName, Role, START_ORDER, label, path},
+    plan::{Action, Cause, HostAction, Stage, Step},
 };
 
 /// Why a node is given back.
@@ -45,7 +45,18 @@ pub(super) fn loss(host: &NodeName, have: &Actual) -> String {
     )
 }
 
-/// kubelet first, so that nothing is restarted; etcd last. What a person named a node for goes too: containers
+/// What is stopped goes side by side: none of it starts another. etcd goes after what uses it.
+pub(super) fn side_by_side(stop: Stage) -> [Stage; 2] {
+    let [others, etcd] = stop.apart(|step| match &step.action {
+        Action::Host(_, HostAction::RemoveContainer { name }) => {
+            name == Component::Etcd.container()
+        }
+        Action::Host(..) | Action::Cluster(_) | Action::Local(_) => false,
+    });
+    [others.side_by_side(|_| false), etcd]
+}
+
+/// kubelet is shown first, and etcd last. What a person named a node for goes too: containers
 /// of another Kubernetes. On any other node that has some, nothing is done.
 fn stop(
     id: &ClusterId,

@@ -82,8 +82,10 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
         });
     let parts: Vec<Stage> = parts.collect();
     for (number, part) in parts.into_iter().enumerate() {
-        stages.push(part);
-        if number == 0 {
+        if number > 0 {
+            stages.push(part);
+        } else {
+            stages.extend(leave::side_by_side(part));
             // Without its kubelet it does not register itself again.
             let objects = going.iter().filter_map(|leaver| delete(leaver, api));
             stages.push(Stage::of("nodes", 1, objects));

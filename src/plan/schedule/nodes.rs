@@ -28,8 +28,8 @@ pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &[Stage]) -> Stage {
     Stage::of("uncordon", diff.want.hosts.len(), steps)
 }
 
-/// Health of the rest, the Node's data, and Ready: one after the other on a node, all nodes at
-/// once. The manifests are already applied, so these waits overlap with theirs.
+/// Health of the rest beside the Node's data and Ready, all nodes at once. The manifests are already
+/// applied, so these waits overlap with theirs.
 pub(super) fn ready(diff: &Diff<'_>) -> Stage {
     let mut steps = health::others(diff);
     let networked = addons::has_network(diff.want);
@@ -54,7 +54,9 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
     }
     // Those with nothing to do here are left, too: a run that mends one node and cannot ends degraded.
     let nodes = diff.want.hosts.keys().cloned().collect();
-    Stage::of("nodes", diff.want.hosts.len(), steps).on_failure(OnFailure::DropNode {
+    let stage = Stage::of("nodes", diff.want.hosts.len(), steps);
+    let stage = stage.side_by_side(|step| matches!(step.action, Action::Cluster(_)));
+    stage.on_failure(OnFailure::DropNode {
         while_left: Enough::OneOf(nodes),
     })
 }

@@ -126,9 +126,11 @@ pub fn remove_named(
     });
     let clean = ours.is_empty() && !again && !kept;
     let [stop, clean_host, containerd, release] = every;
+    let [stop, stop_etcd] = leave::side_by_side(stop);
     let stages = [
         Stage::of("claim", claims.len(), claims),
         stop,
+        stop_etcd,
         clean_host,
         containerd,
         release,

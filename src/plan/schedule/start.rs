@@ -9,7 +9,7 @@ use crate::{
     actual::ContainerState,
     model::{ContainerSpec, NodeName},
     plan::{
-        Cause, HostAction, Note, Stage, Step, Target,
+        Action, Cause, HostAction, Note, Stage, Step, Target,
         diff::{Diff, HostDiff, Need, in_order},
     },
 };
@@ -42,7 +42,7 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
 /// Started when the API answers.
 pub(super) fn clients(diff: &Diff<'_>) -> Stage {
     let turn = skew::turn(diff);
-    hosts::preparing("clients", diff, |name, host| {
+    let stage = hosts::preparing("clients", diff, |name, host| {
         // Beside a member that joins the API server was started just now, and kubelet needs it.
         let late = join::joins(name, host, diff) || turn != Turn::Now;
         let kept_out = skew::keeps_out(host, &turn);
@@ -54,6 +54,15 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
         clients
             .flat_map(|(component, spec)| with_pause(name, component, spec, host))
             .collect()
+    });
+    // None of them needs another; kubelet needs the image of every pod.
+    stage.side_by_side(|step| match &step.action {
+        Action::Host(_, HostAction::ImportPause { .. }) => true,
+        Action::Host(
+            _,
+            HostAction::RunContainer { name, .. } | HostAction::StartContainer { name },
+        ) => name == "kubelet",
+        Action::Host(..) | Action::Cluster(_) | Action::Local(_) => false,
     })
 }
 
