@@ -8,6 +8,7 @@ mod candidate;
 mod count;
 mod floor;
 mod kubeadm;
+mod line;
 mod load;
 mod probe;
 mod reach;
@@ -28,6 +29,7 @@ use candidate::Candidate;
 use floor::Floor;
 use kubeadm::Kubeadm;
 use lab::Images;
+use line::{OnLine, ROUND_TRIPS, Rows};
 use probe::Probe;
 use report::Run;
 use shape::Shape;
@@ -80,10 +82,14 @@ fn run() -> Fallible<()> {
             runs.push(run);
         }
     }
+    println!("on lines of some length");
+    let lines = ROUND_TRIPS.map(|round_trip| bench.on_a_line(round_trip));
+    let lines: Vec<OnLine> = lines.into_iter().collect::<Fallible<_>>()?;
     bench.site.lab.destroy()?;
     println!(
-        "\n{}\n{counts}",
-        report::tables(Candidate::of(shape), &runs)
+        "\n{}\n{counts}\n{}",
+        report::tables(Candidate::of(shape), &runs),
+        Rows(&lines)
     );
     let busy = runs.iter().filter(|run| !load::is_quiet(run.busy)).count();
     if busy > 0 {
@@ -122,6 +128,20 @@ impl Bench {
             kubeadm,
         };
         Ok((bench, counts))
+    }
+
+    /// What `up` and `remove` take where sshd is that far away.
+    fn on_a_line(&mut self, round_trip: Duration) -> Fallible<OnLine> {
+        self.site.clean()?;
+        self.site.lead_through(round_trip)?;
+        load::wait_until_quiet()?;
+        let fresh = self.site.up(&self.binary)?;
+        let idle = self.site.up(&self.binary)?;
+        let removed = self.site.remove(&self.binary)?;
+        Ok(OnLine {
+            round_trip,
+            took: [fresh, idle, removed],
+        })
     }
 
     /// Makes a cluster in one way on nodes that were cleaned.

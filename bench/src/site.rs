@@ -9,9 +9,10 @@ use std::{
 };
 
 use lab::{Images, Lab, LabSpec, Node, Profile};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Fallible, shape::Shape};
+use crate::{Fallible, line::Line, shape::Shape};
 
 /// Takes what makes a cluster off a node, and puts back what the node had in its place. What only a
 /// restart ends (pods, links, rules, mounts) ends between the two parts.
@@ -83,6 +84,39 @@ impl Site {
         Ok(())
     }
 
+    /// From now on sshd of every node is reached by a line of that length.
+    pub(crate) fn lead_through(&self, round_trip: Duration) -> Fallible<()> {
+        let nodes = self.lab.nodes().iter();
+        let line = Line::to(
+            nodes.map(|node| (node.name(), node.address().into())),
+            round_trip,
+        )?;
+        let at = |name: &str| self.folder.path().join(name);
+        let config = std::fs::read_to_string(at("cluster.yml"))?;
+        let mut config: Value = serde_saphyr::from_str(&config)?;
+        let mut known = std::fs::read_to_string(at(".ssh/known_hosts"))?;
+        for node in config["nodes"].as_array_mut().into_iter().flatten() {
+            let name = node["hostname_override"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let port = line.0.get(&name).ok_or("a node without a line")?;
+            let address = node["address"].as_str().unwrap_or_default().to_owned();
+            let keys = known.lines().filter_map(|line| {
+                let (host, key) = line.split_once(' ')?;
+                (host == address).then(|| format!("[127.0.0.1]:{port} {key}\n"))
+            });
+            let keys: String = keys.collect();
+            known.push_str(&keys);
+            node["internal_address"] = address.into();
+            node["address"] = "127.0.0.1".into();
+            node["port"] = (*port).into();
+        }
+        std::fs::write(at("cluster.yml"), serde_saphyr::to_string(&config)?)?;
+        std::fs::write(at(".ssh/known_hosts"), known)?;
+        Ok(())
+    }
+
     /// The node that the cluster begins with.
     pub(crate) fn first(&self) -> &Node {
         self.lab.node("n1")
@@ -110,9 +144,18 @@ impl Site {
 
     /// How long `up` takes, from start to exit.
     pub(crate) fn up(&self, binary: &Path) -> Fallible<Duration> {
+        self.run(binary, &["up", "--yes"])
+    }
+
+    /// How long `remove` takes.
+    pub(crate) fn remove(&self, binary: &Path) -> Fallible<Duration> {
+        self.run(binary, &["remove", "--force"])
+    }
+
+    fn run(&self, binary: &Path, words: &[&str]) -> Fallible<Duration> {
         let begun = Instant::now();
         let output = Command::new(binary)
-            .args(["up", "--yes"])
+            .args(words)
             .current_dir(self.folder.path())
             .env("HOME", self.folder.path())
             .env_remove("RKE_CONFIG")
@@ -122,7 +165,8 @@ impl Site {
         if output.status.success() {
             Ok(took)
         } else {
-            Err(format!("`up` failed:\n{}", String::from_utf8_lossy(&output.stderr)).into())
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("`{}` failed:\n{said}", words.join(" ")).into())
         }
     }
 

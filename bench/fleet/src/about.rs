@@ -8,7 +8,10 @@ use std::{
 
 use rke_operator::{actual::Baseline, model::path};
 
-use crate::{fake::FakeHost, node::Machine};
+use crate::{
+    fake::{FakeHost, NodeFile},
+    node::Machine,
+};
 
 /// The arguments of a script that was run with some, in order.
 pub(crate) fn arguments(script: &str) -> Vec<String> {
@@ -45,11 +48,16 @@ pub(crate) fn system(host: &FakeHost, machine: &Machine, script: &str) -> String
     let lines = |words: &mut dyn Iterator<Item = &str>| words.collect::<Vec<_>>().join("\n");
     let cluster_id = docker.files.get(path::CLUSTER_ID);
     let cluster_id = cluster_id.map(|file| String::from_utf8_lossy(&file.content).into_owned());
-    let (modules, sysctls) = kernel(&docker.files);
+    let (modules, sysctls) = kernel(&docker.files, &machine.booted);
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let Machine { name, address, id } = machine;
+    let Machine {
+        name,
+        address,
+        id,
+        booted: _,
+    } = machine;
     let sections = [
         ("clock", since.as_secs().to_string()),
         ("hostname", name.clone()),
@@ -97,9 +105,12 @@ pub(crate) fn system(host: &FakeHost, machine: &Machine, script: &str) -> String
 
 /// What the kernel has: what it booted with, and what the files for the next boot say, which are
 /// put into force when they are written.
-fn kernel(files: &BTreeMap<String, crate::fake::NodeFile>) -> (String, String) {
+fn kernel(
+    files: &BTreeMap<String, NodeFile>,
+    booted: &BTreeMap<String, NodeFile>,
+) -> (String, String) {
     let text = |path: &str| {
-        let file = files.get(path);
+        let file = files.get(path).or_else(|| booted.get(path));
         file.map(|file| String::from_utf8_lossy(&file.content).into_owned())
             .unwrap_or_default()
     };

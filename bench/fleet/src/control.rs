@@ -5,16 +5,18 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use rke_operator::model::image_version;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::node::{Fleet, Node};
 
 /// How often they look.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 50 });
 
 /// Runs until the process ends.
 pub(crate) async fn run(fleet: Arc<Fleet>) {
     let mut registered = BTreeSet::new();
     let mut ready = BTreeSet::new();
+    let mut connected = None;
     loop {
         tokio::time::sleep(PAUSE).await;
         if !fleet.serves() {
@@ -24,6 +26,8 @@ pub(crate) async fn run(fleet: Arc<Fleet>) {
         let network = network
             .iter()
             .any(|one| one["metadata"]["name"] == "kube-flannel");
+        let network =
+            network && connected.get_or_insert_with(Instant::now).elapsed() >= fleet.pace.ready;
         for node in &fleet.nodes {
             if ready.contains(&node.machine.name) {
                 continue;

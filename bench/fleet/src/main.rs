@@ -36,6 +36,8 @@ mod fake_api;
 mod node;
 mod run;
 mod server;
+#[cfg(test)]
+mod trips;
 
 use std::{
     error::Error,

@@ -1,14 +1,18 @@
 //! The nodes of a fleet: fakes with what a real node would have besides Docker and files.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use rke_operator::model::path;
+use tokio::time::Instant;
+
+use rke_operator::model::{CLAIM_DIRS, path};
 
 use crate::{
     Fallible, about, config, control, etcd,
@@ -28,6 +32,8 @@ pub(crate) struct Machine {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
     pub(crate) id: String,
+    /// What the files for the next boot said when it booted.
+    pub(crate) booted: BTreeMap<String, NodeFile>,
 }
 
 /// A node.
@@ -44,12 +50,23 @@ pub(crate) struct Asked {
     pub(crate) all: usize,
 }
 
+/// How long programs take that a real node would start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Until an API server serves.
+    pub(crate) api: Duration,
+    /// Until a Node is Ready once there is a network.
+    pub(crate) ready: Duration,
+}
+
 /// All nodes, and their cluster's API.
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Node>,
     pub(crate) api: FakeApi,
     pub(crate) port: u16,
+    pub(crate) pace: Pace,
     pub(crate) tls: server::Own,
+    api_since: Mutex<Option<Instant>>,
     requests: AtomicUsize,
 }
 
@@ -63,10 +80,17 @@ impl Fleet {
             let address = SocketAddr::from((config::address(number), port));
             port = node.host.listen_at(address).await.port();
         }
+        Self::of(made, port, Pace::default())
+    }
+
+    /// These nodes, whose sshd somebody leads to.
+    pub(crate) fn of(nodes: Vec<Node>, port: u16, pace: Pace) -> Fallible<Arc<Self>> {
         let fleet = Arc::new(Self {
-            nodes: made,
+            nodes,
             api: FakeApi::new(jiff::Timestamp::now),
             port,
+            pace,
+            api_since: Mutex::default(),
             tls: server::Own::new()?,
             requests: AtomicUsize::new(0),
         });
@@ -82,13 +106,22 @@ impl Fleet {
         &self.nodes[..config::CENTRAL.min(self.nodes.len())]
     }
 
-    /// True while an API server runs that has an etcd.
+    /// True while an API server runs that has an etcd, and had its time to start.
     pub(crate) fn serves(&self) -> bool {
         let runs = self
             .central()
             .iter()
             .any(|node| node.host.runs("kube-apiserver"));
-        runs && etcd::has_quorum(&etcd::members(self.central()))
+        let runs = runs && etcd::has_quorum(&etcd::members(self.central()));
+        let mut since = self
+            .api_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !runs {
+            *since = None;
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() >= self.pace.api
     }
 
     /// A request to the API came.
@@ -110,11 +143,18 @@ impl Fleet {
     }
 }
 
-fn bare(number: usize) -> Node {
+/// A machine that is in no cluster.
+pub(crate) fn bare(number: usize) -> Node {
+    booted(number, BTreeMap::new())
+}
+
+/// The same, whose kernel is as these files say.
+pub(crate) fn booted(number: usize, booted: BTreeMap<String, NodeFile>) -> Node {
     let machine = Machine {
         name: config::name(number),
         address: config::internal_address(number),
         id: format!("{number:032x}"),
+        booted,
     };
     let host = FakeHost::new();
     let mut docker = host.docker();
@@ -130,6 +170,10 @@ fn bare(number: usize) -> Node {
     docker.work = Box::new(|script, files| {
         if script.contains("systemd-run") {
             switch(files);
+        } else if script.contains("left_of_folders") {
+            return (0, clean(files));
+        } else if script.contains("rmdir \"$folder\"") {
+            release(files);
         } else if script.contains("images import") {
             files.remove("/etc/containerd/rke-operator-pause.tar");
             files.insert(path::K8S_IMAGES.to_owned(), NodeFile::file(0o600, ""));
@@ -162,7 +206,11 @@ fn bare(number: usize) -> Node {
 }
 
 /// What systemd does with containerd's configuration when a helper tells it to.
-fn switch(files: &mut std::collections::BTreeMap<String, NodeFile>) {
+fn switch(files: &mut BTreeMap<String, NodeFile>) {
+    if !files.contains_key("/etc/containerd/rke-operator.toml.new") {
+        files.remove(path::CONTAINERD_CONFIG);
+        files.remove(path::CONTAINERD_DROP_IN);
+    }
     let mut put = |from: &str, to: &str, mode| {
         if let Some(mut file) = files.remove(from) {
             file.mode = mode;
@@ -187,6 +235,36 @@ fn switch(files: &mut std::collections::BTreeMap<String, NodeFile>) {
     files.remove("/etc/containerd/rke-operator-switch.sh");
     let verdict = NodeFile::file(0o644, "@@rke-operator containerd ok\n");
     files.insert(VERDICT.to_owned(), verdict);
+}
+
+/// What a helper leaves that cleans a node.
+fn clean(files: &mut BTreeMap<String, NodeFile>) -> String {
+    let ours = [
+        path::KUBERNETES,
+        path::ETCD,
+        path::KUBELET,
+        path::CERTS_D,
+        path::MODULES_LOAD,
+        path::SYSCTL,
+        "/etc/cni",
+    ];
+    files.retain(|path, _| {
+        !ours
+            .iter()
+            .any(|ours| path == ours || path.starts_with(&format!("{ours}/")))
+    });
+    "@@rke-operator done\n".to_owned()
+}
+
+/// What a helper leaves that releases a node: what it has not had before, as far as it is empty.
+fn release(files: &mut BTreeMap<String, NodeFile>) {
+    files.retain(|path, _| !path.contains("/rke-operator"));
+    for (folder, _) in CLAIM_DIRS {
+        let below = format!("{folder}/");
+        if !files.keys().any(|path| path.starts_with(&below)) {
+            files.remove(folder);
+        }
+    }
 }
 
 /// The value of a flag of a container, as it was created.

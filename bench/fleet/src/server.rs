@@ -1,7 +1,10 @@
 //! What listens on the ports of a node: etcd's gateway, the API server, and the health of each
 //! component, with the certificates that the product put on the node.
 
-use std::sync::{Arc, Weak};
+use std::{
+    io,
+    sync::{Arc, Weak},
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -146,14 +149,17 @@ async fn api(fleet: Weak<Fleet>, on: Node, stream: Box<dyn Stream>) {
     let http_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = TokioIo::new(stream);
     let service = service_fn(|request: Request<Incoming>| {
-        let fleet = Arc::clone(&fleet);
+        let (fleet, ended) = (Arc::clone(&fleet), !server.host.runs("kube-apiserver"));
         async move {
+            if ended {
+                return Err(io::Error::from(io::ErrorKind::ConnectionReset));
+            }
             fleet.count();
             let mut answer = fleet.api.serve(request).await;
             if !fleet.serves() {
                 *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
             }
-            Ok::<_, http::Error>(answer)
+            Ok(answer)
         }
     });
     let _ = if http_2 {
