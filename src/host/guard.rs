@@ -30,8 +30,11 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::mpsc,
     task::JoinHandle,
+    time::Instant,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::wire::Heard;
 
 /// How many bytes may wait for their reader before the stream is given up.
 const QUEUE_LIMIT: usize = 64 << 20;
@@ -97,6 +100,25 @@ impl Drop for InUse {
             Err(_) => link.cut("closed".to_owned()),
         }
     }
+}
+
+/// Cuts a connection on which nothing has come for so long, once its session has begun: russh asks all the while, and
+/// counts alike before that, when sshd answers nothing because it waits for somebody else.
+pub(super) fn watch(link: Link, heard: Arc<Heard>, begun: Arc<AtomicBool>, silence: Duration) {
+    tokio::spawn(async move {
+        loop {
+            let last = heard.last().filter(|_| begun.load(Ordering::Relaxed));
+            let until = last.unwrap_or_else(Instant::now) + silence;
+            if Instant::now() >= until {
+                link.cut("Keepalive timeout".to_owned());
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                _ = link.died() => return,
+            }
+        }
+    });
 }
 
 /// What waits for the reader.

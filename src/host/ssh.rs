@@ -31,7 +31,7 @@ use tokio::{
 use super::{
     Dial, HostKeyVerdict, HostKeys,
     error::{HostError, Phase, Place, Tried},
-    guard::{Guarded, InUse, Link},
+    guard::{self, Guarded, InUse, Link},
     known_hosts::fingerprint,
     login::{Identity, LoginError},
     retry,
@@ -50,8 +50,10 @@ const BEGIN: Duration = Duration::from_secs(60);
 const OPEN: Duration = Duration::from_secs(20);
 /// A login that takes longer is worth a word.
 const SLOW: Duration = Duration::from_secs(8);
-/// A dead peer is noticed after four of these.
+/// A peer that is silent is asked as often.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Without an answer it is dead; longer while its session begins.
+const SILENCE: Duration = Duration::from_secs(20);
 /// Session channels at once: sshd's `MaxSessions` is ten by default.
 const SESSIONS: usize = 8;
 /// Downloads over a long line are bound by this.
@@ -72,7 +74,7 @@ pub(super) struct Session {
     in_use: Arc<InUse>,
     heard: Arc<Heard>,
     /// A channel was opened: the session has begun on the node.
-    begun: AtomicBool,
+    begun: Arc<AtomicBool>,
     sessions: Semaphore,
     at: Arc<Place>,
     trip: Duration,
@@ -134,13 +136,15 @@ impl Session {
             link,
             in_use,
             heard: Arc::clone(heard),
-            begun: AtomicBool::new(false),
+            begun: Arc::default(),
             sessions: Semaphore::new(SESSIONS),
             at: Arc::clone(at),
             // TCP, the identification strings, the key exchange; a person may have been asked meanwhile.
             trip: (shaken / 3).min(LONGEST_TRIP),
         };
         session.log_in(login, identity).await?;
+        let has_begun = Arc::clone(&session.begun);
+        guard::watch(session.link.clone(), Arc::clone(heard), has_begun, SILENCE);
         let took = begun.elapsed();
         tracing::debug!(to = %session.at, ?took, banner = heard.said(), "logged in");
         if took.saturating_sub(shaken) > SLOW {
@@ -487,7 +491,7 @@ fn config(known: &[String]) -> client::Config {
     client::Config {
         nodelay: true,
         keepalive_interval: Some(KEEPALIVE),
-        keepalive_max: 3,
+        keepalive_max: 12,
         window_size: WINDOW,
         maximum_packet_size: PACKET,
         channel_buffer_size: BACKLOG,

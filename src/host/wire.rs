@@ -13,7 +13,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{Stream, guard::Link};
@@ -31,6 +34,8 @@ pub(super) struct Heard {
     hung_up: AtomicBool,
     banner: Mutex<String>,
     goodbye: Mutex<Option<String>>,
+    /// When something came from it last.
+    last: Mutex<Option<Instant>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -70,6 +75,11 @@ impl Heard {
     /// True once the server ended the connection, or the network did.
     pub(super) fn hung_up(&self) -> bool {
         self.hung_up.load(Ordering::Relaxed)
+    }
+
+    /// When something came from it last.
+    pub(super) fn last(&self) -> Option<Instant> {
+        *lock(&self.last)
     }
 
     /// The message for people in the middle of a login: a banner, or why there is none now.
@@ -175,6 +185,7 @@ impl AsyncRead for Owned {
         match &read {
             Poll::Ready(Ok(())) if out.filled().len() > had => {
                 self.heard.listen(&out.filled()[had..]);
+                *lock(&self.heard.last) = Some(Instant::now());
             }
             Poll::Ready(_) => self.heard.hung_up.store(true, Ordering::Relaxed),
             Poll::Pending => {}

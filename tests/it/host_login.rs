@@ -25,7 +25,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::fake::FakeHost;
+use crate::fake::{FakeContainer, FakeHost};
 
 /// A stream that is counted for as long as somebody holds it.
 struct Counted {
@@ -456,4 +456,77 @@ async fn files_that_are_too_large_to_be_ours_are_not_kept() {
         .map(|file| file.content.expose().len())
         .collect();
     assert_eq!(sizes, [0, 1000]);
+}
+
+/// O38: whoever runs a container chooses its labels and its image, and a node what its system is called.
+#[tokio::test]
+async fn what_a_node_says_moves_no_cursor() {
+    let fake = FakeHost::new();
+    let mut container = FakeContainer::foreign("web\u{1b}[2J:1");
+    container.body["Labels"] = serde_json::json!({
+        "com.docker.compose.project": "shop\u{1b}[31m\u{202e}",
+        "json": "{\"a\": \"\u{200e}\"}",
+    });
+    let name = "web\u{7}";
+    fake.docker().containers.insert(name.to_owned(), container);
+    let host = fake.connect().await.unwrap();
+    let listed = host.containers().await.unwrap();
+    let (name, fact) = listed.first_key_value().unwrap();
+    assert_eq!(name, "web\\u{7}");
+    assert_eq!(fact.image, "web\\u{1b}[2J:1");
+    let label = |key: &str| fact.labels[key].as_str();
+    assert_eq!(
+        label("com.docker.compose.project"),
+        "shop\\u{1b}[31m\\u{202e}"
+    );
+    // What is read as JSON stays what it is.
+    assert_eq!(label("json"), "{\"a\": \"\u{200e}\"}");
+}
+
+/// B15: what ssh connects to by default.
+#[tokio::test]
+async fn a_server_that_takes_nists_curves_alone_is_connected_to() {
+    use russh::kex;
+    for only in [
+        kex::ECDH_SHA2_NISTP256,
+        kex::ECDH_SHA2_NISTP521,
+        kex::DH_G14_SHA256,
+        kex::CURVE25519,
+    ] {
+        let host = FakeHost::new();
+        host.faults(|faults| faults.only_kex = Some(only));
+        host.connect().await.unwrap();
+    }
+    let host = FakeHost::new();
+    host.faults(|faults| faults.only_kex = Some(kex::DH_G1_SHA1));
+    let error = host.connect().await.unwrap_err();
+    assert_eq!(error.passing(), None);
+    assert_eq!(host.connections(), 1);
+    let said = error.to_string();
+    let words = [
+        "offers no kex algorithm that is known here",
+        "diffie-hellman-group1-sha1",
+    ];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+}
+
+/// B14: systemd-logind and name servers that do not answer have time-outs of 25 s, of which sshd waits for two.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_begins_late_is_waited_for() {
+    let limit = Duration::from_secs(20);
+    for late in [25, 50] {
+        let host = FakeHost::new();
+        host.faults(|faults| faults.slow_session = Some(Duration::from_secs(late)));
+        let connected = host.connect().await.unwrap();
+        connected.exec("echo ok", limit).await.unwrap();
+        connected.images().await.unwrap();
+    }
+    let host = FakeHost::new();
+    host.faults(|faults| faults.slow_session = Some(Duration::from_secs(300)));
+    let connected = host.connect().await.unwrap();
+    let error = connected.exec("echo ok", limit).await.unwrap_err();
+    insta::assert_snapshot!(shown(&error), @r"
+    node `n1` (10.0.0.2) did not answer within 60 s: sshd did not begin the session
+    hint: sshd may wait for systemd-logind (`systemctl status systemd-logind dbus` on the node), or for a home that is on another machine
+    ");
 }

@@ -133,6 +133,10 @@ pub(crate) struct Faults {
     pub(crate) shell_hangs: bool,
     /// sshd says this in the middle of a login, and hangs up.
     pub(crate) hang_up: Option<&'static str>,
+    /// sshd answers nothing for so long between the login and the first channel.
+    pub(crate) slow_session: Option<Duration>,
+    /// sshd offers this key exchange alone, with AES-128 and HMAC of SHA-256: as in FIPS mode.
+    pub(crate) only_kex: Option<russh::kex::Name>,
     /// Docker answers every request with this status and a body without an end.
     pub(crate) endless: Option<u16>,
 }

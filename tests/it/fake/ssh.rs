@@ -8,8 +8,9 @@ use std::{
 
 use hyper_util::rt::TokioIo;
 use russh::{
-    Channel, ChannelId, ChannelMsg, ChannelOpenFailure, MethodKind,
+    Channel, ChannelId, ChannelMsg, ChannelOpenFailure, MethodKind, Preferred, cipher, kex,
     keys::Certificate,
+    mac,
     server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
 };
 use tokio::io::{AsyncWriteExt, DuplexStream};
@@ -26,6 +27,7 @@ pub(super) async fn serve(host: FakeHost, stream: DuplexStream, cut: Cancellatio
         auth_rejection_time: Duration::ZERO,
         keys: vec![lock(&host.0.host_key).clone()],
         nodelay: true,
+        preferred: preferred(host.fault().only_kex),
         ..server::Config::default()
     };
     let handler = Handler {
@@ -45,11 +47,33 @@ pub(super) async fn serve(host: FakeHost, stream: DuplexStream, cut: Cancellatio
     }
 }
 
+fn preferred(only: Option<kex::Name>) -> Preferred {
+    let Some(only) = only else {
+        return Preferred::default();
+    };
+    Preferred {
+        kex: vec![only].into(),
+        cipher: vec![cipher::AES_128_CTR].into(),
+        mac: vec![mac::HMAC_SHA256].into(),
+        ..Preferred::default()
+    }
+}
+
 struct Handler {
     host: FakeHost,
     cut: CancellationToken,
     sessions: BTreeMap<ChannelId, Channel<Msg>>,
     open: Arc<Mutex<usize>>,
+}
+
+impl Handler {
+    /// What sshd waits for before its first channel; meanwhile it answers nothing.
+    async fn begin(&self) {
+        if let Some(slow) = self.host.fault().slow_session {
+            self.host.faults(|faults| faults.slow_session = None);
+            tokio::time::sleep(slow).await;
+        }
+    }
 }
 
 impl server::Handler for Handler {
@@ -103,6 +127,7 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
+        self.begin().await;
         if *lock(&self.open) == MAX_SESSIONS {
             reply.reject(ChannelOpenFailure::ConnectFailed).await;
             return Ok(());
@@ -140,6 +165,7 @@ impl server::Handler for Handler {
         reply: ChannelOpenHandle,
         _: &mut Session,
     ) -> Result<(), Self::Error> {
+        self.begin().await;
         let reachable = self.host.fault().access == Access::Open && path == "/var/run/docker.sock";
         if !reachable {
             // sshd gives this one code for every reason.
