@@ -85,13 +85,24 @@ pub fn distinct<T: PartialEq>(said: impl IntoIterator<Item = T>) -> Vec<T> {
     once
 }
 
+/// What an error says. A refusal of an API server has the server's words, without the form in
+/// which kube keeps it.
+fn message(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref()
+        && !status.message.is_empty()
+    {
+        return status.message.clone();
+    }
+    error.to_string()
+}
+
 /// A message with its causes on one line, as events and conditions show it. A cause that its
 /// parent's message already ends with is not repeated.
 pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
+    let mut text = message(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let message = error.to_string();
+        let message = message(error);
         if !text.ends_with(&message) {
             text.push_str(": ");
             text.push_str(&message);

@@ -210,6 +210,11 @@ pub struct ContainerFact {
 }
 
 impl ContainerFact {
+    /// It was made for that cluster.
+    pub fn is_of(&self, id: &ClusterId) -> bool {
+        self.labels.get(crate::model::label::CLUSTER_ID) == Some(&id.0)
+    }
+
     /// What a claim remembers of the time before us; `None` when it cannot be read.
     pub fn before(&self) -> Option<Baseline> {
         serde_json::from_str(self.labels.get(crate::model::label::BEFORE)?).ok()
@@ -800,16 +805,22 @@ impl Actual {
         down.map_or(ApiView::Unknown, ApiView::Unreachable)
     }
 
+    /// The hosts that did not answer, and why.
+    pub fn unreachable(&self) -> impl Iterator<Item = (&NodeName, &Unreachable)> {
+        self.hosts.iter().filter_map(|(name, view)| match view {
+            HostView::Unreachable(why) => Some((name, why)),
+            HostView::Reachable(_) => None,
+        })
+    }
+
     /// Nodes that neither we nor the cluster hear of: pods that belong there are not waited for.
     pub fn silent_nodes(&self) -> BTreeSet<NodeName> {
-        let hosts = self.hosts.iter();
-        let silent = hosts.filter(|(_, view)| matches!(view, HostView::Unreachable(_)));
         let nodes = self.cluster.as_ref().map(|api| &api.nodes);
         let unready = |name: &NodeName| {
             let node = nodes.and_then(|nodes| nodes.get(name));
             node.is_some_and(|node| !node.ready)
         };
-        let names = silent.map(|(name, _)| name.clone());
+        let names = self.unreachable().map(|(name, _)| name.clone());
         names.filter(unready).collect()
     }
 

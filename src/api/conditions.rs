@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::model::printable_lines;
+
 pub use super::reason::{ConditionType, REASONS, Reason, ReasonRow, Row};
 
 /// `True`, `False` or `Unknown`.
@@ -145,7 +147,8 @@ fn one(
         type_: kind.name().to_owned(),
         status: status.to_owned(),
         reason: found.reason.name().to_owned(),
-        message: shorten(&found.message, MAX_MESSAGE),
+        // What nodes and servers say is in it.
+        message: shorten(&printable_lines(&found.message), MAX_MESSAGE),
         observed_generation: Some(generation),
         last_transition_time: since,
     })
@@ -252,6 +255,13 @@ mod tests {
         assert_eq!(names(&first), ["Reconciling"]);
         let second = merge(&first, &ConditionSet::new(), 1, at(2));
         assert!(names(&second).is_empty());
+    }
+
+    /// A node's words move no cursor.
+    #[test]
+    fn control_characters_are_escaped_and_lines_stay() {
+        let first = merge(&[], &found(false, "a\u{1b}[2J\nb\r"), 1, at(1));
+        assert_eq!(ready(&first).message, "a\\u{1b}[2J\nb\\r");
     }
 
     #[test]

@@ -64,7 +64,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    APIServerDown, Applied, Applying, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
+    APIServerDown, AlarmRaised, Applied, Applying, AuthorityEnding, Available, ClaimedByOther, ClockSkew, ComponentDown,
     Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HostUnavailable,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
     NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
@@ -155,7 +155,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Ready,
         R::Ready,
-        "the cluster serves, every node is Ready, and the spec is applied",
+        "the cluster serves, every node is Ready, the control plane and etcd are well, and the spec is applied",
     ),
     no(
         T::Ready,
@@ -175,7 +175,7 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::Ready,
         R::ComponentDown,
-        "a component of the control plane does not run: see ControlPlaneHealthy",
+        "a component of the control plane or a member of etcd is unhealthy: see ControlPlaneHealthy and EtcdHealthy",
     ),
     no(
         T::Ready,
@@ -239,7 +239,16 @@ pub const REASONS: &[ReasonRow] = &[
         R::MembersDown,
         "etcd has its quorum without some of its members",
     ),
-    no(T::EtcdHealthy, R::QuorumLost, "too few members run"),
+    no(
+        T::EtcdHealthy,
+        R::AlarmRaised,
+        "a member has raised an alarm: with NOSPACE nothing is written any more",
+    ),
+    no(
+        T::EtcdHealthy,
+        R::QuorumLost,
+        "too few members run, or they agree on no leader",
+    ),
     yes(
         T::EtcdHealthy,
         R::External,
@@ -248,7 +257,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::ControlPlaneHealthy,
         R::Healthy,
-        "the API answers, the controller manager and the scheduler run",
+        "every API server answers, the controller managers and the schedulers run",
     ),
     no(
         T::ControlPlaneHealthy,
@@ -264,7 +273,7 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::NodesHealthy,
         R::NodesNotReady,
-        "some nodes are not Ready, or not in the cluster",
+        "some nodes are not Ready, or a kubelet does not run",
     ),
     yes(
         T::AddonsApplied,
@@ -284,7 +293,12 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::CertificatesValid,
         R::ExpiringSoon,
-        "certificates end soon: those of the nodes are renewed by the operator, an authority is not",
+        "certificates end soon, and are renewed by the operator",
+    ),
+    no(
+        T::CertificatesValid,
+        R::AuthorityEnding,
+        "an authority ends within 90 days, and is not renewed automatically",
     ),
     no(
         T::CertificatesValid,
@@ -310,11 +324,6 @@ pub const REASONS: &[ReasonRow] = &[
         T::UpToDate,
         R::UpdateAvailable,
         "something would change that nobody asked for (a new release of the operator, other facts of a node); an edit of the config lets it",
-    ),
-    no(
-        T::UpToDate,
-        R::AwaitingApproval,
-        "a change waits for consent",
     ),
     no(T::UpToDate, R::RollingOut, "a run is in progress"),
     no(
@@ -440,7 +449,7 @@ impl ConditionType {
         ),
         row(
             Self::Ready,
-            "the summary: it serves, every node that the config names is Ready, and the spec is applied",
+            "the summary: it serves, everything that makes it serve is well, and the spec is applied",
         ),
         row(
             Self::Provisioned,
@@ -457,12 +466,9 @@ impl ConditionType {
         row(Self::EtcdHealthy, "every member of etcd serves"),
         row(
             Self::ControlPlaneHealthy,
-            "the API answers, the controller manager and the scheduler run",
+            "every API server answers, the controller managers and the schedulers run",
         ),
-        row(
-            Self::NodesHealthy,
-            "every node that the config names is Ready in the cluster",
-        ),
+        row(Self::NodesHealthy, "every node of the cluster is Ready"),
         row(
             Self::AddonsApplied,
             "every add-on is applied and its workloads are available",
@@ -502,6 +508,18 @@ impl ConditionType {
             Self::Stalled => "Stalled",
         }
     }
+
+    /// True for what tells how the cluster is, whatever its spec says: never left as it was by a look that
+    /// did not see it.
+    pub const HEALTH: [Self; 7] = [
+        Self::Available,
+        Self::NodesReachable,
+        Self::EtcdHealthy,
+        Self::ControlPlaneHealthy,
+        Self::NodesHealthy,
+        Self::AddonsApplied,
+        Self::CertificatesValid,
+    ];
 
     /// Written only while it is true, as kstatus reads it.
     pub const fn only_when_true(self) -> bool {

@@ -63,6 +63,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
             left,
             changed,
             warnings,
+            survey: _,
         } => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let missing = warnings.iter().filter(|warning| warning.degrades);

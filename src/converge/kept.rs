@@ -49,6 +49,7 @@ impl Kept {
             actual,
             desired: _,
             plan,
+            all: _,
         } = survey;
         let as_planned = match outcome {
             RunOutcome::Completed | RunOutcome::Degraded => true,
@@ -168,6 +169,7 @@ mod tests {
                 stages,
                 notes: Vec::new(),
             },
+            all: None,
         }
     }
 

@@ -60,6 +60,14 @@ impl<'w> Iteration<'w> {
         Box::pin(look(goal, environment, session, &so_far, Kept::default())).await
     }
 
+    /// The same look for another goal towards the same intent.
+    pub(super) fn about(mut self, goal: &Goal<'_>) -> Self {
+        let all = self.survey.all.take();
+        let all = all.unwrap_or_else(|| std::mem::take(&mut self.survey.plan));
+        (self.survey.plan, self.survey.all) = part(goal, all);
+        self
+    }
+
     /// What was found, and what would be done about it.
     pub const fn survey(&self) -> &Survey {
         &self.survey
@@ -162,6 +170,7 @@ pub(super) async fn look<'w>(
     let Decision {
         desired,
         plan,
+        all,
         saved,
     } = decision?;
     let Reading {
@@ -184,6 +193,7 @@ pub(super) async fn look<'w>(
         actual,
         desired,
         plan,
+        all,
     };
     Ok(Iteration {
         survey,
@@ -289,6 +299,8 @@ async fn read<'i>(
 struct Decision {
     desired: Option<Desired>,
     plan: Plan,
+    /// All of it, where the goal is about a part.
+    all: Option<Plan>,
     /// The state of the run.
     saved: Option<ClusterState>,
 }
@@ -302,7 +314,7 @@ fn decide(
     let actual = &reading.actual;
     let loaded = actual.saved.as_deref();
     let lose = so_far.lose(&environment.lose, loaded);
-    let (desired, plan, saved) = match goal {
+    let (desired, (plan, all), saved) = match goal {
         Goal::Up(written) | Goal::Heal(written) => {
             let intent = reading.intent.as_deref().unwrap_or(*written);
             let new = loaded.is_none() && environment.recover.is_none();
@@ -338,13 +350,14 @@ fn decide(
                 clean: environment.clean.clone(),
             };
             let plan = plan::remove_named(id, actual, &named)?;
-            (None, plan, loaded.cloned())
+            (None, (plan, None), loaded.cloned())
         }
     };
     let plan = checked(plan, actual, saved.as_ref())?;
     Ok(Decision {
         desired,
         plan,
+        all,
         saved,
     })
 }
@@ -370,11 +383,11 @@ fn checked(plan: Plan, actual: &Actual, saved: Option<&ClusterState>) -> Result<
     }
 }
 
-/// What a goal is about of all that would be done.
-fn part(goal: &Goal<'_>, plan: Plan) -> Plan {
+/// What a goal is about of all that would be done, and all, where that is more.
+fn part(goal: &Goal<'_>, plan: Plan) -> (Plan, Option<Plan>) {
     match goal {
-        Goal::Heal(_) => plan.unasked(),
-        Goal::Up(_) | Goal::Remove(_) => plan,
+        Goal::Heal(_) => (plan.unasked(), Some(plan)),
+        Goal::Up(_) | Goal::Remove(_) => (plan, None),
     }
 }
 

@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::{
-    actual::{Actual, HostView, Unreachable},
+    actual::{Actual, Unreachable},
     apply::{
         event::{Events, RunOutcome},
+        remote::RemoteSession,
         run::Report,
         step::{Failure, Warning},
         stop::{Stop, StopCause},
@@ -58,6 +59,7 @@ pub trait Consent: Send + Sync {
 }
 
 /// What a survey found and what would be done about it.
+#[derive(Debug)]
 pub struct Survey {
     /// What is.
     pub actual: Actual,
@@ -65,6 +67,15 @@ pub struct Survey {
     pub desired: Option<Desired>,
     /// The difference.
     pub plan: Plan,
+    /// The whole difference, where the goal is about a part of it.
+    pub(crate) all: Option<Plan>,
+}
+
+impl Survey {
+    /// All that `up` would do.
+    pub fn whole(&self) -> &Plan {
+        self.all.as_ref().unwrap_or(&self.plan)
+    }
 }
 
 /// What a survey found, whether or not anything can be done about it.
@@ -88,7 +99,7 @@ impl Inspection {
         let refusal = |error| error as &(dyn Explain + 'static);
         Seen {
             now: self.now,
-            intent: &self.intent,
+            intent: Some(&self.intent),
             actual: &self.actual,
             desired: self.desired.as_ref(),
             plan: self.plan.as_ref().map_err(refusal),
@@ -108,6 +119,8 @@ pub enum Outcome {
         changed: bool,
         /// Said on the way.
         warnings: Vec<Warning>,
+        /// The last one; `None` where it left nodes alone on which a step failed.
+        survey: Option<Box<Survey>>,
     },
     /// The last survey's plan was empty.
     Converged {
@@ -115,6 +128,8 @@ pub enum Outcome {
         changed: bool,
         /// Said on the way.
         warnings: Vec<Warning>,
+        /// The last one; `None` where it was before the last effect.
+        survey: Option<Box<Survey>>,
     },
     /// The plan disturbs what runs, and consent was not given; nothing of it was done.
     ConsentRefused {
@@ -135,6 +150,20 @@ pub enum Outcome {
     Stopped(StopCause),
 }
 
+impl Outcome {
+    /// With the last survey. One in which failed nodes stand as silent ones tells who was left, not how
+    /// it is.
+    fn carrying(mut self, last: Survey, so_far: &SoFar) -> Self {
+        match &mut self {
+            Self::Degraded { survey, .. } | Self::Converged { survey, .. } => {
+                *survey = so_far.failed.is_empty().then(|| Box::new(last));
+            }
+            Self::ConsentRefused { .. } | Self::RemovalIncomplete { .. } | Self::Stopped(_) => {}
+        }
+        self
+    }
+}
+
 /// Reads the world and works out what to do. Writes nothing, anywhere.
 pub async fn survey(goal: &Goal<'_>, environment: &Environment) -> Result<Survey, Error> {
     let iteration = Iteration::look(goal, environment).await?;
@@ -145,6 +174,30 @@ pub async fn survey(goal: &Goal<'_>, environment: &Environment) -> Result<Survey
 pub async fn converge(
     goal: &Goal<'_>,
     environment: &Environment,
+    consent: &dyn Consent,
+    events: &Events,
+    stop: &Stop,
+) -> Result<Outcome, Error> {
+    Box::pin(converge_from(
+        None,
+        goal,
+        environment,
+        consent,
+        events,
+        stop,
+    ))
+    .await
+}
+
+/// As [`converge`], by a look that was just done for the same goal.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one loop that is read from top to bottom"
+)]
+pub async fn converge_from<'w>(
+    mut first: Option<Box<Iteration<'w>>>,
+    goal: &Goal<'_>,
+    environment: &'w Environment,
     consent: &dyn Consent,
     events: &Events,
     stop: &Stop,
@@ -162,16 +215,18 @@ pub async fn converge(
     let mut kept = Kept::default();
     let mut attempts = Attempts::new();
     while let Some(number) = attempts.next() {
+        let looks = begin(first.take(), goal, environment, session, &so_far, kept);
         let iteration = tokio::select! {
             biased;
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
-            iteration = Box::pin(look(goal, environment, session, &so_far, kept)) => iteration?,
+            iteration = Box::pin(looks) => iteration?,
         };
         let plan = &iteration.survey.plan;
         attempts.plans(plan);
         if plan.steps().all(|step| waited.contains(&step.action)) {
             iteration.remember(goal).await?;
-            return Ok(settled(goal, &iteration.survey, changed, warnings));
+            let outcome = settled(goal, &iteration.survey, changed, warnings);
+            return Ok(outcome.carrying(iteration.survey, &so_far));
         }
         let unseen = announced.as_ref().map(|announced| announced.misses(plan));
         if let Some(unseen) = unseen.filter(|unseen| !unseen.is_empty()) {
@@ -244,6 +299,21 @@ pub async fn converge(
     Err(unsettled(attempts.count(), &last))
 }
 
+/// The look that an iteration goes by: one that was just done, or a new one.
+async fn begin<'w>(
+    first: Option<Box<Iteration<'w>>>,
+    goal: &Goal<'_>,
+    environment: &'w Environment,
+    session: Box<dyn RemoteSession>,
+    so_far: &SoFar,
+    kept: Kept,
+) -> Result<Iteration<'w>, Error> {
+    match first {
+        Some(first) => Ok(first.about(goal)),
+        None => Box::pin(look(goal, environment, session, so_far, kept)).await,
+    }
+}
+
 fn failed(Failure { step, error }: Failure) -> Error {
     Error::Step {
         title: plan::title(&step),
@@ -285,12 +355,9 @@ fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
 
 /// The hosts that do not answer, and why.
 pub(crate) fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
-    let hosts = actual.hosts.iter();
-    hosts
-        .filter_map(|(name, view)| match view {
-            HostView::Unreachable(down) => Some((name.clone(), down.clone())),
-            HostView::Reachable(_) => None,
-        })
+    let silent = actual.unreachable();
+    silent
+        .map(|(name, down)| (name.clone(), down.clone()))
         .collect()
 }
 
@@ -334,7 +401,11 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
             let names = claimed.keys().cloned().collect();
             left.extend(claimed);
             if left.is_empty() {
-                Outcome::Converged { changed, warnings }
+                Outcome::Converged {
+                    changed,
+                    warnings,
+                    survey: None,
+                }
             } else {
                 Outcome::RemovalIncomplete {
                     left: left.into_iter().collect(),
@@ -352,12 +423,17 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
             }
             let whole = left.is_empty() && !warnings.iter().any(|warning| warning.degrades);
             if whole {
-                Outcome::Converged { changed, warnings }
+                Outcome::Converged {
+                    changed,
+                    warnings,
+                    survey: None,
+                }
             } else {
                 Outcome::Degraded {
                     left,
                     changed,
                     warnings,
+                    survey: None,
                 }
             }
         }

@@ -1,6 +1,10 @@
 //! TCP to a node.
 
-use std::{io, net::Ipv4Addr, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use socket2::SockRef;
@@ -23,10 +27,7 @@ impl Dial for TcpDial {
         async move {
             let stream = TcpStream::connect((to.address.as_str(), to.port)).await;
             let stream = stream.map_err(|error| explained(error, &to.address))?;
-            stream.set_nodelay(true)?;
-            #[cfg(target_os = "linux")]
-            SockRef::from(&stream).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
+            configured(stream)
         }
         .boxed()
     }
@@ -68,9 +69,63 @@ fn link_to(to: Ipv4Addr, table: &str) -> Option<&str> {
     routes.max_by_key(|(mask, _)| *mask).map(|(_, link)| link)
 }
 
+fn configured(stream: TcpStream) -> io::Result<Box<dyn Stream>> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    SockRef::from(&stream).set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    Ok(Box::new(stream))
+}
+
+/// Opens TCP connections to other machines only. A user who may write an address for a shared process to
+/// dial must not reach what listens next to that process: addresses of this machine, and of the link.
+/// What a name resolves to is checked, at each dial.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OtherMachines;
+
+impl Dial for OtherMachines {
+    fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        async move {
+            let found = tokio::net::lookup_host((to.address.as_str(), to.port)).await?;
+            let mut refused = None;
+            for address in found {
+                if is_near(address.ip()) {
+                    let why = format!("{} is no address of another machine", address.ip());
+                    refused = Some(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                    continue;
+                }
+                match TcpStream::connect(address).await {
+                    Ok(stream) => return configured(stream),
+                    Err(error) => refused = Some(explained(error, &to.address)),
+                }
+            }
+            Err(refused.unwrap_or_else(|| io::Error::other("the name has no address")))
+        }
+        .boxed()
+    }
+}
+
+/// True for an address of this machine or of the link, and for what is no machine's.
+fn is_near(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_unspecified()
+                || v4.is_broadcast()
+                || v4.is_multicast()
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::link_to;
+    use super::*;
 
     #[test]
     fn the_narrowest_route_leads_to_a_node() {
@@ -81,5 +136,48 @@ mod tests {
         assert_eq!(link("172.17.3.4"), Some("docker0"));
         assert_eq!(link("172.18.3.4"), Some("eth0"));
         assert_eq!(link_to("172.18.3.4".parse().unwrap(), ""), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_on_this_machine_is_not_dialled() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for address in ["127.0.0.1", "localhost", "::ffff:127.0.0.1"] {
+            let to = Endpoint {
+                address: address.to_owned(),
+                port,
+            };
+            let error = OtherMachines.dial(&to).await.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{address}");
+            assert!(TcpDial.dial(&to).await.is_ok() || address != "127.0.0.1");
+        }
+    }
+
+    #[test]
+    fn addresses_of_other_machines_are_known_from_those_of_this_one() {
+        for near in [
+            "127.1.2.3",
+            "169.254.169.254",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:169.254.169.254",
+        ] {
+            assert!(is_near(near.parse().unwrap()), "{near}");
+        }
+        for far in [
+            "10.0.0.1",
+            "192.168.1.1",
+            "172.17.0.2",
+            "203.0.113.9",
+            "fd00::1",
+            "2001:db8::1",
+        ] {
+            assert!(!is_near(far.parse().unwrap()), "{far}");
+        }
     }
 }

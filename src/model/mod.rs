@@ -42,7 +42,7 @@ pub use name::*;
 pub use named::Named;
 pub use objects::*;
 pub use owner::Owner;
-pub use printable::{is_printable, printable, quoted, quoted_first};
+pub use printable::{is_printable, printable, printable_lines, quoted, quoted_first};
 pub use registry::{
     DOCKER_HUB, Registries, RegistryLogin, is_docker_hub, is_registry, registry_host,
 };

@@ -9,6 +9,12 @@ pub fn is_printable(c: char) -> bool {
         && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// As [`printable`], of a text of several lines, which stay lines.
+pub fn printable_lines(text: &str) -> String {
+    let lines = text.split('\n').map(printable);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The text with everything else escaped: `\u{1b}[31m`, `\n`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {

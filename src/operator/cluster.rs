@@ -21,7 +21,7 @@ use super::{
     context::{Context, ReconcileError, explained},
     environment::{self, SpecError, Wanted},
     guarded, kubeconfig, memory,
-    probe::{self, Members, Stage},
+    ready::Stage,
     reasons::{self, Reasoned},
     removal,
     run::stopped,
@@ -33,10 +33,11 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::stop::StopCause,
-    converge::{self, Goal, Survey},
+    converge::{self, Goal, Iteration, Survey},
     environment::Environment,
     error::Explain,
     plan::{Cause, Plan, Step},
+    status::{Seen, Status, lines},
 };
 
 /// One pass over one object. Whatever goes wrong in it is this object's.
@@ -60,7 +61,7 @@ pub(super) async fn reconcile(
 async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, ReconcileError> {
     // The cache may be behind what we wrote ourselves: conditions are merged into what stands.
     let Some(live) = ctx.clusters.get_opt(&object.name_any()).await? else {
-        ctx.backoff.forget(&object.uid().unwrap_or_default());
+        ctx.forget(&object.uid().unwrap_or_default());
         return Ok(Action::await_change());
     };
     let view = ClusterObject::new(live);
@@ -131,9 +132,9 @@ impl Reconcile<'_> {
             Ok(Some(saved)) => memory::stage(&saved, self.view, last),
             Ok(None) => Stage::New,
             Err(error) => {
-                // What the status says about the cluster stays as it is.
                 self.status.set_stage(last);
-                return self.failed(&error, Found::default()).await;
+                let found = Found::unseen("nothing was looked at: its state is not there to go by");
+                return self.failed(&error, found).await;
             }
         };
         self.status.set_stage(stage);
@@ -149,7 +150,7 @@ impl Reconcile<'_> {
         let owner = match kubeconfig::ensure(self.ctx, self.view).await? {
             Ok(owner) => owner,
             Err(error) => {
-                let mut found = Found::default();
+                let mut found = Found::unseen("nothing was looked at: see Stalled or Reconciling");
                 valid(&mut found.conditions, &wanted.later);
                 return self.failed(&error, found).await;
             }
@@ -159,7 +160,7 @@ impl Reconcile<'_> {
             // Nothing is there to look at: the run looks by itself.
             Stage::New => {
                 let run = Run::Provision;
-                self.apply(&wanted, &environment, run, ConditionSet::new())
+                self.apply(&wanted, &environment, run, ConditionSet::new(), None)
                     .await
             }
             Stage::Changed | Stage::Applied => Box::pin(self.look(&wanted, &environment)).await,
@@ -178,7 +179,7 @@ impl Reconcile<'_> {
             facts,
         } = match self.status.stage() {
             Stage::New => Found::default(),
-            Stage::Changed | Stage::Applied => self.by_inventory().await?,
+            Stage::Changed | Stage::Applied => self.by_inventory(error).await?,
         };
         conditions.set(ConditionType::ConfigValid, error.reason(), &text);
         reasons::note(&mut conditions, error.verdict(), &text);
@@ -187,17 +188,27 @@ impl Reconcile<'_> {
     }
 
     /// What a survey of the saved inventory says, without a config to compare with.
-    async fn by_inventory(&self) -> Result<Found, ReconcileError> {
+    async fn by_inventory(&mut self, why: &SpecError) -> Result<Found, ReconcileError> {
+        let ctx = self.ctx;
+        let slot = self.turn(&ctx.queues.checks, false).await?;
+        let Some(_slot) = slot else {
+            return Ok(Found::unseen("the operator ends"));
+        };
         let environment = environment::environment(self.ctx, self.view, None).await?;
         let goal = Goal::Remove(None);
         Ok(
             match Box::pin(converge::survey(&goal, &environment)).await {
-                Ok(Survey { actual, .. }) => match &actual.saved {
-                    Some(saved) => {
-                        Found::from(probe::probe(&Members::from(&**saved), &actual, None, None))
-                    }
-                    None => Found::unseen("the state is not there"),
-                },
+                Ok(Survey { actual, .. }) if actual.saved.is_some() => {
+                    self.ctx.looked_at(self.view);
+                    Found::of(&Status::of(&Seen {
+                        now: self.ctx.dependencies.clock.now(),
+                        intent: None,
+                        actual: &actual,
+                        desired: None,
+                        plan: Err(why),
+                    }))
+                }
+                Ok(_) => Found::unseen("the state is not there"),
                 Err(error) => Found::blind(&error),
             },
         )
@@ -210,7 +221,7 @@ impl Reconcile<'_> {
         environment: &Environment,
     ) -> Result<Action, ReconcileError> {
         let ctx = self.ctx;
-        let survey = {
+        let iteration = {
             // A spec that nothing was said about yet must not read as one that is settled.
             let slot = self
                 .turn(&ctx.queues.checks, !self.status.has_told())
@@ -227,18 +238,19 @@ impl Reconcile<'_> {
             }
             let goal = Goal::Up(&wanted.intent);
             tokio::select! {
-                survey = Box::pin(converge::survey(&goal, environment)) => survey,
+                look = Box::pin(Iteration::look(&goal, environment)) => look.map(Box::new),
                 cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
             }
         };
-        let survey = match survey {
-            Ok(survey) => survey,
+        let iteration = match iteration {
+            Ok(iteration) => iteration,
             Err(error) => {
                 let found = Found::failed(wanted, &error);
                 return self.failed(&error, found).await;
             }
         };
-        let found = self.seen(wanted, &survey);
+        let survey = iteration.survey();
+        let found = self.seen(wanted, survey);
         self.tell_certificates(&found.conditions).await;
         let stage = self.status.stage();
         let plan = match stage {
@@ -246,9 +258,11 @@ impl Reconcile<'_> {
             Stage::New | Stage::Changed => survey.plan.clone(),
         };
         if !plan.is_empty() && !plan.only_waits() {
-            return self.set_out(wanted, environment, &plan, found).await;
+            return self
+                .set_out(wanted, environment, &plan, found, iteration)
+                .await;
         }
-        let left = silent(wanted, &survey);
+        let left = silent(wanted, survey);
         if !left.is_empty() {
             return self.degraded(wanted, &left, found, &[]).await;
         }
@@ -270,6 +284,7 @@ impl Reconcile<'_> {
         environment: &Environment,
         plan: &Plan,
         mut found: Found,
+        iteration: Box<Iteration<'_>>,
     ) -> Result<Action, ReconcileError> {
         let expires = |step: &Step| step.cause == Cause::Expiry;
         let run = match self.status.stage() {
@@ -280,13 +295,14 @@ impl Reconcile<'_> {
         };
         if self.status.stage() != Stage::Applied {
             let kind = ConditionType::UpToDate;
-            let message = probe::differences(plan.steps());
+            let message = lines(plan.steps());
             found.conditions.set(kind, Reason::RollingOut, message);
         }
         let conditions = &mut found.conditions;
         conditions.set(run.condition(), run.reason(), run.starting());
         let base = found.conditions.clone();
         self.report_about(wanted, found).await?;
-        self.apply(wanted, environment, run, base).await
+        self.apply(wanted, environment, run, base, Some(iteration))
+            .await
     }
 }

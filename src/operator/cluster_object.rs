@@ -10,6 +10,7 @@ use kube::{
     runtime::reflector::ObjectRef,
 };
 
+use super::shallow::{CONFIG, depth};
 use crate::{
     api::{
         CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE,
@@ -123,10 +124,29 @@ impl ClusterObject {
         self.object.data.get("spec")
     }
 
+    /// How many nodes it may be about: those that the config names, or those that were counted last.
+    pub(super) fn node_count(&self) -> usize {
+        let named = self
+            .raw_spec()
+            .and_then(|spec| spec.pointer("/config/nodes"));
+        let named = named
+            .and_then(serde_json::Value::as_array)
+            .map_or(0, Vec::len);
+        let counted = self.object.data.pointer("/status/nodes/total");
+        let counted = counted.and_then(serde_json::Value::as_u64).unwrap_or(0);
+        named.max(usize::try_from(counted).unwrap_or(usize::MAX))
+    }
+
     /// The spec, or the path at which it cannot be understood. Never a value: what stands there
     /// may be a password in the wrong place.
     pub(super) fn spec(&self) -> Result<ClusterSpec, String> {
         let raw = self.raw_spec().ok_or_else(|| "spec".to_owned())?;
+        if raw
+            .get("config")
+            .is_some_and(|config| depth(config) > CONFIG)
+        {
+            return Err(format!("spec.config, which has more than {CONFIG} levels"));
+        }
         serde_path_to_error::deserialize(raw).map_err(|error| format!("spec.{}", error.path()))
     }
 

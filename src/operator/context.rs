@@ -1,6 +1,9 @@
 //! What the reconcilers share: the API, the nodes, the cache of the watch, and the limits.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret as KubeSecret};
@@ -12,12 +15,13 @@ use kube::{
         reflector::{ObjectRef, Store},
     },
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     OperatorOptions,
     backoff::Backoff,
     cluster_object::{ClusterObject, cluster_resource},
+    environment::KeptIds,
     events::Publisher,
     health::Health,
     home::ServerTime,
@@ -67,6 +71,9 @@ pub(super) struct KeyVersion {
     pub(super) version: u64,
 }
 
+/// How many looks may be missed before what the last one saw is no longer claimed.
+const MISSED: u32 = 3;
+
 /// Shared by all reconciles.
 pub(super) struct Context {
     pub(super) options: OperatorOptions,
@@ -80,6 +87,8 @@ pub(super) struct Context {
     pub(super) queues: Queues,
     pub(super) publisher: Publisher,
     pub(super) attempts: Attempts,
+    pub(super) kept: KeptIds,
+    looks: Mutex<HashMap<String, Instant>>,
     time: ServerTime,
 }
 
@@ -94,14 +103,16 @@ impl Context {
         stop: Stop,
     ) -> Self {
         let limits = options.limits;
+        let budget = Arc::default();
         Self {
             clusters: Api::all_with(client.clone(), &cluster_resource()),
             publisher: Publisher::new(client.clone()),
             backoff: Backoff::default(),
             queues: Queues {
-                deletes: Queue::new(limits.deletes),
-                changes: Queue::new(limits.changes),
-                checks: Queue::new(limits.checks),
+                // Deletions wait for no other work.
+                deletes: Queue::new(limits.deletes, &Arc::default()),
+                changes: Queue::new(limits.changes, &budget),
+                checks: Queue::new(limits.checks, &budget),
             },
             options,
             client,
@@ -110,6 +121,8 @@ impl Context {
             health,
             stop,
             attempts: Attempts::default(),
+            kept: KeptIds::default(),
+            looks: Mutex::default(),
             time,
         }
     }
@@ -121,9 +134,29 @@ impl Context {
         now.unwrap_or_else(|| self.dependencies.clock.now())
     }
 
+    /// A survey of that object's cluster was done.
+    pub(super) fn looked_at(&self, view: &ClusterObject) {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.insert(view.uid(), Instant::now());
+    }
+
+    /// True for a cluster that was looked at a short while ago: its conditions are not stale yet.
+    pub(super) fn has_just_looked_at(&self, view: &ClusterObject) -> bool {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = looks.get(&view.uid());
+        last.is_some_and(|last| last.elapsed() < MISSED * self.options.resync)
+    }
+
+    /// Forgets an object that is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.backoff.forget(uid);
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.remove(uid);
+    }
+
     /// Tells that a pass goes on.
     pub(super) fn beat(&self) {
-        self.health.beat(self.caches.clusters.len());
+        self.health.beat();
     }
 
     /// Resolves when a run for `view` must end: told to, the object is no longer that one, or the

@@ -2,13 +2,14 @@
 //! and its keys, in that of the credentials. A reference carries a name only, so there is no way to
 //! another (invariant 13).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{
     api::core::v1::Secret as KubeSecret, apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     cluster_object::ClusterObject,
@@ -25,7 +26,7 @@ use crate::{
     environment::{Environment, KeyRing},
     error::{ErrorClass, Explain},
     host::{KnownHosts, Policy},
-    model::{ClusterId, Secret, label},
+    model::{ClusterId, Secret, label, printable_lines},
     state::kubeconfig::SecretKubeconfig,
 };
 
@@ -58,7 +59,7 @@ pub(super) async fn environment(
         )),
         key_ring: Arc::new(SecretKeys::new(client, credentials)),
         recover: view.recover(),
-        held_elsewhere: held_elsewhere(ctx, &name).await?,
+        held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),
         clean: view.clean(),
         home: None,
@@ -72,7 +73,8 @@ pub(super) async fn environment(
 
 /// The ids of every other cluster here: of objects that told theirs, and of states that are
 /// kept, those of orphans included.
-async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<ClusterId>> {
+async fn held_elsewhere(ctx: &Context, view: &ClusterObject) -> kube::Result<BTreeSet<ClusterId>> {
+    let name = view.name();
     let told = ctx
         .caches
         .clusters
@@ -80,21 +82,45 @@ async fn held_elsewhere(ctx: &Context, name: &str) -> kube::Result<BTreeSet<Clus
         .into_iter()
         .filter(|object| object.name_any() != name)
         .filter_map(|object| ClusterObject::new((*object).clone()).known_id());
-    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
-    let kept = secrets
-        .list_metadata(&ListParams::default().labels(label::CLUSTER_ID))
-        .await?
-        .items
-        .into_iter()
-        .filter(|secret| secret.labels().get(label::CLUSTER_NAME).map(String::as_str) != Some(name))
-        .filter_map(|secret| {
-            secret
-                .labels()
-                .get(label::CLUSTER_ID)
-                .cloned()
-                .map(ClusterId)
+    let kept = ctx.kept.read(ctx, view.recover().is_some()).await?;
+    let others = kept
+        .iter()
+        .filter(|(cluster, _)| cluster.as_deref() != Some(&*name));
+    Ok(told.chain(others.map(|(_, id)| id.clone())).collect())
+}
+
+/// How long a list of the states is good for. It grows with the clusters, and each of them asks for it.
+const KEPT: Duration = Duration::from_secs(60);
+
+type Ids = Arc<Vec<(Option<String>, ClusterId)>>;
+
+/// The clusters whose states are kept: name and id.
+#[derive(Default)]
+pub(super) struct KeptIds(Mutex<Option<(Instant, Ids)>>);
+
+impl KeptIds {
+    /// `fresh`: an id is about to be taken, and what is held is to be known for sure.
+    async fn read(&self, ctx: &Context, fresh: bool) -> kube::Result<Ids> {
+        // Those that come meanwhile take what this one reads.
+        let mut known = self.0.lock().await;
+        if let Some((at, ids)) = &*known
+            && !fresh
+            && at.elapsed() < KEPT
+        {
+            return Ok(Arc::clone(ids));
+        }
+        let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+        let params = ListParams::default().labels(label::CLUSTER_ID);
+        let list = secrets.list_metadata(&params).await?;
+        let ids = list.items.iter().filter_map(|secret| {
+            let labels = secret.labels();
+            let id = labels.get(label::CLUSTER_ID).cloned().map(ClusterId)?;
+            Some((labels.get(label::CLUSTER_NAME).cloned(), id))
         });
-    Ok(told.chain(kept).collect())
+        let ids: Ids = Arc::new(ids.collect());
+        *known = Some((Instant::now(), Arc::clone(&ids)));
+        Ok(ids)
+    }
 }
 
 /// How many warnings a status holds, and how long each is.
@@ -135,7 +161,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
             text.push_str("; hint: ");
             text.push_str(hint);
         }
-        shorten(&text, WARNING)
+        shorten(&printable_lines(&text), WARNING)
     };
     Ok(Wanted {
         intent: resolved.intent,
@@ -155,7 +181,7 @@ pub(super) fn warning(warning: &crate::apply::step::Warning) -> String {
         text.push_str("; hint: ");
         text.push_str(hint);
     }
-    shorten(&text, WARNING)
+    shorten(&printable_lines(&text), WARNING)
 }
 
 /// Why there is no intent.

@@ -18,6 +18,8 @@ use super::{cluster_object::ClusterObject, context::Context};
 use crate::{
     api::{MANAGER, conditions::shorten},
     apply::event::{Event, StepOutcome},
+    error::with_causes,
+    model::printable_lines,
 };
 
 /// What the API takes.
@@ -47,11 +49,14 @@ impl Notice {
         Self {
             warning,
             reason: camel(reason),
-            action: shorten(action, MAX_ACTION),
-            note: shorten(note, MAX_NOTE),
+            action: shorten(&printable_lines(action), MAX_ACTION),
+            note: shorten(&printable_lines(note), MAX_NOTE),
         }
     }
 }
+
+/// How long one may take: it keeps no run, no deletion and no end of the process waiting.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How long kube's recorder counts repetitions of one event.
 const SERIES: Duration = Duration::from_secs(6 * 60);
@@ -107,8 +112,19 @@ pub(super) async fn publish(ctx: &Context, view: &ClusterObject, notice: &Notice
     };
     let recorder = ctx.publisher.recorder(&view.uid(), &notice.note);
     let about = Context::reference(view);
-    if let Err(error) = recorder.publish(&event, &about).await {
-        tracing::warn!(%error, reason = notice.reason, note = notice.note, "cannot publish an event");
+    let published = tokio::time::timeout(ANSWER, recorder.publish(&event, &about)).await;
+    let failed = match published {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(with_causes(&error)),
+        Err(_) => Some(format!("no answer within {} s", ANSWER.as_secs())),
+    };
+    if let Some(error) = failed {
+        tracing::warn!(
+            error,
+            reason = notice.reason,
+            note = notice.note,
+            "cannot publish an event"
+        );
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Interrupted {
 
 impl Interrupted {
     fn by_api(error: &ReconcileError) -> Self {
-        let text = refusal(&error.0);
+        let text = with_causes(&error.0);
         // A right that the account lacks comes with a person, not with time.
         let forbidden = matches!(&error.0, kube::Error::Api(status) if status.is_forbidden());
         if forbidden {
@@ -66,17 +66,6 @@ impl Interrupted {
     }
 }
 
-/// What the API server said, in its own words: the status that is its answer, without the form in which
-/// it is kept here.
-pub(super) fn refusal(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error
-        && !status.message.is_empty()
-    {
-        return status.message.clone();
-    }
-    with_causes(error)
-}
-
 /// Runs a pass to its end, whatever the end is.
 pub(super) async fn caught(
     pass: impl Future<Output = Result<Action, ReconcileError>>,
@@ -104,7 +93,13 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
             let view = ClusterObject::new(live);
             seen = view.clone();
             let mut status = StatusWriter::new(ctx, &view);
-            let mut conditions = ConditionSet::new();
+            // What a look saw a moment ago still stands, for what passes in a moment.
+            let stands = class == ErrorClass::Transient && ctx.has_just_looked_at(&view);
+            let mut conditions = if stands || view.deleted_at().is_some() {
+                ConditionSet::new()
+            } else {
+                reasons::unseen("nothing was looked at: see Stalled or Reconciling")
+            };
             reasons::note(&mut conditions, verdict, &text);
             let written = status
                 .write(&conditions, |status| status.progress = None)

@@ -2,6 +2,7 @@
 //! be started anew?), over plain HTTP on a port of their own. Both answer with a reason.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -20,9 +21,18 @@ use tokio::{
     time::Instant,
 };
 
-/// With Clusters there, a pass begins, ends or says something more often than this: those that are
-/// well are looked at each minute, and every wait of a pass is bounded and reported.
-const SILENCE: Duration = Duration::from_secs(15 * 60);
+/// The loop that the controllers run in shows itself more often than this ([`BEAT`]), whatever the Clusters
+/// are at: one that waits an hour for its next try is no reason to end the process that waits.
+const SILENCE: Duration = Duration::from_secs(5 * 60);
+
+/// How often it shows itself.
+pub(super) const BEAT: Duration = Duration::from_secs(15);
+
+/// A process that has not been able to read the objects for this long is started again.
+const UNREAD: Duration = Duration::from_secs(5 * 60);
+
+/// Who cannot watch what it looks after for this long is not ready.
+const BLIND: Duration = Duration::from_secs(45);
 
 /// A process that must end has done so by then.
 const ENDING: Duration = Duration::from_secs(180);
@@ -52,10 +62,12 @@ pub(super) struct Health(Mutex<Signs>);
 #[derive(Debug)]
 struct Signs {
     phase: Phase,
-    /// A pass began, ended or said something.
+    /// The controllers showed that they go on.
     last: Instant,
-    /// Clusters that are known.
-    clusters: usize,
+    /// Since when this process tries to read the objects without having read all of them.
+    unread: Option<Instant>,
+    /// What cannot be read: since when, and why.
+    failing: BTreeMap<String, (Instant, String)>,
 }
 
 /// An answer: in order or not, and why.
@@ -66,7 +78,8 @@ impl Health {
         Arc::new(Self(Mutex::new(Signs {
             phase: Phase::Starting,
             last: Instant::now(),
-            clusters: 0,
+            unread: None,
+            failing: BTreeMap::new(),
         })))
     }
 
@@ -76,47 +89,93 @@ impl Health {
 
     pub(super) fn enters(&self, phase: Phase) {
         self.with(|signs| {
+            let now = Instant::now();
+            match phase {
+                Phase::Filling => {
+                    signs.unread.get_or_insert(now);
+                }
+                Phase::Leading => signs.unread = None,
+                Phase::Starting | Phase::Waiting | Phase::Ending(_) => {}
+            }
+            if phase != Phase::Leading {
+                signs.failing.clear();
+            }
             signs.phase = phase;
-            signs.last = Instant::now();
+            signs.last = now;
         });
     }
 
-    /// A controller shows that it goes on; so many Clusters are known.
-    pub(super) fn beat(&self, clusters: usize) {
-        self.with(|signs| {
-            signs.last = Instant::now();
-            signs.clusters = clusters;
+    /// The controllers show that they go on.
+    pub(super) fn beat(&self) {
+        self.with(|signs| signs.last = Instant::now());
+    }
+
+    /// Something that this process looks after cannot be read, or not watched.
+    pub(super) fn cannot_read(&self, what: &str, why: &str) {
+        let news = self.with(|signs| {
+            let now = Instant::now();
+            let failing = signs.failing.entry(what.to_owned());
+            let failing = failing.or_insert_with(|| (now, String::new()));
+            let news = failing.1 != why;
+            why.clone_into(&mut failing.1);
+            news
         });
+        if news {
+            tracing::warn!(what, why, "cannot read what it looks after");
+        }
+    }
+
+    /// It can be read.
+    pub(super) fn reads(&self, what: &str) {
+        if self.with(|signs| signs.failing.remove(what)).is_some() {
+            tracing::info!(what, "can be read again");
+        }
     }
 
     fn ready(&self) -> Verdict {
-        match self.with(|signs| signs.phase) {
-            Phase::Starting => Err("looks at the management cluster".to_owned()),
-            Phase::Waiting => Ok("waits for the lease"),
-            Phase::Filling => Err("reads the objects".to_owned()),
-            Phase::Leading => Ok("leads"),
-            Phase::Ending(_) => Err("ends".to_owned()),
+        let (phase, failing) = self.with(|signs| {
+            let mut failing = signs.failing.iter();
+            let late = failing.find(|(_, (since, _))| since.elapsed() >= BLIND);
+            let late = late.map(|(what, (_, why))| format!("cannot read {what}: {why}"));
+            (signs.phase, late)
+        });
+        match (phase, failing) {
+            (Phase::Starting, _) => Err("looks at the management cluster".to_owned()),
+            (Phase::Waiting, _) => Ok("waits for the lease"),
+            (Phase::Filling, _) => Err("reads the objects".to_owned()),
+            (Phase::Leading, Some(why)) => Err(why),
+            (Phase::Leading, None) => Ok("leads"),
+            (Phase::Ending(_), _) => Err("ends".to_owned()),
         }
     }
 
     fn alive(&self) -> Verdict {
-        let (phase, silence, clusters) =
-            self.with(|signs| (signs.phase, signs.last.elapsed(), signs.clusters));
-        match phase {
-            Phase::Ending(since) if since.elapsed() > ENDING => Err(format!(
+        let (phase, silence, unread) = self.with(|signs| {
+            let unread = signs.unread.map(|since| since.elapsed());
+            (signs.phase, signs.last.elapsed(), unread)
+        });
+        match (phase, unread) {
+            (Phase::Ending(since), _) if since.elapsed() > ENDING => Err(format!(
                 "should have ended {} s ago",
                 since.elapsed().as_secs()
             )),
-            Phase::Leading if clusters > 0 && silence > SILENCE => Err(format!(
-                "{clusters} Clusters, and nothing was heard of any for {} s",
+            (Phase::Leading, _) if silence > SILENCE => Err(format!(
+                "the controllers have shown nothing for {} s",
                 silence.as_secs()
             )),
+            (Phase::Filling, Some(unread)) if unread > UNREAD => Err(format!(
+                "has not been able to read the objects for {} s",
+                unread.as_secs()
+            )),
             // Waiting is what the others do; it may take for ever.
-            Phase::Starting
-            | Phase::Waiting
-            | Phase::Filling
-            | Phase::Leading
-            | Phase::Ending(_) => Ok("ok"),
+            (
+                Phase::Starting
+                | Phase::Waiting
+                | Phase::Filling
+                | Phase::Leading
+                | Phase::Ending(_),
+                _,
+            ) => Ok("ok"),
         }
     }
 
@@ -216,14 +275,11 @@ mod tests {
     async fn a_process_whose_controllers_are_silent_is_started_anew() {
         let health = Health::new();
         health.enters(Phase::Leading);
-        tokio::time::advance(SILENCE * 2).await;
-        assert_eq!(code(&health, "/healthz"), 200, "there is nothing to do");
-        health.beat(1);
         tokio::time::advance(SILENCE).await;
         assert_eq!(code(&health, "/healthz"), 200);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(code(&health, "/healthz"), 503);
-        health.beat(1);
+        health.beat();
         assert_eq!(code(&health, "/healthz"), 200);
         // One that waits for the lease has no controllers.
         health.enters(Phase::Waiting);
@@ -232,6 +288,38 @@ mod tests {
         health.enters(Phase::Ending(Instant::now()));
         tokio::time::advance(ENDING + Duration::from_secs(1)).await;
         assert_eq!(code(&health, "/healthz"), 503);
+    }
+
+    /// Also when it gave the lease back in between, and got it again.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_cannot_read_the_objects_is_started_again() {
+        let health = Health::new();
+        for _ in 0..4 {
+            health.enters(Phase::Waiting);
+            health.enters(Phase::Filling);
+            tokio::time::advance(UNREAD / 4).await;
+            assert_eq!(code(&health, "/healthz"), 200);
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(code(&health, "/healthz"), 503);
+        health.enters(Phase::Leading);
+        health.enters(Phase::Filling);
+        assert_eq!(code(&health, "/healthz"), 200, "it has read them");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_fails_takes_readiness_away_within_a_minute() {
+        let health = Health::new();
+        health.enters(Phase::Leading);
+        for _ in 0..4 {
+            health.cannot_read("clusters", "500");
+            tokio::time::advance(BLIND / 3).await;
+        }
+        assert!(BLIND < Duration::from_secs(60));
+        assert_eq!(code(&health, "/readyz"), 503);
+        assert_eq!(code(&health, "/healthz"), 200, "a restart is no cure");
+        health.reads("clusters");
+        assert_eq!(code(&health, "/readyz"), 200);
     }
 
     #[tokio::test]

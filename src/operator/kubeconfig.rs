@@ -11,6 +11,7 @@ use k8s_openapi::{
 use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
+    core::DeserializeGuard,
     runtime::{controller::Action, reflector::ObjectRef},
 };
 use serde_json::json;
@@ -121,10 +122,18 @@ fn validate(there: &Kubeconfig, view: &ClusterObject) -> Result<Option<OwnerRefe
 
 /// One pass over one `Kubeconfig`: `Ready` says whether its Secret is there.
 pub(super) async fn reconcile(
-    object: Arc<Kubeconfig>,
+    object: Arc<DeserializeGuard<Kubeconfig>>,
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    match guarded::caught(pass(&object, &ctx)).await {
+    let object = match &object.0 {
+        Ok(object) => object,
+        Err(error) => {
+            let name = error.metadata.name.as_deref();
+            tracing::warn!(kubeconfig = name, %error, "a Kubeconfig cannot be understood");
+            return Ok(Action::await_change());
+        }
+    };
+    match guarded::caught(pass(object, &ctx)).await {
         Ok(action) => {
             ctx.backoff.forget(&object.uid().unwrap_or_default());
             Ok(action)

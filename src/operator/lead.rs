@@ -1,7 +1,7 @@
 //! One process from its start to its end: are the definitions there, is it this one's turn, then
 //! the controllers, and the lease given back when the last of them is done.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use kube::{
     Api, Client,
@@ -15,15 +15,19 @@ use super::{
     context::Dependencies,
     health::{self, Health, Phase},
     home::ServerTime,
-    installed, patience, wiring,
+    installed, patience,
+    wiring::{self, End},
 };
 use crate::{
     api::Kubeconfig,
     apply::{remote::OverSsh, stop::Stop},
     environment::Clock,
-    host::TcpDial,
+    host::OtherMachines,
     lease::{self, Election},
 };
+
+/// How long a process that could not read the objects leaves the lease to others.
+const PAUSE: Duration = Duration::from_secs(20);
 
 /// Runs the operator until it is told to stop; runs under way end at their next step first.
 pub async fn run(
@@ -41,7 +45,7 @@ pub async fn run(
 fn real_dependencies() -> Dependencies {
     Dependencies {
         remote: Arc::new(OverSsh {
-            dial: Arc::new(TcpDial),
+            dial: Arc::new(OtherMachines),
         }),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
@@ -77,26 +81,49 @@ async fn lead(
     stop: Stop,
 ) -> Result<(), OperatorError> {
     let time = ServerTime::default();
-    let client = patience::bounded(client, time.clone());
+    let client = patience::bounded(client, time.clone(), health);
     check(&client).await?;
     let Some(identity) = options.identity.clone() else {
-        work(options, client, dependencies, health, time, stop).await;
-        return Ok(());
+        loop {
+            let (options, client) = (options.clone(), client.clone());
+            let (dependencies, time) = (dependencies.clone(), time.clone());
+            match work(options, client, dependencies, health, time, stop.clone()).await {
+                End::Stopped => return Ok(()),
+                End::Unread => pause(&stop).await,
+            }
+        }
     };
-    health.enters(Phase::Waiting);
     let clock = dependencies.clock.clone();
     let namespace = &options.namespace;
     let election = Election::new(lease::OPERATOR, client.clone(), namespace, &identity, clock);
-    let Some(held) = election.win(&stop).await else {
-        return Ok(());
-    };
-    let working = |stop| work(options, client, dependencies, health, time, stop);
-    match held.during(&stop, || None, working).await.1 {
-        Some(held) => {
-            held.release().await;
-            Ok(())
+    loop {
+        health.enters(Phase::Waiting);
+        let Some(held) = election.clone().win(&stop).await else {
+            return Ok(());
+        };
+        let (options, client) = (options.clone(), client.clone());
+        let (dependencies, time) = (dependencies.clone(), time.clone());
+        let working = |stop| work(options, client, dependencies, health, time, stop);
+        match held.during(&stop, || None, working).await {
+            (_, None) => return Err(OperatorError::LeaseLost),
+            (End::Stopped, Some(held)) => {
+                held.release().await;
+                return Ok(());
+            }
+            // Another process may be able to.
+            (End::Unread, Some(held)) => {
+                held.release().await;
+                pause(&stop).await;
+            }
         }
-        None => Err(OperatorError::LeaseLost),
+    }
+}
+
+/// Leaves the turn to others for a while.
+async fn pause(stop: &Stop) {
+    tokio::select! {
+        _ = stop.stopped() => {}
+        () = tokio::time::sleep(PAUSE) => {}
     }
 }
 
@@ -107,7 +134,7 @@ async fn work(
     health: &Arc<Health>,
     time: ServerTime,
     stop: Stop,
-) {
+) -> End {
     health.enters(Phase::Filling);
     let ending = async {
         stop.stopped().await;
@@ -117,7 +144,7 @@ async fn work(
     let controllers =
         wiring::controllers(options, client, dependencies, health, time, stop.clone());
     tokio::select! {
-        () = Box::pin(controllers) => {}
+        end = Box::pin(controllers) => end,
         never = ending => match never {},
     }
 }

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{cluster_object::ClusterObject, context::Context, probe::Stage, reasons::Reasoned};
+use super::{cluster_object::ClusterObject, context::Context, ready::Stage, reasons::Reasoned};
 use crate::{
     api::{
         CLEAN, LOSE, RECOVER, TAKE_OVER,

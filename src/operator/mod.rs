@@ -9,24 +9,27 @@
 //! | `installed` | whether the definitions suit, and whether they are going away |
 //! | `home` | the management cluster as a cluster: its identity, its time |
 //! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
-//! | `certificates` | when certificates end (pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects |
 //! | `environment` | what a run needs, out of two namespaces |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `queue` | whose turn it is |
+//! | `shallow` | an answer of any depth, cut to one that can be read (pure) |
+//! | `budget` | how many nodes one process looks at |
 //! | `guarded`, `patience` | what a refusal, a panic and a silent API do not do to others |
 //! | `reasons` | which condition an error belongs in (pure) |
-//! | `probe` | a survey as conditions (pure) |
+//! | `ready` | the summary of the conditions, and how far a spec is (pure) |
 //! | `status`, `events` | the two places where something is said |
+//!
+//! How a cluster is, [`crate::status`] says; here it is written down.
 //!
 //! May touch: the management cluster's API, within the rights of two namespaces (its own with the
 //! states, and that of the credentials) and our own kinds; the port of its probes. Must not: nodes
 //! (they are [`crate::converge`]'s), files, world.
 
 mod backoff;
-mod certificates;
+mod budget;
 mod cluster;
 mod cluster_object;
 mod context;
@@ -41,11 +44,12 @@ mod lead;
 mod memory;
 mod orphan;
 mod patience;
-mod probe;
 mod queue;
+mod ready;
 mod reasons;
 mod removal;
 mod run;
+mod shallow;
 mod status;
 mod wiring;
 

@@ -1,14 +1,18 @@
-//! Turns: how many clusters are worked on at once, and who is next. First come, first served.
+//! Turns: how many clusters are worked on at once, and who is next. First come, first served, as far as
+//! the [budget](super::budget) for nodes goes.
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::budget::Budget;
+
 /// Slots, and those who wait for one.
 pub(super) struct Queue {
+    budget: Arc<Budget>,
     slots: Semaphore,
     line: Mutex<Line>,
 }
@@ -20,16 +24,20 @@ struct Line {
 }
 
 impl Queue {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(super) fn new(slots: usize, budget: &Arc<Budget>) -> Self {
         Self {
+            budget: Arc::clone(budget),
             slots: Semaphore::new(slots),
             line: Mutex::default(),
         }
     }
 
-    /// A slot, when one is free and nobody waits.
-    pub(super) fn free(&self) -> Option<SemaphorePermit<'_>> {
-        self.slots.try_acquire().ok()
+    /// A slot for a cluster of so many nodes, when one is free and nobody waits.
+    pub(super) fn free(&self, nodes: usize) -> Option<Slot<'_>> {
+        Some(Slot {
+            _share: self.budget.free(nodes)?,
+            _slot: self.slots.try_acquire().ok()?,
+        })
     }
 
     /// A place at the end of the line.
@@ -45,9 +53,20 @@ impl Queue {
     }
 
     /// A slot as soon as there is one; `None` never comes while the operator runs.
-    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.slots.acquire().await.ok()
+    pub(super) async fn turn(&self, nodes: usize) -> Option<Slot<'_>> {
+        // In this order: a cluster that waits for other large ones takes no slot from the small ones.
+        let share = self.budget.turn(nodes).await?;
+        Some(Slot {
+            _share: share,
+            _slot: self.slots.acquire().await.ok()?,
+        })
     }
+}
+
+/// A turn, until it goes out of scope.
+pub(super) struct Slot<'a> {
+    _share: SemaphorePermit<'a>,
+    _slot: SemaphorePermit<'a>,
 }
 
 /// A place in the line; it is given up when this goes out of scope.
@@ -79,9 +98,9 @@ mod tests {
 
     #[test]
     fn a_place_moves_up_when_those_before_it_go() {
-        let queue = Queue::new(1);
-        let slot = queue.free();
-        assert!(slot.is_some() && queue.free().is_none());
+        let queue = Queue::new(1, &Arc::default());
+        let slot = queue.free(1);
+        assert!(slot.is_some() && queue.free(1).is_none());
         let (first, second, third) = (queue.line_up(), queue.line_up(), queue.line_up());
         assert_eq!((first.ahead(), second.ahead(), third.ahead()), (0, 1, 2));
         drop(second);

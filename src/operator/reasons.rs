@@ -27,6 +27,22 @@ pub(super) const fn by_class(class: ErrorClass, user: Reason) -> (ConditionType,
     }
 }
 
+/// The conditions of a cluster of which nothing was seen: nothing that was true before is claimed.
+pub(super) fn unseen(why: &str) -> ConditionSet {
+    let mut conditions = ConditionSet::new();
+    for kind in ConditionType::HEALTH {
+        // `Unreachable` says of nodes that they do not answer, which is not known.
+        let reason = if kind == ConditionType::NodesReachable {
+            Reason::NotYetKnown
+        } else {
+            Reason::Unreachable
+        };
+        conditions.set(kind, reason, why);
+    }
+    conditions.set(ConditionType::UpToDate, Reason::Unreachable, why);
+    conditions
+}
+
 /// Notes an error in the condition that it belongs in.
 pub(super) fn note(conditions: &mut ConditionSet, verdict: (ConditionType, Reason), text: &str) {
     conditions.set(verdict.0, verdict.1, text);

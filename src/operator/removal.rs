@@ -22,7 +22,6 @@ use super::{
     context::{Context, ReconcileError, explained},
     environment,
     events::{Notice, publish},
-    guarded::refusal,
     home, installed,
     memory::{self, Kept},
     orphan::{self, Left},
@@ -31,7 +30,7 @@ use super::{
     status::{Run, StatusWriter},
 };
 use crate::{
-    actual::{HostView, Unreachable},
+    actual::Unreachable,
     api::{
         FINALIZER, OnTimeout, REMOVAL_BEGAN, RemainingNode,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
@@ -40,8 +39,8 @@ use crate::{
     config::Intent,
     converge::{self, Error, Goal, Outcome},
     environment::Environment,
-    error::ErrorClass,
-    model::NodeName,
+    error::{ErrorClass, with_causes},
+    model::{NodeName, printable_lines},
     state::ClusterState,
 };
 
@@ -123,7 +122,7 @@ pub(super) async fn pass(
     status: StatusWriter,
 ) -> Result<Action, ReconcileError> {
     if !view.has_finalizer() {
-        ctx.backoff.forget(&view.uid());
+        ctx.forget(&view.uid());
         return Ok(Action::await_change());
     }
     let removal = Removal {
@@ -194,12 +193,13 @@ impl Removal<'_> {
         }
         self.begin(Run::Remove.starting()).await;
         let ctx = self.ctx;
-        let slot = if let Some(slot) = ctx.queues.deletes.free() {
+        let nodes = self.view.node_count();
+        let slot = if let Some(slot) = ctx.queues.deletes.free(nodes) {
             Some(slot)
         } else {
             let left = self.time_left();
             tokio::select! {
-                slot = ctx.queues.deletes.turn() => slot,
+                slot = ctx.queues.deletes.turn(nodes) => slot,
                 cause = ctx.outdated(self.view, None) => return Ok(stopped(cause)),
                 () = sleep_for(left) => return Ok(Action::requeue(Duration::ZERO)),
             }
@@ -224,7 +224,7 @@ impl Removal<'_> {
             Err(error) => RemovalProgress::Incomplete(RemovalError {
                 class: ErrorClass::Transient,
                 reason: Reason::Retrying,
-                text: refusal(&error.0),
+                text: with_causes(&error.0),
                 remaining: Vec::new(),
             }),
         };
@@ -342,12 +342,14 @@ impl Removal<'_> {
         let base = Self::conditions(Reason::Removing, "cleans the nodes");
         let task = Task {
             goal: Goal::Remove(intent),
+            first: None,
             purpose: Run::Remove,
             key: None,
             limit: self.time_left(),
         };
         let status = &mut self.status;
-        let ended = run::run(self.ctx, self.view, &task, environment, status, &base).await;
+        let run = run::run(self.ctx, self.view, task, environment, status, &base);
+        let ended = Box::pin(run).await;
         Ok(match ended {
             Ended::ByItself(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
             Ended::ByItself(Ok(Outcome::Degraded { left, .. })) => {
@@ -408,12 +410,10 @@ impl Removal<'_> {
             Err(Error::Plan(errors)) => return Ok(missing(explained(&errors))),
             Err(error) => return Ok(RemovalProgress::Incomplete(RemovalError::of(&error))),
         };
-        let mut left = Vec::new();
-        for (name, host) in survey.actual.hosts {
-            if let HostView::Unreachable(down) = host {
-                left.push((name, down));
-            }
-        }
+        let silent = survey.actual.unreachable();
+        let left: Vec<_> = silent
+            .map(|(name, down)| (name.clone(), down.clone()))
+            .collect();
         if left.is_empty() && survey.plan.is_empty() {
             Ok(RemovalProgress::Removed)
         } else {
@@ -516,7 +516,7 @@ impl Removal<'_> {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
-        self.ctx.backoff.forget(&self.view.uid());
+        self.ctx.forget(&self.view.uid());
         self.ctx
             .attempts
             .with(|tried| tried.remove(&self.view.uid()));
@@ -524,7 +524,7 @@ impl Removal<'_> {
     }
 
     fn conditions(reason: Reason, text: &str) -> ConditionSet {
-        let mut conditions = ConditionSet::new();
+        let mut conditions = reasons::unseen("the cluster is being removed");
         conditions.set(ConditionType::Deleting, reason, text);
         let message = "the cluster is being taken down";
         conditions.set(ConditionType::Ready, Reason::Deleting, message);
@@ -541,7 +541,7 @@ impl Removal<'_> {
         if !already {
             let conditions = Self::conditions(Reason::Removing, text);
             if let Err(error) = self.status.write(&conditions, |_| {}).await {
-                let (cluster, text) = (self.view.name(), refusal(&error));
+                let (cluster, text) = (self.view.name(), with_causes(&error));
                 tracing::warn!(cluster, text, "cannot write that it is being removed");
             }
         }
@@ -578,7 +578,7 @@ fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) 
             RemainingNode {
                 name: name.0.clone(),
                 reason: reason.name().to_owned(),
-                message: shorten(&down.why, 512),
+                message: shorten(&printable_lines(&down.why), 512),
             }
         })
         .collect();

@@ -20,7 +20,7 @@ use crate::{
         progress::Progress,
         stop::{StopCause, Stopper},
     },
-    converge::{self, Consent, Error, Goal, Outcome},
+    converge::{self, Consent, Error, Goal, Iteration, Outcome},
     environment::Environment,
     plan::Plan,
 };
@@ -28,6 +28,9 @@ use crate::{
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is
 /// then an interruption like any other. Less than the grace period of our pod (`deploy/`).
 const GRACE: Duration = Duration::from_secs(100);
+
+/// How long events are still published when their run is over.
+const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// Events that wait for the sinks.
 const BUFFER: usize = 256;
@@ -50,8 +53,10 @@ impl Consent for Automatic {
 }
 
 /// What a run is for, and what ends it.
-pub(super) struct Task<'a> {
+pub(super) struct Task<'a, 'w> {
     pub(super) goal: Goal<'a>,
+    /// A look towards the same config that was just done.
+    pub(super) first: Option<Box<Iteration<'w>>>,
     /// As the status tells it.
     pub(super) purpose: Run,
     /// A newer one ends the run.
@@ -61,11 +66,11 @@ pub(super) struct Task<'a> {
 }
 
 /// Converges for `view` until it ends, the object changes or the limit is over.
-pub(super) async fn run(
+pub(super) async fn run<'w>(
     ctx: &Context,
     view: &ClusterObject,
-    task: &Task<'_>,
-    environment: &Environment,
+    task: Task<'_, 'w>,
+    environment: &'w Environment,
     status: &mut StatusWriter,
     base: &ConditionSet,
 ) -> Ended {
@@ -73,47 +78,57 @@ pub(super) async fn run(
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
     let name = view.name();
+    let purpose = task.purpose;
+    let (over, is_over) = watch::channel(false);
     let run = async {
         let ended = stoppable(ctx, view, task, environment, &events).await;
-        // The sinks end when nobody can send any more.
+        // The sinks end when nobody can send any more, and soon.
         drop(events);
+        over.send_replace(true);
         ended
     };
     let (ended, (), (), ()) = tokio::join!(
         run,
         pump(ctx, &name, stream, seen, say),
-        status.follow(base, task.purpose, &*environment.store, progress),
-        tell(ctx, view, notices),
+        status.follow(base, purpose, &*environment.store, progress),
+        tell(ctx, view, notices, is_over),
     );
     ended
 }
 
-async fn stoppable(
+async fn stoppable<'w>(
     ctx: &Context,
     view: &ClusterObject,
-    task: &Task<'_>,
-    environment: &Environment,
+    task: Task<'_, 'w>,
+    environment: &'w Environment,
     events: &Events,
 ) -> Ended {
+    let Task {
+        goal,
+        first,
+        purpose: _,
+        key,
+        limit,
+    } = task;
     let (stopper, stop) = Stopper::within(&ctx.stop);
     // The time in which it may finish what it is at is part of the limit, not added to it.
-    let grace = task.limit.map_or(GRACE, |limit| GRACE.min(limit / 4));
+    let grace = limit.map_or(GRACE, |limit| GRACE.min(limit / 4));
     let over = async {
-        match task.limit {
+        match limit {
             Some(limit) => tokio::time::sleep(limit.saturating_sub(grace)).await,
             None => std::future::pending().await,
         }
     };
     let guard = async {
         let cause = tokio::select! {
-            cause = ctx.outdated(view, task.key) => cause,
+            cause = ctx.outdated(view, key) => cause,
             () = over => StopCause::TimeOver,
         };
         stopper.stop(cause);
         tokio::time::sleep(grace).await;
         cause
     };
-    let converge = converge::converge(&task.goal, environment, &Automatic, events, &stop);
+    let converge = converge::converge_from(first, &goal, environment, &Automatic, events, &stop);
     tokio::select! {
         result = Box::pin(converge) => Ended::ByItself(result),
         cause = guard => Ended::Dropped(cause),
@@ -190,8 +205,34 @@ fn log(cluster: &str, event: &Event) {
     }
 }
 
-async fn tell(ctx: &Context, view: &ClusterObject, mut notices: mpsc::Receiver<Notice>) {
-    while let Some(notice) = notices.recv().await {
-        publish(ctx, view, &notice).await;
+/// Publishes what a run gives to say. When it is over, what is left has a moment: the run's slot, an
+/// edit, a deletion and the end of the process wait for it.
+async fn tell(
+    ctx: &Context,
+    view: &ClusterObject,
+    mut notices: mpsc::Receiver<Notice>,
+    mut is_over: watch::Receiver<bool>,
+) {
+    let late = async {
+        // An error is a run that was dropped, which is over too.
+        let _ = is_over.wait_for(|over| *over).await;
+        tokio::time::sleep(AFTERWARDS).await;
+    };
+    let all = async {
+        while let Some(notice) = notices.recv().await {
+            publish(ctx, view, &notice).await;
+        }
+    };
+    tokio::select! {
+        () = all => return,
+        () = late => {}
+    }
+    let left = notices.len();
+    if left > 0 {
+        tracing::warn!(
+            cluster = view.name(),
+            left,
+            "the API takes no events: the rest is not published"
+        );
     }
 }

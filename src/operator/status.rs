@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     cluster_object::ClusterObject,
     context::Context,
-    probe::{self, Stage},
+    ready::{self, Stage},
 };
 use crate::{
     api::{
@@ -24,6 +24,8 @@ use crate::{
     },
     apply::progress::Progress,
     environment::Clock,
+    error::with_causes,
+    model::printable_lines,
     state::{Loaded, Store},
 };
 
@@ -134,7 +136,7 @@ impl StatusWriter {
         }
         if all.get(ConditionType::Ready).is_none() {
             let (reason, mut message) =
-                probe::ready(&|kind| self.standing(conditions, kind), self.stage);
+                ready::ready(&|kind| self.standing(conditions, kind), self.stage);
             // Why the spec is not applied is what its reader wants to know first.
             let why = [ConditionType::Stalled, ConditionType::UpToDate]
                 .iter()
@@ -274,8 +276,16 @@ impl StatusWriter {
                 status.progress = now;
                 status.cluster_id = id;
             };
-            if let Err(error) = self.write(&conditions, edit).await {
-                tracing::warn!(%error, cluster = self.name, "cannot write progress");
+            // The run's end waits for no more than this.
+            match tokio::time::timeout(PROGRESS_EVERY, self.write(&conditions, edit)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(error, cluster = self.name, "cannot write progress");
+                }
+                Err(_) => {
+                    tracing::warn!(cluster = self.name, "cannot write progress: no answer");
+                }
             }
             last = Some((Instant::now(), stage));
         }
@@ -338,7 +348,7 @@ fn summary(progress: &Progress) -> Option<ProgressStatus> {
             Some(what) => format!("{} on {}: waits for {what}", step.title, step.target),
             None => format!("{} on {}", step.title, step.target),
         };
-        shorten(&text, 256)
+        shorten(&printable_lines(&text), 256)
     });
     Some(ProgressStatus {
         stage: stage.name.clone(),

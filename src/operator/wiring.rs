@@ -2,6 +2,7 @@
 //! spec cannot be understood is reconciled like any other (invariant 11).
 
 use std::{
+    convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -12,6 +13,7 @@ use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, PartialObjectMeta},
+    core::DeserializeGuard,
     runtime::{
         Controller, PredicateConfig, WatchStreamExt,
         controller::{self, Action},
@@ -26,14 +28,27 @@ use super::{
     OperatorOptions, cluster,
     cluster_object::{cluster_resource, key_secret},
     context::{Caches, Context, Dependencies, ReconcileError},
-    health::{Health, Phase},
+    health::{BEAT, Health, Phase},
     home::ServerTime,
     kubeconfig,
 };
 use crate::{
-    api::{Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
+    api::{CLEAN, Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
     apply::stop::Stop,
+    error::with_causes,
 };
+
+/// How long the objects may take to be read; then another process may be able to.
+const FILL: Duration = Duration::from_secs(60);
+
+/// Why the controllers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// They were told to stop.
+    Stopped,
+    /// They could not read the objects.
+    Unread,
+}
 
 /// Runs the controllers until they are told to stop; runs under way end at their next step first.
 pub(super) async fn controllers(
@@ -43,10 +58,9 @@ pub(super) async fn controllers(
     health: &Arc<Health>,
     time: ServerTime,
     stop: Stop,
-) {
+) -> End {
     let (tick, news) = watch::channel(0_u64);
-    let moved = move || tick.send_modify(|count| *count = count.wrapping_add(1));
-    let moved = Arc::new(moved);
+    let moved = Arc::new(move || tick.send_modify(|count| *count = count.wrapping_add(1)));
     let writer = reflector::store::Writer::new(cluster_resource());
     let seen = writer.as_reader();
     let secrets_writer = reflector::store::Writer::<PartialObjectMeta<KubeSecret>>::default();
@@ -66,6 +80,7 @@ pub(super) async fn controllers(
     let told = Arc::clone(&moved);
     let objects = watcher(ctx.clusters.clone(), watcher::Config::default())
         .default_backoff()
+        .inspect(noted(health, "the Clusters"))
         .reflect(writer)
         // The cache has it by now: whoever waits for news finds them.
         .inspect(move |_| told())
@@ -73,6 +88,7 @@ pub(super) async fn controllers(
         .predicate_filter(what_matters, PredicateConfig::default());
     let secrets = watcher(credentials(&ctx), watcher::Config::default())
         .default_backoff()
+        .inspect(noted(health, "the Secrets with credentials"))
         .reflect(secrets_writer)
         .inspect(move |_| moved())
         .touched_objects()
@@ -89,7 +105,9 @@ pub(super) async fn controllers(
             std::future::ready(())
         });
     let ended = stop.clone();
-    let kubeconfigs = Controller::new(Api::<Kubeconfig>::all(client), watcher::Config::default());
+    // One that cannot be understood is its own affair.
+    let all = Api::<DeserializeGuard<Kubeconfig>>::all(client);
+    let kubeconfigs = Controller::new(all, watcher::Config::default());
     let made_for = kubeconfigs_of(kubeconfigs.store());
     let kubeconfigs = kubeconfigs
         .watches(credentials(&ctx), watcher::Config::default(), made_for)
@@ -101,13 +119,52 @@ pub(super) async fn controllers(
             log("Kubeconfig", result);
             std::future::ready(())
         });
-    let filled = async {
-        // Fails only with the watch, at the end of everything.
-        if seen.wait_until_ready().await.is_ok() && stop.cause().is_none() {
-            health.enters(Phase::Leading);
-        }
+    let all = async {
+        tokio::join!(clusters, kubeconfigs);
     };
-    tokio::join!(clusters, kubeconfigs, filled);
+    let mut all = std::pin::pin!(async {
+        tokio::select! {
+            () = Box::pin(all) => {}
+            // In the same loop: what holds it up holds this up as well.
+            never = beats(health) => match never {},
+        }
+    });
+    // Before the objects are read nothing is under way that must end in order.
+    tokio::select! {
+        () = &mut all => return End::Stopped,
+        ready = seen.wait_until_ready() => if ready.is_err() {
+            // The watch is gone.
+            return End::Unread;
+        },
+        _ = stop.stopped() => return End::Stopped,
+        () = tokio::time::sleep(FILL) => return End::Unread,
+    }
+    health.enters(Phase::Leading);
+    all.await;
+    End::Stopped
+}
+
+async fn beats(health: &Health) -> Infallible {
+    loop {
+        health.beat();
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+/// Notes whether a watch can list what it watches.
+fn noted<K>(
+    health: &Arc<Health>,
+    what: &'static str,
+) -> impl Fn(&Result<watcher::Event<K>, watcher::Error>) + Send + 'static {
+    let health = Arc::clone(health);
+    move |event| match event {
+        Ok(_) => health.reads(what),
+        Err(watcher::Error::InitialListFailed(error)) => {
+            health.cannot_read(what, &with_causes(error));
+        }
+        // Whether it can be watched is seen below, where it also shows when it can be again.
+        Err(error) => tracing::debug!(what, error = with_causes(error), "a watch begins again"),
+    }
 }
 
 /// What a pass depends on; our own writes to the status are not among it.
@@ -122,7 +179,7 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    for annotation in [RECOVER, TAKE_OVER, LOSE] {
+    for annotation in [RECOVER, TAKE_OVER, LOSE, CLEAN] {
         object.annotations().get(annotation).hash(&mut hasher);
     }
     Some(hasher.finish())
@@ -135,11 +192,15 @@ fn credentials(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
 
 /// The Kubeconfig that a Secret is about.
 fn kubeconfigs_of(
-    seen: Store<Kubeconfig>,
-) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<Kubeconfig>> + Send + Sync + 'static {
+    seen: Store<DeserializeGuard<Kubeconfig>>,
+) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<DeserializeGuard<Kubeconfig>>>
++ Send
++ Sync
++ 'static {
     move |secret| {
         let name = secret.name_any();
-        let about = |object: &Kubeconfig| kubeconfig_secret(&object.name_any()) == name;
+        let about =
+            |object: &DeserializeGuard<Kubeconfig>| kubeconfig_secret(&object.name_any()) == name;
         seen.state()
             .iter()
             .filter(|object| about(object))

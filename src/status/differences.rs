@@ -23,6 +23,12 @@ pub struct Differences {
     pub no_longer_in_config: Vec<NodeName>,
     /// Why there is no plan; null where there is one.
     pub refusal: Option<Refusal>,
+    /// What was changed from outside, or ends soon, and is put right automatically: in lines.
+    #[serde(skip)]
+    pub drift: Option<String>,
+    /// What would change without anybody having asked for it: in lines.
+    #[serde(skip)]
+    pub unasked: Option<String>,
 }
 
 /// What would be done to one thing.
@@ -99,12 +105,16 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
             notes: notes(plan, seen),
             no_longer_in_config,
             refusal: None,
+            drift: drift(plan),
+            unasked: unasked(plan),
         },
         Err(error) => Differences {
             targets: Vec::new(),
             notes: Vec::new(),
             no_longer_in_config,
             refusal: Some(Refusal::of(error)),
+            drift: None,
+            unasked: None,
         },
     }
 }
@@ -121,11 +131,42 @@ impl Refusal {
 fn no_longer_in_config(seen: &Seen<'_>) -> Vec<NodeName> {
     let saved = seen.actual.saved.as_ref();
     let names = saved.into_iter().flat_map(|saved| saved.inventory.keys());
-    let named = &seen.intent.nodes;
+    let Some(intent) = seen.intent else {
+        return Vec::new();
+    };
     names
-        .filter(|name| !named.contains_key(*name))
+        .filter(|name| !intent.nodes.contains_key(*name))
         .cloned()
         .collect()
+}
+
+/// How many differences a message names.
+const NAMED: usize = 20;
+
+fn drift(plan: &Plan) -> Option<String> {
+    let part = plan.unasked();
+    let differs = !part.is_empty() && !part.only_waits();
+    differs.then(|| lines(part.steps()))
+}
+
+fn unasked(plan: &Plan) -> Option<String> {
+    let asked = |step: &&Step| step.is_asked() && !step.action.is_wait();
+    let differs = plan.steps().any(|step| asked(&step));
+    differs.then(|| lines(plan.steps().filter(asked)))
+}
+
+/// What steps would do, in their own words; the first ones.
+pub(crate) fn lines<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
+    let mut lines: Vec<String> = steps
+        .map(|step| format!("{}: {}", step.target(), step.why))
+        .collect();
+    lines.dedup();
+    let more = lines.len().saturating_sub(NAMED);
+    lines.truncate(NAMED);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
 }
 
 fn targets(plan: &Plan) -> Vec<Difference> {
@@ -171,4 +212,35 @@ fn notes(plan: &Plan, seen: &Seen<'_>) -> Vec<Remark> {
             text: note.text,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Action, HostAction};
+
+    #[test]
+    fn differences_are_named_once_and_not_without_end() {
+        let steps: Vec<Step> = (0..30)
+            .flat_map(|n| {
+                let component = crate::model::Component::Kubelet;
+                let step = Step {
+                    cause: Cause::Drift,
+                    why: "kubelet is not there".into(),
+                    changes: Vec::new(),
+                    guards: Vec::new(),
+                    disturbs: None,
+                    action: Action::Host(
+                        NodeName(format!("n{n}")),
+                        HostAction::AwaitHealthy { component },
+                    ),
+                };
+                [step.clone(), step]
+            })
+            .collect();
+        let text = lines(steps.iter());
+        assert_eq!(text.lines().count(), 21, "{text}");
+        assert!(text.starts_with("n0: kubelet is not there\nn1: "), "{text}");
+        assert!(text.ends_with("and 10 more"), "{text}");
+    }
 }

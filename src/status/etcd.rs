@@ -9,6 +9,7 @@ use crate::{
         view::DEFAULT_QUOTA,
     },
     model::{NodeName, Role},
+    state::Membership,
 };
 
 /// etcd.
@@ -218,7 +219,9 @@ fn without_member(actual: &Actual, members: &[MemberState]) -> Vec<NodeName> {
     };
     let has = |name: &NodeName| members.iter().any(|one| one.node.as_ref() == Some(name));
     let etcd = saved.inventory.iter();
-    let etcd = etcd.filter(|(_, entry)| entry.roles.contains(&Role::Etcd));
+    let etcd = etcd.filter(|(_, entry)| {
+        entry.roles.contains(&Role::Etcd) && entry.membership != Membership::Lost
+    });
     etcd.filter(|(name, _)| !has(name))
         .map(|(name, _)| name.clone())
         .collect()

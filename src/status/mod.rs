@@ -1,29 +1,38 @@
 //! How a cluster is, as one value: what `status` shows and what programs read. Pure.
 //!
-//! [`Status::of`] makes it of what a survey saw ([`Seen`]); nothing is read here and nothing is
-//! decided: what differs from the config, and why, is the plan's own word. Units are in the names
+//! [`Status::of`] makes it of what a survey saw ([`Seen`]): the one place that says how a cluster is. The
+//! command line, its JSON and the conditions of an object ([`conditions()`]) are views of it, so that
+//! they cannot contradict each other. Nothing is read here and nothing is decided: what differs from the config, and why, is the plan's own word. Units are in the names
 //! of the fields. Fields may be added; those that are there keep their meaning.
 
+mod addons;
 mod certificates;
+mod conditions;
 mod differences;
 mod etcd;
 mod nodes;
 mod problems;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 pub use self::{
+    addons::{AddonState, AddonStatus},
     certificates::{Authority, CertificateEnd, CertificateStatus, certificates},
+    conditions::conditions,
     differences::{Difference, Differences, Place, PlannedStep, Refusal, Remark},
     etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
     nodes::{ApiState, ControlPlane, NodeStatus},
-    problems::Problem,
+    problems::{About, Problem},
+};
+pub(crate) use self::{
+    conditions::{cases, unreachable},
+    differences::lines,
 };
 use crate::{
     actual::{Actual, ApiHealth, ApiView},
     config::Intent,
-    desired::Desired,
+    desired::{Desired, pki::Expiry},
     error::Explain,
     model::{ClusterId, NodeName, Role},
     plan::Plan,
@@ -33,8 +42,9 @@ use crate::{
 pub struct Seen<'a> {
     /// When it was seen.
     pub now: Timestamp,
-    /// What the user wants, with the release that the cluster keeps.
-    pub intent: &'a Intent,
+    /// What the user wants, with the release that the cluster keeps; `None` where that cannot be
+    /// understood: then it is about the nodes of the state.
+    pub intent: Option<&'a Intent>,
     /// What is.
     pub actual: &'a Actual,
     /// What must be, where that could be worked out.
@@ -59,6 +69,11 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// The authorities that sign the cluster's certificates.
     pub authorities: Vec<Authority>,
+    /// The add-ons that the config wants; null where that is not known, or no API server answers.
+    pub addons: Option<Vec<AddonStatus>>,
+    /// The certificate that ends first, of those that were read to know what must be.
+    #[serde(skip)]
+    pub first_to_end: Option<FirstToEnd>,
     /// What `up` would do.
     pub differences: Differences,
     /// What is not well; empty for a cluster that is healthy.
@@ -77,8 +92,8 @@ pub struct Cluster {
     pub health: Health,
     /// What its API says; null when no API server answers.
     pub kubernetes_version: Option<String>,
-    /// What the config wants.
-    pub wanted_kubernetes_version: String,
+    /// What the config wants; null where it cannot be understood.
+    pub wanted_kubernetes_version: Option<String>,
     /// False: `up` would change something. Null: it would not know what.
     pub agrees_with_config: Option<bool>,
 }
@@ -104,18 +119,30 @@ impl Status {
         let saved = actual.saved.as_deref();
         let nodes = nodes::nodes(seen);
         let etcd = etcd::status(actual);
-        let problems = problems::problems(seen, &nodes, &etcd);
+        let addons = addons::addons(seen);
+        let first_to_end = FirstToEnd::of(seen);
+        let problems = problems::problems(
+            seen,
+            &problems::Parts {
+                nodes: &nodes,
+                etcd: &etcd,
+                addons: addons.as_deref().unwrap_or_default(),
+                first_to_end: first_to_end.as_ref(),
+            },
+        );
         let differences = differences::differences(seen);
         let having = |role| nodes.iter().filter(move |node| node.roles.contains(&role));
         Self {
             cluster: Cluster {
                 name: saved
-                    .map_or(&seen.intent.cluster_name, |saved| &saved.cluster_name)
-                    .clone(),
+                    .map(|saved| &saved.cluster_name)
+                    .or_else(|| seen.intent.map(|intent| &intent.cluster_name))
+                    .cloned()
+                    .unwrap_or_default(),
                 id: saved.map(|saved| saved.cluster_id.clone()),
                 health: health(actual, &problems),
                 kubernetes_version: version(actual),
-                wanted_kubernetes_version: seen.intent.version.to_string(),
+                wanted_kubernetes_version: seen.intent.map(|intent| intent.version.to_string()),
                 agrees_with_config: differences.agrees(),
             },
             control_planes: having(Role::ControlPlane)
@@ -124,6 +151,8 @@ impl Status {
             workers: having(Role::Worker).map(|node| node.name.clone()).collect(),
             authorities: saved
                 .map_or_else(Vec::new, |saved| certificates::authorities(saved, seen.now)),
+            addons,
+            first_to_end,
             etcd,
             nodes,
             differences,
@@ -134,6 +163,37 @@ impl Status {
     /// A node by its name.
     pub fn node(&self, name: &NodeName) -> Option<&NodeStatus> {
         self.nodes.iter().find(|node| node.name == *name)
+    }
+}
+
+/// The certificate that ends first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstToEnd {
+    /// When, and which.
+    pub end: Expiry,
+    /// How long until then, in words.
+    pub sentence: String,
+    /// What is left until then.
+    pub left: SignedDuration,
+    /// The nodes whose certificates end soon enough to be renewed.
+    pub renewed_on: Vec<NodeName>,
+}
+
+impl FirstToEnd {
+    fn of(seen: &Seen<'_>) -> Option<Self> {
+        let certificates = &seen.desired?.certificates;
+        let end = certificates.earliest.as_ref()?;
+        Some(Self {
+            sentence: end.sentence(seen.now),
+            left: end.at.duration_since(seen.now),
+            end: end.clone(),
+            renewed_on: certificates.renewed.keys().cloned().collect(),
+        })
+    }
+
+    /// True when it is over.
+    pub fn is_over(&self) -> bool {
+        self.left <= SignedDuration::ZERO
     }
 }
 

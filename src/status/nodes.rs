@@ -12,6 +12,7 @@ use super::{
 use crate::{
     actual::{ApiHealth, ContainerState, HostView, NodeFact},
     model::{Component, NodeName, Role},
+    state::Membership,
 };
 
 /// A node.
@@ -26,6 +27,12 @@ pub struct NodeStatus {
     pub in_config: bool,
     /// The state names it: it is part of the cluster, or on the way in or out.
     pub in_cluster: bool,
+    /// It was given up as lost: it is not looked for any more.
+    #[serde(skip)]
+    pub given_up: bool,
+    /// Where it is; `None` for one that only the API knows.
+    #[serde(skip)]
+    pub address: Option<String>,
     /// It answered over SSH, and so did its Docker; null: it was not asked.
     pub reachable: Option<bool>,
     /// Why it did not; null when it did.
@@ -77,8 +84,8 @@ pub(super) fn nodes(seen: &Seen<'_>) -> Vec<NodeStatus> {
     let saved = actual.saved.as_ref();
     let names: BTreeSet<&NodeName> = seen
         .intent
-        .nodes
-        .keys()
+        .into_iter()
+        .flat_map(|intent| intent.nodes.keys())
         .chain(saved.into_iter().flat_map(|saved| saved.inventory.keys()))
         .chain(actual.cluster.iter().flat_map(|api| api.nodes.keys()))
         .collect();
@@ -87,7 +94,7 @@ pub(super) fn nodes(seen: &Seen<'_>) -> Vec<NodeStatus> {
 
 fn node(seen: &Seen<'_>, name: &NodeName) -> NodeStatus {
     let actual = seen.actual;
-    let wanted = seen.intent.nodes.get(name);
+    let wanted = seen.intent.and_then(|intent| intent.nodes.get(name));
     let saved = actual.saved.as_ref();
     let known = saved.and_then(|saved| saved.inventory.get(name));
     let object = actual.cluster.as_ref().and_then(|api| api.nodes.get(name));
@@ -104,6 +111,11 @@ fn node(seen: &Seen<'_>, name: &NodeName) -> NodeStatus {
         roles: roles.unwrap_or_default(),
         in_config: wanted.is_some(),
         in_cluster: known.is_some(),
+        given_up: known.is_some_and(|entry| entry.membership == Membership::Lost),
+        address: wanted
+            .map(|node| &node.endpoint)
+            .or_else(|| known.map(|entry| &entry.endpoint))
+            .map(|endpoint| endpoint.address.clone()),
         reachable,
         unreachable_reason,
         ready: object.map(|object| object.ready),

@@ -3,26 +3,51 @@
 use serde::Serialize;
 
 use super::{
-    Seen,
+    FirstToEnd, Seen,
+    addons::{AddonState, AddonStatus},
     certificates::{Authority, authorities},
     etcd::{EtcdStatus, MemberKind, QuorumState},
     nodes::NodeStatus,
 };
 use crate::{
-    actual::{ApiHealth, ContainerState, HostView},
+    actual::{ApiHealth, ContainerState},
     etcd::ExternalView,
-    model::{ClusterId, Component, NodeName, label},
+    model::{ClusterId, Component, NodeName, Role},
+    state::Membership,
 };
 
 /// Before its end an authority, which nothing makes anew, is a problem.
 const NOTICE_DAYS: i64 = 90;
 
+/// What a problem is about. There is a condition for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum About {
+    /// A node that does not answer.
+    Reachability,
+    /// etcd.
+    Etcd,
+    /// API servers, controller managers, schedulers.
+    ControlPlane,
+    /// Nodes of the cluster, their kubelets and proxies.
+    Nodes,
+    /// Add-ons.
+    Addons,
+    /// Certificates.
+    Certificates,
+}
+
 /// One thing that is not well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
+    /// What it is about.
+    pub about: About,
     /// On which node, if on one.
     pub node: Option<NodeName>,
+    /// The component that does not run, if it is that.
+    #[serde(skip)]
+    pub stopped: Option<Component>,
     /// What.
     pub message: String,
     /// The cures that are known.
@@ -30,49 +55,75 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn cluster(message: impl Into<String>) -> Self {
+    fn cluster(about: About, message: impl Into<String>) -> Self {
         Self {
+            about,
             node: None,
+            stopped: None,
             message: message.into(),
             hints: Vec::new(),
         }
     }
 
-    fn on(node: &NodeName, message: impl Into<String>) -> Self {
+    fn on(about: About, node: &NodeName, message: impl Into<String>) -> Self {
         Self {
             node: Some(node.clone()),
-            ..Self::cluster(message)
+            ..Self::cluster(about, message)
         }
     }
 }
 
-pub(super) fn problems(seen: &Seen<'_>, nodes: &[NodeStatus], etcd: &EtcdStatus) -> Vec<Problem> {
+/// What of a status was made before.
+pub(super) struct Parts<'a> {
+    pub(super) nodes: &'a [NodeStatus],
+    pub(super) etcd: &'a EtcdStatus,
+    pub(super) addons: &'a [AddonStatus],
+    pub(super) first_to_end: Option<&'a FirstToEnd>,
+}
+
+pub(super) fn problems(seen: &Seen<'_>, parts: &Parts<'_>) -> Vec<Problem> {
+    let Parts {
+        nodes,
+        etcd,
+        addons,
+        first_to_end,
+    } = parts;
     let Some(saved) = seen.actual.saved.as_deref() else {
         return unreachable(seen);
     };
     let mut problems = unreachable(seen);
+    problems.extend(nodes.iter().filter_map(|node| unseen(seen, node)));
     problems.extend(apis(seen));
     problems.extend(members(seen, etcd));
-    problems.extend(stopped(seen, &saved.cluster_id));
+    for node in nodes.iter().filter(|node| node.in_cluster) {
+        problems.extend(components(seen, node, &saved.cluster_id));
+    }
     problems.extend(nodes.iter().filter_map(|node| not_ready(seen, node)));
-    problems.extend(nodes.iter().filter_map(expired));
+    problems.extend(addons.iter().filter_map(addon));
+    problems.extend(nodes.iter().filter_map(|node| expired(seen, node)));
     let authorities = authorities(saved, seen.now);
     problems.extend(authorities.iter().filter_map(ends));
+    problems.extend(over(*first_to_end, &problems));
     problems
 }
 
 fn unreachable(seen: &Seen<'_>) -> Vec<Problem> {
-    let hosts = seen.actual.hosts.iter();
-    hosts
-        .filter_map(|(name, view)| match view {
-            HostView::Reachable(_) => None,
-            HostView::Unreachable(down) => Some(Problem {
-                node: Some(name.clone()),
-                message: down.why.clone(),
-                hints: down.hints.clone(),
-            }),
-        })
-        .collect()
+    let saved = seen.actual.saved.as_ref();
+    let silent = seen.actual.unreachable();
+    // What was given up is looked for before a removal only, and is no problem.
+    let silent = silent.filter(|(name, _)| !saved.is_some_and(|saved| saved.is_lost(name)));
+    let down = silent.map(|(name, down)| Problem {
+        hints: down.hints.clone(),
+        ..Problem::on(About::Reachability, name, down.why.clone())
+    });
+    down.collect()
+}
+
+/// A node of the cluster that was not looked for.
+fn unseen(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
+    let ours = (node.in_config || node.in_cluster) && !node.given_up;
+    let asked = seen.actual.hosts.contains_key(&node.name);
+    (ours && !asked).then(|| Problem::on(About::Reachability, &node.name, "was not looked at"))
 }
 
 fn apis(seen: &Seen<'_>) -> Vec<Problem> {
@@ -81,7 +132,7 @@ fn apis(seen: &Seen<'_>) -> Vec<Problem> {
         ApiHealth::Serving => None,
         ApiHealth::Unreachable(why) => {
             let message = format!("its API server does not serve: {why}");
-            Some(Problem::on(name, message))
+            Some(Problem::on(About::ControlPlane, name, message))
         }
     });
     down.collect()
@@ -94,21 +145,31 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
     match etcd.quorum {
         QuorumState::Serving => {}
         QuorumState::External => problems.extend(external(seen)),
-        QuorumState::Lost => problems.push(Problem::cluster(format!(
-            "etcd has no quorum: no member reaches more than half of the {voters} that vote"
-        ))),
+        QuorumState::Lost => problems.push(Problem::cluster(
+            About::Etcd,
+            format!(
+                "etcd has no quorum: no member reaches more than half of the {voters} that vote"
+            ),
+        )),
         QuorumState::Disagree => problems.push(Problem::cluster(
+            About::Etcd,
             "etcd's members do not agree on one leader",
         )),
         QuorumState::Unknown => {
-            problems.push(Problem::cluster("no member of etcd could be asked"));
+            problems.push(Problem::cluster(
+                About::Etcd,
+                "no member of etcd could be asked",
+            ));
         }
     }
     if etcd.quorum == QuorumState::Serving && healthy < voters && healthy <= voters / 2 + 1 {
-        problems.push(Problem::cluster(format!(
-            "etcd would lose its quorum with one more member: {healthy} of {voters} follow the \
+        problems.push(Problem::cluster(
+            About::Etcd,
+            format!(
+                "etcd would lose its quorum with one more member: {healthy} of {voters} follow the \
              leader"
-        )));
+            ),
+        ));
     }
     for member in &etcd.members {
         let name = if member.name.is_empty() {
@@ -117,10 +178,12 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
             &member.name
         };
         let problem = match (&member.node, member.kind) {
-            (None, _) => Some(Problem::cluster(format!(
-                "member `{name}` of etcd is on no node of this cluster"
-            ))),
+            (None, _) => Some(Problem::cluster(
+                About::Etcd,
+                format!("member `{name}` of etcd is on no node of this cluster"),
+            )),
             (Some(node), MemberKind::Learner) => Some(Problem::on(
+                About::Etcd,
                 node,
                 "its member of etcd follows only and has no vote yet",
             )),
@@ -130,20 +193,20 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
                 let why = seen.actual.etcd.silent.get(node);
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let message = format!("its member of etcd does not follow the leader{why}");
-                Some(Problem::on(node, message))
+                Some(Problem::on(About::Etcd, node, message))
             }
             (Some(_), MemberKind::Voter) => None,
         };
         problems.extend(problem);
     }
     let without = etcd.nodes_without_member.iter();
-    problems.extend(without.map(|node| Problem::on(node, "it has no member of etcd")));
+    problems.extend(without.map(|node| Problem::on(About::Etcd, node, "it has no member of etcd")));
     problems.extend(
         seen.actual
             .etcd
             .problems()
             .into_iter()
-            .map(Problem::cluster),
+            .map(|message| Problem::cluster(About::Etcd, message)),
     );
     problems
 }
@@ -153,50 +216,83 @@ fn external(seen: &Seen<'_>) -> Vec<Problem> {
     match seen.actual.etcd.external() {
         Some(ExternalView::Faulty(fault)) => vec![Problem {
             hints: fault.hints.clone(),
-            ..Problem::cluster(fault.why.clone())
+            ..Problem::cluster(About::Etcd, fault.why.clone())
         }],
         Some(view) => view
             .silent_members()
             .into_iter()
-            .map(Problem::cluster)
+            .map(|message| Problem::cluster(About::Etcd, message))
             .collect(),
         None => Vec::new(),
     }
 }
 
-/// Components of ours that are there and do not run.
-fn stopped(seen: &Seen<'_>, id: &ClusterId) -> Vec<Problem> {
+/// Components of a node that do not run: the cluster's that are there, and those that its roles ask
+/// for and that are not there.
+fn components(seen: &Seen<'_>, node: &NodeStatus, id: &ClusterId) -> Vec<Problem> {
+    let Some(facts) = seen.actual.up(&node.name) else {
+        return Vec::new();
+    };
+    // On its way in or out it has what is left to do.
+    let entry = seen.actual.saved.as_ref();
+    let entry = entry.and_then(|saved| saved.inventory.get(&node.name));
+    let settled = entry.is_some_and(|entry| entry.membership == Membership::Active);
+    let own_etcd = seen.actual.etcd.external().is_none();
     let mut problems = Vec::new();
-    for name in seen.actual.hosts.keys() {
-        let Some(facts) = seen.actual.up(name) else {
-            continue;
-        };
-        for component in Component::ALL.map(Component::container) {
-            let Some(fact) = facts.containers.get(component) else {
-                continue;
-            };
-            if fact.labels.get(label::CLUSTER_ID) != Some(&id.0) {
-                continue;
+    for component in Component::ALL {
+        let name = component.container();
+        let how = match facts.containers.get(name) {
+            None if settled && must_run(component, node, own_etcd) => {
+                format!("container `{name}` is not there")
             }
-            let how = match fact.state {
+            None => continue,
+            Some(fact) if !fact.is_of(id) => continue,
+            Some(fact) => match fact.state {
                 ContainerState::Running => continue,
-                ContainerState::Created => "was never started".to_owned(),
-                ContainerState::Restarting(code) => {
-                    format!("is restarted again and again; its last exit code is {code}")
+                ContainerState::Created => format!("container `{name}` was never started"),
+                ContainerState::Restarting(code) => format!(
+                    "container `{name}` is restarted again and again; its last exit code is {code}"
+                ),
+                ContainerState::Exited(code) => {
+                    format!("container `{name}` has ended with exit code {code}")
                 }
-                ContainerState::Exited(code) => format!("has ended with exit code {code}"),
-                ContainerState::Other => "does not run".to_owned(),
-            };
-            problems.push(Problem::on(name, format!("container `{component}` {how}")));
-        }
+                ContainerState::Other => format!("container `{name}` does not run"),
+            },
+        };
+        problems.push(Problem {
+            stopped: Some(component),
+            ..Problem::on(about(component), &node.name, how)
+        });
     }
     problems
+}
+
+const fn about(component: Component) -> About {
+    match component {
+        Component::Etcd => About::Etcd,
+        Component::ApiServer | Component::ControllerManager | Component::Scheduler => {
+            About::ControlPlane
+        }
+        Component::NginxProxy | Component::Kubelet | Component::KubeProxy => About::Nodes,
+    }
+}
+
+fn must_run(component: Component, node: &NodeStatus, own_etcd: bool) -> bool {
+    match component {
+        Component::Etcd => own_etcd && node.roles.contains(&Role::Etcd),
+        Component::ApiServer | Component::ControllerManager | Component::Scheduler => {
+            node.roles.contains(&Role::ControlPlane)
+        }
+        Component::Kubelet => true,
+        // Whether it has them is not for its roles alone to say.
+        Component::NginxProxy | Component::KubeProxy => false,
+    }
 }
 
 fn not_ready(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
     // What the API does not say is no problem of the node.
     seen.actual.cluster.as_ref()?;
-    if !node.in_cluster {
+    if !node.in_cluster || node.given_up {
         return None;
     }
     match node.ready {
@@ -204,19 +300,37 @@ fn not_ready(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
         Some(false) => {
             let why = node.not_ready_reason.as_deref().unwrap_or_default();
             let message = format!("is not Ready: {why}");
-            Some(Problem::on(&node.name, message))
+            Some(Problem::on(About::Nodes, &node.name, message))
         }
-        None => Some(Problem::on(&node.name, "has no Node object in the API")),
+        None => {
+            let message = "has no Node object in the API";
+            Some(Problem::on(About::Nodes, &node.name, message))
+        }
     }
 }
 
-fn expired(node: &NodeStatus) -> Option<Problem> {
+/// What the config wants is missed where it is not there, whether or not it ever was.
+fn addon(addon: &AddonStatus) -> Option<Problem> {
+    let name = &addon.name;
+    let message = match (addon.state, &addon.waits_for) {
+        (AddonState::Available, _) => return None,
+        (AddonState::Missing, _) => format!("add-on `{name}` is not applied"),
+        (AddonState::Incomplete, _) => format!("parts of add-on `{name}` are missing"),
+        (AddonState::Waiting, Some(workload)) => {
+            format!("add-on `{name}` is not available: {workload}")
+        }
+        (AddonState::Waiting, None) => format!("add-on `{name}` is not available"),
+    };
+    Some(Problem::cluster(About::Addons, message))
+}
+
+fn expired(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
     let first = node.first_certificate_to_end.as_ref()?;
-    (first.days_left < 0).then(|| {
+    (first.not_after <= seen.now).then(|| {
         let message = format!("its certificate `{}` has expired", first.name);
         Problem {
             hints: vec!["`rke-operator up` makes it anew".to_owned()],
-            ..Problem::on(&node.name, message)
+            ..Problem::on(About::Certificates, &node.name, message)
         }
     })
 }
@@ -225,8 +339,19 @@ fn ends(authority: &Authority) -> Option<Problem> {
     let Authority { end } = authority;
     (end.days_left < NOTICE_DAYS).then(|| {
         let (name, days) = (&end.name, end.days_left);
-        Problem::cluster(format!(
-            "{name} ends in {days} days, and `up` does not make it anew"
-        ))
+        Problem::cluster(
+            About::Certificates,
+            format!("{name} ends in {days} days, and `up` does not make it anew"),
+        )
     })
+}
+
+/// A certificate that is over and lies on no node: the administrator's.
+fn over(first: Option<&FirstToEnd>, others: &[Problem]) -> Option<Problem> {
+    let told = others.iter().any(|one| one.about == About::Certificates);
+    let first = first.filter(|first| first.is_over() && !told)?;
+    Some(Problem::cluster(
+        About::Certificates,
+        first.sentence.clone(),
+    ))
 }

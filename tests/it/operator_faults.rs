@@ -493,23 +493,20 @@ async fn warnings_are_kept() {
     assert_eq!(rig.cluster("a")["status"]["warnings"], json!(warnings));
 }
 
-/// The survey after a run ends when the object is deleted (O16).
+/// The survey after a run that failed ends when the object is deleted (O16).
 #[tokio::test(start_paused = true)]
 async fn a_survey_after_a_run_can_be_stopped() {
     let rig = Rig::start(&["n1"]);
     let halt = rig.create_and_halt(3).await;
     rig.nodes.surveys(Surveys::Hang);
-    halt.lift();
+    rig.nodes
+        .script(|_, _, _| Turn::Fail(SimFailure::new(ErrorClass::Host, "told to fail")));
     halt.go_on();
-    rig.api
-        .until("secrets", CREDENTIALS, "a-kubeconfig", |secret| {
-            secret.is_some()
-        })
-        .await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(rig.nodes.counts().hanging, 1, "the run's own do not");
     // Those of the removal are answered; that one is not.
     rig.nodes.surveys(Surveys::Answer);
+    rig.nodes.script(|_, _, _| Turn::Go);
     rig.api.delete("clusters", "", "a");
     let deleted = tokio::time::Instant::now();
     rig.gone("a").await;

@@ -1,6 +1,7 @@
 //! A `Cluster` from its creation to its end, as its user sees it.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rke_operator::etcd::{Alarm, AlarmKind, MemberId};
 use serde_json::json;
 
 use crate::{
@@ -143,17 +144,17 @@ async fn a_dead_node_takes_ready_away_and_gives_it_back() {
 #[tokio::test(start_paused = true)]
 async fn conditions_name_what_is_wrong() {
     type Break = fn(&SimRemote);
-    let cases: [(&str, &str, &str, Break); 4] = [
+    let cases: [(&str, &str, &str, Break); 5] = [
         (
             "EtcdHealthy",
             "QuorumLost",
-            "etcd ended with code 1",
+            "container `etcd` has ended with exit code 1",
             |nodes| nodes.end("n1", "etcd"),
         ),
         (
             "ControlPlaneHealthy",
             "ComponentDown",
-            "kube-scheduler ended",
+            "container `kube-scheduler` has ended",
             |nodes| nodes.end("n1", "kube-scheduler"),
         ),
         (
@@ -162,6 +163,9 @@ async fn conditions_name_what_is_wrong() {
             "connection refused",
             |nodes| nodes.world(|world| world.answering.clear()),
         ),
+        ("EtcdHealthy", "AlarmRaised", "NOSPACE", |nodes| {
+            nodes.world(nospace)
+        }),
         (
             "NodesHealthy",
             "NodesNotReady",
@@ -185,6 +189,14 @@ async fn conditions_name_what_is_wrong() {
         assert!(is(&told, "Ready", "False"), "{kind}");
         assert!(is(&told, "Provisioned", "True"), "{kind}");
     }
+}
+
+/// The API answers `/readyz` all the same, and no write succeeds.
+fn nospace(world: &mut World) {
+    world.alarms.insert(Alarm {
+        member: MemberId(0),
+        kind: AlarmKind::NoSpace,
+    });
 }
 
 fn not_ready(world: &mut World) {

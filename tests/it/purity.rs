@@ -37,8 +37,8 @@ const PURE: [&str; 33] = [
     "state::codec",
     "state::given",
     "status",
-    "operator::certificates",
-    "operator::probe",
+    "operator::ready",
+    "operator::shallow",
     "workload::available",
     "workload::charts::rendered",
 ];
@@ -92,6 +92,7 @@ const CRATES: [(&str, &[&str]); 29] = [
             "CustomResourceExt",
             "KubeSchema",
             "core",
+            "Error",
             "Resource",
         ],
     ),

@@ -28,7 +28,7 @@ const PIPE: Page = Page {
     columns: None,
 };
 
-fn of(masks: &[u8]) -> Wish {
+pub(crate) fn of(masks: &[u8]) -> Wish {
     Wish {
         masks: masks.to_vec(),
         ..Wish::plain()
@@ -36,12 +36,12 @@ fn of(masks: &[u8]) -> Wish {
 }
 
 /// Three control planes with etcd, and two workers.
-fn five() -> Wish {
+pub(crate) fn five() -> Wish {
     of(&[3, 3, 0, 0])
 }
 
 /// A cluster that was made three days ago.
-async fn made(wish: &Wish, nodes: usize) -> Runner {
+pub(crate) async fn made(wish: &Wish, nodes: usize) -> Runner {
     let runner = runner(nodes);
     settle(&runner, &wish.intent()).await;
     runner.remote.world(|world| {
@@ -63,7 +63,7 @@ fn days_ago(days: i64) -> Timestamp {
         .unwrap()
 }
 
-async fn seen(runner: &Runner, wish: &Wish) -> Inspection {
+pub(crate) async fn seen(runner: &Runner, wish: &Wish) -> Inspection {
     let before = (
         runner.remote.world(|world| world.clone()),
         runner.memory.shell(),
@@ -91,7 +91,10 @@ fn shown(status: &Status, page: Page) -> String {
     text.replace(&id.0, "<cluster id>")
 }
 
-fn node<'a>(world: &'a mut World, name: &str) -> &'a mut rke_operator::actual::HostFacts {
+pub(crate) fn node<'a>(
+    world: &'a mut World,
+    name: &str,
+) -> &'a mut rke_operator::actual::HostFacts {
     match world.truth.hosts.get_mut(&NodeName::from(name)) {
         Some(HostView::Reachable(facts)) => facts,
         Some(HostView::Unreachable(_)) | None => panic!("there is no {name}"),

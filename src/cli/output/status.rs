@@ -56,7 +56,8 @@ fn head(status: &Status, config: &str, page: Page) -> String {
 }
 
 fn versions(status: &Status) -> String {
-    let wanted = &status.cluster.wanted_kubernetes_version;
+    let wanted = status.cluster.wanted_kubernetes_version.as_deref();
+    let wanted = wanted.unwrap_or("another release");
     match &status.cluster.kubernetes_version {
         Some(has) if has == wanted => has.clone(),
         Some(has) => format!("{has}; the config wants {wanted}"),

@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use kube::runtime::controller::Action;
-use tokio::sync::SemaphorePermit;
 
 use super::{Reconcile, report::Found, valid};
 use crate::{
@@ -13,14 +12,14 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::{step::Warning, stop::StopCause},
-    converge::{self, Error, Goal, Outcome},
+    converge::{self, Error, Goal, Iteration, Outcome, Survey},
     environment::Environment,
     error::ErrorClass,
     operator::{
         context::ReconcileError,
         environment::{self, Wanted},
         memory,
-        queue::Queue,
+        queue::{Queue, Slot},
         run::{self, Ended, Task, stopped},
         status::Run,
     },
@@ -36,12 +35,13 @@ impl Reconcile<'_> {
         &mut self,
         queue: &'q Queue,
         tell: bool,
-    ) -> Result<Option<SemaphorePermit<'q>>, ReconcileError> {
-        if let Some(slot) = queue.free() {
+    ) -> Result<Option<Slot<'q>>, ReconcileError> {
+        let nodes = self.view.node_count();
+        if let Some(slot) = queue.free(nodes) {
             return Ok(Some(slot));
         }
         let place = queue.line_up();
-        let turn = queue.turn();
+        let turn = queue.turn(nodes);
         tokio::pin!(turn);
         let mut told = None;
         loop {
@@ -60,16 +60,24 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Brings the nodes to the spec. `base` is what a survey found just before, if one did.
-    pub(super) async fn apply(
+    /// Brings the nodes to the spec. `base` is what a survey found just before, if one did; `first` is
+    /// that survey.
+    pub(super) async fn apply<'w>(
         mut self,
         wanted: &Wanted,
-        environment: &Environment,
+        environment: &'w Environment,
         purpose: Run,
         base: ConditionSet,
+        first: Option<Box<Iteration<'w>>>,
     ) -> Result<Action, ReconcileError> {
         let ctx = self.ctx;
-        let slot = self.turn(&ctx.queues.changes, true).await?;
+        let (slot, first) = if let Some(slot) = ctx.queues.changes.free(self.view.node_count()) {
+            (Some(slot), first)
+        } else {
+            // What was seen is old by then, and its connections are not kept open for that long.
+            drop(first);
+            (self.turn(&ctx.queues.changes, true).await?, None)
+        };
         let Some(_slot) = slot else {
             return Ok(stopped(StopCause::Signal));
         };
@@ -79,25 +87,42 @@ impl Reconcile<'_> {
                 Run::Heal | Run::Renew => Goal::Heal(&wanted.intent),
                 Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
             },
+            first,
             purpose,
             key: wanted.key.as_ref(),
             limit: None,
         };
         let running = self.running.lock().await;
-        let ended = run::run(ctx, self.view, &task, environment, &mut self.status, &base).await;
+        let run = run::run(ctx, self.view, task, environment, &mut self.status, &base);
+        let ended = Box::pin(run).await;
         drop(running);
         let id = self.status.identity(&*environment.store).await;
         self.status
             .write(&base, |status| status.cluster_id = id)
             .await?;
-        let outcome = match ended {
+        let mut outcome = match ended {
             Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
                 return Ok(stopped(cause));
             }
             Ended::ByItself(outcome) => outcome,
         };
-        // Whatever became of the run: what is said about the cluster was seen after it. What was
-        // asked for once was asked of the run.
+        let found = match last_survey(&mut outcome) {
+            Some(survey) => self.seen(wanted, &survey),
+            None => match self.look_again(wanted, environment).await {
+                Ok(found) => found,
+                Err(cause) => return Ok(stopped(cause)),
+            },
+        };
+        self.ended(wanted, purpose, outcome, found).await
+    }
+
+    /// Whatever became of the run: what is said about the cluster was seen after it. What was asked
+    /// for once was asked of the run.
+    async fn look_again(
+        &self,
+        wanted: &Wanted,
+        environment: &Environment,
+    ) -> Result<Found, StopCause> {
         let goal = Goal::Up(&wanted.intent);
         let environment = &Environment {
             lose: BTreeSet::new(),
@@ -107,13 +132,12 @@ impl Reconcile<'_> {
         };
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&goal, environment)) => survey,
-            cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
+            cause = self.ctx.outdated(self.view, wanted.key.as_ref()) => return Err(cause),
         };
-        let found = match &survey {
+        Ok(match &survey {
             Ok(survey) => self.seen(wanted, survey),
             Err(error) => Found::failed(wanted, error),
-        };
-        self.ended(wanted, purpose, outcome, found).await
+        })
     }
 
     /// Says what became of a run.
@@ -140,12 +164,11 @@ impl Reconcile<'_> {
                 memory::forget_requests(self.ctx, self.view, true).await?;
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
+            // The operator asks for no consent; reported as an update that waits for an edit.
             Ok(Outcome::ConsentRefused { disruptions, .. }) => {
                 let kind = ConditionType::UpToDate;
                 let message = disruptions.join("\n");
-                found
-                    .conditions
-                    .set(kind, Reason::AwaitingApproval, message);
+                found.conditions.set(kind, Reason::UpdateAvailable, message);
                 self.report_about(wanted, found).await?;
                 Ok(self.ctx.retry(self.view, ErrorClass::User))
             }
@@ -192,5 +215,18 @@ impl Reconcile<'_> {
             })
             .await?;
         Ok(base)
+    }
+}
+
+/// The survey that a run ended with, when it says how the cluster is now.
+fn last_survey(outcome: &mut Result<Outcome, Error>) -> Option<Box<Survey>> {
+    match outcome {
+        Ok(Outcome::Converged { survey, .. } | Outcome::Degraded { survey, .. }) => survey.take(),
+        Ok(
+            Outcome::ConsentRefused { .. }
+            | Outcome::RemovalIncomplete { .. }
+            | Outcome::Stopped(_),
+        )
+        | Err(_) => None,
     }
 }

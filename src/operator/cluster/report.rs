@@ -7,26 +7,99 @@ use kube::runtime::controller::Action;
 
 use super::Reconcile;
 use crate::{
-    actual::{HostView, Unreachable},
+    actual::Unreachable,
     api::{
-        ClusterStatus, NodeCounts,
-        conditions::{ConditionSet, ConditionStatus, ConditionType, Reason},
+        ApiEndpoint, CertificateStatus, ClusterStatus, NodeCounts,
+        conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     converge::{Error, Survey},
     desired::pki::PkiError,
     error::ErrorClass,
-    model::NodeName,
+    model::{NodeName, Role},
     operator::{
-        certificates,
         context::{ReconcileError, explained},
         environment::{self, Wanted},
         events::{Notice, publish},
         memory,
-        probe::{self, Facts, Members, Stage},
-        reasons::{self, Reasoned},
+        ready::Stage,
+        reasons::{self, Reasoned, unseen},
         status::Run,
     },
+    status::{NodeStatus, Seen, Status, cases, conditions, unreachable},
 };
+
+/// How many API servers the status names.
+const ENDPOINTS: usize = 10;
+
+/// The printed part of a status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    cluster_id: Option<String>,
+    version: Option<String>,
+    nodes: Option<NodeCounts>,
+    endpoints: Vec<ApiEndpoint>,
+    certificates: Option<CertificateStatus>,
+}
+
+impl Facts {
+    fn of(status: &Status) -> Self {
+        // Without a config that can be understood it is about the nodes of the state.
+        let has_config = status.cluster.wanted_kubernetes_version.is_some();
+        let ours = |node: &&NodeStatus| {
+            if has_config {
+                node.in_config
+            } else {
+                node.in_cluster && !node.given_up
+            }
+        };
+        let count = |holds: &dyn Fn(&NodeStatus) -> bool| {
+            let nodes = status.nodes.iter().filter(ours);
+            let count = nodes.filter(|node| holds(node)).count();
+            i64::try_from(count).unwrap_or(i64::MAX)
+        };
+        let differences = &status.differences;
+        let differs = |name: &NodeName| {
+            let mut targets = differences.targets.iter();
+            differences.refusal.is_some() || targets.any(|one| one.node.as_ref() == Some(name))
+        };
+        let planes = status.nodes.iter().filter(ours);
+        let planes = planes.filter(|node| node.roles.contains(&Role::ControlPlane));
+        let endpoints = planes.take(ENDPOINTS).filter_map(|node| {
+            Some(ApiEndpoint {
+                url: format!("https://{}", bracketed(node.address.as_ref()?)),
+                node: node.name.0.clone(),
+            })
+        });
+        Self {
+            cluster_id: status.cluster.id.as_ref().map(|id| id.0.clone()),
+            version: status.cluster.kubernetes_version.clone(),
+            nodes: Some(NodeCounts {
+                total: count(&|_| true),
+                ready: count(&|node| node.ready == Some(true)),
+                up_to_date: count(&|node| node.reachable == Some(true) && !differs(&node.name)),
+                unreachable: count(&|node| node.reachable == Some(false)),
+            }),
+            endpoints: endpoints.collect(),
+            certificates: status.first_to_end.as_ref().map(|first| CertificateStatus {
+                earliest_expiry: first.end.at.to_string(),
+                component: shorten(&first.end.what, 512),
+            }),
+        }
+    }
+}
+
+fn bracketed(address: &str) -> String {
+    if address.contains(':') {
+        format!("[{address}]:6443")
+    } else {
+        format!("{address}:6443")
+    }
+}
+
+/// `4/5`, for the column.
+fn node_summary(nodes: NodeCounts) -> String {
+    format!("{}/{}", nodes.ready, nodes.total)
+}
 
 /// What is known in the end.
 #[derive(Clone, Debug, Default)]
@@ -35,28 +108,21 @@ pub(super) struct Found {
     pub(super) facts: Facts,
 }
 
-impl From<(ConditionSet, Facts)> for Found {
-    fn from((conditions, facts): (ConditionSet, Facts)) -> Self {
-        Self { conditions, facts }
-    }
-}
-
 impl Found {
-    /// Nothing could be seen.
-    pub(super) fn unseen(why: &str) -> Self {
-        let mut found = Self::default();
-        for kind in [
-            ConditionType::Available,
-            ConditionType::EtcdHealthy,
-            ConditionType::ControlPlaneHealthy,
-            ConditionType::NodesHealthy,
-            ConditionType::AddonsApplied,
-            ConditionType::CertificatesValid,
-            ConditionType::UpToDate,
-        ] {
-            found.conditions.set(kind, Reason::Unreachable, why);
+    /// What a survey says.
+    pub(super) fn of(status: &Status) -> Self {
+        Self {
+            conditions: conditions(status),
+            facts: Facts::of(status),
         }
-        found
+    }
+
+    /// Nothing was seen.
+    pub(super) fn unseen(why: &str) -> Self {
+        Self {
+            conditions: unseen(why),
+            facts: Facts::default(),
+        }
     }
 
     /// After a survey that failed: what cannot be seen is not claimed.
@@ -94,7 +160,7 @@ impl Found {
     pub(super) fn unreachable(&mut self, error: &Error) {
         if let Error::HostsUnreachable { down, .. } = error {
             let down: BTreeMap<NodeName, _> = down.iter().cloned().collect();
-            probe::unreachable(&down, &mut self.conditions);
+            unreachable(&down, &mut self.conditions);
         }
     }
 }
@@ -102,20 +168,16 @@ impl Found {
 impl Reconcile<'_> {
     /// What a survey towards the config says.
     pub(super) fn seen(&self, wanted: &Wanted, survey: &Survey) -> Found {
-        let members = Members::from(&wanted.intent);
-        let desired = survey.desired.as_ref();
-        let mut found = Found::from(probe::probe(
-            &members,
-            &survey.actual,
-            desired,
-            Some(&survey.plan),
-        ));
+        self.ctx.looked_at(self.view);
+        let status = Status::of(&Seen {
+            now: self.ctx.dependencies.clock.now(),
+            intent: Some(&wanted.intent),
+            actual: &survey.actual,
+            desired: survey.desired.as_ref(),
+            plan: Ok(survey.whole()),
+        });
+        let mut found = Found::of(&status);
         valid(&mut found.conditions, &wanted.later);
-        if let Some(desired) = desired {
-            let now = self.ctx.dependencies.clock.now();
-            certificates::judge(&desired.certificates, now, &mut found.conditions);
-            found.facts.certificates = certificates::earliest(&desired.certificates);
-        }
         found
     }
 
@@ -126,7 +188,11 @@ impl Reconcile<'_> {
             return;
         };
         let said = self.status.message(kind) == Some(&state.message);
-        if matches!(state.reason, Reason::ExpiringSoon | Reason::Expired) && !said {
+        if matches!(
+            state.reason,
+            Reason::ExpiringSoon | Reason::AuthorityEnding | Reason::Expired
+        ) && !said
+        {
             let notice = Notice::warning(state.reason.name(), "Survey", &state.message);
             publish(self.ctx, self.view, &notice).await;
         }
@@ -172,7 +238,7 @@ impl Reconcile<'_> {
         mut found: Found,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
-        let text = probe::cases(left);
+        let text = cases(left);
         let conditions = &mut found.conditions;
         if self.status.stage() != Stage::Applied {
             let message = format!("the spec is applied, but not to these nodes:\n{text}");
@@ -285,7 +351,7 @@ impl Facts {
         }
         if let Some(nodes) = nodes {
             status.nodes = Some(nodes);
-            status.node_summary = Some(probe::node_summary(nodes));
+            status.node_summary = Some(node_summary(nodes));
         }
         if !endpoints.is_empty() {
             status.endpoints = endpoints;
@@ -316,12 +382,9 @@ pub(super) fn valid(conditions: &mut ConditionSet, later: &[String]) {
 
 /// The nodes of the config that do not answer.
 pub(super) fn silent(wanted: &Wanted, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-    let hosts = survey.actual.hosts.iter();
-    hosts
-        .filter(|(name, _)| wanted.intent.nodes.contains_key(*name))
-        .filter_map(|(name, view)| match view {
-            HostView::Unreachable(why) => Some((name.clone(), why.clone())),
-            HostView::Reachable(_) => None,
-        })
+    let silent = survey.actual.unreachable();
+    let named = silent.filter(|(name, _)| wanted.intent.nodes.contains_key(*name));
+    named
+        .map(|(name, why)| (name.clone(), why.clone()))
         .collect()
 }
