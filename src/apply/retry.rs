@@ -15,7 +15,7 @@ use super::{
     step::{Reporter, StepError},
     stop::Stop,
 };
-use crate::error::{Explain, Passing, with_causes};
+use crate::error::{Passing, with_causes};
 
 /// A node, or its Docker, may be away this long. A Service's address that the API server keeps for
 /// nobody is free after about a minute.

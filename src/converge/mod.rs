@@ -466,7 +466,3 @@ fn refused(plan: &Plan, changed: bool) -> Outcome {
         changed,
     }
 }
-
-fn disruption(step: &Step, what: &str) -> String {
-    format!("{}: {} {what}", step.target(), plan::title(step))
-}

@@ -100,7 +100,7 @@ impl Asked {
         let steps = plan.stages.iter().flat_map(|stage| {
             stage
                 .steps()
-                .map(|step| format!("{}: {}", stage.name, title(step)))
+                .map(|step| released(&format!("{}: {}", stage.name, title(step)), &intent))
         });
         // `tests/charts/render.py` renders the real charts with these.
         let charts = want.charts.iter().map(|want| {
@@ -130,7 +130,8 @@ impl Asked {
 /// The fields of an intent, its nodes' together. Its images are in the plan.
 fn fields(intent: &Intent) -> BTreeSet<String> {
     let found = differences::of_debug(intent).into_iter();
-    let found = found.filter(|line| !line.starts_with("images."));
+    let default = |line: &str| !intent.version_given && line.starts_with("version.");
+    let found = found.filter(|line| !line.starts_with("images.") && !default(line));
     found
         .map(|line| without_names(&line, intent).replacen("nodes.NODE.", "nodes.", 1))
         .collect()
@@ -168,7 +169,7 @@ fn lines(spec: &ContainerSpec, intent: &Intent) -> BTreeSet<String> {
         Some(_) | None => line.clone(),
     };
     found
-        .map(|line| without_names(&plain(line), intent))
+        .map(|line| released(&without_names(&plain(line), intent), intent))
         .collect()
 }
 
@@ -200,16 +201,20 @@ fn of_containers(base: &Asked, asked: &Asked) -> String {
     found.collect()
 }
 
-/// Images of the release by what they are: another release changes `minimal.yml`'s plan only.
-pub(crate) fn released(text: &str) -> String {
+/// Images of the document's release by what they are: another release changes `minimal.yml`'s plan only.
+pub(crate) fn released(text: &str, intent: &Intent) -> String {
     let catalogue = Catalogue::builtin().expect("a catalogue");
-    let images = catalogue.images(catalogue.default_version());
+    let images = catalogue.images(intent.version);
     let images = serde_json::to_value(images.expect("its images")).expect("JSON");
     let images = images.as_object().expect("by name").iter();
     let images = images.filter_map(|(name, image)| Some((name, image.as_str()?)));
-    images.fold(text.to_owned(), |text, (name, image)| {
+    let text = images.fold(text.to_owned(), |text, (name, image)| {
         text.replace(image, &format!("<{name}>"))
-    })
+    });
+    if intent.version_given {
+        return text;
+    }
+    text.replace(&intent.version.to_string(), "<version>")
 }
 
 #[test]
@@ -243,7 +248,7 @@ fn every_document_asks_for_what_is_on_file() {
             of_containers(&base, &asked),
         );
         insta::with_settings!({filters => [(r"\b(custom-)[0-9a-f]{32}\b", "$1<digest>")]}, {
-            insta::assert_snapshot!("document", released(&text));
+            insta::assert_snapshot!("document", text);
         });
     });
 }

@@ -188,7 +188,7 @@ fn what_goes_up_has_a_plan() {
         let plan = plan::up(&want, &have).expect("a plan");
         assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
         if PLANS.contains(&name.as_str()) {
-            insta::assert_snapshot!("plan", released(&plan::render(&plan)));
+            insta::assert_snapshot!("plan", released(&plan::render(&plan), &intent));
             shown += 1;
         }
     });
