@@ -21,7 +21,7 @@ use crate::{
     error::{ErrorClass, Explain, distinct},
     model::NodeName,
     plan,
-    plan::{Action, Plan, Step, Target},
+    plan::{Action, Plan, Target},
     status::Seen,
 };
 
