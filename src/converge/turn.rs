@@ -70,6 +70,7 @@ fn untaken(why: &str) -> Warning {
             lease::RUN.name()
         ),
         hints: vec!["let only one run at a time change this cluster until it can be".to_owned()],
+        degrades: false,
     }
 }
 

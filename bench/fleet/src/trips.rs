@@ -30,7 +30,7 @@ use rke_operator::{
     converge::{self, Consent, Goal, Outcome},
     environment::{Clock, Environment, KeyRing},
     host::{Dial, KnownHosts, Policy, Stream},
-    model::{Endpoint, secret::Secret},
+    model::{Endpoint, NodeName, secret::Secret},
     plan::Plan,
     state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
 };
@@ -42,7 +42,7 @@ use tokio::{
 
 use crate::{
     config,
-    fake::FakeNet,
+    fake::{Access, FakeNet},
     node::{self, Fleet, Node, Pace},
 };
 
@@ -417,6 +417,27 @@ async fn a_connection_that_is_cut_does_not_end_a_wait() {
             "{title}: {:?}",
             run.took
         );
+    }
+}
+
+/// What was asked before a node's Docker has told what runs there counts only where it has told.
+#[tokio::test(start_paused = true)]
+async fn what_a_node_serves_whose_docker_does_not_answer_counts_for_nothing() {
+    let site = Site::new(3, Duration::from_millis(50), Pace::default());
+    site.up().await;
+    for Node { host, machine } in &site.nodes {
+        host.faults(|faults| faults.access = Access::Denied);
+        let seen = converge::inspect(&site.intent, &site.environment()).await;
+        let seen = seen.expect("an inspection").actual;
+        let name = NodeName::from(machine.name.as_str());
+        assert_eq!(seen.apis.len(), 2, "{:?}", seen.apis);
+        assert!(!seen.apis.contains_key(&name));
+        assert!(seen.cluster.is_some(), "another one has told");
+        assert!(!seen.etcd.silent.contains_key(&name));
+        let members = seen.etcd.members.values();
+        let mut on = members.filter_map(|member| Some(&member.status.as_ref()?.0));
+        assert!(!on.any(|node| *node == name));
+        host.faults(|faults| faults.access = Access::Open);
     }
 }
 
