@@ -277,6 +277,14 @@ echo @@docker-config
 cat /etc/docker/daemon.json 2>/dev/null
 echo
 echo @@docker-flags
-for pid in $(pidof dockerd); do tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline"; done
+if [ -r /proc/1/cmdline ]; then
+  for pid in $(pidof dockerd); do tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline"; done
+else
+  # Where processes are hidden, what its unit is started with says the same.
+  {
+    systemctl show docker.service -p ExecStart -p Environment
+    cat /etc/default/docker /etc/sysconfig/docker
+  } 2>/dev/null | grep -v '^#' | tr ' "' '\n\n'
+fi
 echo
 echo @@end

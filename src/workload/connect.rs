@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Frame, Incoming};
 use hyper_util::client::legacy;
 use kube::{Client, client::Body};
@@ -45,6 +45,10 @@ const SHARED: usize = 64;
 /// A server that let nobody in is asked after the others for so long: some ask for less time than it takes
 /// to find out.
 const SHUT: Duration = Duration::from_secs(60);
+
+/// The most of an answer that is collected: an administrator of the cluster may fill its API, and a node may pretend to
+/// have one.
+const ANSWER: usize = 64 << 20;
 
 /// The connections to one API server.
 type Door = legacy::Client<Connector, Full<Bytes>>;
@@ -186,14 +190,25 @@ fn acts<B>(request: &Request<B>) -> bool {
     !lease && (!reads || !resources.is_empty())
 }
 
+/// True for an answer that is read as it comes and has no end.
+fn is_followed(query: &str) -> bool {
+    let mut pairs = query.split('&');
+    pairs.any(|pair| ["watch=true", "watch=1", "follow=true"].contains(&pair))
+}
+
 /// Through the first door that opens; what was sent through one is not sent through another.
 async fn through(
     doors: &[(NodeName, Door)],
     shut: &Shut,
     request: Request<Body>,
-) -> Result<Response<Incoming>, tower::BoxError> {
+) -> Result<Response<Limited<Incoming>>, tower::BoxError> {
     let request = https::addressed(SERVER_NAME, request)?;
     let (head, body) = request.into_parts();
+    let most = if is_followed(head.uri.query().unwrap_or_default()) {
+        usize::MAX
+    } else {
+        ANSWER
+    };
     let body = body.collect().await?.to_bytes();
     let is_shut = |node: &NodeName| {
         let shut = shut.lock().unwrap_or_else(PoisonError::into_inner);
@@ -219,7 +234,7 @@ async fn through(
         }
         match answer {
             Err(error) if !opened => refused = error.into(),
-            answer => return Ok(answer?),
+            answer => return Ok(answer?.map(|body| Limited::new(body, most))),
         }
     }
     Err(refused)
