@@ -338,7 +338,9 @@ impl Explain for Failure {
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
             }
-            Self::NoSnapshot { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
+            Self::NoSnapshot { hints, .. } | Self::RemovalIncomplete { hints, .. } => {
+                hints.iter().cloned().map(Cow::Owned).collect()
+            }
             Self::Exists { .. } => vec![
                 "`--name FILE` writes another one, `--print` prints it".into(),
             ],
@@ -353,7 +355,6 @@ impl Explain for Failure {
                 "`rke-operator plan` shows every step".into(),
                 format!("`--yes` gives consent; {}", so_far(*changed)).into(),
             ],
-            Self::RemovalIncomplete { hints, .. } => hints.iter().cloned().map(Cow::Owned).collect(),
             Self::Config { .. }
             | Self::KnownHosts { .. }
             | Self::Declined { .. }

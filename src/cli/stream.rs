@@ -38,10 +38,10 @@ pub(super) async fn converge_shown(
         tokio::select! {
             biased;
             Some(event) = incoming.recv() => {
-                match &event {
-                    Event::StepStarted { .. } => session.in_flight.starts(),
-                    Event::StepFinished { .. } => session.in_flight.ends(),
-                    _ => {}
+                if matches!(event, Event::StepStarted { .. }) {
+                    session.in_flight.starts();
+                } else if matches!(event, Event::StepFinished { .. }) {
+                    session.in_flight.ends();
                 }
                 sink.show(&event);
             }

@@ -3,26 +3,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Survey;
 use crate::{
-    actual::{Actual, Unreachable},
+    actual::Unreachable,
     error::ErrorClass,
     model::NodeName,
     plan::{Plan, Target, title},
 };
 
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
-/// says that something is left to be done.
+/// says that something is left to be done. Where it says that of none by name, it is all that the config has.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {
-    pub(super) fn by(plan: &Plan, have: &Actual) -> Self {
-        let disturbed = plan.disruptions().filter_map(|(step, _)| step.node());
-        let left = plan.notes.iter().filter(|note| note.is_left);
-        let left = left.filter_map(|note| match &note.target {
-            Some(Target::Host(name)) => have.up(name).map(|_| name),
-            Some(Target::Cluster | Target::Local) | None => None,
-        });
-        Self(disturbed.chain(left).cloned().collect())
+    pub(super) fn by(survey: &Survey) -> Self {
+        let Survey {
+            actual,
+            desired,
+            plan,
+        } = survey;
+        let mut nodes: BTreeSet<&NodeName> = plan
+            .disruptions()
+            .filter_map(|(step, _)| step.node())
+            .collect();
+        for note in plan.notes.iter().filter(|note| note.is_left) {
+            match &note.target {
+                Some(Target::Host(name)) => nodes.extend([name]),
+                Some(Target::Cluster | Target::Local) => {}
+                None => nodes.extend(desired.iter().flat_map(|desired| desired.hosts.keys())),
+            }
+        }
+        let disturbed = |name: &NodeName| {
+            let mut steps = plan.disruptions();
+            steps.any(|(step, _)| step.node() == Some(name))
+        };
+        let known = |name: &&&NodeName| actual.up(name).is_some() || disturbed(name);
+        Self(
+            nodes
+                .iter()
+                .filter(known)
+                .map(|name| (*name).clone())
+                .collect(),
+        )
     }
 
     /// The nodes that a later plan disturbs all the same, and why they are left alone now.

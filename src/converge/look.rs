@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{
     Error, Goal, Inspection, Survey,
     kept::{self, Kept},
-    silent,
+    left_alone, silent,
 };
 use crate::{
     actual::{Actual, ApiView, HostView, KeptFacts, Unreachable},
@@ -21,6 +21,7 @@ use crate::{
         remote::{Context, RemoteSession},
         run,
         run::Report,
+        step::Failure,
         stop::Stop,
     },
     catalog::Catalogue,
@@ -132,6 +133,20 @@ pub(super) struct SoFar {
 }
 
 impl SoFar {
+    /// The failure that ends the run. Others leave their nodes alone until the next one.
+    pub(super) fn ends(&mut self, outcome: &RunOutcome, failures: Vec<Failure>) -> Option<Failure> {
+        match outcome {
+            RunOutcome::Failed => failures.into_iter().next(),
+            RunOutcome::Completed
+            | RunOutcome::Degraded
+            | RunOutcome::PlanAgain
+            | RunOutcome::Stopped => {
+                self.failed.extend(failures.iter().filter_map(left_alone));
+                None
+            }
+        }
+    }
+
     /// The nodes that a person gives up as lost: once the state has them so that is used up.
     fn lose(&self, names: &BTreeSet<NodeName>, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
         let leaves = |name: &NodeName| {

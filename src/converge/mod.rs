@@ -229,29 +229,26 @@ pub async fn converge_from<'w>(
             return Ok(outcome.carrying(iteration.survey, &so_far));
         }
         let unseen = announced.as_ref().map(|announced| announced.misses(plan));
-        if let Some(unseen) = unseen.filter(|unseen| !unseen.is_empty()) {
+        let unseen = unseen.unwrap_or_default();
+        if !unseen.is_empty() {
             // They are left alone, and what is done to the others is planned without them.
             so_far.failed.extend(unseen);
-            session = iteration.session;
-            kept = Kept::default();
+            (session, kept) = (iteration.session, Kept::default());
             continue;
         }
         if !agree(plan, consent, &mut agreed).await {
-            // Whoever pressed Ctrl-C at the question has not said no.
-            let stopped = stop.cause().map(Outcome::Stopped);
-            return Ok(stopped.unwrap_or_else(|| refused(plan, changed)));
+            return Ok(refused(plan, changed, stop));
         }
         let report = match Box::pin(iteration.in_turn(number, events, stop)).await? {
             InTurn::Ran(report) => report,
             InTurn::LookAgain => {
-                session = iteration.session;
-                kept = Kept::default();
+                (session, kept) = (iteration.session, Kept::default());
                 continue;
             }
             InTurn::Stopped(cause) => return Ok(Outcome::Stopped(cause)),
         };
         changed |= !plan.only_waits();
-        announced.get_or_insert_with(|| Announced::by(plan, &iteration.survey.actual));
+        announced.get_or_insert_with(|| Announced::by(&iteration.survey));
         let Report {
             outcome,
             failures,
@@ -264,17 +261,7 @@ pub async fn converge_from<'w>(
             waited.extend(waits(plan));
         }
         let ended = outcome.clone();
-        let ends = match outcome {
-            RunOutcome::Failed => failures.into_iter().next(),
-            RunOutcome::Completed
-            | RunOutcome::Degraded
-            | RunOutcome::PlanAgain
-            | RunOutcome::Stopped => {
-                let failed = failures.iter().filter_map(left_alone);
-                so_far.failed.extend(failed);
-                None
-            }
-        };
+        let ends = so_far.ends(&outcome, failures);
         match (outcome, ends) {
             (_, Some(failure)) => return Err(failed(failure)),
             (RunOutcome::Stopped, None) => {
@@ -460,7 +447,11 @@ async fn agree(
     yes
 }
 
-fn refused(plan: &Plan, changed: bool) -> Outcome {
+/// Whoever pressed Ctrl-C at the question has not said no.
+fn refused(plan: &Plan, changed: bool, stop: &Stop) -> Outcome {
+    if let Some(cause) = stop.cause() {
+        return Outcome::Stopped(cause);
+    }
     Outcome::ConsentRefused {
         disruptions: plan::disruptions(plan),
         changed,

@@ -81,7 +81,7 @@ pub fn docker_authority(host: &str) -> String {
     format!("{DOCKER_CERTS_D}/{host}/{AUTHORITY}")
 }
 
-/// What only other distributions of Kubernetes write: kubeadm, k3s, RKE2, k0s, MicroK8s.
+/// What only other distributions of Kubernetes write: kubeadm, k3s, RKE2, k0s, `MicroK8s`.
 pub const OF_ANOTHER_KUBERNETES: [&str; 17] = [
     "/etc/kubernetes/admin.conf",
     "/etc/kubernetes/bootstrap-kubelet.conf",

@@ -230,6 +230,15 @@ impl Note {
         }
     }
 
+    /// What is left on any node of the config: it is known, and done, later in the same run.
+    pub(super) const fn left_anywhere(text: String) -> Self {
+        Self {
+            target: None,
+            text,
+            is_left: true,
+        }
+    }
+
     /// Something of a node that is left as it is for now.
     pub(super) fn left(node: &NodeName, text: String) -> Self {
         Self {

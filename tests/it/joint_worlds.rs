@@ -90,14 +90,18 @@ impl Life {
 }
 
 /// The nodes that a plan disturbs, and those that answer and of which it says that they stay as they are for now.
-fn announced(plan: &Plan, off: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+fn announced(plan: &Plan, goal: &Goal<'_>, off: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
     let disturbed = plan.disruptions().filter_map(|(step, _)| step.node());
-    let left = plan.notes.iter().filter(|note| note.is_left);
-    let left = left.filter_map(|note| match &note.target {
-        Some(Target::Host(name)) => Some(name).filter(|name| !off.contains(*name)),
-        Some(Target::Cluster | Target::Local) | None => None,
-    });
-    disturbed.chain(left).cloned().collect()
+    let mut all: BTreeSet<NodeName> = disturbed.cloned().collect();
+    for note in plan.notes.iter().filter(|note| note.is_left) {
+        let left: Vec<NodeName> = match (&note.target, goal) {
+            (Some(Target::Host(name)), _) => vec![name.clone()],
+            (None, Goal::Up(intent)) => intent.nodes.keys().cloned().collect(),
+            (_, _) => Vec::new(),
+        };
+        all.extend(left.into_iter().filter(|name| !off.contains(name)));
+    }
+    all
 }
 
 /// A run during which the three things hold; `back`: a node that comes back at that step.
@@ -111,7 +115,7 @@ async fn holds(
     let off = runner
         .remote
         .world(|world| world.down.keys().cloned().collect());
-    let (announced, theirs) = (announced(&first, &off), theirs.clone());
+    let (announced, theirs) = (announced(&first, goal, &off), theirs.clone());
     let id: Option<ClusterId> = runner.memory.shell().saved.map(|saved| saved.cluster_id);
     let up = matches!(goal, Goal::Up(_));
     let spare = runner.remote.world(|world| {

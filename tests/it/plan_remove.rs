@@ -254,12 +254,8 @@ fn what_is_foreign_stops_that_node() {
     let signs: [(Sign, &str); 4] = [
         (
             |facts| {
-                drop(
-                    facts
-                        .system
-                        .foreign
-                        .insert("/etc/kubernetes/kubelet.conf".to_owned()),
-                )
+                let file = "/etc/kubernetes/kubelet.conf".to_owned();
+                facts.system.foreign.insert(file);
             },
             "kubelet.conf",
         ),
@@ -280,11 +276,8 @@ fn what_is_foreign_stops_that_node() {
         ),
         (
             |facts| {
-                drop(
-                    facts
-                        .containers
-                        .insert("k8s_web_1".to_owned(), foreign("web:1", &[])),
-                )
+                let pod = foreign("web:1", &[]);
+                facts.containers.insert("k8s_web_1".to_owned(), pod);
             },
             "containers of pods in Docker",
         ),

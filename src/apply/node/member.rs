@@ -184,12 +184,13 @@ const fn next(known: Known, container: Container, data: Data) -> Next {
         // What is left of a member that was removed never serves again.
         (K::NoMember, C::Runs | C::Ended, _) => Next::RemoveContainer,
         (K::Added | K::Started, C::Runs, _) => Next::Follow,
-        // Its name is taken, which is what starting it says; nothing is touched before.
-        (_, C::Foreign, _) | (K::Added, C::Ended, _) => Next::Join,
         (_, C::None, D::NotSeen) | (K::Started, C::Ended, D::NotSeen) => Next::LookAtData,
         (K::Started, C::None | C::Ended, D::Empty) => Next::DataAreLost,
         (K::NoMember | K::Added, C::None, D::There) => Next::MoveAside,
-        (K::Started, C::None | C::Ended, D::There)
+        // Under a name that is taken nothing is touched: starting it says so.
+        (_, C::Foreign, _)
+        | (K::Added, C::Ended, _)
+        | (K::Started, C::None | C::Ended, D::There)
         | (K::NoMember | K::Added, C::None, D::Empty) => Next::Join,
     }
 }

@@ -164,9 +164,10 @@ fn peers(intent: &Intent, of: impl Fn(&NodeName) -> bool) -> BTreeMap<NodeName, 
 fn is_gone(known: &ClusterState, name: &NodeName, have: &Actual, ctx: &PkiContext<'_>) -> bool {
     // What is on a machine that no run ever saw is not this cluster's, unless a person says that it goes.
     let may_be_ours = have.is_known_machine(name) || ctx.clean.contains(name);
-    let clean = have
-        .up(name)
-        .is_some_and(|facts| !facts.is_of(&known.cluster_id) && !(facts.has_data() && may_be_ours));
+    let clean = have.up(name).is_some_and(|facts| {
+        let data = facts.has_data() && may_be_ours;
+        !facts.is_of(&known.cluster_id) && !data
+    });
     let is_no_node = match have.api() {
         ApiView::Up(api) => !api.nodes.contains_key(name),
         ApiView::Unknown | ApiView::Unreachable(_) => false,

@@ -94,8 +94,34 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
     stages
 }
 
+/// Says what comes of nodes that leave in a later plan of the same run.
+pub(super) fn later(diff: &Diff<'_>, when: &str) -> Vec<Note> {
+    let going = leavers(diff).filter(|leaver| {
+        let ours = matches!(leaver.standing, Standing::Ours(_) | Standing::Torn(_));
+        ours && held_back(leaver, diff).is_none()
+    });
+    let notes = going.map(|leaver| {
+        let loss = leave::loss(leaver.name, diff.have);
+        let text = format!("is no longer in the config, and leaves when {when}: {loss}");
+        Note::left(leaver.name, text)
+    });
+    notes.collect()
+}
+
+/// True while one of them is claimed again: the others wait for that.
+fn claims_first(diff: &Diff<'_>) -> bool {
+    let mut leavers = leavers(diff);
+    leavers.any(|leaver| {
+        matches!(leaver.standing, Standing::Torn(_)) && held_back(&leaver, diff).is_none()
+    })
+}
+
 /// Why a node that left the config is still here.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let claims = matches!(diff.have.api(), ApiView::Up(_)) && claims_first(diff);
+    let later = later(diff, "the claims are back")
+        .into_iter()
+        .filter(|_| claims);
     let late = leavers(diff).filter_map(|leaver| {
         if let Standing::Stranger { why, ours: false } = &leaver.standing {
             // No run ever saw this machine: there is nothing of the cluster that could stay.
@@ -111,7 +137,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         let text = format!("is no longer in the config, and stays for now: {why}");
         Some(Note::left(leaver.name, text))
     });
-    late.collect()
+    late.chain(later).collect()
 }
 
 fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {

@@ -99,7 +99,8 @@ fn until_the_api_answers(first: impl IntoIterator<Item = Stage>, diff: &Diff<'_>
     let mut notes = state::notes(diff.want);
     let text = "what the cluster holds is looked at before anything is written to it: what else \
                differs is known after its API answers";
-    notes.push(Note::of(None, text.to_owned()));
+    notes.push(Note::left_anywhere(text.to_owned()));
+    notes.extend(leavers::later(diff, "the API answers"));
     plan(first, notes)
 }
 
@@ -107,6 +108,7 @@ fn claims_only(diff: &Diff<'_>) -> Plan {
     let stages = [state::save(diff.want, diff.have), claim::claim(diff)];
     let text = "files of a node are read through its claim: what else differs is known after \
                the claim is back";
-    let notes = vec![Note::of(None, text.to_owned())];
+    let mut notes = vec![Note::left_anywhere(text.to_owned())];
+    notes.extend(leavers::later(diff, "the claims are back"));
     plan(stages, notes)
 }
