@@ -94,8 +94,8 @@ guards: ## Takes each guard away and sees a test fail: make guards ONLY=plan
 mutants: ## Changes the code in one place at a time and runs the tests: make mutants MUTANTS=40 SEED=1
 	@MUTANTS='$(MUTANTS)' SEED='$(SEED)' tests/mutants.sh
 
-worlds: ## Properties of whole runs on simulated worlds, in a release build: make worlds WORLDS=20000
-	PROPTEST_CASES=$$((8 * $(WORLDS))) cargo test --release --locked --test it -- joint_ plan_properties
+worlds: ## Lives of clusters on simulated worlds, in a release build: WORLDS=20000 ONLY=joint_
+	PROPTEST_CASES=$$((32 * $(WORLDS))) cargo test --release --locked --test it -- $(or $(ONLY),joint_worlds)
 
 fuzz: ## Gives mutated documents to everything between the text and the plan: make fuzz SECONDS=3600
 	@FUZZ_SECONDS='$(SECONDS)' tests/fuzz.sh

@@ -361,6 +361,22 @@ fn a_learner_of_a_node_that_joins_stays() {
     });
 }
 
+/// A run was killed in the middle of a join: that member comes to its vote before another one is added.
+#[test]
+fn whoever_was_added_before_joins_first() {
+    block_on(async {
+        let runner = runner(3);
+        let grown = of(&[3, 3]);
+        settle(&runner, &of(&[]).intent()).await;
+        runner
+            .remote
+            .world(|world| world.learners.insert("n3".into(), false));
+        let plan = runner.plan(&Goal::Up(&grown.intent())).await.unwrap();
+        in_this_order(&all(&plan), &["n3: join etcd", "n2: join etcd"]);
+        settle(&runner, &grown.intent()).await;
+    });
+}
+
 /// Dies after the member of this node was added and before it started.
 async fn adds_a_learner(runner: &Runner, wish: &Wish, node: &str) {
     let goal = wish.intent();

@@ -279,12 +279,12 @@ async fn lives(life: Life) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// An eighth of the ordinary number: `make worlds` makes as many as it is told.
+/// A part of the ordinary number, as each life is some runs: `make worlds` makes as many as it is told.
 #[test]
 fn lives_of_clusters_among_other_peoples_machines() {
     let regressions = FileFailurePersistence::Direct("tests/it/joint_worlds.regressions");
     let config = ProptestConfig {
-        cases: (ProptestConfig::default().cases / 8).max(1),
+        cases: (ProptestConfig::default().cases / 32).max(1),
         failure_persistence: Some(Box::new(regressions)),
         ..ProptestConfig::default()
     };

@@ -32,23 +32,29 @@ pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bo
 
 /// One member at a time; a failure ends the run, before API servers are told of it.
 pub(super) fn members(diff: &Diff<'_>) -> Stage {
-    let queues = joining(diff).filter(|_| held_back(diff).is_none());
-    let queues = queues.enumerate().filter_map(|(number, (name, host))| {
-        let spec = host.want.containers.get(Component::Etcd.container())?;
-        let action = HostAction::JoinEtcd {
-            spec: Box::new(spec.clone()),
-        };
-        let why = "its member has no vote yet";
-        let step = Step::on(name, Cause::New, why, action)
-            .guarded(&diff.want.cluster_id)
-            .only_if(Guard::EtcdStable);
-        let strays = strays(diff).filter(|_| number == 0);
-        let strays = strays.map(|member| makes_way(name, member));
-        Some(Queue {
-            node: Some(name.clone()),
-            steps: strays.chain([step]).collect(),
-        })
-    });
+    let joining = joining(diff).filter(|_| held_back(diff).is_none());
+    let mut joining: Vec<_> = joining.collect();
+    // Whoever was added before and has no vote yet keeps the others out until it has one.
+    joining.sort_by_key(|(name, _)| lost::member(name, diff.have).is_none());
+    let queues = joining
+        .into_iter()
+        .enumerate()
+        .filter_map(|(number, (name, host))| {
+            let spec = host.want.containers.get(Component::Etcd.container())?;
+            let action = HostAction::JoinEtcd {
+                spec: Box::new(spec.clone()),
+            };
+            let why = "its member has no vote yet";
+            let step = Step::on(name, Cause::New, why, action)
+                .guarded(&diff.want.cluster_id)
+                .only_if(Guard::EtcdStable);
+            let strays = strays(diff).filter(|_| number == 0);
+            let strays = strays.map(|member| makes_way(name, member));
+            Some(Queue {
+                node: Some(name.clone()),
+                steps: strays.chain([step]).collect(),
+            })
+        });
     Stage {
         queues: queues.collect(),
         ..Stage::of("members", 1, [])
