@@ -59,12 +59,12 @@ pub(super) fn announced(
     [internal, node.endpoint.address.clone()]
         .into_iter()
         .find(|address| system.addresses.contains(address))
-        .or_else(|| of_its_own(intent, name, system.route_address.as_deref()?))
+        .or_else(|| own_address(intent, name, system.route_address.as_deref()?))
 }
 
 /// An address that nothing but the node's word speaks for. It gets into a certificate of the authority that API
 /// servers have theirs of: it may be nobody else's.
-fn of_its_own(intent: &Intent, name: &NodeName, told: &str) -> Option<String> {
+fn own_address(intent: &Intent, name: &NodeName, told: &str) -> Option<String> {
     let address: IpAddr = told.parse().ok()?;
     let services = &intent.services;
     let of_the_cluster = services.service_cluster_ip_range.contains(&address)

@@ -328,3 +328,21 @@ mod tests {
         assert!(!acts("PUT", lease));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_followed;
+
+    #[test]
+    fn what_is_collected_has_a_bound_and_what_is_followed_has_none() {
+        for (query, followed) in [
+            ("", false),
+            ("limit=500", false),
+            ("timeoutSeconds=290&watch=true", true),
+            ("follow=true&tailLines=4", true),
+            ("labelSelector=watch%3Dtrue", false),
+        ] {
+            assert_eq!(is_followed(query), followed, "{query}");
+        }
+    }
+}
