@@ -327,11 +327,6 @@ mod tests {
         let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rke-operator-run";
         assert!(!acts("PUT", lease));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_followed;
 
     #[test]
     fn what_is_collected_has_a_bound_and_what_is_followed_has_none() {
