@@ -21,6 +21,8 @@ impl Announced {
             actual,
             desired,
             plan,
+            // Not what is run.
+            all: _,
         } = survey;
         let mut nodes: BTreeSet<&NodeName> = plan
             .disruptions()
