@@ -46,6 +46,8 @@ pub struct Environment {
     pub key_ring: Arc<dyn KeyRing>,
     /// Read the lost keys of this cluster back from the nodes (invariant 2).
     pub recover: Option<ClusterId>,
+    /// The cluster id of the external etcd that has the data of this cluster from now on: a person says so.
+    pub accept_etcd: Option<String>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.

@@ -54,6 +54,11 @@ pub trait Explain: std::error::Error {
         None
     }
 
+    /// True where nothing answered at all.
+    fn is_silence(&self) -> bool {
+        false
+    }
+
     /// What the reader can do, one sentence fragment each, most likely cure first.
     fn hints(&self) -> Vec<Cow<'static, str>> {
         Vec::new()

@@ -75,6 +75,9 @@ pub struct Unreachable {
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
+    /// Nothing answers there. False: something does, or nobody called.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 impl Unreachable {
@@ -84,6 +87,7 @@ impl Unreachable {
             class: error.class(),
             why: with_causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
+            silent: error.is_silence(),
         }
     }
 }
@@ -359,6 +363,12 @@ pub struct SystemFacts {
     pub no_port_forwarding: bool,
     /// `/etc/machine-id`: tells two addresses of one machine apart from two machines.
     pub machine_id: String,
+    /// The key by which its sshd was verified, as in `authorized_keys`.
+    #[serde(default)]
+    pub host_key: Option<String>,
+    /// That of the bastion through which it was reached.
+    #[serde(default)]
+    pub bastion_key: Option<String>,
 }
 
 impl SystemFacts {
@@ -604,8 +614,8 @@ pub struct ClusterFacts {
     pub charts: BTreeMap<String, ChartFact>,
     /// What the server would make of those of our objects that are there.
     pub dry_runs: BTreeMap<ObjectRef, DryRun>,
-    /// The copy of the state in `kube-system` is there and equals the store's.
-    pub state_copy: bool,
+    /// The copy of the state in `kube-system`.
+    pub state_copy: StateCopy,
     /// The name of what all that is stored was written with; `None` while that is not known.
     pub written_with: Option<String>,
     /// There is a copy of a state in `kube-system`, whatever it says.
@@ -618,6 +628,28 @@ pub struct ClusterFacts {
     /// Who uses what the wanted release no longer has; asked before the API servers go to another
     /// minor release only.
     pub old_clients: OldClients,
+}
+
+/// The copy of the state in `kube-system`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StateCopy {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It is there and is not understood; why.
+    Unreadable(String),
+    /// What it says.
+    Is(Box<ClusterState>),
+}
+
+impl StateCopy {
+    /// What it says.
+    pub fn state(&self) -> Option<&ClusterState> {
+        match self {
+            Self::Is(state) => Some(state),
+            Self::Absent | Self::Unreadable(_) => None,
+        }
+    }
 }
 
 /// Kinds that somebody asks for and that a release no longer has, as the API servers tell.

@@ -175,6 +175,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
         Ok(Ok(facts)) => HostView::Reachable(Box::new(facts)),
         Ok(Err(down)) => HostView::Unreachable(down),
         Err(_) => HostView::Unreachable(Unreachable {
+            silent: true,
             class: ErrorClass::Transient,
             why: format!(
                 "node `{name}` did not answer within {} s",
@@ -215,6 +216,8 @@ async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
         unix_seconds,
         uncertainty_ms: u32::try_from(uncertainty.as_millis()).unwrap_or(u32::MAX),
     });
+    system.host_key = Some(host.host_key().to_owned());
+    system.bastion_key = host.bastion_key().map(str::to_owned);
     system.no_port_forwarding = !forwards?;
     if let Some(free) = free {
         system.free.extend([free]);
@@ -345,14 +348,13 @@ async fn ask_apis(
     let aimed: BTreeSet<NodeName> = hosts.names().into_iter().collect();
     let planes = planes.map(|(name, _)| name.clone());
     let planes: Vec<NodeName> = planes.filter(|name| aimed.contains(name)).collect();
-    ask(planes, hosts, apis, saved, engine, wanted).await
+    ask(planes, hosts, apis, engine, wanted).await
 }
 
 async fn ask(
     planes: Vec<NodeName>,
     hosts: &Hosts,
     apis: &Apis,
-    saved: &ClusterState,
     engine: &ClientIdentity,
     wanted: &WantedObjects,
 ) -> AskedApis {
@@ -363,7 +365,7 @@ async fn ask(
             // Nobody is there to be asked.
             hosts.get(&name).await.ok()?;
             let served = match apis.of(&name, engine) {
-                Ok(client) => one_api(&name, &client, saved, wanted, told).await,
+                Ok(client) => one_api(&name, &client, wanted, told).await,
                 Err(error) => Err(error.to_string()),
             };
             let health = health(&name, served);
@@ -390,7 +392,6 @@ type Told = (Option<(NodeName, Box<ClusterFacts>)>, Option<String>);
 async fn one_api(
     name: &NodeName,
     client: &Client,
-    saved: &ClusterState,
     wanted: &WantedObjects,
     told: &Mutex<Told>,
 ) -> Result<(), String> {
@@ -398,7 +399,7 @@ async fn one_api(
     workload::serves(client).await?;
     let mut told = told.lock().await;
     if told.0.is_none() {
-        match workload::held(client, Some(saved), wanted).await {
+        match workload::held(client, wanted).await {
             Ok(facts) => told.0 = Some((name.clone(), Box::new(facts))),
             Err(why) => told.1 = Some(format!("node `{name}`: {why}")),
         }
@@ -425,7 +426,7 @@ async fn judged(
     // Another one has to tell, or one could not be reached yet.
     if stranger || counts.keys().any(|name| !asked.apis.contains_key(*name)) {
         let planes = counts.keys().map(|name| (*name).clone()).collect();
-        asked = Box::pin(ask(planes, hosts, apis, saved, engine, wanted)).await;
+        asked = Box::pin(ask(planes, hosts, apis, engine, wanted)).await;
     }
     asked.apis.retain(|name, _| counts.contains_key(name));
     let serves = |name: &NodeName| asked.apis.get(name) == Some(&ApiHealth::Serving);

@@ -159,6 +159,8 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         machine_id: Some(text("machine-id"))
             .filter(|id| id != "uninitialized")
             .unwrap_or_default(),
+        host_key: None,
+        bastion_key: None,
     })
 }
 

@@ -57,6 +57,10 @@ pub const LOSE: &str = crate::model::label::LOSE;
 /// Names of nodes, separated by commas, that are cleaned when they leave although another Kubernetes is on them.
 pub const CLEAN: &str = crate::model::label::CLEAN;
 
+/// An annotation whose value is the cluster id of an external etcd, which was restored under another id: the cluster goes
+/// on with it. Used once: the operator takes it away.
+pub const ACCEPT_ETCD: &str = crate::model::label::ACCEPT_ETCD;
+
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";

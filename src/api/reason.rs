@@ -411,7 +411,7 @@ pub const REASONS: &[ReasonRow] = &[
     yes(
         T::Stalled,
         R::StateConflict,
-        "the state under this name belongs to an earlier object: take it over by its id",
+        "the state under this name belongs to an earlier object, or a copy of it is newer: the message names the id to take over or to recover",
     ),
     yes(
         T::Stalled,

@@ -385,13 +385,10 @@ pub(super) async fn rewrite_stored(
     let client = api(run).await?;
     let progress = |done, total| reporter.progress(done, total, "objects");
     let rewritten = workload::rewrite(&client, resources, with, &progress);
-    let left = unless_stopped(stop, Box::pin(rewritten))
+    unless_stopped(stop, Box::pin(rewritten))
         .await?
         .map_err(failed)?;
-    Ok(left.map_or_else(Done::default, |left| Done {
-        warning: Some(left),
-        ..Done::default()
-    }))
+    Ok(Done::default())
 }
 
 fn addon<'a>(run: &'a Executor<'_>, name: &str) -> Result<&'a Addon, StepError> {

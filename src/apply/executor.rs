@@ -281,6 +281,7 @@ mod tests {
             class: ErrorClass::Host,
         };
         let away = ExecutorError::Unreachable(Unreachable {
+            silent: false,
             class: ErrorClass::Host,
             why: "it is off".to_owned(),
             hints: cures(),

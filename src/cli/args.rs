@@ -166,6 +166,9 @@ pub struct Up {
     /// deleted too; may be given several times
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
+    /// Goes on with the external etcd that has this cluster id: it was restored from a snapshot of the cluster's data
+    #[arg(long, value_name = "ID")]
+    pub accept_etcd: Option<String>,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -195,6 +198,9 @@ pub struct Plan {
     /// Plan as `remove` would, instead of `up`
     #[arg(long, conflicts_with = "recover")]
     pub remove: bool,
+    /// Plans as `up --accept-etcd` would
+    #[arg(long, value_name = "ID")]
+    pub accept_etcd: Option<String>,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,

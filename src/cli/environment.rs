@@ -33,6 +33,8 @@ pub(super) struct Opening {
     pub(super) record_host_keys: bool,
     /// `--recover`.
     pub(super) recover: Option<ClusterId>,
+    /// `--accept-etcd`.
+    pub(super) accept_etcd: Option<String>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
     /// `--clean`.
@@ -66,6 +68,7 @@ pub(super) fn open(
             config: config.to_owned(),
         }),
         recover: opening.recover,
+        accept_etcd: opening.accept_etcd,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
         clean: opening.clean,

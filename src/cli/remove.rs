@@ -37,6 +37,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         recover: None,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
+        accept_etcd: None,
         given: None,
     };
     let environment = environment::open(file, opening, session)?;

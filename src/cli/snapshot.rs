@@ -47,6 +47,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
         recover: None,
+        accept_etcd: None,
         lose: [].into(),
         clean: [].into(),
         given: None,

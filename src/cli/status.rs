@@ -49,6 +49,7 @@ pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
         accept_new_host_keys,
         record_host_keys: false,
         recover: None,
+        accept_etcd: None,
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),
         given: None,

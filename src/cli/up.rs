@@ -36,6 +36,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
         recover: args.recover.clone(),
+        accept_etcd: args.accept_etcd.clone(),
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,

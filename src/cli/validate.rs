@@ -45,6 +45,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             accept_new_host_keys: args.accept_new_host_keys,
             record_host_keys: false,
             recover: None,
+            accept_etcd: None,
             lose: [].into(),
             clean: [].into(),
             given: None,

@@ -54,6 +54,7 @@ impl Announced {
         let disturbs = plan.disruptions().filter_map(|(step, what)| {
             let node = step.node().filter(|node| !self.0.contains(*node))?;
             let why = Unreachable {
+                silent: false,
                 class: ErrorClass::Host,
                 why: format!(
                     "left as it is for now: `{}` was not in the plan with which this run began ({what})",

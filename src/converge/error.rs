@@ -206,6 +206,7 @@ mod tests {
     fn several_nodes_are_told_each_on_its_line() {
         let down = |name: &str| {
             let why = Unreachable {
+                silent: false,
                 class: ErrorClass::Host,
                 why: format!("node `{name}` is off"),
                 hints: vec!["turn it on".to_owned()],

@@ -150,6 +150,7 @@ mod tests {
         let hosts = ["n1", "n2", "n3", "n4", "n5"].map(|name| {
             let view = if name == "n3" {
                 HostView::Unreachable(Unreachable {
+                    silent: false,
                     class: ErrorClass::Host,
                     why: "it is off".to_owned(),
                     hints: Vec::new(),

@@ -25,19 +25,19 @@ use crate::{
         stop::Stop,
     },
     catalog::Catalogue,
-    config::{Intent, Login},
+    config::{Bastion, Intent, Login},
     desired,
     desired::{
         Desired, pki,
-        pki::{EngineClients, PkiContext, Seed},
+        pki::{EngineClients, PkiContext, PkiError, Seed},
     },
     environment::Environment,
     error::ErrorClass,
-    host::pool::{ConnectionTarget, Target},
-    model::{Named, NodeName, Role},
+    host::pool::{ConnectionTarget, Target, Verified},
+    model::{Endpoint, Named, NodeName, Role},
     plan,
     plan::Plan,
-    state::{ClusterState, InventoryEntry, Loaded, Membership},
+    state::{BastionEntry, ClusterState, InventoryEntry, Loaded, Membership},
 };
 
 /// What one look gives: the survey, and what a run of its plan needs.
@@ -182,6 +182,16 @@ pub(super) async fn look<'w>(
         reading = read(goal, environment, &mut *session, so_far, KeptFacts::new()).await?;
         decision = decide(goal, environment, &reading, so_far);
     }
+    // Another run from this very store may have gone on since it was loaded.
+    let mut again = 0..STORE_READS;
+    while again.next().is_some()
+        && is_outdated(&decision)
+        && has_moved(environment, &reading).await?
+    {
+        since = environment.clock.now();
+        reading = read(goal, environment, &mut *session, so_far, KeptFacts::new()).await?;
+        decision = decide(goal, environment, &reading, so_far);
+    }
     let Decision {
         desired,
         plan,
@@ -218,6 +228,21 @@ pub(super) async fn look<'w>(
         revision,
         engine,
         since,
+    })
+}
+
+/// How often a look begins again because the store was written meanwhile.
+const STORE_READS: usize = 3;
+
+const fn is_outdated(decision: &Result<Decision, Error>) -> bool {
+    matches!(decision, Err(Error::Pki(PkiError::Outdated { .. })))
+}
+
+/// True where the store has another revision by now.
+async fn has_moved(environment: &Environment, reading: &Reading<'_>) -> Result<bool, Error> {
+    Ok(match environment.store.load().await? {
+        Loaded::Absent => false,
+        Loaded::Present { revision, .. } => reading.revision.as_ref() != Some(&revision),
     })
 }
 
@@ -296,7 +321,9 @@ async fn read<'i>(
     let reader = loaded.as_ref().map(engine).transpose()?;
     let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted, kept);
     let mut actual = reading.await;
-    for (name, why) in &so_far.failed {
+    let clocks = intent.as_deref();
+    let clocks = clocks.map(|intent| pki::left_out(intent, &actual, now));
+    for (name, why) in clocks.iter().flatten().chain(&so_far.failed) {
         let view = HostView::Unreachable(why.clone());
         actual.hosts.insert(name.clone(), view);
     }
@@ -338,6 +365,7 @@ fn decide(
                 now: reading.now,
                 seed: reading.seed.clone(),
                 recover: environment.recover.as_ref(),
+                accept_etcd: environment.accept_etcd.as_deref(),
                 held_elsewhere: &environment.held_elsewhere,
                 lose: &lose,
                 clean: &environment.clean,
@@ -360,6 +388,9 @@ fn decide(
         Goal::Remove(_) => {
             spares_home(environment, actual)?;
             let id = loaded.map(|saved| &saved.cluster_id);
+            if let Some(saved) = loaded {
+                pki::refuse_to_forget(saved, actual)?;
+            }
             let named = Named {
                 lose: environment.lose.clone(),
                 clean: environment.clean.clone(),
@@ -452,6 +483,11 @@ pub(crate) async fn targets(
                     endpoint: node.endpoint.clone(),
                     login: node.login.clone(),
                     bastion: intent.and_then(|intent| intent.bastion.clone()),
+                    verified: verified(
+                        saved.and_then(|saved| saved.inventory.get(name)),
+                        &node.endpoint,
+                        intent.and_then(|intent| intent.bastion.as_ref()),
+                    ),
                 }),
             )
         })
@@ -464,6 +500,26 @@ pub(crate) async fn targets(
         }
     }
     targets
+}
+
+/// The host keys that the state has of a machine, and of the way to it. One that was given up may be another one by now.
+fn verified(
+    entry: Option<&InventoryEntry>,
+    endpoint: &Endpoint,
+    bastion: Option<&Bastion>,
+) -> Verified {
+    let Some(entry) = entry.filter(|entry| entry.membership != Membership::Lost) else {
+        return Verified::default();
+    };
+    let host = (entry.endpoint == *endpoint).then(|| entry.host_keys.clone());
+    let same = |known: &&BastionEntry| bastion.is_some_and(|way| known.endpoint() == way.endpoint);
+    let known = entry.bastion.as_ref().filter(same);
+    Verified {
+        host: host.unwrap_or_default(),
+        bastion: known
+            .map(|known| known.host_keys.clone())
+            .unwrap_or_default(),
+    }
 }
 
 async fn from_inventory(
@@ -487,6 +543,7 @@ async fn from_inventory(
     let keys = &environment.key_ring;
     let missing = |to: String| {
         move |why| Unreachable {
+            silent: false,
             class: ErrorClass::Host,
             why: format!("cannot log in to {to}: {why}"),
             hints: vec![],
@@ -512,10 +569,12 @@ async fn from_inventory(
             Some(entry.to_bastion(credential))
         }
     };
+    let verified = verified(Some(entry), endpoint, bastion.as_ref());
     Ok(Target {
         endpoint: endpoint.clone(),
         login,
         bastion,
+        verified,
     })
 }
 

@@ -332,6 +332,7 @@ fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
             return None;
         };
         let why = Unreachable {
+            silent: false,
             class: ErrorClass::Host,
             why: note.text.clone(),
             hints: Vec::new(),
@@ -369,6 +370,7 @@ fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
         };
         survey.actual.up(name)?;
         let why = Unreachable {
+            silent: false,
             class: ErrorClass::User,
             why: format!("node `{name}` {}", note.text),
             hints: Vec::new(),

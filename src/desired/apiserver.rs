@@ -114,6 +114,10 @@ fn basics(context: &HostContext<'_>) -> Flags {
     // The first signs, all are accepted: tokens of an adopted cluster's issuer stay good.
     let issuers = &context.keys.saved.service_accounts.issuers;
     flags.set_all("service-account-issuer", issuers.iter().cloned());
+    let audiences = &context.keys.saved.service_accounts.audiences;
+    if !audiences.is_empty() {
+        flags.set("api-audiences", audiences.join(","));
+    }
     if let Some(own) = context.node.internal_address.ip() {
         flags.set("advertise-address", own.to_string());
     }

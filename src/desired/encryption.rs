@@ -7,16 +7,23 @@
 //! beside the data that it speaks of, that says what all of it was written with. A mark is taken away before anybody
 //! writes with something else.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod kept;
+mod servers;
+mod source;
 
-use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 
-use super::{Rewrite, pki::Keys};
+pub(super) use self::kept::kept;
+use self::{
+    servers::{Reads, servers},
+    source::{Form, Known, Source, Writer, sources},
+};
+use super::{DesiredError, Rewrite, pki::Keys};
 use crate::{
-    actual::{Actual, ApiView, HostView},
+    actual::{Actual, ApiView},
     config::{Intent, SecretsEncryption},
-    model::{Component, ContainerSpec, Digest, Role, label, path},
-    state::{ClusterState, EncryptionKey, Membership},
+    model::{NodeName, Role},
+    state::ClusterState,
 };
 
 /// What is wanted now.
@@ -30,299 +37,81 @@ pub(super) struct Phase {
     pub(super) note: Option<&'static str>,
 }
 
-/// What the cluster of an intent wants now.
-pub(super) fn phase(intent: &Intent, keys: &Keys, have: &Actual) -> Phase {
-    let sources = sources(&keys.saved, keys);
-    let Some(goal) = goal(&intent.services.secrets_encryption, &keys.saved) else {
-        return Phase::default();
-    };
-    if sources.is_empty() {
-        return Phase::default();
-    }
-    let known = forms(&sources);
-    let by_digest = |digest: Option<Digest>| {
-        let form = digest.map(|digest| {
-            let is_it = |form: &&Form| {
-                let text = form.text(&sources);
-                text.is_some_and(|text| keys.digest(text.as_bytes()) == digest)
-            };
-            known.iter().find(is_it).cloned()
+/// The flag of an API server.
+const FLAG: &str = "encryption-provider-config";
+
+/// What the cluster of an intent wants now. What an API server reads and the state does not know is an error: whatever
+/// took its place might not read what is stored.
+pub(super) fn phase(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Phase, DesiredError> {
+    let state = &keys.saved;
+    let sources = sources(state);
+    let (seen, silent) = servers(intent, state, have);
+    let known = Known::of(&sources, state);
+    let theirs = names_a_file(intent);
+    let custom = matches!(
+        intent.services.secrets_encryption,
+        SecretsEncryption::Custom(_)
+    );
+    let mut servers = Vec::new();
+    for (name, reads) in seen {
+        let node = name.clone();
+        servers.push(match reads {
+            Reads::Nothing => Form::plain(),
+            Reads::Theirs if theirs || custom => Form::plain(),
+            Reads::Theirs => return Err(DesiredError::OwnEncryption { node }),
+            Reads::File(digest) => match known.form(&digest) {
+                Some(_) if theirs => return Err(DesiredError::EncryptionInUse { node }),
+                Some(form) => form,
+                None => return Err(unknown(node, state)),
+            },
+            Reads::Unknown => return Err(unknown(node, state)),
         });
-        form.map_or_else(Form::plain, |form| form.unwrap_or_else(Form::plain))
+    }
+    let goal = goal(&intent.services.secrets_encryption, state);
+    let Some(goal) = goal.filter(|_| !theirs && !sources.is_empty()) else {
+        return Ok(Phase::default());
     };
-    let (seen, silent) = servers(intent, &keys.saved, have);
     let saved = have.saved.as_ref();
     let written = match have.api() {
         ApiView::Up(api) => Written::With(api.written_with.clone()),
         ApiView::Unknown | ApiView::Unreachable(_) => Written::Unknown,
     };
-    World {
+    let world = World {
         sources: &sources,
         goal,
-        servers: seen.into_iter().map(by_digest).collect(),
+        servers,
         silent,
         alone: intent.with_role(Role::ControlPlane).count() == 1,
         fresh: saved.is_none_or(|saved| !saved.memory.populated),
         written,
-    }
-    .phase()
+    };
+    Ok(world.phase())
 }
 
-/// The name of an entry of the state that is a whole configuration of the user's.
-const CUSTOM: &str = "custom";
-/// How many of those are kept, the one that is wanted among them: what an older one wrote may be in a snapshot.
-const KEPT: usize = 3;
-
-/// The keys that the state must hold: ours is made once and never dropped, and the user's configuration is kept so that
-/// what it wrote can be read when the config no longer has it.
-pub(super) fn keep(
-    wish: &SecretsEncryption,
-    known: &[EncryptionKey],
-    new: impl FnOnce() -> EncryptionKey,
-) -> Vec<EncryptionKey> {
-    let mut keys = known.to_vec();
-    match wish {
-        SecretsEncryption::Off => {}
-        SecretsEncryption::Managed => {
-            if !keys.iter().any(|key| key.name != CUSTOM) {
-                keys.push(new());
-            }
-        }
-        SecretsEncryption::Custom(text) => {
-            let wanted = EncryptionKey {
-                name: CUSTOM.to_owned(),
-                secret: text.clone(),
-            };
-            if !keys.contains(&wanted) {
-                keys.insert(0, wanted);
-                let mut customs = 0;
-                keys.retain(|key| {
-                    customs += usize::from(key.name == CUSTOM);
-                    key.name != CUSTOM || customs <= KEPT
-                });
-            }
-        }
-    }
-    keys
+fn unknown(node: NodeName, state: &ClusterState) -> DesiredError {
+    let id = state.cluster_id.clone();
+    DesiredError::UnknownEncryption { node, id }
 }
 
-/// Whose providers write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Writer {
-    /// Nobody's: it is written as it is.
-    Plain,
-    /// Those of this entry of the state.
-    Source(usize),
+/// True where the config names a configuration of the user's by a flag: it is theirs alone.
+fn names_a_file(intent: &Intent) -> bool {
+    let extras = &intent.services.kube_api;
+    extras.extra_args.contains_key(FLAG) || extras.extra_args_array.contains_key(FLAG)
 }
+
+/// What follows the name in the mark where more than Kubernetes' core was written again.
+const EVERY_KIND: &str = "/all";
 
 /// `None` when the state lacks what is wanted.
 fn goal(wish: &SecretsEncryption, saved: &ClusterState) -> Option<Writer> {
     let mut keys = saved.encryption.iter();
     match wish {
         SecretsEncryption::Off => Some(Writer::Plain),
-        SecretsEncryption::Managed => keys.position(|key| key.name != CUSTOM).map(Writer::Source),
+        SecretsEncryption::Managed => keys.position(|key| !key.is_custom()).map(Writer::Source),
         SecretsEncryption::Custom(text) => keys
-            .position(|key| key.name == CUSTOM && key.secret == *text)
+            .position(|key| key.is_custom() && key.secret == *text)
             .map(Writer::Source),
     }
-}
-
-/// An entry of the state.
-#[derive(Clone, Debug)]
-struct Source {
-    /// As the mark in the cluster has it.
-    name: String,
-    /// The user's own text.
-    text: Option<String>,
-    /// Providers by resource.
-    providers: BTreeMap<String, Vec<Json>>,
-}
-
-fn sources(saved: &ClusterState, keys: &Keys) -> Vec<Source> {
-    let sources = saved.encryption.iter().map(|key| {
-        if key.name != CUSTOM {
-            let key_json = json!({"name": key.name, "secret": key.secret.expose()});
-            return Source {
-                name: key.name.clone(),
-                text: None,
-                providers: BTreeMap::from([(
-                    "secrets".to_owned(),
-                    vec![json!({"aescbc": {"keys": [key_json]}}), identity()],
-                )]),
-            };
-        }
-        let text = key.secret.expose();
-        Source {
-            name: format!("{CUSTOM}-{}", keys.digest(text.as_bytes()).0),
-            providers: providers(text),
-            text: Some(text.clone()),
-        }
-    });
-    sources.collect()
-}
-
-fn identity() -> Json {
-    json!({"identity": {}})
-}
-
-fn is_identity(provider: &Json) -> bool {
-    provider.get("identity").is_some()
-}
-
-/// Of a configuration, by resource.
-fn providers(text: &str) -> BTreeMap<String, Vec<Json>> {
-    let config: Json = serde_json::from_str(text).unwrap_or_default();
-    let entries = config["resources"].as_array().into_iter().flatten();
-    let by_resource = entries.flat_map(|entry| {
-        let providers = entry["providers"].as_array().cloned().unwrap_or_default();
-        let resources = entry["resources"].as_array().into_iter().flatten();
-        let names = resources.filter_map(Json::as_str);
-        names.map(move |name| (name.to_owned(), providers.clone()))
-    });
-    by_resource.collect()
-}
-
-/// What an API server writes with, and what it can read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Form {
-    writer: Writer,
-    /// Those of the state whose writings it can read.
-    reads: BTreeSet<usize>,
-    /// It is what is left in the end: the user's own text, or no configuration at all.
-    last: bool,
-}
-
-impl Form {
-    const fn plain() -> Self {
-        Self {
-            writer: Writer::Plain,
-            reads: BTreeSet::new(),
-            last: true,
-        }
-    }
-
-    /// What is left in the end.
-    fn last(writer: Writer) -> Self {
-        let reads = match writer {
-            Writer::Plain => BTreeSet::new(),
-            Writer::Source(it) => [it].into(),
-        };
-        Self {
-            writer,
-            reads,
-            last: true,
-        }
-    }
-
-    fn text(&self, sources: &[Source]) -> Option<String> {
-        let own = match self.writer {
-            Writer::Plain if self.last => return None,
-            Writer::Plain => None,
-            Writer::Source(it) => sources.get(it),
-        };
-        if let Some(text) = own.and_then(|own| own.text.as_ref()).filter(|_| self.last) {
-            return Some(text.clone());
-        }
-        let others: Vec<&Source> = self
-            .reads
-            .iter()
-            .filter_map(|it| sources.get(*it))
-            .collect();
-        Some(merged(own, &others))
-    }
-
-    fn can_read(&self, writer: Writer, sources: &[Source]) -> bool {
-        match writer {
-            Writer::Source(it) => self.reads.contains(&it),
-            Writer::Plain => match self.writer {
-                // The user's own may leave out what is not encrypted.
-                Writer::Source(it) if self.last => sources.get(it).is_some_and(|source| {
-                    let mut all = source.providers.values();
-                    all.all(|providers| providers.iter().any(is_identity))
-                }),
-                Writer::Source(_) | Writer::Plain => true,
-            },
-        }
-    }
-}
-
-/// A configuration that writes as the one does, or plainly, and reads what it and all of the others have written, and
-/// what is not encrypted.
-fn merged(writer: Option<&Source>, others: &[&Source]) -> String {
-    let all = others.iter().copied().chain(writer);
-    let mut names: Vec<&String> = all.flat_map(|source| source.providers.keys()).collect();
-    // Of two entries for one resource the first counts: what names all of them comes last.
-    names.sort_by_key(|name| (name.contains('*'), *name));
-    names.dedup();
-    let entries = names.into_iter().map(|name| {
-        let own = writer.and_then(|writer| writer.providers.get(name));
-        let mut list = own.cloned().unwrap_or_else(|| vec![identity()]);
-        let others = others.iter().filter_map(|other| other.providers.get(name));
-        for provider in others.flatten().filter(|provider| !is_identity(provider)) {
-            if !list.contains(provider) {
-                list.push(provider.clone());
-            }
-        }
-        if !list.iter().any(is_identity) {
-            list.push(identity());
-        }
-        json!({"resources": [name], "providers": list})
-    });
-    json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "EncryptionConfiguration",
-        "resources": entries.collect::<Vec<_>>(),
-    })
-    .to_string()
-}
-
-/// Every form that this program may have given an API server; those that are last come first.
-fn forms(sources: &[Source]) -> Vec<Form> {
-    let last = (0..sources.len()).map(|it| Form::last(Writer::Source(it)));
-    let subsets = (0..1_usize << sources.len()).flat_map(|bits| {
-        let reads: BTreeSet<usize> = (0..sources.len())
-            .filter(|it| bits & (1 << it) != 0)
-            .collect();
-        let own = reads.iter().map(|it| Writer::Source(*it));
-        let writers: Vec<Writer> = own.chain([Writer::Plain]).collect();
-        writers.into_iter().map(move |writer| Form {
-            writer,
-            reads: reads.clone(),
-            last: false,
-        })
-    });
-    last.chain(subsets).collect()
-}
-
-/// The digest of what each API server of the cluster reads, and whether there may be one that is not seen.
-fn servers(intent: &Intent, saved: &ClusterState, have: &Actual) -> (Vec<Option<Digest>>, bool) {
-    let mut seen = Vec::new();
-    let mut silent = false;
-    let planes = intent.with_role(Role::ControlPlane).map(|(name, _)| name);
-    let were = saved.inventory.iter().filter(|(_, entry)| {
-        entry.membership != Membership::Lost && entry.roles.contains(&Role::ControlPlane)
-    });
-    let names: BTreeSet<_> = planes.chain(were.map(|(name, _)| name)).collect();
-    for name in names
-        .iter()
-        .copied()
-        .chain(have.hosts.keys())
-        .collect::<BTreeSet<_>>()
-    {
-        match have.hosts.get(name) {
-            Some(HostView::Reachable(facts)) => {
-                let fact = facts.containers.get(Component::ApiServer.container());
-                let ours = fact
-                    .filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
-                let spec = ours.and_then(|fact| fact.labels.get(label::SPEC));
-                let spec = spec.map(|text| serde_json::from_str::<ContainerSpec>(text).ok());
-                let reads = |spec: Option<ContainerSpec>| spec?.files.remove(path::ENCRYPTION);
-                seen.extend(spec.map(reads));
-            }
-            Some(HostView::Unreachable(_)) | None => silent |= names.contains(name),
-        }
-    }
-    (seen, silent)
 }
 
 /// What all that is stored was written with, as the mark says.
@@ -405,10 +194,10 @@ impl World<'_> {
             return self.stay();
         };
         let last = Form::last(self.goal);
-        if *mark == Some(self.name(self.goal)) {
+        let all_last = self.servers.iter().all(|form| form.last);
+        if self.is_done(mark.as_deref(), all_last) {
             return self.of(&last);
         }
-        let all_last = self.servers.iter().all(|form| form.last);
         match (self.goal, mark) {
             (Writer::Plain, None) if all_last => self.of(&last),
             // They cannot read what there may be.
@@ -459,7 +248,7 @@ impl World<'_> {
         if let Written::With(Some(mark)) = &self.written {
             let all = self.sources.iter().enumerate();
             reads.extend(
-                all.filter(|(_, source)| source.name == *mark)
+                all.filter(|(_, source)| source.is_marked(mark))
                     .map(|(it, _)| it),
             );
         }
@@ -489,6 +278,23 @@ impl World<'_> {
         }
     }
 
+    /// Everything that is stored was written with what is wanted. An earlier release wrote only what is of Kubernetes'
+    /// core, and marked that by the name alone: where it also took the other keys away, nothing is left to be done.
+    fn is_done(&self, mark: Option<&str>, all_last: bool) -> bool {
+        let name = self.name(self.goal);
+        mark.is_some_and(|mark| {
+            let whole = all_last || !self.beyond_core();
+            mark == format!("{name}{EVERY_KIND}") || mark == name && whole
+        })
+    }
+
+    /// Any entry of the state names what is not of Kubernetes' core.
+    fn beyond_core(&self) -> bool {
+        let all = self.sources.iter();
+        all.flat_map(|source| source.providers.keys())
+            .any(|name| name.contains(['.', '*']))
+    }
+
     fn name(&self, writer: Writer) -> String {
         let source = match writer {
             Writer::Plain => None,
@@ -505,7 +311,11 @@ impl World<'_> {
             .flat_map(|source| source.providers.keys());
         Rewrite::All {
             resources: all.cloned().collect(),
-            with: self.name(self.goal),
+            with: if self.beyond_core() {
+                format!("{}{EVERY_KIND}", self.name(self.goal))
+            } else {
+                self.name(self.goal)
+            },
         }
     }
 }

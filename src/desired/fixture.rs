@@ -175,6 +175,7 @@ pub(super) fn up(facts: HostFacts) -> HostView {
 
 pub(super) fn down() -> Unreachable {
     Unreachable {
+        silent: true,
         class: ErrorClass::Host,
         why: "connection refused".to_owned(),
         hints: vec!["is sshd running?".to_owned()],
@@ -256,6 +257,7 @@ pub(super) fn reuse_or_issue_at(
         now,
         seed: Seed::new([seed; 32]),
         recover,
+        accept_etcd: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
         clean: &NO_NODE,

@@ -20,7 +20,8 @@ use crate::{
     error::{ErrorClass, Explain},
     etcd::ExternalView,
     model::{
-        ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label, path,
+        ClusterId, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label,
+        path,
     },
     state::codec,
 };
@@ -33,7 +34,7 @@ impl Desired {
         if let Some((object, addon)) = addons::claimed_twice(intent) {
             return Err(DesiredError::OwnObject { object, addon });
         }
-        let encryption = encryption::phase(intent, keys, have);
+        let encryption = encryption::phase(intent, keys, have)?;
         let mut hosts = BTreeMap::new();
         for (name, node) in &intent.nodes {
             let context = HostContext {
@@ -265,6 +266,32 @@ pub enum DesiredError {
         #[source]
         source: containerd::ContainerdConfigError,
     },
+    /// An API server has a configuration that the state does not know: what is stored may need it.
+    #[error(
+        "the API server on node `{node}` reads an encryption configuration that the saved state does not have: what is stored could become unreadable; nothing is changed"
+    )]
+    UnknownEncryption {
+        /// The node.
+        node: NodeName,
+        /// The cluster.
+        id: ClusterId,
+    },
+    /// An API server has a configuration of the user's, by a flag.
+    #[error(
+        "the API server on node `{node}` reads an encryption configuration that `extra_args` named and the config no longer does: what is stored could become unreadable; nothing is changed"
+    )]
+    OwnEncryption {
+        /// The node.
+        node: NodeName,
+    },
+    /// The config names a file in place of what the API servers need.
+    #[error(
+        "`services.kube-api.extra_args` names an encryption configuration, and the API server on node `{node}` still needs the one of `secrets_encryption_config`; nothing is changed"
+    )]
+    EncryptionInUse {
+        /// The node.
+        node: NodeName,
+    },
     /// Keys of another intent were given.
     #[error("node `{node}` has no key `{stem}`")]
     NoKey {
@@ -278,7 +305,11 @@ pub enum DesiredError {
 impl Explain for DesiredError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::HostView { .. } | Self::OwnObject { .. } => ErrorClass::User,
+            Self::HostView { .. }
+            | Self::OwnObject { .. }
+            | Self::UnknownEncryption { .. }
+            | Self::OwnEncryption { .. }
+            | Self::EncryptionInUse { .. } => ErrorClass::User,
             Self::Containerd { source, .. } => source.class(),
             Self::NoKey { .. } => ErrorClass::Bug,
         }
@@ -293,6 +324,17 @@ impl Explain for DesiredError {
                 format!("use the options that the config has for {addon}, or switch it off and bring all of it").into(),
             ],
             Self::Containerd { source, .. } => source.hints(),
+            Self::UnknownEncryption { id, .. } => vec![
+                "go on with the state of whoever ran `up` last: their state file, or the Secret of the `Cluster`".into(),
+                format!("or take over the newest copy: `rke-operator up --recover {id}`").into(),
+            ],
+            Self::OwnEncryption { .. } => vec![
+                "write `encryption-provider-config` into `extra_args` again".into(),
+                "to have rke-operator manage it, write what that file says under `secrets_encryption_config.custom_config`, and run `up`; from there it can be changed or switched off".into(),
+            ],
+            Self::EncryptionInUse { .. } => vec![
+                "take `encryption-provider-config` out of `extra_args`, set `secrets_encryption_config.enabled: false`, and run `up` first".into(),
+            ],
             Self::NoKey { .. } => Vec::new(),
         }
     }

@@ -25,6 +25,7 @@
 //!     now: "2026-11-21T12:00:00Z".parse()?,
 //!     seed: Seed::new([7; 32]),
 //!     recover: None,
+//!     accept_etcd: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
 //!     given: None,

@@ -9,7 +9,7 @@ use russh::ChannelOpenFailure;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Dial, HostKeys, Stream,
+    Dial, HostKeys, Stream, Trust,
     error::{Hop, HostError, Place},
     ssh::{OpenError, Session},
 };
@@ -21,6 +21,8 @@ use crate::{
 /// The connection to one bastion host.
 pub(super) struct Jump {
     bastion: Bastion,
+    /// The keys by which it was verified before.
+    verified: Vec<String>,
     state: Mutex<State>,
 }
 
@@ -32,9 +34,10 @@ struct State {
 }
 
 impl Jump {
-    pub(super) fn new(bastion: Bastion) -> Self {
+    pub(super) fn new(bastion: Bastion, verified: Vec<String>) -> Self {
         Self {
             bastion,
+            verified,
             state: Mutex::default(),
         }
     }
@@ -68,7 +71,11 @@ impl Jump {
             user: login.user.clone(),
             hop: Hop::Bastion,
         };
-        match Session::connect(at, login, keys, dial).await {
+        let keys = Trust {
+            keys,
+            verified: &self.verified,
+        };
+        match Session::connect(at, login, &keys, dial).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 state.open = Some(Arc::clone(&session));

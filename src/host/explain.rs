@@ -12,6 +12,18 @@ use crate::{
 };
 
 impl Explain for HostError {
+    fn is_silence(&self) -> bool {
+        // A node behind a bastion host that fails was not called.
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Timeout { .. }
+                | Self::Slow { .. }
+                | Self::Handshake { .. }
+                | Self::Lost { .. }
+        )
+    }
+
     fn class(&self) -> ErrorClass {
         match self {
             Self::Bastion { source, .. } => source.class(),

@@ -162,7 +162,12 @@ impl KnownHosts {
         found
     }
 
-    async fn decide(&self, endpoint: &Endpoint, text: &str) -> io::Result<HostKeyVerdict> {
+    async fn decide(
+        &self,
+        endpoint: &Endpoint,
+        text: &str,
+        verified: &[String],
+    ) -> io::Result<HostKeyVerdict> {
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "unreadable host key");
         let key = parse_key(text).ok_or_else(unreadable)?;
         let _one = self.asking.lock().await;
@@ -172,6 +177,16 @@ impl KnownHosts {
             Found::Authority(place) => Some(place),
             Found::Nothing => None,
         };
+        let before: Vec<Key> = verified.iter().filter_map(|key| parse_key(key)).collect();
+        if !before.is_empty() {
+            return Ok(if before.contains(&key) {
+                HostKeyVerdict::Trusted
+            } else {
+                HostKeyVerdict::Changed {
+                    place: "the state of the cluster".to_owned(),
+                }
+            });
+        }
         let accepted = match &self.policy {
             Policy::Strict => {
                 if let Some(place) = authority {
@@ -217,8 +232,9 @@ impl HostKeys for KnownHosts {
         &'a self,
         endpoint: &'a Endpoint,
         key: &'a str,
+        verified: &'a [String],
     ) -> BoxFuture<'a, io::Result<HostKeyVerdict>> {
-        self.decide(endpoint, key).boxed()
+        self.decide(endpoint, key, verified).boxed()
     }
 
     fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String> {

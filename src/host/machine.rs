@@ -7,7 +7,7 @@ use russh::ChannelOpenFailure;
 use tokio::sync::OnceCell;
 
 use super::{
-    Dial, HostKeys, Stream,
+    Dial, HostKeys, Stream, Trust,
     docker::{self, ApiVersion},
     error::{Hop, HostError, Place},
     exec::{self, ExecOutput},
@@ -27,6 +27,7 @@ pub struct Host {
     docker: Docker,
     api: Arc<OnceCell<ApiVersion>>,
     socket: String,
+    pub(super) bastion_key: Option<String>,
 }
 
 impl fmt::Debug for Host {
@@ -34,6 +35,16 @@ impl fmt::Debug for Host {
         f.debug_struct("Host")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+/// A node that is dialled from here.
+pub(super) fn direct(name: &NodeName, endpoint: &Endpoint, login: &Login) -> Place {
+    Place {
+        node: name.clone(),
+        endpoint: endpoint.clone(),
+        user: login.user.clone(),
+        hop: Hop::Direct,
     }
 }
 
@@ -46,20 +57,18 @@ impl Host {
         keys: &dyn HostKeys,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
-        let at = Place {
-            node: name.clone(),
-            endpoint: endpoint.clone(),
-            user: login.user.clone(),
-            hop: Hop::Direct,
+        let keys = Trust {
+            keys,
+            verified: &[],
         };
-        Self::connect_at(at, login, keys, dial).await
+        Self::connect_at(direct(name, endpoint, login), login, &keys, dial).await
     }
 
     /// As [`Self::connect`], where the way to it may lead through a bastion host.
     pub(super) async fn connect_at(
         at: Place,
         login: &Login,
-        keys: &dyn HostKeys,
+        keys: &Trust<'_>,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
         let name = at.node.clone();
@@ -78,6 +87,7 @@ impl Host {
             docker,
             api,
             socket: login.docker_socket.clone(),
+            bastion_key: None,
         })
     }
 
@@ -89,6 +99,16 @@ impl Host {
     /// The address or name at which it is dialled.
     pub fn address(&self) -> &str {
         self.session.address()
+    }
+
+    /// The key by which its sshd was verified, as in `authorized_keys`.
+    pub fn host_key(&self) -> &str {
+        self.session.host_key()
+    }
+
+    /// That of the bastion host, where it was reached through one.
+    pub fn bastion_key(&self) -> Option<&str> {
+        self.bastion_key.as_deref()
     }
 
     /// False once the connection was lost; this host is of no use then.

@@ -80,13 +80,37 @@ pub enum HostKeyVerdict {
 
 /// Decides about host keys: `known_hosts`, and what happens with a key that is not there.
 pub trait HostKeys: Send + Sync {
-    /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person.
+    /// Judges a key (OpenSSH format, e.g. `ssh-ed25519 AAAA…`) of an endpoint. May ask a person. `verified`: the keys
+    /// by which this host was verified before. They count where it is not on record; then any other key is a changed
+    /// one.
     fn verify<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         key: &'a str,
+        verified: &'a [String],
     ) -> BoxFuture<'a, io::Result<HostKeyVerdict>>;
 
     /// The key algorithms on record for an endpoint, to be offered first.
     fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String>;
+}
+
+/// Whom to trust on one connection: the records, and the keys by which this host was verified before.
+struct Trust<'a> {
+    keys: &'a dyn HostKeys,
+    verified: &'a [String],
+}
+
+impl Trust<'_> {
+    /// The key algorithms to be offered first.
+    fn known_algorithms(&self, endpoint: &Endpoint) -> Vec<String> {
+        let on_record = self.keys.known_algorithms(endpoint);
+        if !on_record.is_empty() {
+            return on_record;
+        }
+        let kinds = self
+            .verified
+            .iter()
+            .filter_map(|key| key.split_whitespace().next());
+        kinds.map(str::to_owned).collect()
+    }
 }

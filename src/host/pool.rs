@@ -12,8 +12,9 @@ use std::{
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    Dial, Hop, Host, HostError, HostKeys, Place, Stream,
+    Dial, Hop, Host, HostError, HostKeys, Place, Stream, Trust,
     bastion::{FromBastion, Jump},
+    machine::direct,
 };
 use crate::{
     actual::Unreachable,
@@ -30,6 +31,17 @@ pub struct Target {
     pub login: Login,
     /// Through which machine; `None`: directly.
     pub bastion: Option<Bastion>,
+    /// The keys by which they were verified before.
+    pub verified: Verified,
+}
+
+/// Host keys that a run before has verified, as in `authorized_keys`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// The host's.
+    pub host: Vec<String>,
+    /// The bastion's.
+    pub bastion: Vec<String>,
 }
 
 /// Where a host is and how to log in, or why that is not known.
@@ -87,11 +99,29 @@ struct State {
     failed: Option<(Instant, Arc<HostError>)>,
 }
 
+/// True where a connection to the one is good for the other: which keys were verified before does not matter to it.
+fn leads_there(one: &ConnectionTarget, other: &ConnectionTarget) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => {
+            let Target {
+                endpoint,
+                login,
+                bastion,
+                verified: _,
+            } = one;
+            (endpoint, login, bastion) == (&other.endpoint, &other.login, &other.bastion)
+        }
+        (Ok(_) | Err(_), _) => one == other,
+    }
+}
+
 impl Aims {
     fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
         let mut open = std::mem::take(&mut self.slots);
         for (name, target) in targets {
-            let slot = open.remove(&name).filter(|slot| slot.target == target);
+            let slot = open
+                .remove(&name)
+                .filter(|slot| leads_there(&slot.target, &target));
             let slot = slot.unwrap_or_else(|| {
                 Arc::new(Slot {
                     jump: self.jump(&target),
@@ -108,10 +138,12 @@ impl Aims {
 
     /// The connection to a target's bastion host, shared with the other nodes behind it.
     fn jump(&mut self, target: &ConnectionTarget) -> Option<Arc<Jump>> {
-        let bastion = target.as_ref().ok()?.bastion.as_ref()?;
+        let target = target.as_ref().ok()?;
+        let bastion = target.bastion.as_ref()?;
         let known = self.jumps.iter().find(|jump| jump.bastion() == bastion);
         Some(known.cloned().unwrap_or_else(|| {
-            let jump = Arc::new(Jump::new(bastion.clone()));
+            let verified = target.verified.bastion.clone();
+            let jump = Arc::new(Jump::new(bastion.clone(), verified));
             self.jumps.push(Arc::clone(&jump));
             jump
         }))
@@ -169,6 +201,7 @@ impl Hosts {
         let asked = Instant::now();
         let Some(slot) = self.aims().slots.get(name).cloned() else {
             return Err(NotOpen::Target(Unreachable {
+                silent: false,
                 class: crate::error::ErrorClass::Bug,
                 why: format!("node `{name}` is not part of this run"),
                 hints: vec![],
@@ -226,11 +259,19 @@ impl Pool {
         jump: Option<&Jump>,
     ) -> Result<Host, HostError> {
         let Target {
-            endpoint, login, ..
+            endpoint,
+            login,
+            bastion: _,
+            verified,
         } = target;
         let (keys, dial) = (&*self.keys, &*self.dial);
+        let trust = Trust {
+            keys,
+            verified: &verified.host,
+        };
         let Some(jump) = jump else {
-            return Host::connect(name, endpoint, login, keys, dial).await;
+            let at = direct(name, endpoint, login);
+            return Host::connect_at(at, login, &trust, dial).await;
         };
         let at = Place {
             node: name.clone(),
@@ -239,7 +280,13 @@ impl Pool {
             hop: Hop::Through(jump.bastion().endpoint.address.clone()),
         };
         match jump.session(name, keys, dial).await {
-            Ok(session) => Host::connect_at(at, login, keys, &FromBastion(session)).await,
+            Ok(session) => {
+                let key = session.host_key().to_owned();
+                let way = FromBastion(session);
+                let mut host = Host::connect_at(at, login, &trust, &way).await?;
+                host.bastion_key = Some(key);
+                Ok(host)
+            }
             Err(source) => Err(HostError::Bastion {
                 at: Arc::new(at),
                 source,

@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::{
-    Dial, HostKeyVerdict, HostKeys,
+    Dial, HostKeyVerdict, Trust,
     error::{HostError, Phase, Place, Tried},
     guard::{self, Guarded, InUse, Link},
     known_hosts::fingerprint,
@@ -78,6 +78,8 @@ pub(super) struct Session {
     sessions: Semaphore,
     at: Arc<Place>,
     trip: Duration,
+    /// The host key that was verified.
+    key: String,
 }
 
 impl Session {
@@ -85,7 +87,7 @@ impl Session {
     pub(super) async fn connect(
         at: Place,
         login: &Login,
-        keys: &dyn HostKeys,
+        keys: &Trust<'_>,
         dial: &dyn Dial,
     ) -> Result<Self, HostError> {
         let at = Arc::new(at);
@@ -111,7 +113,7 @@ impl Session {
     async fn attempt(
         at: &Arc<Place>,
         login: &Login,
-        keys: &dyn HostKeys,
+        keys: &Trust<'_>,
         dial: &dyn Dial,
         heard: &Arc<Heard>,
     ) -> Result<Self, HostError> {
@@ -127,7 +129,7 @@ impl Session {
         let begun = Instant::now();
         tracing::debug!(to = %at, user = login.user, "connecting");
         let shaking = handshake(at, keys, dial, link.clone(), heard).await;
-        let handle = shaking.inspect_err(|_| link.cut("given up".to_owned()))?;
+        let (handle, key) = shaking.inspect_err(|_| link.cut("given up".to_owned()))?;
         let shaken = begun.elapsed();
         let version = heard.version();
         tracing::debug!(to = %at, ?shaken, version, "SSH session");
@@ -141,6 +143,7 @@ impl Session {
             at: Arc::clone(at),
             // TCP, the identification strings, the key exchange; a person may have been asked meanwhile.
             trip: (shaken / 3).min(LONGEST_TRIP),
+            key,
         };
         session.log_in(login, identity).await?;
         let has_begun = Arc::clone(&session.begun);
@@ -160,6 +163,11 @@ impl Session {
     /// About how long a question and its answer are under way.
     pub(super) const fn trip(&self) -> Duration {
         self.trip
+    }
+
+    /// The host key that was verified, as in `authorized_keys`.
+    pub(super) fn host_key(&self) -> &str {
+        &self.key
     }
 
     /// Where it leads.
@@ -402,11 +410,11 @@ fn slow(at: &Arc<Place>, phase: Phase, limit: Duration, heard: &Heard) -> HostEr
 /// From TCP to an encrypted connection with a host that is trusted.
 async fn handshake(
     at: &Arc<Place>,
-    keys: &dyn HostKeys,
+    keys: &Trust<'_>,
     dial: &dyn Dial,
     link: Link,
     heard: &Arc<Heard>,
-) -> Result<client::Handle<Handler>, HostError> {
+) -> Result<(client::Handle<Handler>, String), HostError> {
     let here = || Arc::clone(at);
     let stream = timeout(CONNECT, dial.dial(&at.endpoint))
         .await
@@ -445,20 +453,32 @@ async fn handshake(
     // Until the server shows its key; a person who is asked about it may take their time.
     let question = match timeout(HANDSHAKE, select(&mut connecting, asked)).await {
         Err(_) => return Err(slow()),
-        Ok(Either::Left((ended, _))) => return ended.map_err(failed),
+        // It cannot end well before it has shown its key.
+        Ok(Either::Left((ended, _))) => {
+            return ended.and(Err(russh::Error::UnknownKey)).map_err(failed);
+        }
         Ok(Either::Right((question, _))) => question,
     };
-    if let Ok(Question { key, answer }) = question {
-        verify(at, keys, &key).await?;
-        let _ = answer.send(true);
-    }
-    timeout(HANDSHAKE, connecting)
+    let verified = match question {
+        Ok(Question { key, answer }) => {
+            let text = verify(at, keys, &key).await?;
+            let _ = answer.send(true);
+            Some(text)
+        }
+        Err(_) => None,
+    };
+    let handle = timeout(HANDSHAKE, connecting)
         .await
         .map_err(|_| slow())?
-        .map_err(failed)
+        .map_err(failed)?;
+    match verified {
+        Some(key) => Ok((handle, key)),
+        None => Err(failed(russh::Error::UnknownKey)),
+    }
 }
 
-async fn verify(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result<(), HostError> {
+/// The key as `authorized_keys` has it, if it is trusted.
+async fn verify(at: &Arc<Place>, keys: &Trust<'_>, key: &PublicKey) -> Result<String, HostError> {
     let here = || Arc::clone(at);
     let mut bare = key.clone();
     bare.set_comment("");
@@ -468,11 +488,12 @@ async fn verify(at: &Arc<Place>, keys: &dyn HostKeys, key: &PublicKey) -> Result
         source: Box::new(error.into()),
     })?;
     let verdict = keys
-        .verify(&at.endpoint, &text)
+        .keys
+        .verify(&at.endpoint, &text, keys.verified)
         .await
         .map_err(|source| HostError::HostKeys { at: here(), source })?;
     match verdict {
-        HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(()),
+        HostKeyVerdict::Trusted | HostKeyVerdict::Unknown { accepted: true } => Ok(text),
         HostKeyVerdict::Unknown { accepted: false } => Err(HostError::HostKeyUnknown {
             at: here(),
             algorithm: key.algorithm().to_string(),

@@ -13,6 +13,9 @@ pub const LOSE: &str = "clusterprovisioner.rke.io/lose";
 /// they leave or the cluster is deleted, although another Kubernetes is on them, as `--clean` of the command line
 /// does.
 pub const CLEAN: &str = "clusterprovisioner.rke.io/clean";
+/// On a `Cluster`, an annotation whose value is the cluster id of an external etcd: the data of this cluster are there
+/// now, as `--accept-etcd` of the command line says.
+pub const ACCEPT_ETCD: &str = "clusterprovisioner.rke.io/accept-etcd";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 /// On the claim: what was there before us ([`crate::actual::Baseline`] as JSON).

@@ -13,8 +13,8 @@ use kube::{
 use super::shallow::{CONFIG, depth};
 use crate::{
     api::{
-        CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER, LOSE,
-        OnTimeout, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
+        ACCEPT_ETCD, CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER,
+        LOSE, OnTimeout, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
     },
     model::{ClusterId, NodeName},
 };
@@ -75,6 +75,11 @@ impl ClusterObject {
     /// The cluster whose lost keys are to be read back: its id, written by a person.
     pub(super) fn recover(&self) -> Option<ClusterId> {
         self.id_in(RECOVER)
+    }
+
+    /// The external etcd that the cluster goes on with: its cluster id, written by a person.
+    pub(super) fn accept_etcd(&self) -> Option<String> {
+        self.object.annotations().get(ACCEPT_ETCD).cloned()
     }
 
     /// The cluster whose state is to become this object's: its id, written by a person.

@@ -59,6 +59,7 @@ pub(super) async fn environment(
         )),
         key_ring: Arc::new(SecretKeys::new(client, credentials)),
         recover: view.recover(),
+        accept_etcd: view.accept_etcd(),
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),
         clean: view.clean(),

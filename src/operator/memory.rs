@@ -18,10 +18,9 @@ use serde_json::{Value, json};
 use super::{cluster_object::ClusterObject, context::Context, ready::Stage, reasons::Reasoned};
 use crate::{
     api::{
-        CLEAN, LOSE, RECOVER, TAKE_OVER,
+        ACCEPT_ETCD, CLEAN, LOSE, RECOVER, TAKE_OVER,
         conditions::{ConditionType, Reason},
     },
-    desired::pki,
     error::{ErrorClass, Explain},
     model::{ClusterId, Digest},
     state::{Applied, ClusterState, Loaded, StateError, Store, secret::SecretStore},
@@ -176,13 +175,13 @@ pub(super) async fn recollect(
         Ok(Kept::Ours(saved)) => saved,
     };
     // A state of the first format has no room for an owner: the run that migrates it binds it.
-    if saved.format() > 1 {
+    if !saved.is_of_first_format() {
         if let Err(error) = bind(ctx, view).await {
             return Ok(Err(error.into()));
         }
         // What is to be cleaned was asked of a run, and is forgotten when that has ended.
         let lost = view.clean().is_empty() && view.lose().iter().all(|name| saved.is_lost(name));
-        forget_requests(ctx, view, lost).await?;
+        forget_requests(ctx, view, lost, false).await?;
     }
     Ok(Ok(Some(saved)))
 }
@@ -203,7 +202,7 @@ pub(super) fn stage(saved: &ClusterState, view: &ClusterObject, last: Stage) -> 
     match &saved.memory.applied {
         Some(applied) if applied.digest == digest(saved, view) => Stage::Applied,
         Some(_) => Stage::Changed,
-        None if saved.format() == 1 => last,
+        None if saved.is_of_first_format() => last,
         None => Stage::New,
     }
 }
@@ -216,7 +215,7 @@ pub(super) async fn remember(ctx: &Context, view: &ClusterObject) -> Result<(), 
     };
     let digest = digest(&saved, view);
     let same = |applied: &Applied| applied.digest == digest;
-    if saved.format() == 1 || saved.memory.applied.as_ref().is_some_and(same) {
+    if saved.is_of_first_format() || saved.memory.applied.as_ref().is_some_and(same) {
         return Ok(());
     }
     let mut saved = *saved;
@@ -343,13 +342,16 @@ pub(super) async fn forget_requests(
     ctx: &Context,
     view: &ClusterObject,
     lost: bool,
+    ended: bool,
 ) -> kube::Result<()> {
     let requests = |object: &ClusterObject| {
         let nodes = (object.lose(), object.clean());
         (object.recover(), object.take_over(), nodes)
     };
     let used = [
-        (RECOVER, view.recover().is_some()),
+        // A state that is there and outdated is recovered by the run that follows.
+        (RECOVER, ended && view.recover().is_some()),
+        (ACCEPT_ETCD, ended && view.accept_etcd().is_some()),
         (TAKE_OVER, view.take_over().is_some()),
         (LOSE, lost && !view.lose().is_empty()),
         (CLEAN, lost && !view.clean().is_empty()),
@@ -389,7 +391,7 @@ fn digest(saved: &ClusterState, view: &ClusterObject) -> Digest {
     let config = view.raw_spec().and_then(|spec| spec.get("config"));
     // Maps are sorted, so equal configs have equal texts.
     let text = config.map(serde_json::Value::to_string).unwrap_or_default();
-    pki::digest(saved, text.as_bytes())
+    saved.digest_key.digest(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -101,8 +101,12 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
         | PkiError::RecoverBadCopy { .. }
         | PkiError::RecoverInventory { .. }
         | PkiError::RecoverNowhere { .. } => by_class(error.class(), Reason::StateMissing),
+        PkiError::Outdated { .. } | PkiError::Forgotten { .. } => {
+            (ConditionType::Stalled, Reason::StateConflict)
+        }
         PkiError::Damaged { .. } => (ConditionType::Stalled, Reason::StateUnreadable),
         PkiError::Clock { .. }
+        | PkiError::TooManyEncryptions { .. }
         | PkiError::NewButDown { .. }
         | PkiError::NewButUnseen { .. }
         | PkiError::Given { .. }
@@ -123,6 +127,7 @@ mod tests {
 
     fn unreachable(class: ErrorClass) -> Error {
         let down = Unreachable {
+            silent: false,
             class,
             why: "no route".to_owned(),
             hints: Vec::new(),

@@ -598,6 +598,7 @@ mod tests {
     #[test]
     fn a_node_that_answers_is_not_called_unreachable() {
         let why = |class, why: &str| Unreachable {
+            silent: false,
             class,
             why: why.to_owned(),
             hints: Vec::new(),

@@ -33,7 +33,7 @@ use super::{
     kubeconfig,
 };
 use crate::{
-    api::{CLEAN, Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
+    api::{ACCEPT_ETCD, CLEAN, Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
     apply::stop::Stop,
     error::with_causes,
 };
@@ -179,7 +179,7 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    for annotation in [RECOVER, TAKE_OVER, LOSE, CLEAN] {
+    for annotation in [RECOVER, TAKE_OVER, LOSE, CLEAN, ACCEPT_ETCD] {
         object.annotations().get(annotation).hash(&mut hasher);
     }
     Some(hasher.finish())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{codec, given::GivenCertificates};
+use super::{digest_key::DigestKey, given::GivenCertificates};
 use crate::{
     config::{Bastion, Credential, Login},
     model::{ClusterId, Digest, Endpoint, EtcdKeyspace, KubernetesVersion, NodeName, Role, Secret},
@@ -29,6 +29,8 @@ pub struct Authority {
     pub signing: CaPair,
     /// The certificates that are trusted, PEM, that of `signing` among them.
     pub trusted: Vec<String>,
+    /// The pair that will sign once everybody trusts it.
+    pub next: Option<CaPair>,
 }
 
 impl Authority {
@@ -37,6 +39,7 @@ impl Authority {
         Self {
             trusted: vec![signing.cert.clone()],
             signing,
+            next: None,
         }
     }
 
@@ -53,8 +56,54 @@ pub struct ServiceAccounts {
     pub signing: Secret<String>,
     /// The public keys that are accepted, PEM, that of `signing` among them.
     pub verifying: Vec<String>,
-    /// The issuers that are accepted; tokens name the first.
+    /// The issuers that are accepted, in this order; tokens name the first.
     pub issuers: Vec<String>,
+    /// The audiences that are accepted; empty: the issuers, as Kubernetes has it.
+    pub audiences: Vec<String>,
+}
+
+/// Which life of etcd's data this is: each restore begins another one, and members of a former one never join it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EtcdEpoch {
+    /// Counts the restores, from 1.
+    pub number: u32,
+    /// What was restored.
+    pub from: SnapshotRef,
+    /// The node whose member was made of it.
+    pub first: NodeName,
+    /// How far it has come.
+    pub reached: Reached,
+}
+
+/// A snapshot of etcd.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SnapshotRef {
+    /// Its name.
+    pub name: String,
+    /// Of the file.
+    pub sha256: String,
+    /// etcd's revision in it.
+    pub revision: u64,
+}
+
+/// The steps of a restore, each of which can be seen in the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reached {
+    /// The snapshot was chosen, and nothing was stopped.
+    Chosen,
+    /// Everything is stopped.
+    Stopped,
+    /// The first member has the data.
+    Restored,
+    /// The API has no objects of what is gone.
+    Cleaned,
+    /// API servers serve.
+    Serving,
+    /// It is done.
+    Done,
 }
 
 /// What encrypts what the API server stores: a key of ours, or a configuration of the user's.
@@ -64,6 +113,16 @@ pub struct EncryptionKey {
     pub name: String,
     /// The key, base64; or the configuration, JSON.
     pub secret: Secret<String>,
+}
+
+impl EncryptionKey {
+    /// The name of a whole configuration of the user's.
+    pub const CUSTOM: &str = "custom";
+
+    /// True for a whole configuration of the user's.
+    pub fn is_custom(&self) -> bool {
+        self.name == Self::CUSTOM
+    }
 }
 
 /// Whether a node of the inventory is meant to be part of the cluster.
@@ -101,7 +160,7 @@ pub struct InventoryEntry {
     pub roles: Vec<Role>,
     /// `/etc/machine-id`: another machine under the node's name has another one.
     pub machine_id: Option<String>,
-    /// Its sshd's public keys, as in `authorized_keys`.
+    /// Its sshd's public keys that were verified, as in `authorized_keys`.
     pub host_keys: Vec<String>,
     /// Whether it is meant to be part of the cluster.
     pub membership: Membership,
@@ -124,11 +183,14 @@ pub struct BastionEntry {
     /// As [`InventoryEntry::certificate_source`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_source: Option<String>,
+    /// As [`InventoryEntry::host_keys`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub host_keys: Vec<String>,
 }
 
 impl BastionEntry {
-    /// What is kept of a bastion.
-    pub fn of(bastion: &Bastion) -> Self {
+    /// What is kept of a bastion; `host_keys`: those that were verified.
+    pub fn of(bastion: &Bastion, host_keys: Vec<String>) -> Self {
         let Bastion { endpoint, login } = bastion;
         Self {
             address: endpoint.address.clone(),
@@ -136,16 +198,22 @@ impl BastionEntry {
             user: login.user.clone(),
             key_source: login.key_source.clone(),
             certificate_source: login.credential.certificate_source(),
+            host_keys,
+        }
+    }
+
+    /// Where its sshd is.
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            address: self.address.clone(),
+            port: self.port,
         }
     }
 
     /// The bastion again, with what its sources lead to.
     pub fn to_bastion(&self, credential: Credential) -> Bastion {
         Bastion {
-            endpoint: Endpoint {
-                address: self.address.clone(),
-                port: self.port,
-            },
+            endpoint: self.endpoint(),
             login: Login {
                 user: self.user.clone(),
                 credential,
@@ -199,6 +267,8 @@ pub struct ClusterState {
     pub serial: u64,
     /// The cluster's identity.
     pub cluster_id: ClusterId,
+    /// What digests of contents are keyed with.
+    pub digest_key: DigestKey,
     /// For people.
     pub cluster_name: String,
     /// The release that was wanted last; `None` in a state of the first format.
@@ -218,6 +288,8 @@ pub struct ClusterState {
     /// The members that etcd was made with and their peer addresses, saved before the first one
     /// starts. Empty in a state of the first format.
     pub etcd_bootstrap: BTreeMap<NodeName, String>,
+    /// Which life of etcd's data this is; `None`: the first.
+    pub etcd_epoch: Option<EtcdEpoch>,
     /// Where the cluster's keys are, of one whose etcd is outside of it: saved before anything is written there.
     pub external_etcd: Option<EtcdKeyspace>,
     /// By node name.
@@ -239,24 +311,9 @@ impl ClusterState {
         }
     }
 
-    /// The number of the format that it was read from, or is written in: the lowest that has room
-    /// for it.
-    pub fn format(&self) -> u32 {
-        let tells_more = |entry: &InventoryEntry| {
-            entry.lost_at.is_some() || entry.certificate_source.is_some() || entry.bastion.is_some()
-        };
-        let authorities = [&self.cluster_ca, &self.etcd_ca, &self.front_proxy_ca];
-        if self.serial == 0 {
-            1
-        } else if self.external_etcd.is_some() {
-            codec::FORMAT
-        } else if !self.given.is_empty() || authorities.iter().any(|of| of.signing.key.is_none()) {
-            4
-        } else if self.inventory.values().any(tells_more) {
-            3
-        } else {
-            2
-        }
+    /// True where the first format was read, which did not count: what it lacked was not made yet.
+    pub const fn is_of_first_format(&self) -> bool {
+        self.serial == 0
     }
 
     /// True for a node that was given up.

@@ -2,10 +2,11 @@
 //!
 //! By hand and not by deriving on [`ClusterState`]: [`Secret`] cannot be serialised by accident, and this
 //! is the one place that means it. Strict: an unknown field or version is an error, never guessed at.
-//! Every older format is read; the first one is written as the second with the next save.
+//! Every older format is read, and written as the newest with the next save.
 
 mod first;
 mod second;
+mod sixth;
 
 #[cfg(test)]
 mod tests;
@@ -15,9 +16,8 @@ use serde::Deserialize;
 use super::ClusterState;
 use crate::model::{ClusterId, Secret};
 
-/// The newest format that is read, and written where an older one has no room: see
-/// [`ClusterState::format`].
-pub const FORMAT: u32 = 5;
+/// The newest format, and the one that is written.
+pub const FORMAT: u32 = 6;
 
 /// The version alone, read first: another version's fields are not ours to validate.
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ struct Head {
 /// The state as JSON. Holds every key: goes into files of mode 0600 and Secrets, nowhere else.
 pub fn encode(saved: &ClusterState) -> Secret<String> {
     // Strings, numbers and maps with string keys: there is nothing that JSON could refuse.
-    let mut text = serde_json::to_string_pretty(&second::Document::from(saved)).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&sixth::Document::from(saved)).unwrap_or_default();
     text.push('\n');
     Secret::new(text)
 }
@@ -49,8 +49,10 @@ pub fn decode(text: &str) -> Result<ClusterState, String> {
     let head: Head = serde_json::from_str(text).map_err(not_ours)?;
     let state = match head.version {
         1 => serde_json::from_str::<first::Document>(text).map(ClusterState::from),
-        2 | 3 | 4 | FORMAT => {
-            serde_json::from_str::<second::Document>(text).map(ClusterState::from)
+        2..=5 => serde_json::from_str::<second::Document>(text).map(ClusterState::from),
+        FORMAT => {
+            let document = serde_json::from_str::<sixth::Document>(text).map_err(not_ours)?;
+            Ok(ClusterState::try_from(document)?)
         }
         newer => return Err(unknown(newer, head.readable_since.as_deref())),
     };
@@ -59,6 +61,11 @@ pub fn decode(text: &str) -> Result<ClusterState, String> {
         Ok(_) => Ok(state),
         Err(_) => Err("its cluster id is not 32 hex digits".to_owned()),
     }
+}
+
+/// True for a whole JSON document, whoever's. A file that was cut while it was written is none.
+pub fn is_whole(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Says which release can read it, when the text tells.

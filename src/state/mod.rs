@@ -6,6 +6,7 @@
 mod atomic;
 mod cluster;
 pub mod codec;
+mod digest_key;
 pub mod file;
 mod given;
 pub mod kubeconfig;
@@ -19,9 +20,10 @@ use std::{borrow::Cow, io};
 use futures::future::BoxFuture;
 
 pub use self::cluster::{
-    Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, InventoryEntry,
-    Membership, OperatorMemory, ServiceAccounts,
+    Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, EtcdEpoch,
+    InventoryEntry, Membership, OperatorMemory, Reached, ServiceAccounts, SnapshotRef,
 };
+pub use self::digest_key::DigestKey;
 pub use self::given::GivenCertificates;
 use crate::error::{ErrorClass, Explain};
 

@@ -13,8 +13,8 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
-    Authority, CaPair, ClusterState, EncryptionKey, GivenCertificates, InventoryEntry, Loaded,
-    Membership, OperatorMemory, ServiceAccounts, StateError, Store, atomic,
+    Authority, CaPair, ClusterState, DigestKey, EncryptionKey, GivenCertificates, InventoryEntry,
+    Loaded, Membership, OperatorMemory, ServiceAccounts, StateError, Store, atomic,
     file::FileStore,
     kubeconfig::{FileKubeconfig, KubeconfigStore, SecretKubeconfig},
     secret::SecretStore,
@@ -32,29 +32,34 @@ pub(crate) fn saved(name: &str) -> ClusterState {
             key: Some(Secret::new(format!("key of {what}"))),
         })
     };
+    let cluster_ca = ca("cluster");
+    let service_accounts = ServiceAccounts {
+        signing: Secret::new("service account".to_owned()),
+        verifying: vec!["public key of service account".to_owned()],
+        issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
+        audiences: Vec::new(),
+    };
     ClusterState {
         serial: 3,
         cluster_id: ClusterId("0123456789abcdef0123456789abcdef".to_owned()),
+        digest_key: DigestKey::of_former(&cluster_ca, &service_accounts),
         cluster_name: name.to_owned(),
         kubernetes_version: Some(KubernetesVersion {
             major: 1,
             minor: 34,
             patch: 4,
         }),
-        cluster_ca: ca("cluster"),
+        cluster_ca,
         etcd_ca: ca("etcd"),
         front_proxy_ca: ca("front proxy"),
         signer_ca: Some(ca("signer")),
-        service_accounts: ServiceAccounts {
-            signing: Secret::new("service account".to_owned()),
-            verifying: vec!["public key of service account".to_owned()],
-            issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
-        },
+        service_accounts,
         encryption: vec![EncryptionKey {
             name: "key1".to_owned(),
             secret: Secret::new("encryption key".to_owned()),
         }],
         etcd_bootstrap: BTreeMap::from([("n1".into(), "https://10.0.0.1:2380".to_owned())]),
+        etcd_epoch: None,
         external_etcd: None,
         inventory: BTreeMap::from([(
             "n1".into(),

@@ -326,6 +326,7 @@ mod tests {
     fn the_first_nodes_are_named_and_the_rest_is_counted() {
         let silent = |number: usize| -> BTreeMap<NodeName, Unreachable> {
             let down = Unreachable {
+                silent: true,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),
                 hints: vec!["turn it on".to_owned()],

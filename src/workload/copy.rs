@@ -11,6 +11,7 @@ use kube::{
 
 use super::{WorkloadError, objects};
 use crate::{
+    actual::StateCopy,
     model::label,
     state::{ClusterState, codec},
 };
@@ -50,11 +51,17 @@ pub async fn save_state_copy(client: &Client, saved: &ClusterState) -> Result<()
     .map(|_| ())
 }
 
-/// True when the copy is there and equals the state.
-pub(super) fn equals(secret: Option<&KubeSecret>, saved: &ClusterState) -> bool {
-    secret
-        .and_then(|secret| secret.data.as_ref()?.get(KEY))
-        .and_then(|content| std::str::from_utf8(&content.0).ok())
-        .and_then(|text| codec::decode(text).ok())
-        .is_some_and(|copy| copy == saved.copy())
+/// What the copy says.
+pub(super) fn read(secret: Option<&KubeSecret>) -> StateCopy {
+    let Some(secret) = secret else {
+        return StateCopy::Absent;
+    };
+    let content = secret.data.as_ref().and_then(|data| data.get(KEY));
+    let text = content.and_then(|content| std::str::from_utf8(&content.0).ok());
+    // Without a whole document it says nothing, and is written again.
+    match text.filter(|text| codec::is_whole(text)).map(codec::decode) {
+        None => StateCopy::Absent,
+        Some(Ok(state)) => StateCopy::Is(Box::new(state)),
+        Some(Err(why)) => StateCopy::Unreadable(why),
+    }
 }

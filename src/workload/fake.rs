@@ -326,11 +326,17 @@ fn resources(path: &str) -> Option<Value> {
             ("serviceaccounts", "ServiceAccount", true),
             ("configmaps", "ConfigMap", true),
             ("services", "Service", true),
+            ("secrets", "Secret", true),
         ],
         "/apis/apps/v1" => &[
             ("daemonsets", "DaemonSet", true),
             ("deployments", "Deployment", true),
         ],
+        "/apis/example.com/v1" => &[
+            ("widgets", "Widget", true),
+            ("widgets/status", "Widget", true),
+        ],
+        "/apis/example.com/v1beta1" => &[("widgets", "Widget", true), ("old", "Old", false)],
         "/apis/rbac.authorization.k8s.io/v1" => &[
             ("clusterroles", "ClusterRole", false),
             ("clusterrolebindings", "ClusterRoleBinding", false),

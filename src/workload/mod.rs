@@ -25,6 +25,7 @@ mod removed;
 mod replicas;
 mod rewrite;
 mod service_address;
+mod stored;
 mod wait;
 
 #[cfg(test)]

@@ -27,7 +27,6 @@ use crate::{
     model::{
         KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label, recorded_kinds,
     },
-    state::ClusterState,
 };
 
 /// How long a survey waits for each answer of the API.
@@ -48,13 +47,9 @@ pub async fn serves(client: &Client) -> Result<(), String> {
 /// What the cluster holds, of a server that was found to serve; and has it try an apply of what is wanted.
 /// Every answer has its own time, however many there are. One that does not come, or half of one, is an
 /// error, so that nothing is pruned because a list was cut short. The error says why.
-pub async fn held(
-    client: &Client,
-    saved: Option<&ClusterState>,
-    wanted: &WantedObjects,
-) -> Result<ClusterFacts, String> {
+pub async fn held(client: &Client, wanted: &WantedObjects) -> Result<ClusterFacts, String> {
     let client = each_within(client, DEADLINE);
-    let facts = Box::pin(facts(&client, saved, wanted)).await;
+    let facts = Box::pin(facts(&client, wanted)).await;
     facts.map_err(|error| with_causes(&error))
 }
 
@@ -71,11 +66,7 @@ pub(super) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> 
     }
 }
 
-async fn facts(
-    client: &Client,
-    saved: Option<&ClusterState>,
-    wanted: &WantedObjects,
-) -> kube::Result<ClusterFacts> {
+async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
     let ((version, recorded), (nodes, replicas), (copy, bound, uid), ()) = try_join4(
         try_join(client.apiserver_version(), recorded(client)),
@@ -122,7 +113,7 @@ async fn facts(
         bound,
         replicas,
         old_clients: OldClients::default(),
-        state_copy: saved.is_some_and(|saved| copy::equals(copy.as_ref(), saved)),
+        state_copy: copy::read(copy.as_ref()),
     })
 }
 

@@ -15,8 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{WorkloadError, copy, objects::patiently};
-use crate::{apply::step::Warning, model::quoted};
+use super::{WorkloadError, copy, objects::patiently, stored};
 
 /// Objects of one answer.
 const PAGE: u32 = 250;
@@ -51,50 +50,28 @@ async fn set(client: &Client, mark: &Value) -> Result<(), WorkloadError> {
         .map(|_| ())
 }
 
-/// Has every object of these resources written again, and marks it. The warning names what cannot be written here:
-/// resources that are not of Kubernetes' core, and patterns.
+/// Has every object of these resources written again, and marks it. Patterns are what the server has of them.
 pub async fn rewrite(
     client: &Client,
     resources: &BTreeSet<String>,
     with: &str,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<Option<Warning>, WorkloadError> {
-    let (core, others): (Vec<&String>, Vec<&String>) = resources
-        .iter()
-        .partition(|name| !name.contains(['.', '*', '/']));
+) -> Result<(), WorkloadError> {
     let mut done = 0;
-    for resource in core {
-        all_of(client, resource, &mut done, progress).await?;
+    for kind in stored::kinds(client, resources).await? {
+        all_of(client, &kind, &mut done, progress).await?;
     }
-    set(client, &with.into()).await?;
-    Ok((!others.is_empty()).then(|| Warning {
-        message: format!(
-            "stored objects of {} were not written again",
-            quoted(others)
-        ),
-        hints: vec![
-            "write them again yourself, before the former keys are taken out of the config: \
-             `kubectl get <resource> -A -o json | kubectl replace -f -`"
-                .to_owned(),
-        ],
-        degrades: false,
-    }))
+    set(client, &with.into()).await
 }
 
 async fn all_of(
     client: &Client,
-    resource: &str,
+    kind: &ApiResource,
     done: &mut u64,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(), WorkloadError> {
-    let kind = ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: String::new(),
-        plural: resource.to_owned(),
-    };
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let resource = stored::name(kind);
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), kind);
     let mut from: Option<String> = None;
     let mut lists = 0;
     loop {
@@ -130,14 +107,14 @@ async fn all_of(
             .iter()
             .map(|object| {
                 let api = match object.namespace() {
-                    Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &kind),
+                    Some(namespace) => Api::namespaced_with(client.clone(), &namespace, kind),
                     None => all.clone(),
                 };
                 (api, object.name_any())
             })
             .collect();
         stream::iter(objects)
-            .map(|(api, name)| again(api, name, resource.to_owned()))
+            .map(|(api, name)| again(api, name, resource.clone()))
             .buffer_unordered(WIDTH)
             .try_collect::<()>()
             .boxed()

@@ -139,7 +139,7 @@ async fn the_client_speaks_mutual_tls_through_streams_that_it_keeps() {
         1,
         "one connection is reused"
     );
-    read(&client, None, &of_flannel()).await.unwrap();
+    read(&client, &of_flannel()).await.unwrap();
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_server_with_another_name_or_ca_and_a_client_of_another_ca_are_refused
         let error = client.apiserver_version().await.unwrap_err();
         let message = with_causes(&error);
         assert!(message.contains(why), "{message}");
-        read(&client, None, &of_flannel()).await.unwrap_err();
+        read(&client, &of_flannel()).await.unwrap_err();
     }
     assert_eq!(api.log(), [""; 0], "nothing was asked");
 }
@@ -179,7 +179,7 @@ async fn a_stream_that_cannot_be_opened_says_why() {
     let open: OpenStream =
         Arc::new(|| async { Err(io::Error::other("no port 6443 on node `n1`")) }.boxed());
     let client = connect(open, &Pki::new().admin()).unwrap();
-    let why = read(&client, None, &of_flannel()).await.unwrap_err();
+    let why = read(&client, &of_flannel()).await.unwrap_err();
     assert!(why.contains("no port 6443 on node `n1`"), "{why}");
 }
 
@@ -319,13 +319,9 @@ async fn a_component_that_hangs_or_hangs_up_is_not_healthy() {
 // ---- reading
 
 /// What a survey learns of a server that serves.
-async fn read(
-    client: &Client,
-    saved: Option<&ClusterState>,
-    wanted: &WantedObjects,
-) -> Result<ClusterFacts, String> {
+async fn read(client: &Client, wanted: &WantedObjects) -> Result<ClusterFacts, String> {
     serves(client).await?;
-    held(client, saved, wanted).await
+    held(client, wanted).await
 }
 
 /// Whose every answer takes so long.
@@ -367,13 +363,13 @@ async fn a_slow_server_is_read_to_the_end_whatever_there_is_to_read() {
     }
     let client = slow(&api, Duration::from_secs(5));
     let begun = tokio::time::Instant::now();
-    let facts = read(&client, None, &wanted).await.unwrap();
+    let facts = read(&client, &wanted).await.unwrap();
     assert_eq!(facts.dry_runs.len(), 300);
     assert!(begun.elapsed() > Duration::from_secs(40));
     // One answer that does not come is an error, in its own time.
     let hung = slow(&api, Duration::from_secs(3600));
     let begun = tokio::time::Instant::now();
-    assert!(held(&hung, None, &wanted).await.is_err());
+    assert!(held(&hung, &wanted).await.is_err());
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
@@ -442,7 +438,7 @@ async fn facts_are_read_in_three_rounds_of_requests() {
     save_state_copy(&client, &before).await.unwrap();
     api.log();
 
-    let facts = read(&client, Some(&before), &wanted).await.unwrap();
+    let facts = read(&client, &wanted).await.unwrap();
     insta::assert_snapshot!(api.log().join("\n"), @r"
     GET /readyz
     GET /version
@@ -454,7 +450,7 @@ async fn facts_are_read_in_three_rounds_of_requests() {
     PATCH /apis/apps/v1/namespaces/kube-system/daemonsets/flannel
     ");
     assert_eq!(facts.version, "v1.34.4");
-    assert!(facts.state_copy);
+    assert_eq!(facts.state_copy.state(), Some(&before.copy()));
     let nodes: Vec<_> = facts
         .nodes
         .iter()
@@ -468,9 +464,6 @@ async fn facts_are_read_in_three_rounds_of_requests() {
     assert_eq!(objects, [&flannel()]);
     assert_eq!(facts.objects[&flannel()]["kind"], "DaemonSet");
     assert_eq!(facts.objects[&flannel()]["apiVersion"], "apps/v1");
-
-    let facts = read(&client, Some(&saved("b")), &wanted).await.unwrap();
-    assert!(!facts.state_copy, "another state");
 }
 
 #[tokio::test(start_paused = true)]
@@ -479,10 +472,10 @@ async fn not_ready_and_half_an_answer_are_down() {
     let client = api.client();
     for code in [403, 500] {
         api.refuse("GET /apis/apps/v1/daemonsets", &[code]);
-        assert!(read(&client, None, &of_flannel()).await.is_err(), "{code}");
+        assert!(read(&client, &of_flannel()).await.is_err(), "{code}");
     }
     api.not_ready("[-]etcd failed");
-    read(&client, None, &of_flannel()).await.unwrap_err();
+    read(&client, &of_flannel()).await.unwrap_err();
 }
 
 // ---- writing
@@ -513,25 +506,98 @@ async fn what_is_stored_is_written_again_and_then_marked() {
     let resources = ["secrets", "widgets.example.com"].map(str::to_owned).into();
     let told = std::sync::Mutex::new(Vec::new());
     let progress = |done, total| told.lock().unwrap().push((done, total));
-    let warning = rewrite(&client, &resources, "key-1", &progress)
+    rewrite(&client, &resources, "key-1", &progress)
         .await
         .unwrap();
-    let message = warning.unwrap().message;
-    assert!(message.contains("`widgets.example.com`"), "{message}");
     assert_eq!(*told.lock().unwrap(), [(4, 4)]);
     let log = api.log();
-    assert_eq!(log.first().unwrap(), "GET /api/v1/secrets");
+    assert_eq!(
+        log[..2],
+        [
+            "GET /api/v1",
+            "GET /apis/apiregistration.k8s.io/v1/apiservices"
+        ]
+    );
     let mark = "PATCH /api/v1/namespaces/kube-system/secrets/rke-operator-state";
     assert_eq!(log.last().unwrap(), mark);
     let again = "PATCH /api/v1/namespaces/other/secrets/b";
     assert_eq!(log.iter().filter(|line| *line == again).count(), 3);
     let wanted = WantedObjects::default();
-    let facts = read(&client, Some(&state), &wanted).await.unwrap();
+    let facts = read(&client, &wanted).await.unwrap();
     assert_eq!(facts.written_with.as_deref(), Some("key-1"));
-    assert!(facts.state_copy, "the mark is no part of the state");
+    assert_eq!(facts.state_copy.state(), Some(&state.copy()));
     forget(&client).await.unwrap();
-    let facts = read(&client, Some(&state), &wanted).await.unwrap();
+    let facts = read(&client, &wanted).await.unwrap();
     assert_eq!(facts.written_with, None);
+}
+
+/// What is not of Kubernetes' core is found by discovery, in every group of this server, each kind once. Another server's
+/// kinds are not stored here, and are not asked for.
+#[tokio::test]
+async fn whatever_a_configuration_names_is_written_again() {
+    let group = |name: &str, version: &str, priority: i32, service: Value| {
+        let spec = json!({
+            "group": name, "version": version, "versionPriority": priority,
+            "groupPriorityMinimum": 1, "service": service,
+        });
+        let object = format!("{version}.{name}");
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{object}");
+        (path, json!({"metadata": {"name": object}, "spec": spec}))
+    };
+    let written = |names: &[&str]| {
+        let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        async move {
+            let api = FakeApi::new();
+            let client = api.client();
+            save_state_copy(&client, &saved("a")).await.unwrap();
+            let theirs = json!({"name": "metrics-server", "namespace": "kube-system"});
+            for (path, object) in [
+                group("", "v1", 1, Value::Null),
+                group("example.com", "v1", 100, Value::Null),
+                group("example.com", "v1beta1", 9, Value::Null),
+                group("apps", "v1", 15, Value::Null),
+                group("metrics.k8s.io", "v1beta1", 100, theirs),
+            ] {
+                api.put(&path, object);
+            }
+            for (path, namespace) in [
+                ("/api/v1/namespaces/default/secrets/s", "default"),
+                (
+                    "/apis/example.com/v1/namespaces/default/widgets/w",
+                    "default",
+                ),
+                ("/apis/example.com/v1beta1/old/o", ""),
+                ("/apis/apps/v1/namespaces/default/deployments/d", "default"),
+            ] {
+                let name = path.rsplit('/').next().unwrap();
+                let mut metadata = json!({"name": name});
+                if !namespace.is_empty() {
+                    metadata["namespace"] = namespace.into();
+                }
+                api.put(path, json!({"metadata": metadata}));
+            }
+            api.log();
+            rewrite(&client, &names, "b/all", &|_, _| ()).await.unwrap();
+            let log = api.log();
+            assert!(!log.iter().any(|line| line.contains("metrics")), "{log:?}");
+            let patches = log.iter().filter_map(|line| line.strip_prefix("PATCH "));
+            let names = patches.filter_map(|path| path.rsplit('/').next().map(str::to_owned));
+            names
+                .filter(|name| name.len() == 1)
+                .collect::<Vec<_>>()
+                .join("")
+        }
+    };
+    assert_eq!(written(&["widgets.example.com"]).await, "w");
+    assert_eq!(written(&["secrets", "widgets.example.com"]).await, "sw");
+    assert_eq!(written(&["*.apps"]).await, "d");
+    assert_eq!(written(&["*."]).await, "s");
+    assert_eq!(written(&["*.*"]).await, "sdwo");
+    assert_eq!(
+        written(&["things.gone.example.com"]).await,
+        "",
+        "nobody has them"
+    );
 }
 
 fn labelled() -> Value {
@@ -722,7 +788,7 @@ async fn a_kind_that_the_server_does_not_have_is_waited_for_and_then_an_error() 
     let mut wanted = of_flannel();
     wanted.kinds.insert(foreign.kind());
     wanted.objects.insert(foreign, labelled());
-    read(&client, None, &wanted).await.unwrap();
+    read(&client, &wanted).await.unwrap();
 }
 
 // ---- what an apply would do
@@ -737,7 +803,7 @@ fn of_flannel() -> WantedObjects {
 }
 
 async fn dry_run(api: &FakeApi) -> DryRun {
-    let facts = read(&api.client(), None, &of_flannel()).await.unwrap();
+    let facts = read(&api.client(), &of_flannel()).await.unwrap();
     facts.dry_runs[&flannel()].clone()
 }
 
@@ -793,7 +859,7 @@ async fn an_object_that_refuses_dry_runs_is_known_after_apply_and_the_look_goes_
 #[tokio::test]
 async fn what_is_not_there_is_not_tried() {
     let api = FakeApi::new();
-    let facts = read(&api.client(), None, &of_flannel()).await.unwrap();
+    let facts = read(&api.client(), &of_flannel()).await.unwrap();
     assert!(facts.objects.is_empty() && facts.dry_runs.is_empty());
     assert!(!api.log().iter().any(|line| line.starts_with("PATCH")));
 }
@@ -1323,7 +1389,7 @@ async fn pods_that_belong_on_several_nodes_are_read_and_those_that_end_are_not()
     let (deployment, value) = spread();
     let mut wanted = of_flannel();
     wanted.objects.insert(deployment.clone(), value);
-    let facts = read(&api.client(), None, &wanted).await.unwrap();
+    let facts = read(&api.client(), &wanted).await.unwrap();
     let pods = &facts.replicas[&deployment];
     let pods: Vec<_> = pods
         .iter()
@@ -1335,7 +1401,7 @@ async fn pods_that_belong_on_several_nodes_are_read_and_those_that_end_are_not()
         })
         .collect();
     assert_eq!(pods, [("one", Some("n1")), ("two", None)]);
-    let without = read(&api.client(), None, &of_flannel()).await.unwrap();
+    let without = read(&api.client(), &of_flannel()).await.unwrap();
     assert!(without.replicas.is_empty(), "nobody asks for others");
 }
 

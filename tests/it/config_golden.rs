@@ -64,6 +64,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         now: "2026-11-21T12:00:00Z".parse().expect("a time"),
         seed: Seed::new([7; 32]),
         recover: None,
+        accept_etcd: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

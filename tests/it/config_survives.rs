@@ -122,6 +122,7 @@ fn planned(intent: &Intent) -> String {
         now: "2026-11-21T12:00:00Z".parse().expect("a time"),
         seed: Seed::new([7; 32]),
         recover: None,
+        accept_etcd: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),
         clean: &BTreeSet::new(),

@@ -50,6 +50,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         now,
         seed: Seed::new([7; 32]),
         recover: None,
+        accept_etcd: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

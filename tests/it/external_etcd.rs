@@ -292,6 +292,7 @@ async fn nodes_come_and_go() {
     // A control plane that is gone for good.
     runner.remote.world(|world| {
         let down = rke_operator::actual::Unreachable {
+            silent: true,
             class: ErrorClass::Host,
             why: "no route to host".to_owned(),
             hints: Vec::new(),
@@ -322,4 +323,53 @@ async fn a_removal_leaves_the_data_and_says_so() {
         "{outcome:?}"
     );
     assert_eq!(runner.memory.shell().saved, None);
+}
+
+/// E20: an etcd that was restored has another cluster id. It is refused with the consent that there is, and goes on with
+/// it; another id is no consent, nor is an etcd without any keys.
+#[tokio::test]
+async fn an_etcd_that_was_restored_goes_on_when_its_id_is_accepted() {
+    let runner = settled(&external(), Some(answers("cafe", false))).await;
+    let becomes = |cluster: &str, holds_keys| {
+        let view = answers(cluster, holds_keys);
+        runner.remote.world(|world| world.external = Some(view));
+    };
+    let intent = external();
+    let goal = Goal::Up(&intent);
+    becomes("beef", false);
+    let error = runner
+        .accepting("beef")
+        .converge(&goal)
+        .await
+        .expect_err("nothing is there");
+    assert!(
+        error.hints()[0].contains("holds no keys"),
+        "{:?}",
+        error.hints()
+    );
+    becomes("beef", true);
+    let before = runner.memory.shell();
+    for runner in [runner.clone(), runner.accepting("f00d")] {
+        let error = runner.converge(&goal).await.expect_err("another etcd");
+        assert!(
+            error.to_string().contains("its data would stay behind"),
+            "{error}"
+        );
+        assert!(
+            error.hints()[0].contains("--accept-etcd beef"),
+            "{:?}",
+            error.hints()
+        );
+    }
+    assert_eq!(runner.memory.shell(), before);
+    runner
+        .accepting("beef")
+        .converge(&goal)
+        .await
+        .expect("it goes on");
+    let saved = runner.memory.shell().saved.expect("a state");
+    let keyspace = saved.external_etcd.expect("it is outside");
+    assert_eq!(keyspace.etcd_cluster, "beef");
+    let plan = runner.plan(&goal).await.expect("a plan");
+    assert!(plan.is_empty(), "{}", rke_operator::plan::render(&plan));
 }

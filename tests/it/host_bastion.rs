@@ -9,7 +9,7 @@ use rke_operator::{
     error::{Explain, with_causes},
     host::{
         Host, HostError, KnownHosts, Policy,
-        pool::{Hosts, NotOpen, Target},
+        pool::{Hosts, NotOpen, Target, Verified},
     },
     model::{Endpoint, NodeName},
 };
@@ -63,6 +63,7 @@ fn site() -> Site {
             endpoint: at(&name.0),
             login: bastion.login(),
             bastion: Some(way.clone()),
+            verified: Verified::default(),
         };
         (name, Ok(target))
     };
@@ -321,4 +322,47 @@ async fn certificates_of_every_kind_of_key_log_in() {
         let connected = connect(&host, &with(Some(certificate))).await;
         assert!(connected.is_ok(), "{kind}: {connected:?}");
     }
+}
+
+/// O31: the keys by which a run before verified a node and its bastion are enough for the next one, with nothing on
+/// record; and a look tells them.
+#[tokio::test]
+async fn keys_that_were_verified_before_are_enough() {
+    let (bastion, node) = (FakeHost::new(), FakeHost::new());
+    bastion.leads_to(FakeNet([(at("n1"), node.clone())].into()));
+    let outside = FakeNet([(at(BASTION), bastion.clone())].into());
+    let nothing = KnownHosts::from_text("test", "", Policy::Strict);
+    let mut hosts = Hosts::new(Arc::new(outside), Arc::new(nothing));
+    let key = |host: &FakeHost, place: &str| {
+        let line = host.known_hosts(&at(place));
+        let (_, key) = line.trim().split_once(' ').expect("a line");
+        key.to_owned()
+    };
+    let name = NodeName::from("n1");
+    let target = |verified: Verified| {
+        let target = Target {
+            endpoint: at("n1"),
+            login: bastion.login(),
+            bastion: Some(Bastion {
+                endpoint: at(BASTION),
+                login: bastion.login(),
+            }),
+            verified,
+        };
+        [(name.clone(), Ok(target))].into()
+    };
+    let verified = Verified {
+        host: vec![key(&node, "n1")],
+        bastion: vec![key(&bastion, BASTION)],
+    };
+    hosts.aim(target(Verified::default()));
+    let Err(NotOpen::Host(error)) = hosts.open(&name).await else {
+        panic!("nobody knows it")
+    };
+    assert!(!error.is_silence(), "{error}");
+    hosts.aim(BTreeMap::new());
+    hosts.aim(target(verified.clone()));
+    let host = hosts.open(&name).await.expect("reached");
+    assert_eq!(host.host_key(), verified.host[0]);
+    assert_eq!(host.bastion_key(), Some(verified.bastion[0].as_str()));
 }

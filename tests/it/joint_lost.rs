@@ -37,6 +37,7 @@ fn without(wish: &Wish, nodes: &[usize]) -> Wish {
 
 fn silent(why: &str) -> Unreachable {
     Unreachable {
+        silent: true,
         class: ErrorClass::Host,
         why: why.to_owned(),
         hints: Vec::new(),
@@ -120,6 +121,33 @@ fn goes_on_without(runner: &Runner, wish: &Wish, lost: &[&str]) {
     for name in named {
         assert_eq!(membership(runner, &name.0), Some(Membership::Active));
     }
+}
+
+/// O31: one that answers and lets nobody in is not called lost: its own error and cure come first.
+#[test]
+fn a_node_that_answers_and_lets_nobody_in_is_not_called_lost() {
+    block_on(async {
+        let runner = runner(3);
+        let whole = of(&[WORKER, WORKER]);
+        settle(&runner, &whole.intent()).await;
+        let why = Unreachable {
+            silent: false,
+            class: ErrorClass::User,
+            why: "the host key of node `n3` is not known".to_owned(),
+            hints: vec!["record it".to_owned()],
+        };
+        runner
+            .remote
+            .world(|world| world.cut_off.insert("n3".into(), why));
+        let error = refused(&runner, &without(&whole, &[3])).await;
+        let said = error.to_string();
+        assert!(!said.contains("does not answer"), "{said}");
+        assert!(
+            said.contains("cannot log in to clean it: the host key of node `n3` is not known"),
+            "{said}"
+        );
+        assert_eq!(error.hints()[0], "record it");
+    });
 }
 
 /// Rule 10: whoever does not answer is taken away only when a person names it.

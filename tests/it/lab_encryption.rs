@@ -172,3 +172,63 @@ fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
     site.run(&["remove", "--force"]).well();
     assert_eq!(site.containers().len(), 0);
 }
+
+/// Every file below `/etc/kubernetes` with its content, the containers, and etcd's revision of what is stored.
+fn held(site: &Site) -> String {
+    let look = "find /etc/kubernetes -type f -exec sha256sum {} + | sort; \
+        docker ps -a --format '{{.ID}} {{.Names}} {{.State}}' | sort";
+    site.node().sh(look).expect("a look")
+}
+
+/// The state file of before encryption was switched on, against the copies that came later: refused for whatever the
+/// config says, and nothing is written. Then the newest copy is taken over by name.
+#[test]
+fn an_older_state_is_refused_beside_newer_copies() {
+    let site = Site::new("older-state", Profile::Plain);
+    site.run(&["up", "--yes"]).well();
+    let file = site.path("cluster.rke-operator.json");
+    let old = fs::read(&file).expect("a state");
+    let encryption = |on: bool| {
+        site.edits(|config| {
+            config["services"]["kube-api"]["secrets_encryption_config"] = json!({"enabled": on});
+        });
+    };
+    encryption(true);
+    site.run(&["up", "--yes"]).well();
+    let secret = "create secret generic word --from-literal=word=unseen";
+    site.kubectl(&secret.split(' ').collect::<Vec<_>>()).well();
+    let newest = fs::read(&file).expect("a state");
+    assert_ne!(old, newest);
+    let state: Value = serde_json::from_slice(&newest).expect("JSON");
+    let id = state["clusterId"].as_str().expect("an id");
+
+    fs::write(&file, &old).expect("the older one");
+    let before = held(&site);
+    for on in [true, false] {
+        encryption(on);
+        for command in [&["up", "--yes"][..], &["plan"]] {
+            let refused = site.run(command);
+            assert_eq!(refused.status, 1, "{refused:?}");
+            for said in [
+                "is not the newest of this cluster; nothing is changed",
+                "the copy in the Secret `kube-system/rke-operator-state` is newer",
+                &format!("--recover {id}"),
+            ] {
+                assert!(refused.stderr.contains(said), "{said}: {}", refused.stderr);
+            }
+        }
+    }
+    assert_eq!(held(&site), before);
+    assert_eq!(fs::read(&file).expect("a state"), old);
+    let word = ["get", "secret", "word", "-o", "jsonpath={.data.word}"];
+    assert_eq!(site.kubectl(&word).well().stdout, "dW5zZWVu");
+
+    encryption(true);
+    site.run(&["up", "--yes", "--recover", id]).well();
+    let taken: Value = serde_json::from_slice(&fs::read(&file).expect("a state")).expect("JSON");
+    assert_eq!(taken["encryption"], state["encryption"]);
+    assert_eq!(site.kubectl(&word).well().stdout, "dW5zZWVu");
+    let plan = site.run(&["plan"]).well();
+    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.run(&["remove", "--force"]).well();
+}

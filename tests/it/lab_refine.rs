@@ -92,6 +92,7 @@ fn world(site: &Site) -> Environment {
         kubeconfig: Arc::new(FileKubeconfig::beside(&config)),
         key_ring: Arc::new(OneKey(key(site))),
         recover: None,
+        accept_etcd: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),

@@ -46,6 +46,7 @@ fn with<'a>(want: &'a Desired, component: &'a str) -> impl Iterator<Item = &'a N
 
 fn silent() -> Unreachable {
     Unreachable {
+        silent: true,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),
         hints: vec![],

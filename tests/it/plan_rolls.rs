@@ -55,6 +55,7 @@ fn node(number: usize) -> NodeName {
 
 fn silence(world: &mut World, name: &NodeName) {
     let down = Unreachable {
+        silent: true,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),
         hints: vec![],

@@ -1,7 +1,7 @@
 //! What outlives a run is kept as soon as it changes: in the store first, then beside it.
 
 use rke_operator::{
-    actual::{Baseline, HostView},
+    actual::{Baseline, HostView, StateCopy},
     model::{CLAIM, FILES_IMAGE, NodeName, Secret, path},
     plan::{Action, ClusterAction, HostAction, LocalAction, Plan},
     state::{Applied, OperatorMemory, codec},
@@ -76,10 +76,10 @@ fn what_the_operator_remembers_is_saved_and_no_copy_changes() {
 #[test]
 fn a_copy_that_is_lost_and_a_kubeconfig_that_differs_are_written_again() {
     let (mut world, mut shell, want) = settled();
-    world.etcd().state_copy = false;
+    let copy = std::mem::take(&mut world.etcd().state_copy);
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     assert_eq!(stages(&plan), ["copies"]);
-    world.etcd().state_copy = true;
+    world.etcd().state_copy = copy;
     for there in [None, Some(Secret::new("another cluster's".to_owned()))] {
         shell.kubeconfig = there;
         let plan = plan_up(&want, &world.observe(&shell)).unwrap();
@@ -146,7 +146,7 @@ fn an_etcd_that_lost_its_data_is_an_alarm_and_never_written_to() {
     let (mut world, mut shell, mut want) = settled();
     let etcd = world.etcd();
     etcd.objects.clear();
-    (etcd.state_copy, etcd.marked) = (false, false);
+    (etcd.state_copy, etcd.marked) = (StateCopy::Absent, false);
     let first = plan_up(&want, &world.observe(&shell)).unwrap();
     assert!(stages(&first).contains(&"addons"), "{first:?}");
 
@@ -171,7 +171,7 @@ fn an_etcd_that_lost_its_data_is_an_alarm_and_never_written_to() {
     // A copy of the state that a person deleted is no such thing.
     let (mut world, ..) = settled();
     let etcd = world.etcd();
-    (etcd.state_copy, etcd.marked) = (false, false);
+    (etcd.state_copy, etcd.marked) = (StateCopy::Absent, false);
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     assert_eq!(stages(&plan), ["copies"]);
 }

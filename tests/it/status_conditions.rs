@@ -28,6 +28,7 @@ use crate::{
 
 fn silent() -> HostView {
     HostView::Unreachable(Unreachable {
+        silent: true,
         class: ErrorClass::Host,
         why: "no route to host".to_owned(),
         hints: vec!["is it switched on?".to_owned()],

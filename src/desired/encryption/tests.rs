@@ -1,6 +1,12 @@
 use proptest::prelude::*;
+use serde_json::{Value as Json, json};
 
-use super::*;
+use super::{
+    kept::keep,
+    source::{forms, identity, merged, providers},
+    *,
+};
+use crate::state::EncryptionKey;
 
 fn managed() -> Source {
     Source {
@@ -298,25 +304,141 @@ fn nothing_is_written_again_while_a_server_does_not_answer() {
     assert!(matches!(all, Some(Rewrite::All { .. })), "{all:?}");
 }
 
-#[test]
-fn our_key_is_made_once_and_kept() {
-    let new = |name: &str| EncryptionKey {
+fn key(name: &str) -> EncryptionKey {
+    EncryptionKey {
         name: name.to_owned(),
         secret: "c2VjcmV0".to_owned().into(),
-    };
-    let on = keep(&SecretsEncryption::Managed, &[], || new("key-1"));
-    assert_eq!(on, [new("key-1")]);
-    let off = keep(&SecretsEncryption::Off, &on, || new("key-2"));
-    assert_eq!(off, on);
-    assert_eq!(keep(&SecretsEncryption::Managed, &off, || new("key-2")), on);
-    let mut keys = on;
-    for text in ["1", "2", "3", "4"] {
-        let wish = SecretsEncryption::Custom(text.to_owned().into());
-        keys = keep(&wish, &keys, || new("key-2"));
     }
-    let texts: Vec<&str> = keys
-        .iter()
-        .map(|key| key.secret.expose().as_str())
-        .collect();
-    assert_eq!(texts, ["4", "3", "2", "c2VjcmV0"]);
+}
+
+fn texts(keys: &[EncryptionKey]) -> Vec<&str> {
+    let texts = keys.iter().map(|key| key.secret.expose().as_str());
+    texts.collect()
+}
+
+#[test]
+fn our_key_is_made_once_and_kept() {
+    let nothing = || Vec::new();
+    let keep = |wish, known: &[EncryptionKey], new| keep(&wish, known, nothing, || key(new));
+    let on = keep(SecretsEncryption::Managed, &[], "key-1").unwrap();
+    assert_eq!(on, [key("key-1")]);
+    let off = keep(SecretsEncryption::Off, &on, "key-2").unwrap();
+    assert_eq!(off, on);
+    assert_eq!(keep(SecretsEncryption::Managed, &off, "key-2").unwrap(), on);
+}
+
+/// E15: whatever is edited meanwhile, what an API server reads or the mark names stays; the rest goes in its turn. What
+/// cannot be told is kept, and at some number the next edit is refused.
+#[test]
+fn a_configuration_goes_only_when_nothing_needs_it() {
+    let edited = |known: &[EncryptionKey], text: &str, needed: &[&str]| {
+        let all = || {
+            known
+                .iter()
+                .map(|key| needed.contains(&key.secret.expose().as_str()))
+        };
+        let wish = SecretsEncryption::Custom(text.to_owned().into());
+        keep(&wish, known, || all().collect(), || key("key-2"))
+    };
+    let mut keys = vec![key("key-1")];
+    for text in ["1", "2", "3", "4"] {
+        keys = edited(&keys, text, &[]).unwrap();
+    }
+    assert_eq!(texts(&keys), ["4", "3", "2", "c2VjcmV0"]);
+    for text in ["5", "6", "7"] {
+        keys = edited(&keys, text, &["2"]).unwrap();
+    }
+    assert_eq!(texts(&keys), ["7", "6", "5", "2", "c2VjcmV0"]);
+    let all = ["2", "5", "6", "7", "8"];
+    keys = edited(&keys, "8", &all).unwrap();
+    keys = edited(&keys, "9", &all).unwrap();
+    assert_eq!(texts(&keys), ["9", "8", "7", "6", "5", "2", "c2VjcmV0"]);
+    assert_eq!(edited(&keys, "10", &[&all[..], &["9"]].concat()), Err(7));
+    assert_eq!(edited(&keys, "9", &[]), Ok(keys.clone()), "it is there");
+    // Nothing is known of them.
+    let wish = SecretsEncryption::Custom("10".to_owned().into());
+    assert_eq!(keep(&wish, &keys, Vec::new, || key("key-2")), Err(7));
+}
+
+fn widgets(name: &str, resources: &[&str]) -> Source {
+    let provider = json!({"secretbox": {"keys": [{"name": name, "secret": name}]}});
+    let text =
+        json!({"resources": [{"resources": resources, "providers": [provider]}]}).to_string();
+    Source {
+        name: name.to_owned(),
+        providers: providers(&text),
+        text: Some(text),
+    }
+}
+
+/// E4: the mark of an earlier release says nothing of what is not of Kubernetes' core. Its key stays until all of it was
+/// written again; where that release has taken it away already, nothing is done.
+#[test]
+fn what_was_not_written_again_stays_readable() {
+    let sources = vec![
+        widgets("a", &["secrets", "widgets.example.com"]),
+        widgets("b", &["secrets", "widgets.example.com"]),
+    ];
+    let writes_b = Form {
+        writer: Writer::Source(1),
+        reads: [0, 1].into(),
+        last: false,
+    };
+    let world = |servers: Form, mark: Option<&str>| World {
+        sources: &sources,
+        goal: Writer::Source(1),
+        servers: vec![servers; 2],
+        silent: false,
+        alone: false,
+        fresh: false,
+        written: Written::With(mark.map(str::to_owned)),
+    };
+    let last = Form::last(Writer::Source(1));
+    let has_a = |phase: &Phase| phase.file.as_ref().unwrap().contains(r#""name":"a""#);
+    for mark in [None, Some("b"), Some("a"), Some("a/all")] {
+        let phase = world(writes_b.clone(), mark).phase();
+        assert!(has_a(&phase), "{mark:?}");
+        let Some(Rewrite::All { resources, with }) = phase.stored else {
+            panic!("{mark:?}: {:?}", phase.stored)
+        };
+        assert!(resources.contains("widgets.example.com"));
+        assert_eq!(with, "b/all");
+    }
+    let phase = world(writes_b, Some("b/all")).phase();
+    assert_eq!((has_a(&phase), &phase.stored), (false, &None));
+    for mark in ["b", "b/all"] {
+        let phase = world(last.clone(), Some(mark)).phase();
+        assert_eq!((has_a(&phase), &phase.stored), (false, &None), "{mark}");
+    }
+}
+
+/// A pattern counts for whatever it covers, also where another configuration names that alone, and comes after it.
+#[test]
+fn a_pattern_writes_and_reads_what_it_covers() {
+    let merged = |writer: &[&str], other: &[&str]| {
+        let (writer, other) = (widgets("b", writer), widgets("a", other));
+        let text = merged(Some(&writer), &[&other]);
+        let config: Json = serde_json::from_str(&text).unwrap();
+        let entries = config["resources"].as_array().unwrap().iter();
+        let entries = entries.map(|entry| {
+            let providers = entry["providers"].as_array().unwrap().iter();
+            let names = providers.map(|provider| {
+                let name = provider["secretbox"]["keys"][0]["name"].as_str();
+                name.unwrap_or("-")
+            });
+            let resource = entry["resources"][0].as_str().unwrap();
+            format!("{resource} {}", names.collect::<String>())
+        });
+        entries.collect::<Vec<_>>()
+    };
+    assert_eq!(merged(&["*.*"], &["secrets"]), ["secrets ba-", "*.* b-"]);
+    assert_eq!(merged(&["secrets"], &["*.*"]), ["secrets ba-", "*.* -a"]);
+    assert_eq!(
+        merged(&["*."], &["secrets", "x.apps"]),
+        ["secrets ba-", "x.apps -a", "*. b-"]
+    );
+    assert_eq!(
+        merged(&["*.apps", "*.*"], &["x.apps"]),
+        ["x.apps ba-", "*.apps b-", "*.* b-"]
+    );
 }

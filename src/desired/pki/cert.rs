@@ -250,7 +250,8 @@ impl Validity {
     }
 }
 
-/// A new authority, out of the seed.
+/// A new authority, out of the seed. Its path has no limit: the certificate of the one that takes its place may be
+/// signed by it.
 pub(super) fn new_authority(
     cn: &str,
     slot: &str,
@@ -259,7 +260,7 @@ pub(super) fn new_authority(
 ) -> Result<state::Authority, PkiError> {
     let key = Key::derive(seed, slot)?;
     let mut params = params(cn, slot, seed, now, TEN_YEARS)?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::DigitalSignature,
         KeyUsagePurpose::KeyCertSign,

@@ -11,8 +11,8 @@ use crate::{
     etcd::{ExternalView, Quorum},
     model::{ClusterId, Component, EtcdKeyspace, NodeName, Role, Secret, label},
     state::{
-        Authority, BastionEntry, ClusterState, EncryptionKey, GivenCertificates, InventoryEntry,
-        Membership, OperatorMemory, ServiceAccounts,
+        Authority, BastionEntry, ClusterState, DigestKey, EncryptionKey, GivenCertificates,
+        InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
     },
 };
 
@@ -30,8 +30,10 @@ pub(super) fn generate(
         given.map_or_else(|| new_authority(cn, cn, &ctx.seed, ctx.now), Ok)
     };
     let slot = "kube-service-account-token";
+    let digests = ctx.seed.derive("digests of contents");
     Ok(ClusterState {
         serial: 0,
+        digest_key: DigestKey::new(*digests),
         cluster_id: ClusterId(
             ctx.seed
                 .derive("cluster id")
@@ -55,9 +57,11 @@ pub(super) fn generate(
             },
             verifying: Vec::new(),
             issuers: Vec::new(),
+            audiences: Vec::new(),
         },
         encryption: Vec::new(),
         etcd_bootstrap: peers(intent, |_| true),
+        etcd_epoch: None,
         external_etcd: keyspace(intent, have),
         inventory: BTreeMap::new(),
         given: GivenCertificates::default(),
@@ -79,7 +83,7 @@ pub(super) fn completed(
         let entry = known.inventory.get(name);
         entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
     };
-    let mut etcd_bootstrap = if known.format() == 1 && known.etcd_bootstrap.is_empty() {
+    let mut etcd_bootstrap = if known.is_of_first_format() && known.etcd_bootstrap.is_empty() {
         peers(intent, was_member)
     } else {
         known.etcd_bootstrap.clone()
@@ -93,6 +97,7 @@ pub(super) fn completed(
     });
     let mut next = ClusterState {
         etcd_bootstrap,
+        external_etcd: accepted(known, intent, have, ctx),
         cluster_name: intent.cluster_name.clone(),
         kubernetes_version: Some(intent.version),
         inventory,
@@ -102,22 +107,17 @@ pub(super) fn completed(
         let cn = "kube-signer-ca";
         next.signer_ca = Some(new_authority(cn, cn, &ctx.seed, ctx.now)?);
     }
-    let wish = &intent.services.secrets_encryption;
-    next.encryption = encryption::keep(wish, &known.encryption, || {
+    next.encryption = encryption::kept(intent, known, have, || {
         let bytes = ctx.seed.derive("encryption key");
         let name = hex::encode(&ctx.seed.derive("encryption key's name")[..4]);
         EncryptionKey {
             name: format!("key-{name}"),
             secret: Secret::new(STANDARD.encode(bytes.as_slice())),
         }
-    });
+    })
+    .map_err(|count| PkiError::TooManyEncryptions { count })?;
     let accounts = &mut next.service_accounts;
-    let public = Key::from_pem(accounts.signing.expose())
-        .ok_or_else(|| PkiError::Damaged {
-            what: SERVICE_ACCOUNTS,
-            why: "it is not a P-256 or RSA key in PEM".to_owned(),
-        })?
-        .public_pem(SERVICE_ACCOUNTS)?;
+    let public = public_key(accounts)?;
     if !accounts.verifying.contains(&public) {
         accounts.verifying.insert(0, public);
     }
@@ -136,6 +136,16 @@ pub(super) fn completed(
     Ok(next)
 }
 
+/// What verifies what the signing key signs.
+pub(super) fn public_key(accounts: &ServiceAccounts) -> Result<String, PkiError> {
+    let key = Key::from_pem(accounts.signing.expose());
+    let key = key.ok_or_else(|| PkiError::Damaged {
+        what: SERVICE_ACCOUNTS,
+        why: "it is not a P-256 or RSA key in PEM".to_owned(),
+    })?;
+    key.public_pem(SERVICE_ACCOUNTS)
+}
+
 /// Where a new cluster's keys will be, in the external etcd that answered. A cluster never changes it: its data would
 /// not move.
 fn keyspace(intent: &Intent, have: &Actual) -> Option<EtcdKeyspace> {
@@ -147,6 +157,35 @@ fn keyspace(intent: &Intent, have: &Actual) -> Option<EtcdKeyspace> {
         }),
         ExternalView::NotAsked | ExternalView::Faulty(_) => None,
     }
+}
+
+/// Where a cluster's keys are: where they were, or in the etcd that a person accepts by its id. It has keys there; that
+/// they are this cluster's tells the copy of the state, once the API is read.
+fn accepted(
+    known: &ClusterState,
+    intent: &Intent,
+    have: &Actual,
+    ctx: &PkiContext<'_>,
+) -> Option<EtcdKeyspace> {
+    let has = known.external_etcd.as_ref()?;
+    let same_place = intent
+        .etcd
+        .external()
+        .is_some_and(|etcd| etcd.prefix == has.prefix);
+    let seen = match have.etcd.external() {
+        Some(ExternalView::Answered {
+            cluster,
+            holds_keys: true,
+            ..
+        }) => Some(cluster.clone()),
+        Some(ExternalView::Answered { .. } | ExternalView::NotAsked | ExternalView::Faulty(_))
+        | None => None,
+    };
+    let accepted = seen.filter(|id| same_place && ctx.accept_etcd == Some(id.as_str()));
+    Some(EtcdKeyspace {
+        etcd_cluster: accepted.unwrap_or_else(|| has.etcd_cluster.clone()),
+        prefix: has.prefix.clone(),
+    })
 }
 
 /// The members of the intent and their peer addresses.
@@ -272,19 +311,37 @@ fn entry(
     facts: Option<&HostFacts>,
     was: Option<&InventoryEntry>,
 ) -> InventoryEntry {
-    let seen = facts.map(|facts| facts.system.machine_id.clone());
+    let system = facts.map(|facts| &facts.system);
+    let seen = system.map(|system| system.machine_id.clone());
+    // What was verified just now; of one that does not answer, what was verified before.
+    let host_keys = |key: Option<&String>, before: Option<&Vec<String>>| {
+        let now = key.map(|key| vec![key.clone()]);
+        now.or_else(|| before.cloned()).unwrap_or_default()
+    };
+    let bastion_entry = |bastion: &Bastion| {
+        let before = was.and_then(|was| was.bastion.as_ref());
+        let before = before.filter(|before| before.endpoint() == bastion.endpoint);
+        let key = system.and_then(|system| system.bastion_key.as_ref());
+        BastionEntry::of(
+            bastion,
+            host_keys(key, before.map(|before| &before.host_keys)),
+        )
+    };
     InventoryEntry {
         endpoint: node.endpoint.clone(),
         user: node.login.user.clone(),
         key_source: node.login.key_source.clone(),
         certificate_source: node.login.credential.certificate_source(),
-        bastion: bastion.map(BastionEntry::of),
+        bastion: bastion.map(bastion_entry),
         docker_socket: node.login.docker_socket.clone(),
         roles: node.roles.iter().copied().collect(),
         machine_id: seen
             .filter(|id| !id.is_empty())
             .or_else(|| was.and_then(|was| was.machine_id.clone())),
-        host_keys: was.map(|was| was.host_keys.clone()).unwrap_or_default(),
+        host_keys: host_keys(
+            system.and_then(|system| system.host_key.as_ref()),
+            was.map(|was| &was.host_keys),
+        ),
         membership: Membership::Active,
         lost_at: None,
     }

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::clock;
+use super::{
+    clock,
+    newest::{CopyPlace, Newer, OtherCopy},
+};
 use crate::{
     actual::Unreachable,
     error::{ErrorClass, Explain},
@@ -119,11 +122,11 @@ pub enum PkiError {
     },
     /// The nodes of the config are not those of the cluster.
     #[error(
-        "cannot recover the state: the config and the copy on node `{node}` do not name the same nodes: {difference}"
+        "cannot recover the state: the config and the copy {place} do not name the same nodes: {difference}"
     )]
     RecoverInventory {
-        /// The node that has the copy.
-        node: NodeName,
+        /// Where the copy is.
+        place: CopyPlace,
         /// How they differ.
         difference: String,
     },
@@ -134,6 +137,40 @@ pub enum PkiError {
         id: ClusterId,
         /// The control planes that do not answer.
         silent: Vec<NodeName>,
+    },
+    /// A copy of the state is newer than the store's, or says something else.
+    #[error(
+        "the saved state (serial {serial}) is not the newest of this cluster; nothing is changed:{}",
+        list(&.copies.iter().map(|copy| format!("the copy {copy}")).collect::<Vec<_>>())
+    )]
+    Outdated {
+        /// The cluster.
+        id: ClusterId,
+        /// The serial of the store's.
+        serial: u64,
+        /// The copies that must not be overwritten.
+        copies: Vec<OtherCopy>,
+    },
+    /// A removal by a state that is not the newest would leave nodes behind.
+    #[error(
+        "the saved state is not the newest of this cluster: the copy {place} also names {}; nothing is changed",
+        quoted(.nodes)
+    )]
+    Forgotten {
+        /// The cluster.
+        id: ClusterId,
+        /// The first copy that is newer.
+        place: CopyPlace,
+        /// The nodes that neither the state nor the config names.
+        nodes: Vec<NodeName>,
+    },
+    /// Configurations of the user's that may still be needed, and too many of them.
+    #[error(
+        "`secrets_encryption_config.custom_config` was changed {count} times, and what was written with each of them may still be stored; nothing is changed"
+    )]
+    TooManyEncryptions {
+        /// How many there would be.
+        count: usize,
     },
     /// A clock is wrong, so nothing can be said about the time of a certificate.
     #[error("{}", clock::sentence(*.ours, .off))]
@@ -222,6 +259,29 @@ fn recover_hint(id: &str) -> Cow<'static, str> {
     .into()
 }
 
+/// What can be done where a copy is newer.
+fn outdated(id: &str, copies: &[OtherCopy]) -> Vec<Cow<'static, str>> {
+    let mut hints: Vec<Cow<'static, str>> = Vec::new();
+    let any = |is: fn(&Newer) -> bool| copies.iter().any(|copy| is(&copy.why));
+    if any(|why| matches!(why, Newer::Unreadable(_))) {
+        hints.push("run the release of rke-operator that wrote that copy, or a newer one".into());
+    }
+    if any(|why| matches!(why, Newer::Another(_))) {
+        hints.push("the API serves the data of another cluster: check where its etcd is and what was restored there".into());
+        hints.push("if this cluster owns these data from now on: `kubectl -n kube-system delete secret rke-operator-state`".into());
+    }
+    if hints.is_empty() {
+        hints.push("if somebody else ran `up` last, go on with the state file from there (of a `Cluster`: with the Secret of its state)".into());
+        hints.push(
+            format!(
+                "or take over the newest copy: `rke-operator up --recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
+            )
+            .into(),
+        );
+    }
+    hints
+}
+
 /// What stands for the id where it is not known.
 const ITS_ID: &str = "<its cluster id>";
 const ANOTHER: &str = "if this is another cluster's node, the address in the config is wrong, or that cluster must be removed first";
@@ -240,6 +300,9 @@ impl Explain for PkiError {
             | Self::RecoverName { .. }
             | Self::RecoverInventory { .. }
             | Self::RecoverNowhere { .. }
+            | Self::Outdated { .. }
+            | Self::Forgotten { .. }
+            | Self::TooManyEncryptions { .. }
             | Self::Clock { .. }
             | Self::Given { .. }
             | Self::NotGiven { .. }
@@ -289,6 +352,14 @@ impl Explain for PkiError {
             ],
             Self::RecoverInventory { .. } => vec![
                 "recover with the config that the cluster was last made with; change it afterwards".into(),
+            ],
+            Self::Outdated { id, copies, .. } => outdated(&id.0, copies),
+            Self::Forgotten { id, .. } => vec![
+                "write these nodes into the config as well: `remove` cleans every node that the state or the config names".into(),
+                recover_hint(&id.0),
+            ],
+            Self::TooManyEncryptions { .. } => vec![
+                "write the last configuration that `up` was done with into the config, bring back every control plane, and run `up` until it has nothing to do; then change it again".into(),
             ],
             Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
                 "without `--recover`, nodes that have nothing become a new cluster".into(),

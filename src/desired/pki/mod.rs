@@ -17,6 +17,7 @@ mod given;
 mod given_tests;
 mod key;
 mod kubeconfig;
+mod newest;
 mod reconcile;
 mod recover;
 #[cfg(test)]
@@ -31,12 +32,15 @@ pub use self::{
     cert::Pair,
     cert_kind::{CertKind, KUBELET_CLIENT},
     certificate::{Certificate, administrator, authorities, on_node},
+    clock::left_out,
     error::PkiError,
     given::{GivenFiles, Request, requests},
     key::Seed,
+    newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
 };
 use crate::{
+    actual::Actual,
     model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},
     state::ClusterState,
 };
@@ -49,6 +53,8 @@ pub struct PkiContext<'a> {
     pub seed: Seed,
     /// Read the lost keys of this cluster back from the nodes: the id is typed by a person.
     pub recover: Option<&'a ClusterId>,
+    /// The cluster id of the external etcd that has the data of this cluster from now on: typed by a person.
+    pub accept_etcd: Option<&'a str>,
     /// Clusters that others here hold.
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Nodes that a person gives up by name.
@@ -73,7 +79,6 @@ pub struct Keys {
     pub(super) certificates: Certificates,
     /// Sentences for the plan.
     pub(super) notes: Vec<String>,
-    digest_key: Secret<[u8; 32]>,
 }
 
 /// When the certificates of a cluster end, and which are renewed.
@@ -129,27 +134,11 @@ pub struct EngineClients {
 impl Keys {
     /// A keyed digest of some content: see [`Digest`].
     pub fn digest(&self, content: &[u8]) -> Digest {
-        keyed(&self.digest_key, content)
+        self.saved.digest_key.digest(content)
     }
 }
 
-/// The digest that [`Keys::digest`] gives, out of the saved state alone.
-pub fn digest(saved: &ClusterState, content: &[u8]) -> Digest {
-    keyed(&digest_key(saved), content)
-}
-
-fn digest_key(saved: &ClusterState) -> Secret<[u8; 32]> {
-    let signs = saved.cluster_ca.signing.key.as_ref();
-    Secret::new(*key::prf(
-        signs
-            .unwrap_or(&saved.service_accounts.signing)
-            .expose()
-            .as_bytes(),
-        b"rke-operator: digests of contents",
-    ))
-}
-
-fn keyed(key: &Secret<[u8; 32]>, content: &[u8]) -> Digest {
-    let mac = key::prf(key.expose(), content);
-    Digest(mac.first_chunk::<16>().map(hex::encode).unwrap_or_default())
+/// Refuses a removal by a state that is not the newest, where nodes of the cluster would be forgotten.
+pub fn refuse_to_forget(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
+    newest::refuse_to_forget(saved, have)
 }

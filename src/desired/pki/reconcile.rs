@@ -1,6 +1,6 @@
 //! Settles every key: invariant 2. Pure.
 //!
-//! 1. The store has keys: they are kept.
+//! 1. The store has keys: they are kept, unless a copy is newer ([`newest`]).
 //! 2. It definitely has none, and recovery was not asked for: new ones, if *every* etcd and
 //!    control-plane host of the intent answered and bears no claim, no certificates and no data of
 //!    etcd. Else a refusal that says what was found where.
@@ -15,25 +15,29 @@ use super::{
     cert::{Authority, LeafSpec, Pair, ends},
     cert_kind::{Signer, client},
     certificate, clock,
-    complete::{completed, generate},
-    digest_key,
+    complete::{completed, generate, public_key},
     given::{self, ADMIN, Given},
     kubeconfig::{self, Servers},
+    newest::{self, Newer},
     recover,
 };
 use crate::{
     actual::{Actual, ApiHealth, HostView},
     config::{Intent, NodeIntent},
     model::{ClientIdentity, ClusterId, Endpoint, NodeName, Role, Secret, label, path},
-    state::{ClusterState, Membership},
+    state::{self, ClusterState, Membership},
 };
 
 /// Settles every key of the cluster, or says why there are none. Makes nothing that was there.
 pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Keys, PkiError> {
-    clock::agrees(have, ctx.now)?;
+    clock::agrees(intent, have, ctx.now)?;
     let mut notes = Vec::new();
     let known = match (&have.saved, ctx.recover) {
-        (Some(saved), _) => Some((**saved).clone()),
+        (Some(saved), recover) => {
+            let (saved, note) = newest(saved, intent, have, recover, ctx)?;
+            notes.extend(note);
+            Some(saved)
+        }
         (None, Some(id)) => {
             let (saved, note) = recover::read_back(intent, have, id, ctx.held_elsewhere)?;
             notes.push(note);
@@ -102,9 +106,41 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         certificates,
         notes,
         service_account_public: saved.service_accounts.verifying.concat(),
-        digest_key: digest_key(&saved),
         saved,
     })
+}
+
+/// The store's state, where no copy is newer; else, where a person asked for it, the newest of all.
+fn newest(
+    saved: &ClusterState,
+    intent: &Intent,
+    have: &Actual,
+    recover: Option<&ClusterId>,
+    ctx: &PkiContext<'_>,
+) -> Result<(ClusterState, Option<String>), PkiError> {
+    let others = newest::others(saved, have);
+    if others.is_empty() {
+        return Ok((saved.clone(), None));
+    }
+    // What is damaged is said first.
+    Authorities::read(saved)?;
+    public_key(&saved.service_accounts)?;
+    let mut whys = others.iter().map(|other| &other.why);
+    let understood = whys.all(|why| match why {
+        Newer::Serial(_) | Newer::Content | Newer::Key(_) => true,
+        Newer::Unreadable(_) | Newer::Another(_) => false,
+    });
+    match recover {
+        Some(id) if understood && *id == saved.cluster_id => {
+            let (saved, note) = recover::over(saved, intent, have, ctx.held_elsewhere)?;
+            Ok((saved, Some(note)))
+        }
+        Some(_) | None => Err(PkiError::Outdated {
+            id: saved.cluster_id.clone(),
+            serial: saved.serial,
+            copies: others,
+        }),
+    }
 }
 
 /// Everything that is wrong with what a person made, or missing of it, at once.
@@ -206,6 +242,15 @@ impl Authorities {
     fn read(saved: &ClusterState) -> Result<Self, PkiError> {
         if let Some(signer) = &saved.signer_ca {
             Authority::read(signer, SIGNER_CA)?;
+        }
+        for (authority, what) in [
+            (&saved.cluster_ca, CLUSTER_CA),
+            (&saved.etcd_ca, ETCD_CA),
+            (&saved.front_proxy_ca, FRONT_PROXY_CA),
+        ] {
+            if let Some(next) = &authority.next {
+                Authority::read(&state::Authority::of(next.clone()), what)?;
+            }
         }
         Ok(Self {
             cluster: Authority::read(&saved.cluster_ca, CLUSTER_CA)?,

@@ -11,9 +11,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PkiError;
+use super::{CopyPlace, PkiError};
 use crate::{
-    actual::{Actual, HostView},
+    actual::{Actual, ApiView, HostView},
     config::Intent,
     model::{ClusterId, NodeName, Role, path, quoted},
     state::{ClusterState, InventoryEntry, Membership, codec},
@@ -40,7 +40,8 @@ pub(super) fn read_back(
         });
     }
     if let Some(difference) = difference(&copy.inventory, intent) {
-        return Err(PkiError::RecoverInventory { node, difference });
+        let place = CopyPlace::Node(node);
+        return Err(PkiError::RecoverInventory { place, difference });
     }
     let silent = intent.nodes.keys().filter(|name| have.up(name).is_none());
     let silent = quoted(silent);
@@ -50,6 +51,86 @@ pub(super) fn read_back(
         note.push_str(&silent);
     }
     Ok((copy, note))
+}
+
+/// The newest state of a cluster of which the store has one that is not: that of a control plane, of `kube-system`, or
+/// the store's own, with the keys that any of them has. The same rules hold.
+pub(super) fn over(
+    saved: &ClusterState,
+    intent: &Intent,
+    have: &Actual,
+    held_elsewhere: &BTreeSet<ClusterId>,
+) -> Result<(ClusterState, String), PkiError> {
+    let id = &saved.cluster_id;
+    if held_elsewhere.contains(id) {
+        return Err(PkiError::RecoverHeld { id: id.clone() });
+    }
+    nobody_elses(intent, have, id)?;
+    let in_cluster = match have.api() {
+        ApiView::Up(api) => api.state_copy.state(),
+        ApiView::Unknown | ApiView::Unreachable(_) => None,
+    };
+    let (place, copy) = match (newest(intent, have, id), in_cluster) {
+        (Ok((_, on_node)), Some(copy)) if copy.serial > on_node.serial => {
+            (CopyPlace::Cluster, copy.clone())
+        }
+        (Ok((node, copy)), _) => (CopyPlace::Node(node), copy),
+        (Err(PkiError::RecoverNoCopy { .. } | PkiError::RecoverNowhere { .. }), Some(copy)) => {
+            (CopyPlace::Cluster, copy.clone())
+        }
+        (Err(error), _) => return Err(error),
+    };
+    let mut next = if copy.serial >= saved.serial {
+        if let Some(difference) = difference(&copy.inventory, intent) {
+            return Err(PkiError::RecoverInventory { place, difference });
+        }
+        ClusterState {
+            memory: saved.memory.clone(),
+            ..copy.clone()
+        }
+    } else {
+        saved.clone()
+    };
+    let on_nodes = have
+        .hosts
+        .keys()
+        .filter_map(|name| copy_of(name, have).ok()?);
+    let all = on_nodes.chain(in_cluster.cloned()).chain([saved.clone()]);
+    for other in all.filter(|other| other.cluster_id == *id) {
+        takes_keys(&mut next, &other);
+        next.serial = next.serial.max(other.serial);
+    }
+    // Nobody else has it like this.
+    next.serial += 1;
+    let note = format!(
+        "the saved state (serial {}) is replaced by the newest copy, {place} (serial {})",
+        saved.serial, copy.serial
+    );
+    Ok((next, note))
+}
+
+/// Whatever was written or signed with one of them stays readable.
+fn takes_keys(state: &mut ClusterState, other: &ClusterState) {
+    let keys = &mut state.encryption;
+    let missing = other.encryption.iter().filter(|key| !keys.contains(key));
+    let missing: Vec<_> = missing.cloned().collect();
+    keys.extend(missing);
+    let accounts = &mut state.service_accounts;
+    for public in &other.service_accounts.verifying {
+        if !accounts.verifying.contains(public) {
+            accounts.verifying.push(public.clone());
+        }
+    }
+    for issuer in &other.service_accounts.issuers {
+        if !accounts.issuers.contains(issuer) {
+            accounts.issuers.push(issuer.clone());
+        }
+    }
+    for audience in &other.service_accounts.audiences {
+        if !accounts.audiences.contains(audience) {
+            accounts.audiences.push(audience.clone());
+        }
+    }
 }
 
 /// No host that answers belongs to another cluster.
@@ -137,7 +218,7 @@ fn copy_of(name: &NodeName, have: &Actual) -> Result<Option<ClusterState>, Strin
     codec::decode(text).map(Some)
 }
 
-fn same_keys(one: &ClusterState, other: &ClusterState) -> bool {
+pub(super) fn same_keys(one: &ClusterState, other: &ClusterState) -> bool {
     one.cluster_ca == other.cluster_ca
         && one.etcd_ca == other.etcd_ca
         && one.front_proxy_ca == other.front_proxy_ca

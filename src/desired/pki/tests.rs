@@ -14,7 +14,7 @@ use rustls::{
 };
 
 use super::{
-    CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, reconcile,
+    CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, left_out, reconcile,
 };
 use crate::{
     actual::{Actual, ApiHealth, ClockFact, FileFact, HostFacts, HostView},
@@ -344,6 +344,42 @@ fn no_certificate_is_made_or_called_expired_by_a_clock_that_the_nodes_contradict
     }
 }
 
+/// E16: a worker's wrong clock stops nobody; it is left out by name. One of a node that no longer is in the config does
+/// not matter.
+#[test]
+fn the_clock_of_a_worker_stops_no_run() {
+    let worker: &[Role] = &[Role::Worker];
+    let intent = intent_of(&[("n1", "10.0.0.2", &ALL), ("n2", "10.0.0.3", worker)]);
+    let one = intent_of(&[("n1", "10.0.0.2", &ALL)]);
+    let mut have = applied(&desired(&intent));
+    let mut sets = |name: &str, ahead: i64| {
+        host_mut(&mut have, name).clock = Some(ClockFact {
+            unix_seconds: now().as_second() + ahead,
+            uncertainty_ms: 0,
+        });
+        have.clone()
+    };
+    sets("n1", 0);
+    let have = sets("n2", -7200);
+    reuse_or_issue(&intent, &have, 9).unwrap();
+    let out = left_out(&intent, &have, now());
+    assert_eq!(out.keys().collect::<Vec<_>>(), [&NodeName::from("n2")]);
+    let why = &out[&NodeName::from("n2")];
+    assert_eq!(
+        why.why,
+        "the clock of node `n2` is 2 hours behind this machine's"
+    );
+    assert!(why.hints[0].contains("timedatectl"));
+    reuse_or_issue(&one, &have, 9).unwrap();
+    assert!(left_out(&one, &have, now()).is_empty());
+    let have = sets("n1", -7200);
+    let error = reuse_or_issue(&intent, &have, 9).unwrap_err();
+    assert!(
+        matches!(error, PkiError::Clock { ours: true, .. }),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_living_cluster_with_a_wrong_clock_keeps_its_certificates() {
     let intent = intent();
@@ -376,6 +412,7 @@ fn an_adopted_clusters_rsa_keys_sign() {
         });
         saved.service_accounts.signing = key.clone();
         saved.service_accounts.verifying.clear();
+        saved.serial += 1;
         let keys = reuse_or_issue(&intent, &have, 9).unwrap();
         let pair = |kind| &keys.leaves[&(n1(), kind)];
         serves(CA, pair(CertKind::ApiServer), "10.0.0.2").unwrap();
@@ -943,6 +980,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
         now: now(),
         seed: Seed::new([9; 32]),
         recover: Some(&desired.cluster_id),
+        accept_etcd: None,
         held_elsewhere: &held,
         lose: &NO_NODE,
         clean: &NO_NODE,
@@ -1011,6 +1049,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             now: now(),
             seed: Seed::new([9; 32]),
             recover: None,
+            accept_etcd: None,
             held_elsewhere: &NOBODY,
             lose,
             clean: &NO_NODE,
@@ -1050,4 +1089,37 @@ fn nothing_secret_is_printed() {
     let intent = intent();
     let keys = reuse_or_issue(&intent, &blank(&intent), 7).unwrap();
     assert!(!format!("{keys:?}").contains("PRIVATE KEY"));
+}
+
+/// A new authority may sign the one that takes its place.
+#[test]
+fn authorities_have_no_path_length() {
+    let saved = desired(&intent()).saved;
+    for authority in [&saved.cluster_ca, &saved.etcd_ca, &saved.front_proxy_ca] {
+        let der = CertificateDer::from_pem_slice(authority.signing.cert.as_bytes()).unwrap();
+        let (_, cert) = x509_parser::parse_x509_certificate(&der).unwrap();
+        let constraints = cert.basic_constraints().unwrap().unwrap().value;
+        assert!(constraints.ca);
+        assert_eq!(constraints.path_len_constraint, None);
+    }
+}
+
+/// What verified a node is kept with it, also while it does not answer; another key takes its place.
+#[test]
+fn the_inventory_keeps_the_host_keys() {
+    let intent = intent();
+    let mut have = applied(&desired(&intent));
+    let keys = |have: &Actual| {
+        let saved = reuse_or_issue(&intent, have, 9).unwrap().saved;
+        saved.inventory[&n1()].host_keys.clone()
+    };
+    assert_eq!(keys(&have), [""; 0]);
+    host_mut(&mut have, "n1").system.host_key = Some("ssh-ed25519 AAAA".to_owned());
+    assert_eq!(keys(&have), ["ssh-ed25519 AAAA"]);
+    have.saved = Some(Box::new(reuse_or_issue(&intent, &have, 9).unwrap().saved));
+    host_mut(&mut have, "n1").files = None;
+    host_mut(&mut have, "n1").system.host_key = None;
+    assert_eq!(keys(&have), ["ssh-ed25519 AAAA"]);
+    host_mut(&mut have, "n1").system.host_key = Some("ssh-ed25519 BBBB".to_owned());
+    assert_eq!(keys(&have), ["ssh-ed25519 BBBB"]);
 }

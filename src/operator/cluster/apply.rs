@@ -161,7 +161,7 @@ impl Reconcile<'_> {
                     .await
             }
             Ok(Outcome::Degraded { left, warnings, .. }) => {
-                memory::forget_requests(self.ctx, self.view, true).await?;
+                memory::forget_requests(self.ctx, self.view, true, true).await?;
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
             // The operator asks for no consent; reported as an update that waits for an edit.

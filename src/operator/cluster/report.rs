@@ -211,7 +211,7 @@ impl Reconcile<'_> {
             return self.failed(&Error::State(error), found).await;
         }
         // Before the object says that it is ready: what it asked for once is done.
-        memory::forget_requests(self.ctx, self.view, true).await?;
+        memory::forget_requests(self.ctx, self.view, true, true).await?;
         self.status.set_stage(Stage::Applied);
         provisioned(&mut found.conditions);
         let conditions = found.conditions.clone();

@@ -99,6 +99,9 @@ fn of_this_cluster(
         etcd_cluster: cluster.clone(),
         prefix: etcd.prefix.clone(),
     };
+    if has.prefix == is.prefix && has.etcd_cluster != is.etcd_cluster {
+        return Some(another_etcd(has, &is, *holds_keys, state));
+    }
     if *has != is {
         let why = format!(
             "has its data in an external etcd ({}), and the config leads elsewhere ({})",
@@ -126,6 +129,40 @@ fn of_this_cluster(
     })
 }
 
+/// The same place in an etcd with another cluster id: another etcd, or this one, restored from a snapshot.
+fn another_etcd(
+    has: &EtcdKeyspace,
+    is: &EtcdKeyspace,
+    holds_keys: bool,
+    state: &ClusterState,
+) -> PreflightError {
+    let why = format!(
+        "has its data in an external etcd ({}), and the config leads elsewhere ({})",
+        told(has),
+        told(is)
+    );
+    let mut error = moves(state, &why);
+    let id = &is.etcd_cluster;
+    error.hints.insert(
+        0,
+        if holds_keys {
+            format!(
+                "if that etcd was restored from a snapshot of this cluster's data: `rke-operator up \
+                 --accept-etcd {id}` goes on with it (a `Cluster` has the annotation `{}: {id}`)",
+                label::ACCEPT_ETCD
+            )
+        } else {
+            format!(
+                "it holds no keys below `{}`: if it is to be restored from a snapshot of this \
+                 cluster's data, do that first, and then run `rke-operator up --accept-etcd ID` with \
+                 its new cluster id",
+                keys_below(&is.prefix)
+            )
+        },
+    );
+    error
+}
+
 /// True where no API server of the cluster was ever seen to serve, and none is there that could have written.
 fn has_written_nothing(state: &ClusterState, have: &Actual) -> bool {
     let ours = |facts: &HostFacts| {
@@ -146,7 +183,7 @@ pub(super) fn lost_its_data(state: &ClusterState, keyspace: &EtcdKeyspace) -> Pr
         ),
         hints: vec![
             format!(
-                "ask whoever runs that etcd ({}) to restore it, below its prefix",
+                "ask whoever runs that etcd ({}) to restore it, below its prefix; where that gives it another cluster id, `rke-operator up --accept-etcd ID` goes on with it",
                 told(keyspace)
             ),
             "if the data is gone for good: give the cluster back with `rke-operator remove`, and bring it up anew".to_owned(),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{PreflightError, PreflightErrors, leavers};
 use crate::{
-    actual::{Actual, ApiView, HostView, Replaced},
+    actual::{Actual, ApiView, HostView, Replaced, Unreachable},
     desired::Desired,
     error::ErrorClass,
     etcd::Quorum,
@@ -21,12 +21,18 @@ use crate::{
 /// Refuses what is lost and was not named, and what was named and may be alive.
 pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let silent = have.hosts.iter().filter_map(|(name, view)| match view {
-        HostView::Unreachable(_) if !want.hosts.contains_key(name) => Some(name),
+        HostView::Unreachable(down) if !want.hosts.contains_key(name) => Some((name, down)),
         HostView::Unreachable(_) | HostView::Reachable(_) => None,
     });
     let silent = silent
-        .filter(|name| !want.saved.is_lost(name))
-        .map(silent_error);
+        .filter(|(name, _)| !want.saved.is_lost(name))
+        .map(|(name, down)| {
+            if down.silent {
+                silent_error(name)
+            } else {
+                closed_error(name, down)
+            }
+        });
     let replaced = want.hosts.keys().filter_map(|name| {
         let why = have.replaced(name)?;
         (!want.saved.is_lost(name)).then(|| replaced_error(name, &why))
@@ -152,6 +158,27 @@ fn silent_error(name: &NodeName) -> PreflightError {
                 "if it is gone for good, the cluster can go on without it",
             ),
         ],
+        class: ErrorClass::User,
+    }
+}
+
+/// Something answers there and lets nobody in, or nobody called: that is no sign that the node is gone.
+fn closed_error(name: &NodeName, down: &Unreachable) -> PreflightError {
+    let mut hints = down.hints.clone();
+    hints.push(format!(
+        "`{name}` is cleaned as soon as rke-operator can log in there; nothing is changed until then"
+    ));
+    hints.push(consent_hint(
+        name,
+        "if the node is gone for good, and another machine has its address",
+    ));
+    PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "node `{name}` is no longer in the config, and rke-operator cannot log in to clean it: {}",
+            down.why
+        ),
+        hints,
         class: ErrorClass::User,
     }
 }

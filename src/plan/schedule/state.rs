@@ -35,11 +35,10 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Stage {
 /// The copy in `kube-system`, which any machine with the config can carry on from.
 pub(super) fn copy(want: &Desired, have: &Actual) -> Stage {
     let there = match have.api() {
-        ApiView::Up(facts) => facts.state_copy,
+        ApiView::Up(facts) => facts.state_copy.state() == Some(&want.saved.copy()),
         ApiView::Unknown | ApiView::Unreachable(_) => false,
     };
-    let same = have.saved.as_deref().map(ClusterState::copy) == Some(want.saved.copy());
-    let step = (!there || !same).then(|| {
+    let step = (!there).then(|| {
         Step::cluster(
             Cause::New,
             "the state is kept in the cluster too",
@@ -99,6 +98,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
     let ClusterState {
         serial: _,
         cluster_id,
+        digest_key,
         cluster_name,
         kubernetes_version,
         cluster_ca,
@@ -108,6 +108,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         service_accounts,
         encryption,
         etcd_bootstrap,
+        etcd_epoch,
         external_etcd,
         inventory,
         given,
@@ -126,14 +127,6 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
     let (id, name) = (&to.cluster_id, &to.cluster_name);
     field("cluster id", cluster_id == id, &cluster_id.0, &id.0);
     field("cluster name", cluster_name == name, cluster_name, name);
-    let format = |state: &ClusterState| state.format().to_string();
-    let formats = (format(from), format(to));
-    field(
-        "state format",
-        formats.0 == formats.1,
-        &formats.0,
-        &formats.1,
-    );
     let release = |version: &Option<KubernetesVersion>| {
         version.map_or_else(|| "not recorded".to_owned(), |version| version.to_string())
     };
@@ -144,6 +137,8 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
         &release(&to.kubernetes_version),
     );
     let keys = [
+        ("digest key", *digest_key == to.digest_key),
+        ("etcd epoch", *etcd_epoch == to.etcd_epoch),
         ("cluster CA", *cluster_ca == to.cluster_ca),
         ("etcd CA", *etcd_ca == to.etcd_ca),
         ("front proxy CA", *front_proxy_ca == to.front_proxy_ca),

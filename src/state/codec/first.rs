@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::{
     model::{ClusterId, Endpoint, NodeName, Role, Secret},
     state::{
-        Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
+        Authority, CaPair, ClusterState, DigestKey, GivenCertificates, InventoryEntry, Membership,
         OperatorMemory, ServiceAccounts,
     },
 };
@@ -54,22 +54,27 @@ impl From<Document> for ClusterState {
             let key = Some(key);
             Authority::of(CaPair { cert, key })
         };
+        let cluster_ca = ca(document.cluster_ca);
+        let service_accounts = ServiceAccounts {
+            signing: document.service_account_key,
+            verifying: Vec::new(),
+            issuers: Vec::new(),
+            audiences: Vec::new(),
+        };
         Self {
             serial: 0,
             cluster_id: document.cluster_id,
+            digest_key: DigestKey::of_former(&cluster_ca, &service_accounts),
             cluster_name: document.cluster_name,
             kubernetes_version: None,
-            cluster_ca: ca(document.cluster_ca),
+            cluster_ca,
             etcd_ca: ca(document.etcd_ca),
             front_proxy_ca: ca(document.front_proxy_ca),
             signer_ca: None,
-            service_accounts: ServiceAccounts {
-                signing: document.service_account_key,
-                verifying: Vec::new(),
-                issuers: Vec::new(),
-            },
+            service_accounts,
             encryption: Vec::new(),
             etcd_bootstrap: BTreeMap::new(),
+            etcd_epoch: None,
             external_etcd: None,
             inventory: document
                 .inventory

@@ -1,12 +1,11 @@
-//! The second format, and the third: the same with the time at which a node was given up, the
-//! certificate of a login and the bastion; and the fourth: with certificates that a person made, and
-//! authorities without a key; and the fifth: with the place in an etcd outside of the cluster. A state without any of them is written as the second, which earlier
-//! releases read, too. Pure.
+//! The second format, and the third: the same with the time at which a node was given up, the certificate of a login and
+//! the bastion; and the fourth: with certificates that a person made, and authorities without a key; and the fifth: with
+//! the place in an etcd outside of the cluster. Read, never written. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::{
     model::{
@@ -14,67 +13,68 @@ use crate::{
         Secret,
     },
     state::{
-        Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, GivenCertificates,
+        Authority, BastionEntry, CaPair, ClusterState, DigestKey, EncryptionKey, GivenCertificates,
         InventoryEntry, Membership, OperatorMemory, ServiceAccounts,
     },
 };
 
-/// The first release that reads these formats.
-const READABLE_SINCE: &str = "0.1.0";
-
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Document {
+    #[expect(
+        dead_code,
+        reason = "it was read before, and no other field may be there"
+    )]
     version: u32,
+    #[expect(
+        dead_code,
+        reason = "it was read before, and no other field may be there"
+    )]
     readable_since: String,
     serial: u64,
     cluster_id: ClusterId,
     cluster_name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     kubernetes_version: Option<KubernetesVersion>,
     cluster_ca: Ca,
     etcd_ca: Ca,
     front_proxy_ca: Ca,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     signer_ca: Option<Ca>,
     service_accounts: Accounts,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     encryption: Vec<Encryption>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     etcd_bootstrap: BTreeMap<NodeName, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     external_etcd: Option<EtcdKeyspace>,
     inventory: BTreeMap<NodeName, Entry>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     given: Option<Given>,
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default)]
     operator: OperatorMemory,
 }
 
-fn is_empty(memory: &OperatorMemory) -> bool {
-    *memory == OperatorMemory::default()
-}
-
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ca {
     cert: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     key: Option<String>,
     trusted: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Given {
     leaves: BTreeSet<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     api: Option<Identity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     etcd: Option<Identity>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Identity {
     ca: String,
@@ -82,7 +82,7 @@ struct Identity {
     key: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Accounts {
     signing: String,
@@ -90,105 +90,55 @@ struct Accounts {
     issuers: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Encryption {
     name: String,
     secret: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Entry {
     address: String,
     port: u16,
     user: String,
     key_source: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     certificate_source: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     bastion: Option<BastionEntry>,
     docker_socket: String,
     roles: Vec<Role>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     machine_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     host_keys: Vec<String>,
     membership: Membership,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     lost_at: Option<Timestamp>,
-}
-
-impl From<&ClusterState> for Document {
-    fn from(state: &ClusterState) -> Self {
-        let ClusterState {
-            serial,
-            cluster_id,
-            cluster_name,
-            kubernetes_version,
-            cluster_ca,
-            etcd_ca,
-            front_proxy_ca,
-            signer_ca,
-            service_accounts,
-            encryption,
-            etcd_bootstrap,
-            external_etcd,
-            inventory,
-            given,
-            memory,
-        } = state;
-        Self {
-            version: state.format().max(2),
-            readable_since: READABLE_SINCE.to_owned(),
-            serial: *serial,
-            cluster_id: cluster_id.clone(),
-            cluster_name: cluster_name.clone(),
-            kubernetes_version: *kubernetes_version,
-            cluster_ca: cluster_ca.into(),
-            etcd_ca: etcd_ca.into(),
-            front_proxy_ca: front_proxy_ca.into(),
-            signer_ca: signer_ca.as_ref().map(Ca::from),
-            service_accounts: Accounts {
-                signing: service_accounts.signing.expose().clone(),
-                verifying: service_accounts.verifying.clone(),
-                issuers: service_accounts.issuers.clone(),
-            },
-            encryption: encryption
-                .iter()
-                .map(|EncryptionKey { name, secret }| Encryption {
-                    name: name.clone(),
-                    secret: secret.expose().clone(),
-                })
-                .collect(),
-            etcd_bootstrap: etcd_bootstrap.clone(),
-            external_etcd: external_etcd.clone(),
-            inventory: inventory
-                .iter()
-                .map(|(name, entry)| (name.clone(), Entry::from(entry)))
-                .collect(),
-            given: (!given.is_empty()).then(|| Given::from(given)),
-            operator: memory.clone(),
-        }
-    }
 }
 
 impl From<Document> for ClusterState {
     fn from(document: Document) -> Self {
+        let cluster_ca = Authority::from(document.cluster_ca);
+        let service_accounts = ServiceAccounts {
+            signing: Secret::new(document.service_accounts.signing),
+            verifying: document.service_accounts.verifying,
+            issuers: document.service_accounts.issuers,
+            audiences: Vec::new(),
+        };
         Self {
             serial: document.serial.max(1),
             cluster_id: document.cluster_id,
+            digest_key: DigestKey::of_former(&cluster_ca, &service_accounts),
             cluster_name: document.cluster_name,
             kubernetes_version: document.kubernetes_version,
-            cluster_ca: document.cluster_ca.into(),
+            cluster_ca,
             etcd_ca: document.etcd_ca.into(),
             front_proxy_ca: document.front_proxy_ca.into(),
             signer_ca: document.signer_ca.map(Authority::from),
-            service_accounts: ServiceAccounts {
-                signing: Secret::new(document.service_accounts.signing),
-                verifying: document.service_accounts.verifying,
-                issuers: document.service_accounts.issuers,
-            },
+            service_accounts,
             encryption: document
                 .encryption
                 .into_iter()
@@ -198,6 +148,7 @@ impl From<Document> for ClusterState {
                 })
                 .collect(),
             etcd_bootstrap: document.etcd_bootstrap,
+            etcd_epoch: None,
             external_etcd: document.external_etcd,
             inventory: document
                 .inventory
@@ -213,17 +164,6 @@ impl From<Document> for ClusterState {
     }
 }
 
-impl From<&Authority> for Ca {
-    fn from(authority: &Authority) -> Self {
-        let Authority { signing, trusted } = authority;
-        Self {
-            cert: signing.cert.clone(),
-            key: signing.key.as_ref().map(|key| key.expose().clone()),
-            trusted: trusted.clone(),
-        }
-    }
-}
-
 impl From<Ca> for Authority {
     fn from(ca: Ca) -> Self {
         Self {
@@ -232,22 +172,7 @@ impl From<Ca> for Authority {
                 key: ca.key.map(Secret::new),
             },
             trusted: ca.trusted,
-        }
-    }
-}
-
-impl From<&GivenCertificates> for Given {
-    fn from(given: &GivenCertificates) -> Self {
-        let GivenCertificates { leaves, api, etcd } = given;
-        let identity = |ClientIdentity { ca, cert, key }: &ClientIdentity| Identity {
-            ca: ca.clone(),
-            cert: cert.clone(),
-            key: key.expose().clone(),
-        };
-        Self {
-            leaves: leaves.clone(),
-            api: api.as_ref().map(identity),
-            etcd: etcd.as_ref().map(identity),
+            next: None,
         }
     }
 }
@@ -263,38 +188,6 @@ impl From<Given> for GivenCertificates {
             leaves: given.leaves,
             api: given.api.map(identity),
             etcd: given.etcd.map(identity),
-        }
-    }
-}
-
-impl From<&InventoryEntry> for Entry {
-    fn from(entry: &InventoryEntry) -> Self {
-        let InventoryEntry {
-            endpoint,
-            user,
-            key_source,
-            certificate_source,
-            bastion,
-            docker_socket,
-            roles,
-            machine_id,
-            host_keys,
-            membership,
-            lost_at,
-        } = entry;
-        Self {
-            address: endpoint.address.clone(),
-            port: endpoint.port,
-            user: user.clone(),
-            key_source: key_source.clone(),
-            certificate_source: certificate_source.clone(),
-            bastion: bastion.clone(),
-            docker_socket: docker_socket.clone(),
-            roles: roles.clone(),
-            machine_id: machine_id.clone(),
-            host_keys: host_keys.clone(),
-            membership: *membership,
-            lost_at: *lost_at,
         }
     }
 }

@@ -33,7 +33,7 @@ use rke_operator::{
     config::{Credential, Login},
     host::{
         Dial, Host, HostError, KnownHosts, Policy, Stream,
-        pool::{Hosts, Target},
+        pool::{Hosts, Target, Verified},
     },
     model::{Endpoint, NodeName},
 };
@@ -433,6 +433,10 @@ pub(crate) const fn target(endpoint: Endpoint, login: Login) -> Target {
         endpoint,
         login,
         bastion: None,
+        verified: Verified {
+            host: Vec::new(),
+            bastion: Vec::new(),
+        },
     }
 }
 

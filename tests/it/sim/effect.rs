@@ -8,7 +8,7 @@ use std::{
 use rke_operator::{
     actual::{
         Actual, Baseline, ChartFact, ClusterFacts, ContainerFact, ContainerState, FileFact,
-        HostFacts, HostView, NODE_META, NodeFact, NodeRecord,
+        HostFacts, HostView, NODE_META, NodeFact, NodeRecord, StateCopy,
     },
     desired,
     desired::{Addon, Desired},
@@ -245,8 +245,9 @@ fn in_cluster(
             Ok(())
         }
         ClusterAction::SaveStateCopy => {
+            let copy = StateCopy::Is(Box::new(want()?.saved.copy()));
             let api = api(world)?;
-            (api.state_copy, api.marked) = (true, true);
+            (api.state_copy, api.marked) = (copy, true);
             Ok(())
         }
     }
@@ -321,11 +322,6 @@ pub(crate) fn save_state(want: &Desired, world: &mut Actual) -> Result<(), Strin
         && saved.cluster_id != want.cluster_id
     {
         return Err("the state is another cluster's".to_owned());
-    }
-    if world.saved.as_deref() != Some(&want.saved)
-        && let Some(api) = &mut world.cluster
-    {
-        api.state_copy = false;
     }
     world.saved = Some(Box::new(want.saved.clone()));
     Ok(())

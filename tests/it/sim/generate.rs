@@ -11,7 +11,7 @@ use rke_operator::{
         START_ORDER, Taint, UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
-        Authority, CaPair, ClusterState, GivenCertificates, InventoryEntry, Membership,
+        Authority, CaPair, ClusterState, DigestKey, GivenCertificates, InventoryEntry, Membership,
         OperatorMemory, ServiceAccounts,
     },
 };
@@ -247,6 +247,8 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
     };
     ClusterState {
         serial: 1,
+        digest_key: DigestKey::new([7; 32]),
+        etcd_epoch: None,
         cluster_id: ClusterId(id.to_owned()),
         cluster_name: format!("cluster-{id}"),
         cluster_ca: ca("cluster"),
@@ -258,6 +260,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
             signing: Secret::new(format!("service account key of {id}")),
             verifying: vec![format!("public service account key of {id}")],
             issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
+            audiences: Vec::new(),
         },
         encryption: Vec::new(),
         external_etcd: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, HostFacts, HostView},
+    actual::{ContainerFact, ContainerState, HostFacts, HostView, StateCopy},
     model::{CLAIM, ChartRecord, FILES_IMAGE, HELPER, NodeName, label, path, secret::Secret},
 };
 use serde_json::json;
@@ -161,7 +161,7 @@ pub(crate) fn happen_on((on, mishap): OnNode, world: &mut World, shell: &mut sup
         }
         Mishap::CopyOfStateGoes => {
             let etcd = world.etcd();
-            (etcd.state_copy, etcd.marked) = (false, false);
+            (etcd.state_copy, etcd.marked) = (StateCopy::Absent, false);
         }
         Mishap::KubeconfigGoes => shell.kubeconfig = None,
         Mishap::ApiGoes => world.answering.clear(),

@@ -23,6 +23,7 @@ impl SimRemote {
 
     pub(crate) fn kill(&self, node: &str) {
         let down = Unreachable {
+            silent: true,
             class: ErrorClass::Host,
             why: format!("cannot reach node `{node}`: no route to host"),
             hints: vec!["is it switched on?".to_owned()],

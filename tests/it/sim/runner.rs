@@ -15,7 +15,7 @@ use rke_operator::{
     converge::{self, Consent, Error, Goal, Outcome},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
-    model::{NodeName, secret::Secret},
+    model::{ClusterId, NodeName, secret::Secret},
     plan::Plan,
     state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
 };
@@ -116,6 +116,8 @@ pub(crate) struct Runner {
     entropy: fn() -> [u8; 32],
     lose: BTreeSet<NodeName>,
     clean: BTreeSet<NodeName>,
+    recover: Option<ClusterId>,
+    accept_etcd: Option<String>,
     identity: String,
     clock: Clock,
 }
@@ -150,6 +152,8 @@ impl Runner {
             entropy,
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
+            recover: None,
+            accept_etcd: None,
             identity: "a test".to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -180,6 +184,22 @@ impl Runner {
         }
     }
 
+    /// The same one, who takes over the newest copy of this cluster's state.
+    pub(crate) fn recovering(&self, id: &ClusterId) -> Self {
+        Self {
+            recover: Some(id.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// The same one, who goes on with this external etcd.
+    pub(crate) fn accepting(&self, etcd: &str) -> Self {
+        Self {
+            accept_etcd: Some(etcd.to_owned()),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -188,7 +208,8 @@ impl Runner {
             store: Arc::clone(&self.memory) as Arc<dyn Store>,
             kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,
             key_ring: Arc::new(AnyKey),
-            recover: None,
+            recover: self.recover.clone(),
+            accept_etcd: self.accept_etcd.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
             clean: self.clean.clone(),
