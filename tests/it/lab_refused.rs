@@ -1,4 +1,4 @@
-//! Changes of a cluster that runs, and that cannot be: a flag that no program knows, an image that is
+//! Changes of a cluster that runs, and that cannot be: a flag that no program knows, a value that it does not take, an image that is
 //! nowhere, a registry that is away. Nothing of the cluster is touched.
 
 use std::{collections::BTreeMap, fs};
@@ -57,8 +57,19 @@ fn what_cannot_be_changes_nothing_that_runs() {
         write(&site, |config| {
             config["services"][service]["extra_args"]["no-such-flag"] = json!("1");
         });
-        let words = [program, "no-such-flag", "nothing that runs was replaced"];
+        let words = [program, "has no such flag", "nothing was changed"];
         is_refused(&format!("a flag that {program} does not know"), 1, &words);
+        // Only the program itself tells that it does not take a value.
+        let flag = if program == "etcd" {
+            "heartbeat-interval"
+        } else {
+            "v"
+        };
+        write(&site, |config| {
+            config["services"][service]["extra_args"][flag] = json!("many");
+        });
+        let words = [program, "many", "nothing that runs was replaced"];
+        is_refused(&format!("a value that {program} does not take"), 1, &words);
     }
 
     let missing = image(&site, "nowhere");

@@ -50,7 +50,7 @@ const FLAGS: &[(Option<Program>, &[&str], &str)] = &[
     (
         Some(Program::ApiServer),
         &["experimental-encryption-provider-config"],
-        "write `secrets_encryption_config` beside `extra_args`, or the flag `encryption-provider-config`",
+        "write `secrets_encryption_config` next to `extra_args`, or the flag `encryption-provider-config`",
     ),
     (
         Some(Program::ApiServer),
@@ -144,7 +144,7 @@ const FLAGS: &[(Option<Program>, &[&str], &str)] = &[
     (
         Some(Program::Kubelet),
         &["experimental-fail-swap-on"],
-        "write `fail_swap_on` beside `extra_args`",
+        "write `fail_swap_on` next to `extra_args`",
     ),
     (
         Some(Program::Kubelet),

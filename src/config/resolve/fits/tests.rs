@@ -1,4 +1,4 @@
-//! "valid" is said of what the release can run, and of nothing else.
+//! A config is valid where the release can run it, and only there.
 
 use insta::assert_snapshot;
 
@@ -206,7 +206,7 @@ fn values_that_a_program_refuses() {
     );
     assert_snapshot!(unfit("v1.30.7", "{kubeproxy: {extra_args: {proxy-mode: nftables}}}"), @"
     `services.kubeproxy.extra_args.proxy-mode` (line 9): needs the feature gate `NFTablesProxyMode` before 1.31
-      write `feature-gates: NFTablesProxyMode=true` beside it
+      write `feature-gates: NFTablesProxyMode=true`, too
     ");
     fits(
         "v1.30.7",

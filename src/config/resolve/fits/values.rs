@@ -239,7 +239,7 @@ fn proxy_mode(
         "nftables" if release >= k(29) && lists::is_on(all, gate) => None,
         "nftables" if release >= k(29) => Some(
             at.problem(format!("needs the feature gate `{gate}` before 1.31"))
-                .hint(format!("write `feature-gates: {gate}=true` beside it")),
+                .hint(format!("write `feature-gates: {gate}=true`, too")),
         ),
         "nftables" => {
             let problem = at.problem(format!(
