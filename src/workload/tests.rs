@@ -39,7 +39,7 @@ use crate::{
     model::{
         ClientIdentity, Component, DrainRules, NodeMeta, ObjectRef, Secret, WantedObjects, label,
     },
-    state::{ClusterState, tests::saved},
+    state::tests::saved,
 };
 
 // ---- TLS

@@ -332,7 +332,7 @@ async fn keys_that_were_verified_before_are_enough() {
     bastion.leads_to(FakeNet([(at("n1"), node.clone())].into()));
     let outside = FakeNet([(at(BASTION), bastion.clone())].into());
     let nothing = KnownHosts::from_text("test", "", Policy::Strict);
-    let mut hosts = Hosts::new(Arc::new(outside), Arc::new(nothing));
+    let hosts = Hosts::new(Arc::new(outside), Arc::new(nothing));
     let key = |host: &FakeHost, place: &str| {
         let line = host.known_hosts(&at(place));
         let (_, key) = line.trim().split_once(' ').expect("a line");

@@ -258,6 +258,7 @@ impl Site {
             kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,
             key_ring: Arc::new(Nobody),
             recover: None,
+            accept_etcd: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
