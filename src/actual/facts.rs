@@ -15,7 +15,9 @@ use crate::{
     actual::ChartFact,
     error::{ErrorClass, Explain, with_causes},
     etcd::{EtcdView, Quorum},
-    model::{ClusterId, ContainerSpec, NodeName, ObjectRef, Owner, Role, Secret, Taint, path},
+    model::{
+        ClusterId, Component, ContainerSpec, NodeName, ObjectRef, Owner, Role, Secret, Taint, path,
+    },
     state::{ClusterState, Membership},
 };
 
@@ -152,6 +154,11 @@ impl HostFacts {
         let (there, empty) = (&self.system.paths, &self.system.empty);
         let mut folders = [path::KUBERNETES, path::ETCD, path::KUBELET].into_iter();
         folders.any(|folder| there.contains(folder) && !empty.contains(folder))
+    }
+
+    /// The container of a component, whoever made it.
+    pub fn container(&self, component: Component) -> Option<&ContainerFact> {
+        self.containers.get(component.container())
     }
 
     /// Who holds this node, if anybody does.

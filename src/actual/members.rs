@@ -157,7 +157,7 @@ fn add_quotas(etcd: &mut EtcdView, views: &BTreeMap<NodeName, HostView>) {
 }
 
 fn has_member(facts: &HostFacts, saved: &ClusterState) -> bool {
-    let container = facts.containers.get(Component::Etcd.container());
+    let container = facts.container(Component::Etcd);
     container.is_some_and(|container| {
         container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
     })
@@ -165,7 +165,7 @@ fn has_member(facts: &HostFacts, saved: &ClusterState) -> bool {
 
 /// `--quota-backend-bytes`, as the member runs with it.
 fn quota(facts: &HostFacts) -> Option<u64> {
-    let container = facts.containers.get(Component::Etcd.container())?;
-    let mut flags = container.runs.as_ref()?.command.iter();
-    flags.find_map(|flag| flag.strip_prefix("--quota-backend-bytes=")?.parse().ok())
+    let container = facts.container(Component::Etcd)?;
+    let mut values = container.runs.as_ref()?.flag("quota-backend-bytes");
+    values.find_map(|value| value.parse().ok())
 }

@@ -66,7 +66,7 @@ pub fn node_changes(node: &NodeFact, meta: &NodeMeta) -> Vec<FieldChange> {
         changes.extend(keys.into_iter().filter_map(|key| {
             let (from, to) = (live.get(key).cloned(), wanted.get(key).cloned());
             (from != to).then(|| FieldChange {
-                field: format!("{what} {key}"),
+                field: format!("{what} {key}").into(),
                 from,
                 to,
             })
@@ -83,7 +83,7 @@ pub fn node_changes(node: &NodeFact, meta: &NodeMeta) -> Vec<FieldChange> {
         let (from, to) = (value(&node.taints), value(&meta.taints));
         if from != to {
             changes.push(FieldChange {
-                field: format!("taint {key}"),
+                field: format!("taint {key}").into(),
                 from,
                 to,
             });
@@ -221,7 +221,7 @@ mod tests {
         let second = meta(&[("role", "b")], &[("gpu", "no", "NoSchedule")]);
         let fields: Vec<_> = node_changes(&after, &second)
             .into_iter()
-            .map(|change| (change.field, change.from, change.to))
+            .map(|change| (change.field.to_string(), change.from, change.to))
             .collect();
         insta::assert_debug_snapshot!(fields, @r#"
         [

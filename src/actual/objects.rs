@@ -39,7 +39,7 @@ impl Found {
             }
         };
         self.changes.push(FieldChange {
-            field: path.to_string(),
+            field: path.to_string().into(),
             from: from.map(show),
             to: to.map(show),
         });

@@ -464,13 +464,13 @@ async fn judged(
 
 /// True where the API server has an older minor release.
 fn is_older(facts: &HostFacts, wanted: ImageVersion) -> bool {
-    let container = facts.containers.get(Component::ApiServer.container());
+    let container = facts.container(Component::ApiServer);
     let runs = container.and_then(|container| image_version(&container.image));
     runs.is_some_and(|runs| (runs.0, runs.1) < (wanted.0, wanted.1))
 }
 
 fn runs_ours(facts: &HostFacts, saved: &ClusterState) -> bool {
-    let container = facts.containers.get(Component::ApiServer.container());
+    let container = facts.container(Component::ApiServer);
     container.is_some_and(|container| {
         container.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0)
     })

@@ -123,18 +123,19 @@ impl Executor<'_> {
                 let architecture = &self.facts(host)?.docker.architecture;
                 node::import_pause(host, self.context.id()?, image, architecture).await
             }
-            HostAction::RunContainer { name, spec } => {
-                Box::pin(node::run_missing(self, host, name, spec)).await
+            HostAction::RunContainer { component, spec } => {
+                Box::pin(node::run_missing(self, host, *component, spec)).await
             }
             HostAction::JoinEtcd { spec } => {
                 Box::pin(node::join_etcd(self, host, spec, reporter, stop)).await
             }
-            HostAction::StartContainer { name } => {
-                node::start_container(host, name, self.context.id()?).await
+            HostAction::StartContainer { component } => {
+                node::start_container(host, *component, self.context.id()?).await
             }
-            HostAction::ReplaceContainer { name, spec } => {
-                node::remove_container(host, self.seen(host, name)?).await?;
-                node::run_container(host, name, spec, self.context.saved()?).await
+            HostAction::ReplaceContainer { component, spec } => {
+                let former = self.seen(host, component.container())?;
+                node::remove_container(host, former).await?;
+                node::run_container(host, *component, spec, self.context.saved()?).await
             }
             HostAction::ReloadProxy { read } => {
                 node::reload_proxy(host, self.context.desired()?, read).await

@@ -10,7 +10,10 @@ use crate::{
     actual::Actual,
     config::Intent,
     etcd::{EtcdView, ExternalView},
-    model::{ClientIdentity, EtcdKeyspace, EtcdPlace, EtcdUrl, ExternalEtcd, NodeName, Role, path},
+    model::{
+        ClientIdentity, Component, EtcdKeyspace, EtcdPlace, EtcdUrl, ExternalEtcd, NodeName, Role,
+        path,
+    },
 };
 
 fn url(host: &str) -> EtcdUrl {
@@ -62,7 +65,7 @@ fn host<'a>(desired: &'a Desired, name: &str) -> &'a DesiredHost {
 #[test]
 fn the_api_server_is_told_where_its_etcd_is_and_no_node_has_one() {
     let (desired, keys) = desired(&intent());
-    let server = &host(&desired, "n1").containers["kube-apiserver"];
+    let server = &host(&desired, "n1").containers[&Component::ApiServer];
     for flag in [
         "--etcd-servers=https://a.example.com:2379,https://b.example.com:2379",
         "--etcd-prefix=/production",
@@ -83,7 +86,7 @@ fn the_api_server_is_told_where_its_etcd_is_and_no_node_has_one() {
         assert!(!host(&desired, "n2").files.contains_key(*path), "{path}");
     }
     for host in desired.hosts.values() {
-        assert!(!host.containers.contains_key("etcd"));
+        assert!(!host.containers.contains_key(&Component::Etcd));
         assert!(!host.images.iter().any(|image| image.contains("etcd")));
         assert!(!host.dirs.contains_key(path::ETCD_MEMBER));
         let own = |path: &String| path.contains("kube-etcd-ca") || path.contains("etcd-client.pem");
@@ -136,7 +139,7 @@ fn a_change_is_the_api_servers_alone() {
                 .containers
                 .iter()
                 .filter(|(name, spec)| was[*name] != **spec);
-            let differ: Vec<_> = differ.map(|(name, _)| name.as_str()).collect();
+            let differ: Vec<_> = differ.map(|(name, _)| name.container()).collect();
             let wanted: &[&str] = if name.0 == "n1" {
                 &["kube-apiserver"]
             } else {

@@ -20,7 +20,7 @@ use crate::{
     error::{ErrorClass, Explain},
     etcd::ExternalView,
     model::{
-        ClusterId, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label,
+        ClusterId, Component, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label,
         path,
     },
     state::codec,
@@ -96,7 +96,7 @@ fn etcd_never_goes_back<'i>(
         return (Cow::Borrowed(intent), None);
     };
     let hosts = have.hosts.keys().filter_map(|name| have.up(name));
-    let members = hosts.filter_map(|facts| facts.containers.get("etcd"));
+    let members = hosts.filter_map(|facts| facts.container(Component::Etcd));
     let ours =
         members.filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
     let newest = ours.max_by_key(|fact| image_version(&fact.image));
@@ -115,7 +115,7 @@ fn etcd_never_goes_back<'i>(
     }
 }
 
-type Component = fn(&HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError>;
+type Container = fn(&HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError>;
 
 /// On which nodes a component runs.
 enum On {
@@ -136,33 +136,28 @@ impl On {
 
 const CONTROL_PLANES: On = On::With(Role::ControlPlane);
 
-/// Who runs where.
-const COMPONENTS: [(&str, On, Component); 7] = [
-    ("etcd", On::With(Role::Etcd), etcd::container),
-    ("kube-apiserver", CONTROL_PLANES, apiserver::container),
-    (
-        "kube-controller-manager",
-        CONTROL_PLANES,
-        controller_manager::container,
-    ),
-    ("kube-scheduler", CONTROL_PLANES, scheduler::container),
-    (
-        "nginx-proxy",
-        On::Without(Role::ControlPlane),
-        nginx_proxy::container,
-    ),
-    ("kubelet", On::Every, kubelet::container),
-    ("kube-proxy", On::Every, kube_proxy::container),
-];
+/// Where a component runs, and how it is defined.
+fn definition(component: Component) -> (On, Container) {
+    match component {
+        Component::Etcd => (On::With(Role::Etcd), etcd::container),
+        Component::ApiServer => (CONTROL_PLANES, apiserver::container),
+        Component::ControllerManager => (CONTROL_PLANES, controller_manager::container),
+        Component::Scheduler => (CONTROL_PLANES, scheduler::container),
+        Component::NginxProxy => (On::Without(Role::ControlPlane), nginx_proxy::container),
+        Component::Kubelet => (On::Every, kubelet::container),
+        Component::KubeProxy => (On::Every, kube_proxy::container),
+    }
+}
 
 fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     let mut files = Files::new();
     let mut containers = BTreeMap::new();
-    for (name, on, component) in COMPONENTS {
+    for component in Component::ALL {
+        let (on, container) = definition(component);
         if on.contains(context.node) {
-            let (spec, reads) = component(context)?;
+            let (spec, reads) = container(context)?;
             files.extend(reads);
-            containers.insert(name.to_owned(), spec);
+            containers.insert(component, spec);
         }
     }
     let mut dirs = BTreeMap::from([
@@ -230,7 +225,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
 /// True when this node's member is to be made. A node that has had one keeps its folder; without
 /// it the disk is missing, and nobody makes an empty one in its place.
 fn makes_a_member(context: &HostContext<'_>) -> bool {
-    let had_one = |facts: &HostFacts| facts.containers.contains_key("etcd");
+    let had_one = |facts: &HostFacts| facts.container(Component::Etcd).is_some();
     context.node.roles.contains(&Role::Etcd) && !context.facts.is_some_and(had_one)
 }
 

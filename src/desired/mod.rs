@@ -101,8 +101,8 @@ pub struct DesiredHost {
     pub dirs: BTreeMap<String, u32>,
     /// Files by absolute path.
     pub files: BTreeMap<String, DesiredFile>,
-    /// Containers by name, in [`crate::model::START_ORDER`].
-    pub containers: BTreeMap<String, ContainerSpec>,
+    /// The containers of its components, in the order in which they start.
+    pub containers: BTreeMap<Component, ContainerSpec>,
     /// Images that the node's Docker must have before anything starts.
     pub images: BTreeSet<String>,
     /// containerd's settings.
@@ -181,8 +181,7 @@ impl Desired {
     /// The hosts that must run a component.
     pub fn with(&self, component: Component) -> impl Iterator<Item = &NodeName> {
         let hosts = self.hosts.iter();
-        let hosts =
-            hosts.filter(move |(_, host)| host.containers.contains_key(component.container()));
+        let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(&component));
         hosts.map(|(name, _)| name)
     }
 }

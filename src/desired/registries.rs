@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::{
         desired::{Desired, DesiredHost, fixture},
-        model::{NodeName, RegistryLogin},
+        model::{Component, NodeName, RegistryLogin},
     };
 
     fn intent() -> Intent {
@@ -166,7 +166,7 @@ mod tests {
     fn nothing_is_written_where_nothing_is_asked_for() {
         let host = host(&fixture::intent());
         assert!(!host.files.contains_key(path::REGISTRIES));
-        let kubelet = &host.containers["kubelet"];
+        let kubelet = &host.containers[&Component::Kubelet];
         assert!(!kubelet.entrypoint.join(" ").contains(path::KUBELET_LOGINS));
     }
 

@@ -10,7 +10,9 @@ use crate::{
     actual::HostView,
     config::{Dns, Intent, MetricsServer, Network, PodSecurity, Services},
     error::Explain as _,
-    model::{Bind, ContainerSpec, EnvVar, NodeName, Owner, Role, Secret, Taint, label, path},
+    model::{
+        Bind, Component, ContainerSpec, EnvVar, NodeName, Owner, Role, Secret, Taint, label, path,
+    },
 };
 
 fn host(desired: &Desired) -> &DesiredHost {
@@ -47,8 +49,12 @@ fn readable(spec: &ContainerSpec) -> String {
     text
 }
 
+fn named(container: &str) -> Component {
+    Component::named(container).expect("a component")
+}
+
 fn snapshot(name: &str) -> String {
-    readable(&host(&desired(&intent())).containers[name])
+    readable(&host(&desired(&intent())).containers[&named(name)])
 }
 
 #[expect(clippy::unwrap_in_result, reason = "the set-up of a test")]
@@ -61,16 +67,14 @@ fn desired_with(change: impl FnOnce(&mut Intent)) -> Result<Desired, DesiredErro
 
 #[test]
 fn the_components_of_a_node_with_all_roles() {
-    let names = crate::model::START_ORDER.into_iter();
+    let mut wanted = Component::ALL.to_vec();
     // That is for nodes without a control plane.
-    let names: Vec<&str> = names.filter(|name| *name != "nginx-proxy").collect();
+    wanted.retain(|component| *component != Component::NginxProxy);
     let desired = desired(&intent());
-    assert_eq!(host(&desired).containers.keys().collect::<Vec<_>>(), {
-        let mut sorted = names.clone();
-        sorted.sort_unstable();
-        sorted
-    },);
-    for name in names {
+    let there: Vec<_> = host(&desired).containers.keys().copied().collect();
+    assert_eq!(there, wanted);
+    for component in wanted {
+        let name = component.container();
         insta::with_settings!({filters => [("token=[0-9a-f]+", "token=<cluster id>")]}, {
             insta::assert_snapshot!(format!("container_{name}"), snapshot(name));
         });
@@ -196,7 +200,7 @@ fn every_file_that_a_flag_names_is_written_and_seen_by_its_container() {
                 assert!(host.files.contains_key(value), "{name} {flag}");
                 assert!(spec.files.contains_key(value), "{name} {flag}");
                 let bound = spec.binds.iter().any(|bind| bind.target == value);
-                assert!(bound || name == "kubelet", "{name} {flag}");
+                assert!(bound || *name == Component::Kubelet, "{name} {flag}");
             }
         }
         for (path, digest) in &spec.files {
@@ -242,7 +246,7 @@ fn certificate_requests_are_signed_by_an_authority_of_their_own() {
     let key = "/etc/kubernetes/ssl/kube-signer-ca-key.pem";
     let of = |name: &str| &desired.hosts[&NodeName::from(name)];
     let has = |component: &str, flag: &str| {
-        let command = &of("cp").containers[component].command;
+        let command = &of("cp").containers[&named(component)].command;
         assert!(command.contains(&flag.to_owned()), "{command:#?}");
     };
     has(
@@ -296,7 +300,7 @@ fn rkes_way_to_sign_requests_means_our_authority_and_is_said() {
     };
     let rke = with("/etc/kubernetes/ssl/kube-ca.pem");
     let command = |desired: &Desired| {
-        host(desired).containers["kube-controller-manager"]
+        host(desired).containers[&Component::ControllerManager]
             .command
             .clone()
     };
@@ -317,7 +321,7 @@ fn rkes_way_to_sign_requests_means_our_authority_and_is_said() {
 fn etcd_does_not_start_without_the_disk_that_its_member_is_on() {
     let intent = intent();
     let fresh = desired(&intent);
-    let spec = &host(&fresh).containers["etcd"];
+    let spec = &host(&fresh).containers[&Component::Etcd];
     let mount = "/var/lib/etcd/member:/var/lib/rancher/etcd/member";
     assert_eq!(spec.mounts, [mount.to_owned().try_into().unwrap()]);
     assert_eq!(host(&fresh).dirs[path::ETCD_MEMBER], 0o700);
@@ -340,13 +344,10 @@ fn etcd_runs_as_its_user() {
     let owner = Owner { uid: 1, gid: 2 };
     intent.etcd_owner = owner;
     let desired = desired(&intent);
-    let is_its_own = |name: &&String| host(&desired).containers[*name].user == owner;
-    let its_own: Vec<&String> = host(&desired)
-        .containers
-        .keys()
-        .filter(is_its_own)
-        .collect();
-    assert_eq!(its_own, ["etcd"]);
+    let containers = host(&desired).containers.iter();
+    let its_own = containers.filter(|(_, spec)| spec.user == owner);
+    let its_own: Vec<_> = its_own.map(|(component, _)| *component).collect();
+    assert_eq!(its_own, [Component::Etcd]);
     let files = host(&desired).files.iter();
     let its_own = files.filter(|(_, file)| file.owner == owner);
     let its_own: Vec<&str> = its_own.map(|(path, _)| path.as_str()).collect();
@@ -371,27 +372,30 @@ fn each_role_has_its_own_containers_and_keys() {
         ("w1", "10.0.0.3", &[Role::Worker]),
     ]));
     let of = |name: &str| &desired.hosts[&NodeName::from(name)];
-    let names = |name: &str| of(name).containers.keys().cloned().collect::<Vec<_>>();
+    let names = |name: &str| {
+        let components = of(name).containers.keys();
+        components.map(|it| it.container()).collect::<Vec<_>>()
+    };
     assert_eq!(
         names("e1"),
-        ["etcd", "kube-proxy", "kubelet", "nginx-proxy"]
+        ["etcd", "nginx-proxy", "kubelet", "kube-proxy"]
     );
-    assert_eq!(names("w1"), ["kube-proxy", "kubelet", "nginx-proxy"]);
+    assert_eq!(names("w1"), ["nginx-proxy", "kubelet", "kube-proxy"]);
     assert_eq!(
         names("cp"),
         [
             "kube-apiserver",
             "kube-controller-manager",
-            "kube-proxy",
             "kube-scheduler",
             "kubelet",
+            "kube-proxy",
         ],
     );
     assert!(!of("w1").files.contains_key(path::STATE));
     assert!(!of("w1").dirs.contains_key(path::ETCD));
     let servers = "--etcd-servers=https://10.0.0.2:2379".to_owned();
     assert!(
-        of("cp").containers["kube-apiserver"]
+        of("cp").containers[&Component::ApiServer]
             .command
             .contains(&servers)
     );
@@ -424,15 +428,15 @@ fn the_proxy_of_a_node_leads_to_every_control_plane() {
         String::from_utf8(host.files[path].content.expose().clone()).unwrap()
     };
     insta::assert_snapshot!(text(&host, path::PROXY_CONFIG));
-    insta::assert_yaml_snapshot!(host.containers["nginx-proxy"]);
+    insta::assert_yaml_snapshot!(host.containers[&Component::NginxProxy]);
     let digest = &host.files[path::PROXY_CONFIG].digest.0;
     assert_eq!(text(&host, path::PROXY_READ).trim(), digest);
 
     let [one, _, worker] = all;
     let without = of(&[one, worker]);
     assert_eq!(
-        without.containers["nginx-proxy"],
-        host.containers["nginx-proxy"]
+        without.containers[&Component::NginxProxy],
+        host.containers[&Component::NginxProxy]
     );
     assert!(without.files[path::PROXY_CONFIG] != host.files[path::PROXY_CONFIG]);
 }
@@ -494,7 +498,7 @@ fn a_users_flags_binds_and_variables_win() {
         intent.services.etcd.extra_env = variable("ETCDCTL_ENDPOINTS", "https://10.0.0.2:2379");
     })
     .unwrap();
-    let api = &host(&desired).containers["kube-apiserver"];
+    let api = &host(&desired).containers[&Component::ApiServer];
     assert!(api.command.contains(&"--profiling=true".to_owned()));
     assert!(!api.command.contains(&"--profiling=false".to_owned()));
     assert!(api.command.contains(&"--feature-gates=".to_owned()));
@@ -505,7 +509,7 @@ fn a_users_flags_binds_and_variables_win() {
         1
     );
     let env = |component: &str| -> Vec<String> {
-        let env = &host(&desired).containers[component].env;
+        let env = &host(&desired).containers[&named(component)].env;
         env.iter().filter_map(EnvVar::assignment).collect()
     };
     assert_eq!(env("kube-apiserver"), ["HTTPS_PROXY=http://proxy:3128"]);
@@ -534,7 +538,7 @@ fn a_flag_that_is_given_more_than_once_keeps_the_one_that_stands() {
             [("initial-cluster-token".to_owned(), values(&["x"]))].into();
     })
     .unwrap();
-    let api = &host(&desired).containers["kube-apiserver"].command;
+    let api = &host(&desired).containers[&Component::ApiServer].command;
     let given = |name: &str| -> Vec<&str> {
         let prefix = format!("--{name}=");
         api.iter()
@@ -548,7 +552,7 @@ fn a_flag_that_is_given_more_than_once_keeps_the_one_that_stands() {
         "{issuers:?}"
     );
     // Of the first start only, as the flag that stands.
-    let etcd = &host(&desired).containers["etcd"];
+    let etcd = &host(&desired).containers[&Component::Etcd];
     let token = "--initial-cluster-token=x".to_owned();
     assert!(etcd.bootstrap_args.contains(&token) && !etcd.command.contains(&token));
 }
@@ -576,7 +580,7 @@ fn the_audit_log_and_the_admission_plugins_are_as_the_config_says() {
         let desired = desired_with(|intent| change(&mut intent.services)).unwrap();
         let host = host(&desired);
         (
-            host.containers["kube-apiserver"].clone(),
+            host.containers[&Component::ApiServer].clone(),
             host.files.clone(),
         )
     };
@@ -658,7 +662,10 @@ fn kubelet_needs_no_bind_of_a_path_onto_itself_and_can_make_no_other() {
         desired_with(|intent| intent.services.kubelet.extra_binds = vec![bind])
     };
     let desired = with("/etc/iscsi:/etc/iscsi").unwrap();
-    assert_eq!(host(&desired).containers["kubelet"].binds.len(), 1);
+    assert_eq!(
+        host(&desired).containers[&Component::Kubelet].binds.len(),
+        1
+    );
     let error = with("/srv/plugins:/usr/libexec/plugins").unwrap_err();
     insta::assert_snapshot!(
         error,
@@ -716,7 +723,7 @@ fn kubelets_certificate_has_the_address_that_kubelet_announces() {
     facts.system.route_address = Some("192.168.7.5".to_owned());
     let keys = reuse_or_issue(&intent, &have, 9).unwrap();
     let desired = Desired::from_intent(&intent, &keys, &have).unwrap();
-    let command = &host(&desired).containers["kubelet"].command;
+    let command = &host(&desired).containers[&Component::Kubelet].command;
     assert!(!command.iter().any(|flag| flag.starts_with("--node-ip")));
     let files = &host(&desired).files;
     let is_its = |path: &&String| path.contains("kube-kubelet-") && !path.contains("-key");
@@ -821,7 +828,7 @@ fn kubelets_process_is_called_kubelet() {
     let sleep = sleep.iter().find(|path| fs::metadata(path).is_ok());
     fs::copy(sleep.expect("a program"), folder.path().join("kubelet")).unwrap();
     let desired = desired(&intent());
-    let entrypoint = &host(&desired).containers["kubelet"].entrypoint;
+    let entrypoint = &host(&desired).containers[&Component::Kubelet].entrypoint;
     let [bash, flag, script, name] = entrypoint.as_slice() else {
         panic!("{entrypoint:?}");
     };
@@ -857,7 +864,7 @@ fn tokens_of_an_issuer_before_stay_good() {
     intent.services.cluster_domain = "corp.internal".to_owned();
     let keys = reuse_or_issue(&intent, &have, 8).unwrap();
     let after = Desired::from_intent(&intent, &keys, &have).unwrap();
-    let command = &host(&after).containers["kube-apiserver"].command;
+    let command = &host(&after).containers[&Component::ApiServer].command;
     let issuers: Vec<_> = command
         .iter()
         .filter(|word| word.starts_with("--service-account-issuer="))
@@ -875,7 +882,7 @@ fn tokens_of_an_issuer_before_stay_good() {
     let kube_api = &mut intent.services.kube_api;
     kube_api.extra_args.insert(own, "https://issuer".to_owned());
     let after = Desired::from_intent(&intent, &keys, &have).unwrap();
-    let command = &host(&after).containers["kube-apiserver"].command;
+    let command = &host(&after).containers[&Component::ApiServer].command;
     let issuers = command.iter().filter(|word| word.contains("-issuer="));
     assert_eq!(issuers.count(), 1, "{command:#?}");
 }
@@ -890,7 +897,7 @@ fn an_internal_address_is_what_etcd_and_kubelet_use() {
     })
     .unwrap();
     let has = |name: &str, flag: &str| {
-        let command = &host(&desired).containers[name].command;
+        let command = &host(&desired).containers[&named(name)].command;
         assert!(command.contains(&flag.to_owned()), "{command:#?}");
     };
     has(

@@ -1,30 +1,40 @@
 //! The components of a node: their containers, ports and order. Pure.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::path;
 
-/// Something whose health can be awaited on a host.
+/// A component of a node: one container, whose health can be awaited. In the order in which they start;
+/// written as the name of its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Component {
     /// `http://127.0.0.1:2381/health`.
+    #[serde(rename = "etcd")]
     Etcd,
     /// `/readyz` with the administrator's certificate.
+    #[serde(rename = "kube-apiserver")]
     ApiServer,
     /// `https://127.0.0.1:10257/healthz`.
+    #[serde(rename = "kube-controller-manager")]
     ControllerManager,
     /// `https://127.0.0.1:10259/healthz`.
+    #[serde(rename = "kube-scheduler")]
     Scheduler,
     /// On nodes without a control plane, in the place of the API server: `/readyz` of one of them.
+    #[serde(rename = "nginx-proxy")]
     NginxProxy,
     /// `http://127.0.0.1:10248/healthz`.
+    #[serde(rename = "kubelet")]
     Kubelet,
     /// `http://127.0.0.1:10256/healthz`.
+    #[serde(rename = "kube-proxy")]
     KubeProxy,
 }
 
 impl Component {
-    /// Every component, in the order of [`crate::model::START_ORDER`].
+    /// Every component, in the order in which they start.
     pub const ALL: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
@@ -48,6 +58,12 @@ impl Component {
         }
     }
 
+    /// The component whose container has this name.
+    pub fn named(container: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|component| component.container() == container)
+    }
+
     /// The TCP ports that it listens on.
     pub const fn ports(self) -> &'static [u16] {
         match self {
@@ -61,16 +77,11 @@ impl Component {
     }
 }
 
-/// The names of component containers in the order in which they start.
-pub const START_ORDER: [&str; 7] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "nginx-proxy",
-    "kubelet",
-    "kube-proxy",
-];
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.container())
+    }
+}
 
 /// Container names of RKE v1 alone: seen without our label, the node is RKE's.
 pub const RKE_ONLY: [&str; 2] = ["service-sidekick", "etcd-rolling-snapshots"];

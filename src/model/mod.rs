@@ -27,7 +27,7 @@ mod spec;
 mod upgrade;
 
 pub use address::HostAddress;
-pub use change::FieldChange;
+pub use change::{Field, FieldChange};
 pub use chart::{AppliedObject, ChartRecord};
 pub use component::*;
 pub use duration::go_duration;

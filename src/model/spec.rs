@@ -110,6 +110,15 @@ impl ContainerSpec {
         word.starts_with("--") && BOOTSTRAP_FLAGS.contains(&name)
     }
 
+    /// The values of a flag, `--name=value`, in the order in which they are given.
+    pub fn flag<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let words = self.command.iter();
+        words.filter_map(move |word| {
+            let word = word.strip_prefix("--")?;
+            word.strip_prefix(name)?.strip_prefix('=')
+        })
+    }
+
     /// The words after the entrypoint with which a container is created.
     pub fn words(&self) -> Vec<String> {
         let words = self.command.iter().chain(&self.bootstrap_args);

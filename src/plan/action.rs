@@ -52,7 +52,7 @@ pub enum HostAction {
     /// Repeating it is harmless.
     TryFlags {
         /// What the components' containers would be.
-        specs: BTreeMap<String, ContainerSpec>,
+        specs: BTreeMap<Component, ContainerSpec>,
     },
     /// Writes directories and files through the claim, in one archive, and reads the digests
     /// back. Not atomic: a torn write is seen as a different content.
@@ -90,8 +90,9 @@ pub enum HostAction {
     },
     /// Creates and starts a component. Torn: created but not started, which the next survey sees.
     RunContainer {
-        /// Name.
-        name: String,
+        /// Which.
+        #[serde(rename = "name")]
+        component: Component,
         /// Definition, goes into the label.
         spec: Box<ContainerSpec>,
     },
@@ -104,13 +105,15 @@ pub enum HostAction {
     },
     /// Starts a container of ours that should run and does not. Repeating is harmless.
     StartContainer {
-        /// Name.
-        name: String,
+        /// Which.
+        #[serde(rename = "name")]
+        component: Component,
     },
     /// Removes (with its anonymous volumes) and runs anew. Torn: gone, which the next survey sees.
     ReplaceContainer {
-        /// Name.
-        name: String,
+        /// Which.
+        #[serde(rename = "name")]
+        component: Component,
         /// The new definition.
         spec: Box<ContainerSpec>,
     },
@@ -122,7 +125,7 @@ pub enum HostAction {
     },
     /// Stops and removes, with anonymous volumes. Gone is success.
     RemoveContainer {
-        /// Name.
+        /// Name: of a component, or of another container of ours.
         name: String,
     },
     /// Waits, bounded, until a component is healthy. No effect.

@@ -73,13 +73,13 @@ pub enum Violation {
     #[error("the plan deletes the state while {0}")]
     DeletesStateEarly(&'static str),
     /// Invariant 5: a living cluster is rolled one host after the other.
-    #[error("the plan replaces {} on several nodes at once", .0.container())]
+    #[error("the plan replaces {0} on several nodes at once")]
     ReplacesTogether(Component),
     /// Invariant 5: a living cluster is rolled one host after the other.
     #[error("the plan restarts containerd on several nodes with etcd or an API server at once")]
     RestartsTogether,
     /// Invariant 5: the next host's turn comes when this one serves again.
-    #[error("the plan replaces {} on node `{node}` and does not wait until it is healthy", component.container())]
+    #[error("the plan replaces {component} on node `{node}` and does not wait until it is healthy")]
     DoesNotWait {
         /// Where.
         node: NodeName,
@@ -347,7 +347,7 @@ fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
 /// False where the step replaces what has ended, and takes nothing away.
 fn runs(component: Component, step: &Step, have: &Actual) -> bool {
     let facts = step.node().and_then(|node| have.up(node));
-    let fact = facts.and_then(|facts| facts.containers.get(component.container()));
+    let fact = facts.and_then(|facts| facts.container(component));
     fact.is_none_or(|fact| fact.state == ContainerState::Running)
 }
 
@@ -371,10 +371,10 @@ fn may_roll_together(component: Component, stage: &Stage) -> bool {
 fn restarts_together(stage: &Stage, have: &Actual) -> bool {
     let restarts = |step: &&Step| match step.action.on_host() {
         Some((node, HostAction::ConfigureContainerd { .. })) => {
-            let containers = have.up(node).map(|facts| &facts.containers);
-            containers.is_some_and(|all| {
-                all.contains_key(Component::Etcd.container())
-                    || all.contains_key(Component::ApiServer.container())
+            have.up(node).is_some_and(|facts| {
+                let central = [Component::Etcd, Component::ApiServer];
+                let mut there = central.into_iter();
+                there.any(|component| facts.container(component).is_some())
             })
         }
         Some(_) | None => false,
@@ -383,8 +383,8 @@ fn restarts_together(stage: &Stage, have: &Actual) -> bool {
 }
 
 fn replaces(component: Component, step: &Step) -> bool {
-    matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. }))
-        if name == component.container())
+    matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { component: replaced, .. }))
+        if *replaced == component)
 }
 
 fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> Option<Violation> {

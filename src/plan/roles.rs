@@ -31,7 +31,7 @@ impl GivenUp {
         let Some(host) = want.hosts.get(name).filter(|_| !want.saved.is_lost(name)) else {
             return Self::default();
         };
-        let wanted = |component: Component| host.containers.contains_key(component.container());
+        let wanted = |component: Component| host.containers.contains_key(&component);
         let entry = want.saved.inventory.get(name);
         let facts = have.up(name);
         // Of one that does not answer the state tells: it has a role until it was seen without.
@@ -81,6 +81,6 @@ pub(super) fn none_that_stays_serves(want: &Desired, have: &Actual) -> bool {
 
 /// True for a container of ours.
 pub(super) fn is_there(component: Component, facts: &HostFacts, want: &Desired) -> bool {
-    let fact = facts.containers.get(component.container());
+    let fact = facts.container(component);
     fact.is_some_and(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0))
 }

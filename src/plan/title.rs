@@ -35,10 +35,10 @@ fn on_host(action: &HostAction) -> String {
         HostAction::PrepareKernel { .. } => "prepare the kernel".to_owned(),
         HostAction::ConfigureContainerd { .. } => "configure containerd".to_owned(),
         HostAction::ImportPause { image } => format!("import {image} into containerd"),
-        HostAction::RunContainer { name, .. } => format!("run {name}"),
+        HostAction::RunContainer { component, .. } => format!("run {component}"),
         HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
-        HostAction::StartContainer { name } => format!("start {name}"),
-        HostAction::ReplaceContainer { name, .. } => format!("replace {name}"),
+        HostAction::StartContainer { component } => format!("start {component}"),
+        HostAction::ReplaceContainer { component, .. } => format!("replace {component}"),
         HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
         HostAction::RemoveContainer { name } => format!("remove {name}"),
         HostAction::AwaitHealthy { component } => {

@@ -107,7 +107,9 @@ fn containers(runner: &Runner) -> BTreeMap<NodeName, BTreeMap<String, String>> {
 fn replaced(plan: &Plan) -> BTreeSet<&str> {
     let actions = plan.steps().map(|step| &step.action);
     let names = actions.filter_map(|action| match action {
-        Action::Host(_, HostAction::ReplaceContainer { name, .. }) => Some(name.as_str()),
+        Action::Host(_, HostAction::ReplaceContainer { component, .. }) => {
+            Some(component.container())
+        }
         Action::Host(..) | Action::Cluster(_) | Action::Local(_) => None,
     });
     names.collect()

@@ -17,7 +17,7 @@ use rke_operator::{
     error::ErrorClass,
     etcd::MemberId,
     host::{Dial, KnownHosts, Policy},
-    model::{CLAIM, ContainerSpec, HELPER, NodeName, Owner, label},
+    model::{CLAIM, Component, ContainerSpec, HELPER, NodeName, Owner, label},
     plan::{Action, Cause, Guard, HostAction, Step},
     state::ClusterState,
 };
@@ -173,9 +173,9 @@ impl Surveyed {
     fn steps(&self) -> [Step; 3] {
         let name = "etcd".to_owned();
         let actions = [
-            HostAction::RemoveContainer { name: name.clone() },
+            HostAction::RemoveContainer { name },
             HostAction::ReplaceContainer {
-                name,
+                component: Component::Etcd,
                 spec: spec("--v=2"),
             },
             HostAction::CleanHost {
@@ -443,8 +443,8 @@ async fn a_step_whose_guard_cannot_be_looked_at_is_not_carried_out() {
     // Docker fails in the middle of a run.
     let mut site = Surveyed::new().await;
     let session = site.session(Arc::new(site.fake.dial()));
-    let name = "etcd".to_owned();
-    let runs = site.step(HostAction::StartContainer { name });
+    let component = Component::Etcd;
+    let runs = site.step(HostAction::StartContainer { component });
     site.act_in(&*session, &runs).await.unwrap();
     site.asked = site.fake.requests().len();
     site.fake.faults(|faults| faults.internal_errors = true);
@@ -464,7 +464,7 @@ async fn a_guard_is_evaluated_again_before_another_try() {
     let step = Step {
         guards: vec![site.guards()[0].clone()],
         ..site.step(HostAction::RunContainer {
-            name: "kubelet".to_owned(),
+            component: Component::Kubelet,
             spec: spec("--v=1"),
         })
     };
@@ -499,7 +499,7 @@ async fn a_guard_is_evaluated_again_before_another_try() {
 #[tokio::test]
 async fn flags_are_tried_and_leave_nothing() {
     let site = Surveyed::new().await;
-    let specs = BTreeMap::from([("etcd".to_owned(), *spec("--gone=1"))]);
+    let specs = BTreeMap::from([(Component::Etcd, *spec("--gone=1"))]);
     let step = site.step(HostAction::TryFlags { specs });
     site.act(&step).await.unwrap();
     assert_eq!(site.node(), site.before);

@@ -265,7 +265,7 @@ fn invariant_03_nothing_is_done_on_a_node_of_another() {
         "and the state stays: containers of a are there"
     );
     let bad = plan_of([on_host(HostAction::StartContainer {
-        name: "etcd".to_owned(),
+        component: Component::Etcd,
     })]);
     assert_eq!(
         check(&bad, &have, &id()),
@@ -470,7 +470,11 @@ fn invariant_04_every_destructive_step_needs_its_guard() {
 
 #[test]
 fn invariant_05_everything_starts_before_anything_is_awaited() {
-    const CLIENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kube-proxy"];
+    const CLIENTS: [Component; 3] = [
+        Component::ControllerManager,
+        Component::Scheduler,
+        Component::KubeProxy,
+    ];
     let hosts = names(3).into_iter().map(|name| {
         let facts = crate::sim::bare_host(&name);
         (name, facts)
@@ -485,16 +489,16 @@ fn invariant_05_everything_starts_before_anything_is_awaited() {
             .collect::<Vec<_>>()
     };
     let starts = place(&|action| {
-        matches!(action, Action::Host(_, HostAction::RunContainer { name, .. })
-            if !CLIENTS.contains(&name.as_str()))
+        matches!(action, Action::Host(_, HostAction::RunContainer { component, .. })
+            if !CLIENTS.contains(component))
     });
     let waits = place(&Action::is_wait);
     assert_eq!(starts.len(), 9);
     assert!(starts.last() < waits.first());
     // What needs the API starts when it answers.
     let clients = place(&|action| {
-        matches!(action, Action::Host(_, HostAction::RunContainer { name, .. })
-            if CLIENTS.contains(&name.as_str()))
+        matches!(action, Action::Host(_, HostAction::RunContainer { component, .. })
+            if CLIENTS.contains(component))
     });
     let api = place(&|action| {
         let component = Component::ApiServer;
@@ -774,7 +778,7 @@ fn invariant_11_a_removal_needs_only_the_id_and_the_world() {
 fn a_node_is_brought_up_or_given_back_never_both() {
     let (world, shell) = settled();
     let start = on_host(HostAction::StartContainer {
-        name: "etcd".to_owned(),
+        component: Component::Etcd,
     });
     let release = on_host(HostAction::ReleaseClaim);
     let have = world.observe(&shell);

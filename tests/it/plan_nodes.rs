@@ -38,9 +38,9 @@ fn wish(masks: &[u8], knobs: &Knobs) -> Desired {
     with_roles(desired("a", &names(masks.len() + 1), knobs), masks)
 }
 
-fn with<'a>(want: &'a Desired, component: &'a str) -> impl Iterator<Item = &'a NodeName> {
+fn with(want: &Desired, component: Component) -> impl Iterator<Item = &NodeName> {
     let hosts = want.hosts.iter();
-    let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(component));
+    let hosts = hosts.filter(move |(_, host)| host.containers.contains_key(&component));
     hosts.map(|(name, _)| name)
 }
 
@@ -100,7 +100,7 @@ proptest! {
         let down = nodes.into_iter().enumerate().filter(|(at, _)| off >> at & 1 == 1);
         world.down = down.map(|(_, name)| (name, silent())).collect();
         let have = world.observe(&shell);
-        if enough_answer(with(&want, "etcd"), with(&want, "kube-apiserver"), &have).is_ok() {
+        if enough_answer(with(&want, Component::Etcd), with(&want, Component::ApiServer), &have).is_ok() {
             converge(&mut world, &want, &mut shell, &order);
         } else {
             prop_assert!(plan_up(&want, &have).is_err());
@@ -202,7 +202,15 @@ fn the_member_that_does_not_run_is_replaced_before_the_one_that_does() {
         let etcd = node(&mut world, &stopped).containers.get_mut("etcd");
         etcd.unwrap().state = ContainerState::Exited(1);
         let plan = plan_up(&want, &world.observe(&shell)).unwrap();
-        let replaces = |action: &HostAction| matches!(action, HostAction::ReplaceContainer { name, .. } if name == "etcd");
+        let replaces = |action: &HostAction| {
+            matches!(
+                action,
+                HostAction::ReplaceContainer {
+                    component: Component::Etcd,
+                    ..
+                }
+            )
+        };
         let first = nodes_with(&plan, replaces).first().copied();
         assert_eq!(first, Some(stopped.0.as_str()), "{}", plan::render(&plan));
         converge_up(&mut world, &want, &mut shell);
@@ -416,7 +424,15 @@ fn a_member_that_does_not_follow_is_replaced_and_the_others_wait_for_it() {
     let member = have.etcd.members.get_mut(&id).unwrap();
     member.status.as_mut().unwrap().1.leader = None;
     let plan = plan_up(&want, &have).unwrap();
-    let replaces = |action: &HostAction| matches!(action, HostAction::ReplaceContainer { name, .. } if name == "etcd");
+    let replaces = |action: &HostAction| {
+        matches!(
+            action,
+            HostAction::ReplaceContainer {
+                component: Component::Etcd,
+                ..
+            }
+        )
+    };
     assert_eq!(
         nodes_with(&plan, replaces),
         ["n3"],

@@ -300,8 +300,9 @@ fn unavailable(
     let Some(api) = &seen.cluster else { return 0 };
     let nodes = api.nodes.iter().filter(|(name, _)| {
         let host = want.hosts.get(*name);
-        let has = |name: &str| host.is_some_and(|host| host.containers.contains_key(name));
-        host.is_some() && there.contains(name) && (has("etcd") || has("kube-apiserver")) == central
+        let has = |component| host.is_some_and(|host| host.containers.contains_key(&component));
+        let is_central = has(Component::Etcd) || has(Component::ApiServer);
+        host.is_some() && there.contains(name) && is_central == central
     });
     nodes
         .filter(|(_, node)| !node.ready || node.is_cordoned_by_us())
@@ -316,9 +317,7 @@ fn skew(world: &World) -> Option<(ImageVersion, ImageVersion)> {
         let facts = facts.iter();
         facts.flat_map(move |facts| {
             let of = components.iter();
-            of.filter_map(|component| {
-                image_version(&facts.containers.get(component.container())?.image)
-            })
+            of.filter_map(|component| image_version(&facts.container(component)?.image))
         })
     };
     let oldest = versions(&[Component::ApiServer]).min()?;
@@ -373,8 +372,8 @@ proptest! {
             let kinds = [true, false].map(|central| {
                 let of_kind = |name: &&NodeName| {
                     let containers = &want.hosts[*name].containers;
-                    let has = |name: &str| containers.contains_key(name);
-                    (has("etcd") || has("kube-apiserver")) == central
+                    let has = |component| containers.contains_key(&component);
+                    (has(Component::Etcd) || has(Component::ApiServer)) == central
                 };
                 let count = want.hosts.keys().filter(of_kind).count();
                 let most = if central { upgrade.control_planes } else { upgrade.workers };
@@ -447,10 +446,31 @@ fn api_servers_take_a_release_before_anything_that_asks_them() {
     let plan = plan_up(&wish(2, &Knobs::default(), none), &world.observe(&shell)).unwrap();
     let steps: Vec<&Step> = plan.steps().collect();
     let last = steps.iter().rposition(|step| {
-        matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. })) if name == "kube-apiserver")
+        matches!(
+            step.action.on_host(),
+            Some((
+                _,
+                HostAction::ReplaceContainer {
+                    component: Component::ApiServer,
+                    ..
+                }
+            ))
+        )
     });
     let first = steps.iter().position(|step| {
-        matches!(step.action.on_host(), Some((_, HostAction::ReplaceContainer { name, .. } | HostAction::RunContainer { name, .. })) if name == "kubelet" || name == "kube-proxy")
+        matches!(
+            step.action.on_host(),
+            Some((
+                _,
+                HostAction::ReplaceContainer {
+                    component: Component::Kubelet | Component::KubeProxy,
+                    ..
+                } | HostAction::RunContainer {
+                    component: Component::Kubelet | Component::KubeProxy,
+                    ..
+                }
+            ))
+        )
     });
     assert!(last.unwrap() < first.unwrap(), "{}", plan::render(&plan));
 }
@@ -623,7 +643,7 @@ fn new_flags_are_tried_before_anything_is_replaced() {
 /// With a file that the API servers read and that goes with the change of them.
 fn reading(mut want: Desired) -> Desired {
     for host in want.hosts.values_mut() {
-        let Some(spec) = host.containers.get_mut(Component::ApiServer.container()) else {
+        let Some(spec) = host.containers.get_mut(&Component::ApiServer) else {
             continue;
         };
         let file = host.files.values().next().unwrap().clone();

@@ -47,7 +47,7 @@ fn a_changed_state_is_saved_first_and_copied_and_the_plan_names_what_changed() {
     let fields: Vec<_> = step
         .changes
         .iter()
-        .map(|change| change.field.as_str())
+        .map(|change| change.field.to_string())
         .collect();
     assert_eq!(fields, ["etcd CA", "inventory n1"]);
     let shown = format!("{step:?}");

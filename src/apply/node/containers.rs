@@ -38,11 +38,12 @@ const TRIAL: Duration = Duration::from_secs(20);
 
 pub(in crate::apply) async fn run_container(
     host: &Host,
-    name: &str,
+    component: Component,
     spec: &ContainerSpec,
     saved: &ClusterState,
 ) -> Result<Done, StepError> {
-    owned(host, name, spec, &saved.cluster_id).await?;
+    owned(host, component, spec, &saved.cluster_id).await?;
+    let name = component.container();
     host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
         .await
         .map_err(failed)?;
@@ -66,11 +67,11 @@ pub(in crate::apply) async fn run_missing(
 /// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.
 async fn owned(
     host: &Host,
-    name: &str,
+    component: Component,
     spec: &ContainerSpec,
     id: &ClusterId,
 ) -> Result<(), StepError> {
-    if name != Component::Etcd.container() || spec.user.is_root() {
+    if component != Component::Etcd || spec.user.is_root() {
         return Ok(());
     }
     let arguments = [path::ETCD.to_owned(), spec.user.to_string()];
@@ -80,18 +81,18 @@ async fn owned(
 /// What it says of a flag that it does not know is the error.
 pub(in crate::apply) async fn try_flags(
     host: &Host,
-    specs: &BTreeMap<String, ContainerSpec>,
+    specs: &BTreeMap<Component, ContainerSpec>,
     id: &ClusterId,
 ) -> Result<Done, StepError> {
-    for (name, spec) in specs {
-        try_program(host, name, spec, id).await?;
+    for (component, spec) in specs {
+        try_program(host, *component, spec, id).await?;
     }
     Ok(Done::default())
 }
 
 async fn try_program(
     host: &Host,
-    name: &str,
+    component: Component,
     spec: &ContainerSpec,
     id: &ClusterId,
 ) -> Result<(), StepError> {
@@ -100,7 +101,7 @@ async fn try_program(
         return Ok(());
     }
     let message = format!(
-        "node `{}`: `{name}` of {} does not start with its flags: {}",
+        "node `{}`: `{component}` of {} does not start with its flags: {}",
         host.name,
         spec.image,
         log_cause(&output.log).unwrap_or_else(|| NOTHING_SAID.to_owned())
@@ -119,12 +120,12 @@ async fn try_program(
 
 pub(in crate::apply) async fn start_container(
     host: &Host,
-    name: &str,
+    component: Component,
     id: &ClusterId,
 ) -> Result<Done, StepError> {
-    match host.start(name).await {
+    match host.start(component.container()).await {
         Ok(()) => Ok(Done::default()),
-        Err(source) if name == Component::Etcd.container() && source.docker_status().is_some() => {
+        Err(source) if component == Component::Etcd && source.docker_status().is_some() => {
             let without_data = Box::pin(lacks_its_data(host, id)).await;
             Err(failed(ExecutorError::Etcd {
                 source,

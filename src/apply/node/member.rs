@@ -216,13 +216,9 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn by(spec: &'a ContainerSpec) -> Option<Self> {
-        let flag = |name: &str| {
-            let mut words = spec.command.iter();
-            words.find_map(|word| word.strip_prefix(name))
-        };
         Some(Self {
-            name: flag("--name=")?,
-            peer_url: flag("--initial-advertise-peer-urls=")?,
+            name: spec.flag("name").next()?,
+            peer_url: spec.flag("initial-advertise-peer-urls").next()?,
         })
     }
 }
@@ -283,13 +279,19 @@ async fn added(
 ) -> Result<MemberId, StepError> {
     let begun = Instant::now();
     let pause = Duration::from_secs(1);
-    until("etcd", pause, reporter, stop, |_| async move {
-        match change::add_learner(voter, peer_url).await {
-            Ok(member) => Ok(Ok(member)),
-            Err(error) if begun.elapsed() < REFUSES => Ok(Err(error.to_string())),
-            Err(error) => Err(failed(error)),
-        }
-    })
+    until(
+        Component::Etcd.container(),
+        pause,
+        reporter,
+        stop,
+        |_| async move {
+            match change::add_learner(voter, peer_url).await {
+                Ok(member) => Ok(Ok(member)),
+                Err(error) if begun.elapsed() < REFUSES => Ok(Err(error.to_string())),
+                Err(error) => Err(failed(error)),
+            }
+        },
+    )
     .await
 }
 
@@ -305,7 +307,7 @@ async fn run_member(
     spec.bootstrap_args
         .retain(|word| !word.starts_with("--initial-cluster="));
     spec.bootstrap_args.push(of_now);
-    run_container(host, Component::Etcd.container(), &spec, saved).await?;
+    run_container(host, Component::Etcd, &spec, saved).await?;
     Ok(())
 }
 
@@ -317,13 +319,19 @@ async fn promoted(
     stop: &Stop,
 ) -> Result<(), StepError> {
     let pause = Duration::from_millis(500);
-    until("etcd", pause, reporter, stop, |_| async move {
-        match change::promote(voter, member).await {
-            Ok(()) => Ok(Ok(())),
-            Err(error @ etcd::EtcdError::NoSuchMember(_)) => Err(failed(error)),
-            Err(error) => Ok(Err(error.to_string())),
-        }
-    })
+    until(
+        Component::Etcd.container(),
+        pause,
+        reporter,
+        stop,
+        |_| async move {
+            match change::promote(voter, member).await {
+                Ok(()) => Ok(Ok(())),
+                Err(error @ etcd::EtcdError::NoSuchMember(_)) => Err(failed(error)),
+                Err(error) => Ok(Err(error.to_string())),
+            }
+        },
+    )
     .await
 }
 
@@ -333,12 +341,12 @@ async fn given_up(host: &Host, voter: &Client, member: MemberId) -> StepError {
     let what = format!(
         "its member of etcd has not caught up within {minutes} minutes and was taken away again"
     );
-    let cause = cause_in_log(host, "etcd").await;
+    let cause = cause_in_log(host, Component::Etcd.container()).await;
     let hint = cause.map(|cause| format!("its log: {cause}"));
     if let Err(error) = change::remove(voter, member).await {
         return failed(error);
     }
-    if let Err(error) = remove_container(host, "etcd").await {
+    if let Err(error) = remove_container(host, Component::Etcd.container()).await {
         return error;
     }
     let hints: Vec<&str> = hint.iter().map(String::as_str).collect();

@@ -68,7 +68,7 @@ pub(super) fn servers<'a>(
     {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
-                let fact = facts.containers.get(Component::ApiServer.container());
+                let fact = facts.container(Component::ApiServer);
                 let ours = fact
                     .filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
                 seen.extend(ours.map(|server| (name, Reads::of(server))));

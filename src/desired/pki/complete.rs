@@ -239,7 +239,7 @@ fn roles(
         have.up(name).is_none_or(|facts| {
             let mut facts = components
                 .iter()
-                .filter_map(|component| facts.containers.get(component.container()));
+                .filter_map(|component| facts.container(*component));
             facts.any(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&known.cluster_id.0))
         })
     };

@@ -87,7 +87,7 @@ fn changes(
             return changes
                 .take(SHOWN)
                 .map(|change| FieldChange {
-                    field: format!("{object} {}", change.field),
+                    field: format!("{object} {}", change.field).into(),
                     ..change
                 })
                 .collect();
@@ -129,7 +129,7 @@ fn without_values(change: FieldChange) -> FieldChange {
 
 fn whole(object: &ObjectRef, from: Option<&str>, to: &str) -> FieldChange {
     FieldChange {
-        field: object.to_string(),
+        field: object.to_string().into(),
         from: from.map(str::to_owned),
         to: Some(to.to_owned()),
     }

@@ -58,7 +58,7 @@ fn difference(
         None => Some((Cause::New, "it was not applied to its end", Vec::new())),
         Some(was) if *was != want.digest => {
             let change = FieldChange {
-                field: "rendered from".to_owned(),
+                field: "rendered from".into(),
                 from: Some(was.0.clone()),
                 to: Some(want.digest.0.clone()),
             };
@@ -74,7 +74,7 @@ fn difference(
 
 fn drift(fact: &ChartFact) -> Option<Vec<FieldChange>> {
     let change = |object: &ObjectRef, from: Option<&str>| FieldChange {
-        field: object.to_string(),
+        field: object.to_string().into(),
         from: from.map(str::to_owned),
         to: Some("applied".to_owned()),
     };

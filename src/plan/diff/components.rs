@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use super::specs;
 use crate::{
     actual::{ContainerFact, ContainerState, HostFacts},
-    desired::DesiredHost,
-    model::{ContainerSpec, START_ORDER, label},
+    model::{Component, ContainerSpec, label},
     plan::{Cause, FieldChange},
 };
 
@@ -38,32 +37,16 @@ impl Need {
     }
 }
 
-/// The components of a host in the order in which they start.
-pub(in crate::plan) fn in_order(
-    host: &DesiredHost,
-) -> impl Iterator<Item = (&str, &ContainerSpec)> {
-    let known = START_ORDER
-        .into_iter()
-        .filter_map(|name| host.containers.get_key_value(name));
-    let others = host
-        .containers
-        .iter()
-        .filter(|(name, _)| !START_ORDER.contains(&name.as_str()));
-    known
-        .chain(others)
-        .map(|(name, spec)| (name.as_str(), spec))
-}
-
 /// What has to be done about one wanted container of a host that is ours or free. One that reads a certificate that is renewed is replaced for that, whatever
 /// else changes with it: a certificate that ends does not wait until somebody asks for a change.
 pub(super) fn need(
-    component: &str,
+    component: Component,
     spec: &ContainerSpec,
     facts: &HostFacts,
     renewed: Option<&BTreeSet<String>>,
 ) -> Need {
     let reads = |change: &FieldChange| {
-        let path = change.field.strip_prefix("file ");
+        let path = change.field.path();
         path.is_some_and(|path| renewed.is_some_and(|paths| paths.contains(path)))
     };
     match compared(component, spec, facts) {
@@ -77,8 +60,8 @@ pub(super) fn need(
 }
 
 /// World against label, and label against desired.
-fn compared(component: &str, spec: &ContainerSpec, facts: &HostFacts) -> Need {
-    let Some(fact) = facts.containers.get(component) else {
+fn compared(component: Component, spec: &ContainerSpec, facts: &HostFacts) -> Need {
+    let Some(fact) = facts.container(component) else {
         return Need::Run;
     };
     let Some(applied) = applied(fact) else {

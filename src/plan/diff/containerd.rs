@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     actual::{ContainerdCommand, FileFact, HostFacts},
     desired::{self, DesiredHost},
-    model::{ContainerdWants, Digest, NodeName, path},
+    model::{ContainerdWants, Digest, Field, NodeName, path},
     plan::{Cause, FieldChange, PreflightError},
     state::ClusterState,
 };
@@ -82,12 +82,12 @@ pub(super) fn difference(
     let mut changes = Vec::new();
     if !same {
         changes.push(FieldChange {
-            field: format!("file {}", path::CONTAINERD_CONFIG),
+            field: Field::File(path::CONTAINERD_CONFIG.to_owned()),
             from: file.map(|_| "another content".to_owned()),
             to: Some("known after the digest".to_owned()),
         });
     }
-    let field = format!("file {}", path::CONTAINERD_DROP_IN);
+    let field = Field::File(path::CONTAINERD_DROP_IN.to_owned());
     match drop_in {
         None => changes.push(FieldChange {
             field,

@@ -6,7 +6,7 @@ use super::components::{self, Need};
 use crate::{
     actual::{FileFact, HostFacts},
     desired::{DesiredFile, DesiredHost},
-    model::{Component, Owner, path},
+    model::{Component, Field, Owner, path},
     plan::{Cause, FieldChange, FileRef},
 };
 
@@ -23,7 +23,7 @@ pub(in crate::plan) struct FilesDiff {
 pub(super) fn differences(
     host: &DesiredHost,
     facts: &HostFacts,
-    components: &BTreeMap<&str, Need>,
+    components: &BTreeMap<Component, Need>,
     renewed: Option<&BTreeSet<String>>,
 ) -> Vec<FilesDiff> {
     let why_now = WhyNow {
@@ -40,7 +40,7 @@ pub(super) fn differences(
 struct WhyNow<'a> {
     host: &'a DesiredHost,
     facts: &'a HostFacts,
-    components: &'a BTreeMap<&'a str, Need>,
+    components: &'a BTreeMap<Component, Need>,
     renewed: Option<&'a BTreeSet<String>>,
 }
 
@@ -60,17 +60,17 @@ impl WhyNow<'_> {
         }
         let readers = self.host.containers.iter();
         let mut readers = readers.filter(|(_, spec)| spec.files.contains_key(path));
-        let recorded = |name: &String| {
-            let applied = components::applied(self.facts.containers.get(name)?)?;
+        let recorded = |component: Component| {
+            let applied = components::applied(self.facts.container(component)?)?;
             applied.files.get(path).cloned()
         };
         readers
-            .find_map(|(name, _)| {
-                if recorded(name).as_ref() == Some(&file.digest) {
+            .find_map(|(component, _)| {
+                if recorded(*component).as_ref() == Some(&file.digest) {
                     return Some(Cause::Drift);
                 }
                 // Whoever is replaced now reads it as its definition says.
-                match self.components.get(name.as_str())?.cause()? {
+                match self.components.get(component)?.cause()? {
                     Cause::Change => None,
                     cause @ (Cause::New
                     | Cause::Drift
@@ -146,7 +146,7 @@ fn difference(why_now: &WhyNow<'_>, asked: bool) -> Option<FilesDiff> {
 pub(super) fn reload(
     host: &DesiredHost,
     facts: &HostFacts,
-    components: &BTreeMap<&str, Need>,
+    components: &BTreeMap<Component, Need>,
     files: &[FilesDiff],
 ) -> Option<(Cause, FileRef)> {
     let read = host.files.get(path::PROXY_READ)?;
@@ -167,8 +167,8 @@ pub(super) fn reload(
 }
 
 /// It runs and is not replaced: it reads nothing anew by itself.
-fn proxy_stays(components: &BTreeMap<&str, Need>) -> bool {
-    components.get(Component::NginxProxy.container()) == Some(&Need::Nothing)
+fn proxy_stays(components: &BTreeMap<Component, Need>) -> bool {
+    components.get(&Component::NginxProxy) == Some(&Need::Nothing)
 }
 
 fn proxy_has_read(host: &DesiredHost, facts: &HostFacts) -> bool {
@@ -186,7 +186,7 @@ fn directory(
 ) -> Option<FieldChange> {
     let change = |from| {
         Some(FieldChange {
-            field: format!("directory {path}"),
+            field: Field::Directory(path.to_owned()),
             from,
             to: Some(format!("{mode:04o}")),
         })
@@ -225,7 +225,7 @@ fn content(
         None => return None,
     };
     Some(FieldChange {
-        field: format!("file {path}"),
+        field: Field::File(path.to_owned()),
         from,
         to: Some(format!("{} {:04o}", file.digest.0, file.mode)),
     })

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Need;
-use crate::{actual::HostFacts, catalog::tagged, desired::DesiredHost, plan::Cause};
+use crate::{
+    actual::HostFacts, catalog::tagged, desired::DesiredHost, model::Component, plan::Cause,
+};
 
 /// An image that has to be pulled.
 pub(in crate::plan) struct MissingImage<'a> {
@@ -15,7 +17,7 @@ pub(in crate::plan) struct MissingImage<'a> {
 pub(super) fn missing<'a>(
     host: &'a DesiredHost,
     facts: &HostFacts,
-    components: &BTreeMap<&str, Need>,
+    components: &BTreeMap<Component, Need>,
 ) -> Vec<MissingImage<'a>> {
     let missing = host.images.iter().filter(|image| !present(image, facts));
     missing
@@ -32,13 +34,13 @@ fn cause(
     image: &str,
     host: &DesiredHost,
     facts: &HostFacts,
-    components: &BTreeMap<&str, Need>,
+    components: &BTreeMap<Component, Need>,
 ) -> Cause {
     let users = host
         .containers
         .iter()
         .filter(|(_, spec)| spec.image == image);
-    let causes = users.filter_map(|(name, _)| components.get(name.as_str())?.cause());
+    let causes = users.filter_map(|(component, _)| components.get(component)?.cause());
     match causes.min_by_key(|cause| *cause == Cause::Change) {
         Some(cause) => cause,
         None if facts.claim().is_none() => Cause::New,

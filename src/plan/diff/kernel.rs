@@ -8,7 +8,7 @@ pub(super) fn differences(wants: &KernelWants, system: &SystemFacts) -> Vec<Fiel
         .iter()
         .filter(|module| !system.modules.contains(*module))
         .map(|module| FieldChange {
-            field: format!("module {module}"),
+            field: format!("module {module}").into(),
             from: None,
             to: Some("loaded".to_owned()),
         });
@@ -16,7 +16,7 @@ pub(super) fn differences(wants: &KernelWants, system: &SystemFacts) -> Vec<Fiel
         let now = system.sysctls.get(key);
         let same = now.is_some_and(|now| now.split_whitespace().eq(value.split_whitespace()));
         (!same).then(|| FieldChange {
-            field: format!("sysctl {key}"),
+            field: format!("sysctl {key}").into(),
             from: now.cloned(),
             to: Some(value.clone()),
         })

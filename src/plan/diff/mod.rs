@@ -24,7 +24,7 @@ pub use containerd::config_digest;
 pub(super) use self::{
     addons::{AddonDiff, NETWORK, network, same_applied},
     charts::ChartDiff,
-    components::{Need, applied, in_order},
+    components::{Need, applied},
     containerd::ContainerdDiff,
     files::{FilesDiff, LOOSE_FILES, is_below},
     images::MissingImage,
@@ -57,18 +57,18 @@ pub(super) struct HostDiff<'a> {
     /// `Ok(None)`: as it must be. The error says why its file cannot be worked out.
     pub(super) containerd: Result<Option<ContainerdDiff>, Box<PreflightError>>,
     /// What has to be done about each wanted container.
-    components: BTreeMap<&'a str, Need>,
+    components: BTreeMap<Component, Need>,
 }
 
 impl HostDiff<'_> {
-    /// What has to be done about a container: nothing, where it is not wanted.
-    pub(super) fn need(&self, container: &str) -> &Need {
-        self.components.get(container).unwrap_or(&Need::Nothing)
+    /// What has to be done about a component: nothing, where it is not wanted.
+    pub(super) fn need(&self, component: Component) -> &Need {
+        self.components.get(&component).unwrap_or(&Need::Nothing)
     }
 
     /// True when this host must have the component.
     pub(super) fn has(&self, component: Component) -> bool {
-        self.components.contains_key(component.container())
+        self.components.contains_key(&component)
     }
 
     /// What restarts containerd, if it is to be restarted.
@@ -81,13 +81,13 @@ impl HostDiff<'_> {
 /// that runs, only a new start brings it back. Harmless to one that is about to register.
 fn unless_it_is_missed(
     name: &NodeName,
-    component: &str,
+    component: Component,
     facts: &HostFacts,
     need: Need,
     have: &Actual,
 ) -> Need {
-    let kubelet = component == Component::Kubelet.container();
-    let fact = facts.containers.get(component);
+    let kubelet = component == Component::Kubelet;
+    let fact = facts.container(component);
     let runs = fact.is_some_and(|fact| fact.state == ContainerState::Running);
     let missed = match have.api() {
         ApiView::Up(api) => !api.nodes.contains_key(name),
@@ -110,13 +110,13 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         }
         let facts = have.up(name)?;
         let renewed = want.certificates.renewed.get(name);
-        let components: BTreeMap<&str, Need> = host
+        let components: BTreeMap<Component, Need> = host
             .containers
             .iter()
             .map(|(component, spec)| {
-                let need = components::need(component, spec, facts, renewed);
-                let need = unless_it_is_missed(name, component, facts, need, have);
-                (component.as_str(), need)
+                let need = components::need(*component, spec, facts, renewed);
+                let need = unless_it_is_missed(name, *component, facts, need, have);
+                (*component, need)
             })
             .collect();
         let files = files::differences(host, facts, &components, renewed);

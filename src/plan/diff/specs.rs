@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Bind, ContainerSpec, EnvVar, FieldChange, LogLimit};
+use crate::model::{Bind, ContainerSpec, EnvVar, Field, FieldChange, LogLimit};
 
 /// What differs from `from` to `to`; empty exactly when they are equal.
 pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<FieldChange> {
@@ -24,47 +24,59 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
         files,
     } = from;
     let mut changes = Vec::new();
-    let mut field = |name: &str, from: String, to: String| {
+    let mut field = |field: Field, from: String, to: String| {
         if from != to {
             changes.push(FieldChange {
-                field: name.to_owned(),
+                field,
                 from: Some(from),
                 to: Some(to),
             });
         }
     };
-    field("image", image.clone(), to.image.clone());
-    field("entrypoint", entrypoint.join(" "), to.entrypoint.join(" "));
-    field("user", user.to_string(), to.user.to_string());
-    field("privileged", yes(*privileged), yes(to.privileged));
-    field("host pid", yes(*host_pid), yes(to.host_pid));
-    field("host cgroupns", yes(*host_cgroupns), yes(to.host_cgroupns));
+    field(Field::Image, image.clone(), to.image.clone());
+    field(
+        Field::Entrypoint,
+        entrypoint.join(" "),
+        to.entrypoint.join(" "),
+    );
+    field("user".into(), user.to_string(), to.user.to_string());
+    field("privileged".into(), yes(*privileged), yes(to.privileged));
+    field("host pid".into(), yes(*host_pid), yes(to.host_pid));
+    field(
+        "host cgroupns".into(),
+        yes(*host_cgroupns),
+        yes(to.host_cgroupns),
+    );
     let options = |options: &[String]| options.join(" ");
     field(
-        "security options",
+        "security options".into(),
         options(security_opts),
         options(&to.security_opts),
     );
     field(
-        "log limit",
+        "log limit".into(),
         limit(log_limit.as_ref()),
         limit(to.log_limit.as_ref()),
     );
-    changes.extend(maps("command", &flags(command), &flags(&to.command)));
+    changes.extend(maps(Field::Flag, &flags(command), &flags(&to.command)));
     changes.extend(variables(env, &to.env));
-    changes.extend(maps("bind", &by_target(binds), &by_target(&to.binds)));
-    changes.extend(maps("mount", &by_target(mounts), &by_target(&to.mounts)));
+    changes.extend(maps(Field::Bind, &by_target(binds), &by_target(&to.binds)));
+    changes.extend(maps(
+        Field::Mount,
+        &by_target(mounts),
+        &by_target(&to.mounts),
+    ));
     let digests = |files: &BTreeMap<String, crate::model::Digest>| {
         files
             .iter()
             .map(|(path, digest)| (path.clone(), digest.0.clone()))
             .collect()
     };
-    changes.extend(maps("file", &digests(files), &digests(&to.files)));
+    changes.extend(maps(Field::File, &digests(files), &digests(&to.files)));
     if changes.is_empty() && compared(from) != compared(to) {
         // The same words in another order.
         changes.push(FieldChange {
-            field: "order".to_owned(),
+            field: "order".into(),
             from: Some("another order of flags, mounts or variables".to_owned()),
             to: Some("as defined".to_owned()),
         });
@@ -84,7 +96,7 @@ fn compared(spec: &ContainerSpec) -> ContainerSpec {
 
 /// The names of what differs, for a sentence.
 pub(super) fn names(changes: &[FieldChange]) -> String {
-    let names: BTreeSet<&str> = changes.iter().map(|change| change.field.as_str()).collect();
+    let names: BTreeSet<String> = changes.iter().map(|it| it.field.to_string()).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
@@ -154,7 +166,7 @@ fn variables(from: &[EnvVar], to: &[EnvVar]) -> Vec<FieldChange> {
                 "(another value)"
             };
             FieldChange {
-                field: format!("env {name}"),
+                field: Field::Env(name.clone()),
                 from: from.get(name).map(|_| was.to_owned()),
                 to: to.get(name).map(|_| now.to_owned()),
             }
@@ -163,7 +175,7 @@ fn variables(from: &[EnvVar], to: &[EnvVar]) -> Vec<FieldChange> {
 }
 
 fn maps(
-    what: &str,
+    what: fn(String) -> Field,
     from: &BTreeMap<String, String>,
     to: &BTreeMap<String, String>,
 ) -> Vec<FieldChange> {
@@ -172,7 +184,7 @@ fn maps(
         .into_iter()
         .filter(|name| from.get(*name) != to.get(*name))
         .map(|name| FieldChange {
-            field: format!("{what} {name}"),
+            field: what(name.clone()),
             from: from.get(name).cloned(),
             to: to.get(name).cloned(),
         })

@@ -29,7 +29,7 @@ pub(super) fn errors(
     facts: &HostFacts,
 ) -> Option<PreflightError> {
     let ours = |component: Component| {
-        let fact = facts.containers.get(component.container());
+        let fact = facts.container(component);
         fact.filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0))
     };
     let (component, what) = [
@@ -40,7 +40,7 @@ pub(super) fn errors(
     .find(|(component, _)| ours(*component).is_some())?;
     let (was, is) = NAMED.into_iter().find_map(|(reader, stem)| {
         let was = address(&applied(ours(reader)?)?, stem)?;
-        let is = address(host.containers.get(reader.container())?, stem)?;
+        let is = address(host.containers.get(&reader)?, stem)?;
         Some((was, is))
     })?;
     (was != is).then(|| PreflightError {

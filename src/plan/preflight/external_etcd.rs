@@ -166,7 +166,7 @@ fn another_etcd(
 /// True where no API server of the cluster was ever seen to serve, and none is there that could have written.
 fn has_written_nothing(state: &ClusterState, have: &Actual) -> bool {
     let ours = |facts: &HostFacts| {
-        let server = facts.containers.get(Component::ApiServer.container());
+        let server = facts.container(Component::ApiServer);
         server.is_some_and(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&state.cluster_id.0))
     };
     let mut hosts = have.hosts.keys().filter_map(|name| have.up(name));

@@ -10,7 +10,7 @@ use crate::{
     actual::{Actual, ContainerFact, HostFacts, is_rke},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{CLAIM, ClusterId, Component, NodeName, START_ORDER, label, path, quoted},
+    model::{CLAIM, ClusterId, Component, NodeName, label, path, quoted},
     state::codec,
 };
 
@@ -162,9 +162,9 @@ fn names(id: &str, name: &NodeName, host: &DesiredHost, facts: &HostFacts) -> Ve
     let (rke, others): (Vec<_>, Vec<_>) = foreign
         .filter(|(container, fact)| {
             // A name that nobody gives to anything else, or one that this node needs.
-            let kubernetes = START_ORDER.contains(&container.as_str())
-                && *container != Component::NginxProxy.container();
-            let needed = host.containers.contains_key(*container);
+            let component = Component::named(container);
+            let kubernetes = component.is_some_and(|named| named != Component::NginxProxy);
+            let needed = component.is_some_and(|named| host.containers.contains_key(&named));
             kubernetes || needed || is_rke(container, fact) || has_an_owner(container, fact)
         })
         .partition(|(container, fact)| is_rke(container, fact));
@@ -255,7 +255,7 @@ fn ports(
 ) -> Vec<PreflightError> {
     let wanted: Vec<Component> = Component::ALL
         .into_iter()
-        .filter(|component| host.containers.contains_key(component.container()))
+        .filter(|component| host.containers.contains_key(component))
         .collect();
     facts
         .taken_ports(id, &wanted)
@@ -265,8 +265,7 @@ fn ports(
             PreflightError::host(
                 name,
                 format!(
-                    "port {port} on node `{name}`, which {} needs, is taken by {owner}",
-                    component.container()
+                    "port {port} on node `{name}`, which {component} needs, is taken by {owner}",
                 ),
                 [cure],
             )

@@ -19,6 +19,8 @@ struct Stays {
     /// Who has it, as which flag, and how it begins there.
     component: Component,
     flag: &'static str,
+    /// What of its value comes before that.
+    before: &'static str,
     /// Whose it is.
     of: &'static str,
     /// What they have of it.
@@ -31,7 +33,8 @@ struct Stays {
 const STAYS: [Stays; 3] = [
     Stays {
         component: Component::ControllerManager,
-        flag: "--cluster-cidr=",
+        flag: "cluster-cidr",
+        before: "",
         of: "pods",
         have: "addresses of",
         what: "range",
@@ -39,7 +42,8 @@ const STAYS: [Stays; 3] = [
     },
     Stays {
         component: Component::ApiServer,
-        flag: "--service-cluster-ip-range=",
+        flag: "service-cluster-ip-range",
+        before: "",
         of: "Services",
         have: "addresses of",
         what: "range",
@@ -48,7 +52,8 @@ const STAYS: [Stays; 3] = [
     // The domain is in no flag of its own. An issuer that the config gives is another one, and tells nothing.
     Stays {
         component: Component::ApiServer,
-        flag: "--service-account-issuer=https://kubernetes.default.svc.",
+        flag: "service-account-issuer",
+        before: "https://kubernetes.default.svc.",
         of: "Services",
         have: "names in",
         what: "domain",
@@ -63,20 +68,20 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
         let Stays {
             component,
             flag,
+            before,
             of,
             have: has,
             what,
             key,
         } = stays;
-        let container = component.container();
         let changes: BTreeSet<(String, String)> = want
             .hosts
             .iter()
             .filter_map(|(name, host)| {
-                let fact = have.up(name)?.containers.get(container)?;
+                let fact = have.up(name)?.container(component)?;
                 let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
-                let was = value(&applied(fact).filter(|_| ours)?, flag)?;
-                let is = value(host.containers.get(container)?, flag)?;
+                let was = value(&applied(fact).filter(|_| ours)?, flag, before)?;
+                let is = value(host.containers.get(&component)?, flag, before)?;
                 (was != is).then_some((was, is))
             })
             .collect();
@@ -126,7 +131,7 @@ pub(super) fn network(want: &Desired, have: &Actual) -> Option<PreflightError> {
     })
 }
 
-fn value(spec: &ContainerSpec, flag: &str) -> Option<String> {
-    let mut words = spec.command.iter();
-    words.find_map(|word| word.strip_prefix(flag).map(str::to_owned))
+fn value(spec: &ContainerSpec, flag: &str, before: &str) -> Option<String> {
+    let mut values = spec.flag(flag);
+    values.find_map(|value| value.strip_prefix(before).map(str::to_owned))
 }

@@ -54,9 +54,9 @@ fn was_made(have: &Actual) -> bool {
 }
 
 fn is_upgraded(host: &DesiredHost, facts: &HostFacts) -> bool {
-    let server = facts.containers.get(Component::ApiServer.container());
+    let server = facts.container(Component::ApiServer);
     let runs = server.and_then(|fact| image_version(&fact.image));
-    let kubelet = host.containers.get(Component::Kubelet.container());
+    let kubelet = host.containers.get(&Component::Kubelet);
     let wanted = kubelet.and_then(|spec| image_version(&spec.image));
     runs.zip(wanted)
         .is_some_and(|(runs, wanted)| (wanted.0, wanted.1) > (runs.0, runs.1))

@@ -14,16 +14,14 @@ use crate::{
 
 /// Components that go from one minor release of Kubernetes to the next. A kubelet, and kube-proxy with
 /// it, may skip some: the API servers serve older ones, and a node that was away comes back with one.
-const STEPWISE: [&str; 3] = [
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
+const STEPWISE: [Component; 3] = [
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
 ];
 
 /// How many minor releases a kubelet may be older than an API server.
 const SKEW: u32 = 3;
-
-const ETCD: &str = "etcd";
 
 /// What runs on a node of ours against what is wanted there.
 pub(super) fn errors(
@@ -34,7 +32,7 @@ pub(super) fn errors(
 ) -> Vec<PreflightError> {
     let mut errors = Vec::new();
     for (component, spec) in &host.containers {
-        let Some(fact) = facts.containers.get(component) else {
+        let Some(fact) = facts.container(*component) else {
             continue;
         };
         let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
@@ -45,12 +43,12 @@ pub(super) fn errors(
         if !ours || runs == wanted {
             continue;
         }
-        if component.as_str() == ETCD {
+        if *component == Component::Etcd {
             errors.extend(etcd(name, runs, wanted));
         } else if wanted < runs {
-            errors.push(back(name, component, runs, wanted));
-        } else if STEPWISE.contains(&component.as_str()) && !one_minor(runs, wanted) {
-            errors.push(too_far(name, component, runs, wanted));
+            errors.push(back(name, *component, runs, wanted));
+        } else if STEPWISE.contains(component) && !one_minor(runs, wanted) {
+            errors.push(too_far(name, *component, runs, wanted));
         }
     }
     // One cause: every component says the same.
@@ -61,10 +59,10 @@ pub(super) fn errors(
 /// Kubelets that the API servers of the wanted release would no longer serve, those of nodes that do not
 /// answer among them.
 pub(super) fn left_behind(want: &Desired, have: &Actual) -> Vec<PreflightError> {
-    let container = Component::ApiServer.container();
+    let component = Component::ApiServer;
     let mut next = want.hosts.iter().filter_map(|(name, host)| {
-        let wanted = image_version(&host.containers.get(container)?.image)?;
-        let runs = image_version(&have.up(name)?.containers.get(container)?.image)?;
+        let wanted = image_version(&host.containers.get(&component)?.image)?;
+        let runs = image_version(&have.up(name)?.container(component)?.image)?;
         (wanted.1 > runs.1).then_some(wanted)
     });
     let (Some(wanted), ApiView::Up(api)) = (next.next(), have.api()) else {
@@ -100,7 +98,7 @@ fn etcd(name: &NodeName, runs: ImageVersion, wanted: ImageVersion) -> Option<Pre
         return None;
     }
     if wanted < runs {
-        return Some(back(name, ETCD, runs, wanted));
+        return Some(back(name, Component::Etcd, runs, wanted));
     }
     let known = Catalogue::builtin().map(|catalogue| {
         let images = catalogue.etcd_images();
@@ -134,7 +132,7 @@ const fn one_minor(runs: ImageVersion, wanted: ImageVersion) -> bool {
 
 fn back(
     name: &NodeName,
-    component: &str,
+    component: Component,
     runs: ImageVersion,
     wanted: ImageVersion,
 ) -> PreflightError {
@@ -156,7 +154,7 @@ fn back(
 
 fn too_far(
     name: &NodeName,
-    component: &str,
+    component: Component,
     runs: ImageVersion,
     wanted: ImageVersion,
 ) -> PreflightError {

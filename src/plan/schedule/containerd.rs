@@ -66,13 +66,13 @@ fn queues(diff: &Diff<'_>, meant: impl Fn(&NodeName, &HostDiff<'_>) -> bool) -> 
 }
 
 fn has_kubelet(host: &HostDiff<'_>) -> bool {
-    *host.need(Component::Kubelet.container()) != Need::Run
+    *host.need(Component::Kubelet) != Need::Run
 }
 
 /// One that is paused or has ended says nothing of its node until it is replaced or started, which
 /// waits by itself.
 fn kubelet_runs(host: &HostDiff<'_>) -> bool {
-    let kubelet = host.facts.containers.get(Component::Kubelet.container());
+    let kubelet = host.facts.container(Component::Kubelet);
     kubelet.is_some_and(|fact| fact.state == ContainerState::Running)
 }
 
@@ -99,7 +99,7 @@ fn is_living(host: &HostDiff<'_>) -> bool {
     let mut all = Component::ALL
         .into_iter()
         .filter(|component| host.has(*component));
-    all.any(|component| *host.need(component.container()) != Need::Run)
+    all.any(|component| *host.need(component) != Need::Run)
 }
 
 fn queue(
@@ -161,8 +161,7 @@ fn must_hold(
 fn taken_along(host: &HostDiff<'_>) -> impl Iterator<Item = Component> {
     let bound = host.facts.system.containerd.docker_bound;
     let central = CENTRAL.into_iter().filter(move |_| bound);
-    central
-        .filter(|component| host.has(*component) && *host.need(component.container()) != Need::Run)
+    central.filter(|component| host.has(*component) && *host.need(*component) != Need::Run)
 }
 
 fn configure(
@@ -175,7 +174,7 @@ fn configure(
     let digest = config_digest(&want.saved, differs.content.as_bytes());
     let mut changes = differs.changes.clone();
     for change in &mut changes {
-        if change.field.ends_with(path::CONTAINERD_CONFIG) {
+        if change.field.path() == Some(path::CONTAINERD_CONFIG) {
             change.to = Some(digest.0.clone());
         }
     }

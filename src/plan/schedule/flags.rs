@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{hosts, roll};
 use crate::{
-    model::{Component, FieldChange, NodeName},
+    model::{Component, Field, FieldChange, NodeName},
     plan::{
         Cause, HostAction, Stage, Step,
         diff::{Diff, HostDiff, Need},
@@ -39,9 +39,8 @@ pub(super) fn tries(diff: &Diff<'_>) -> Stage {
             .into_iter()
             .filter(|component| any && changes(host, *component));
         let specs = changed.filter_map(|component| {
-            let container = component.container();
-            let spec = host.want.containers.get(container)?;
-            Some((container.to_owned(), spec.clone()))
+            let spec = host.want.containers.get(&component)?;
+            Some((component, spec.clone()))
         });
         let specs: BTreeMap<_, _> = specs.collect();
         if specs.is_empty() {
@@ -55,12 +54,14 @@ pub(super) fn tries(diff: &Diff<'_>) -> Stage {
 
 /// True where another program, or the same one with other flags, takes the place of what runs.
 fn changes(host: &HostDiff<'_>, component: Component) -> bool {
-    let Need::Replace(Cause::Change, _, changes) = host.need(component.container()) else {
+    let Need::Replace(Cause::Change, _, changes) = host.need(component) else {
         return false;
     };
     let of_the_program = |change: &FieldChange| {
-        let field = change.field.as_str();
-        field == "image" || field == "entrypoint" || field.starts_with("command ")
+        matches!(
+            change.field,
+            Field::Image | Field::Entrypoint | Field::Flag(_)
+        )
     };
     changes.iter().any(of_the_program)
 }

@@ -48,7 +48,7 @@ fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stag
             .filter(|component| host.has(*component))
             .filter(|component| !(API.contains(component) && join::joins(name, host, diff)))
             .filter(|component| API.contains(component) || !skew::keeps_out(host, &turn))
-            .filter(|component| !roles::proxy_waits(component.container(), host))
+            .filter(|component| !roles::proxy_waits(*component, host))
             .filter_map(|component| {
                 let (cause, why) = if replaced(component, name, host, diff).is_some() {
                     before_its_turn(component, name, diff)?
@@ -93,7 +93,7 @@ fn etcd_restarts(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Optio
     if join::joins(name, host, diff) {
         return None;
     }
-    match host.need("etcd") {
+    match host.need(Component::Etcd) {
         Need::Replace(..) => replaced(Component::Etcd, name, host, diff),
         need @ (Need::Run | Need::Start(_) | Need::Nothing) => need.cause(),
     }
@@ -107,7 +107,7 @@ fn replaced(
     host: &HostDiff<'_>,
     diff: &Diff<'_>,
 ) -> Option<Cause> {
-    match host.need(component.container()) {
+    match host.need(component) {
         Need::Replace(cause, ..) => {
             let held_back = roll::held_back(component, *cause, name, diff);
             held_back.is_none().then_some(*cause)
@@ -117,14 +117,13 @@ fn replaced(
 }
 
 fn why(component: Component, host: &HostDiff<'_>, answers: bool) -> Option<(Cause, &'static str)> {
-    let container = component.container();
-    match host.need(container) {
+    match host.need(component) {
         Need::Run => return Some((Cause::New, "it was just started")),
         Need::Start(_) => return Some((Cause::Drift, "it was just started")),
         // A roll waits by itself.
         Need::Nothing | Need::Replace(..) => {}
     }
-    let state = host.facts.containers.get(container)?.state;
+    let state = host.facts.container(component)?.state;
     match state {
         ContainerState::Restarting(_) => Some((Cause::Drift, "Docker keeps restarting it")),
         ContainerState::Running

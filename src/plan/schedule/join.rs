@@ -17,14 +17,15 @@ use crate::{
 };
 
 /// What starts after its member has joined: the member itself, and what needs it or the API server.
-pub(super) const STARTS: [&str; 3] = ["etcd", "kube-apiserver", "kubelet"];
+pub(super) const STARTS: [Component; 3] =
+    [Component::Etcd, Component::ApiServer, Component::Kubelet];
 
 /// True when this host's member has yet to join, or has not come to its vote. Where etcd tells
 /// nothing, a container that is there is taken for a member.
 pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
     let etcd = &diff.have.etcd;
     let votes = etcd.of_node(name).any(|(_, member)| !member.is_learner);
-    let new = *host.need(Component::Etcd.container()) == Need::Run;
+    let new = *host.need(Component::Etcd) == Need::Run;
     let was_there = diff.want.saved.etcd_bootstrap.contains_key(name);
     let known = etcd.voters().next().is_some();
     host.has(Component::Etcd) && !was_there && !votes && (new || known)
@@ -40,7 +41,7 @@ pub(super) fn members(diff: &Diff<'_>) -> Stage {
         .into_iter()
         .enumerate()
         .filter_map(|(number, (name, host))| {
-            let spec = host.want.containers.get(Component::Etcd.container())?;
+            let spec = host.want.containers.get(&Component::Etcd)?;
             let action = HostAction::JoinEtcd {
                 spec: Box::new(spec.clone()),
             };
@@ -107,19 +108,19 @@ fn makes_way(joining: &NodeName, member: MemberId) -> Step {
 pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
     hosts::preparing("members", diff, |name, host| {
         let component = Component::ApiServer;
-        let wanted = host.want.containers.get(component.container());
-        let (Some(spec), Need::Run) = (wanted, host.need(component.container())) else {
+        let wanted = host.want.containers.get(&component);
+        let (Some(spec), Need::Run) = (wanted, host.need(component)) else {
             return Vec::new();
         };
         if !joins(name, host, diff) || held_back(diff).is_some() {
             return Vec::new();
         }
         let run = HostAction::RunContainer {
-            name: component.container().to_owned(),
+            component,
             spec: Box::new(spec.clone()),
         };
         let wait = HostAction::AwaitHealthy { component };
-        let room = roles::makes_room(name, component.container(), host, diff);
+        let room = roles::makes_room(name, component, host, diff);
         let steps = [
             Step::on(name, Cause::New, "its member has joined", run),
             Step::on(name, Cause::New, "it was just started", wait),

@@ -1,10 +1,12 @@
 //! What one node is given back with. The order survives a kill between any two steps: the claim goes
 //! last, because it remembers what was there before and keeps others away. Pure.
 
+use std::cmp::Reverse;
+
 use super::{claim, hosts};
 use crate::{
     actual::{Actual, Baseline, HostFacts},
-    model::{CLAIM, ClusterId, Component, NodeName, Role, START_ORDER, label, path},
+    model::{CLAIM, ClusterId, Component, NodeName, Role, label, path},
     plan::{Action, Cause, HostAction, Stage, Step},
 };
 
@@ -72,13 +74,11 @@ fn stop(
     };
     let mut names: Vec<&String> = facts.containers.keys().filter(ours).collect();
     names.extend(facts.foreign_container_names(id));
-    names.sort_by_key(
-        |name| match START_ORDER.iter().position(|known| known == name) {
-            Some(_) if name.as_str() == "kubelet" => 0,
-            None => 1,
-            Some(place) => 2 + START_ORDER.len() - place,
-        },
-    );
+    names.sort_by_key(|name| match Component::named(name) {
+        Some(Component::Kubelet) => (0, None),
+        None => (1, None),
+        Some(component) => (2, Some(Reverse(component))),
+    });
     names
         .into_iter()
         .map(|name| {

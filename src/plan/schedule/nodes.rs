@@ -155,7 +155,7 @@ fn wait(host: &HostDiff<'_>, seen: Option<&NodeFact>) -> Option<(Cause, String)>
         };
         return Some((Cause::Drift, why));
     }
-    match host.need("kubelet") {
+    match host.need(Component::Kubelet) {
         Need::Run => Some((Cause::New, "its kubelet was just started".to_owned())),
         Need::Start(_) => Some((Cause::Drift, "its kubelet was just started".to_owned())),
         // A roll waits by itself.

@@ -21,7 +21,7 @@ impl Pool {
     pub(super) fn of(name: &NodeName, want: &Desired) -> Self {
         let has = |component: Component| {
             let host = want.hosts.get(name);
-            host.is_some_and(|host| host.containers.contains_key(component.container()))
+            host.is_some_and(|host| host.containers.contains_key(&component))
         };
         if has(Component::Etcd) || has(Component::ApiServer) {
             Self::Central

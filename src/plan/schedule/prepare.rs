@@ -85,10 +85,7 @@ fn archive(
     let mut files = files.clone();
     files.retain(|path, _| is_one(path));
     let mut changes = changes.clone();
-    changes.retain(|change| {
-        let path = change.field.split_once(' ').map(|(_, path)| path);
-        path.is_none_or(&is_one)
-    });
+    changes.retain(|change| change.field.path().is_none_or(&is_one));
     if dirs.is_empty() && files.is_empty() {
         return None;
     }

@@ -7,7 +7,7 @@ use super::{addons, hosts, roles, roll};
 use crate::{
     actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
-    model::{CLAIM, Component, NodeName, START_ORDER, label, path},
+    model::{CLAIM, Component, NodeName, label, path},
     plan::{
         Cause, HostAction, Queue, Stage, Step,
         diff::{Diff, HostDiff, LOOSE_FILES, Need, applied, is_below},
@@ -30,7 +30,9 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
         let mut paths = paths(want, host.want, host.facts);
         let cause = former_readers(name, &mut paths, host, diff);
         // What reads them goes first, and is seen to be gone.
-        let read = gives_up || containers(want, host.want, host.facts).any(|name| is_role(&name));
+        let read = gives_up
+            || containers(want, host.want, host.facts)
+                .any(|name| Component::named(&name).is_some());
         if !read && !paths.is_empty() {
             let action = HostAction::RemoveFiles { paths };
             let step = Step::on(name, cause, "nothing reads them any more", action);
@@ -57,7 +59,9 @@ fn containers<'a>(
         .iter()
         .filter(|(name, fact)| {
             let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
-            ours && name.as_str() != CLAIM && !host.containers.contains_key(*name)
+            let component = Component::named(name);
+            let wanted = component.is_some_and(|named| host.containers.contains_key(&named));
+            ours && name.as_str() != CLAIM && !wanted
         })
         .map(|(name, _)| name.clone())
 }
@@ -72,11 +76,11 @@ fn former_readers(
 ) -> Cause {
     let mut cause = Cause::Leave;
     for component in Component::ALL {
-        let fact = host.facts.containers.get(component.container());
+        let fact = host.facts.container(component);
         let Some(reads) = fact.and_then(applied).map(|applied| applied.files) else {
             continue;
         };
-        let Need::Replace(why, ..) = host.need(component.container()) else {
+        let Need::Replace(why, ..) = host.need(component) else {
             continue;
         };
         if !paths.iter().any(|path| reads.contains_key(path)) {
@@ -91,14 +95,9 @@ fn former_readers(
     cause
 }
 
-/// A component of a role that the node does not have any more.
-fn is_role(container: &str) -> bool {
-    START_ORDER.contains(&container)
-}
-
 /// A proxy goes when the API server on its port is started.
 fn is_replaced(container: &str, host: &HostDiff<'_>) -> bool {
-    let server = host.need(Component::ApiServer.container());
+    let server = host.need(Component::ApiServer);
     container == Component::NginxProxy.container() && *server == Need::Run
 }
 

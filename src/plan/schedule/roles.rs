@@ -49,20 +49,19 @@ pub(super) fn gives_up(name: &NodeName, diff: &Diff<'_>) -> bool {
 }
 
 /// True while its API server has the port that its proxy is to have.
-pub(super) fn proxy_waits(component: &str, host: &HostDiff<'_>) -> bool {
-    let server = Component::ApiServer.container();
-    component == Component::NginxProxy.container() && host.facts.containers.contains_key(server)
+pub(super) fn proxy_waits(component: Component, host: &HostDiff<'_>) -> bool {
+    component == Component::NginxProxy && host.facts.container(Component::ApiServer).is_some()
 }
 
 /// The proxy goes just before the API server takes its port.
 pub(super) fn makes_room(
     name: &NodeName,
-    component: &str,
+    component: Component,
     host: &HostDiff<'_>,
     diff: &Diff<'_>,
 ) -> Option<Step> {
     let starts = match host.need(component) {
-        Need::Run | Need::Start(_) => component == Component::ApiServer.container(),
+        Need::Run | Need::Start(_) => component == Component::ApiServer,
         Need::Nothing | Need::Replace(..) => false,
     };
     let proxy = Component::NginxProxy;
@@ -95,7 +94,7 @@ fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<String>
         return Some("the cluster's API does not answer".to_owned());
     }
     let untold = diff.hosts.iter().find_map(|(other, host)| {
-        let Need::Replace(cause, ..) = host.need(Component::ApiServer.container()) else {
+        let Need::Replace(cause, ..) = host.need(Component::ApiServer) else {
             return None;
         };
         let why = roll::held_back(Component::ApiServer, *cause, other, diff)?;
@@ -133,10 +132,10 @@ fn control_plane(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<S
         steps.push(step);
     }
     let proxy = Component::NginxProxy;
-    if proxy_waits(proxy.container(), host)
-        && let Some(spec) = host.want.containers.get(proxy.container())
+    if proxy_waits(proxy, host)
+        && let Some(spec) = host.want.containers.get(&proxy)
     {
-        steps.extend(start::step(name, proxy.container(), spec, host));
+        steps.extend(start::step(name, proxy, spec, host));
         let wait = HostAction::AwaitHealthy { component: proxy };
         steps.push(Step::on(name, Cause::Leave, "it was just started", wait));
     }

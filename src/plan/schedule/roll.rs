@@ -110,11 +110,11 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     components
         .flat_map(|component| {
             diff.hosts.iter().filter_map(|(name, host)| {
-                let Need::Replace(cause, ..) = host.need(component.container()) else {
+                let Need::Replace(cause, ..) = host.need(*component) else {
                     return None;
                 };
                 let why = held_back(*component, *cause, name, diff)?;
-                let text = format!("`{}` is not replaced yet: {why}", component.container());
+                let text = format!("`{component}` is not replaced yet: {why}");
                 Some(Note::left(name, text))
             })
         })
@@ -139,7 +139,7 @@ fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stag
 
 fn etcd_runs(name: &NodeName, diff: &Diff<'_>) -> bool {
     let facts = diff.have.up(name);
-    let etcd = facts.and_then(|facts| facts.containers.get(Component::Etcd.container()));
+    let etcd = facts.and_then(|facts| facts.container(Component::Etcd));
     etcd.is_some_and(|fact| fact.state == ContainerState::Running)
 }
 
@@ -147,14 +147,13 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
     let (want, have) = (diff.want, diff.have);
     let mut steps = Vec::new();
     for component in roll.components.iter().copied() {
-        let container = component.container();
         let (Some(spec), Some(fact)) = (
-            host.want.containers.get(container),
-            host.facts.containers.get(container),
+            host.want.containers.get(&component),
+            host.facts.container(component),
         ) else {
             continue;
         };
-        let Need::Replace(cause, why, changes) = host.need(container) else {
+        let Need::Replace(cause, why, changes) = host.need(component) else {
             continue;
         };
         let cause = *cause;
@@ -166,12 +165,12 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
         }
         steps.extend(clients_return(component, cause, name, diff));
         let action = HostAction::ReplaceContainer {
-            name: container.to_owned(),
+            component,
             spec: Box::new(spec.clone()),
         };
         let same = Guard::ContainerIs {
             node: name.clone(),
-            name: container.to_owned(),
+            name: component.container().to_owned(),
             id: fact.id.clone(),
         };
         let mut step = Step::on(name, cause, why.clone(), action)
@@ -194,8 +193,8 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
         }
     }
     let changes = |step: &Step| match step.action.on_host() {
-        Some((_, HostAction::ReplaceContainer { name, .. })) => {
-            step.cause == Cause::Change && name == Component::Kubelet.container()
+        Some((_, HostAction::ReplaceContainer { component, .. })) => {
+            step.cause == Cause::Change && *component == Component::Kubelet
         }
         Some(_) | None => false,
     };
@@ -223,7 +222,7 @@ fn clients_return(
         return None;
     }
     let facts = diff.have.up(name)?;
-    let started = |component: Component| facts.containers.get(component.container())?.started;
+    let started = |component: Component| facts.container(component)?.started;
     let server = started(Component::ApiServer)?;
     let client = started(Component::ControllerManager)?;
     let age = facts.clock?.unix_seconds.saturating_sub(server);

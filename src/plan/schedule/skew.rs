@@ -26,7 +26,7 @@ pub(super) fn turn(diff: &Diff<'_>) -> Turn {
     let component = Component::ApiServer;
     let mut turn = Turn::Now;
     for (name, host) in &diff.hosts {
-        let Need::Replace(cause, ..) = host.need(component.container()) else {
+        let Need::Replace(cause, ..) = host.need(component) else {
             continue;
         };
         if !is_newer(component, host) {
@@ -60,8 +60,7 @@ pub(super) fn held_back(component: Component, name: &NodeName, diff: &Diff<'_>) 
 /// True where a node gets its first kubelet, or one in the place of a lost one, later than in this
 /// plan.
 pub(super) fn keeps_out(host: &HostDiff<'_>, turn: &Turn) -> bool {
-    let kubelet = Component::Kubelet.container();
-    *host.need(kubelet) == Need::Run && matches!(turn, Turn::NotYet(_))
+    *host.need(Component::Kubelet) == Need::Run && matches!(turn, Turn::NotYet(_))
 }
 
 /// Said of nodes that do not get their kubelet yet, and of kubelets that take another minor release
@@ -136,7 +135,7 @@ fn is_newer(component: Component, host: &HostDiff<'_>) -> bool {
 
 /// What runs there, and what is wanted.
 fn versions(component: Component, host: &HostDiff<'_>) -> Option<(ImageVersion, ImageVersion)> {
-    let fact = host.facts.containers.get(component.container())?;
-    let spec = host.want.containers.get(component.container())?;
+    let fact = host.facts.container(component)?;
+    let spec = host.want.containers.get(&component)?;
     Some((image_version(&fact.image)?, image_version(&spec.image)?))
 }

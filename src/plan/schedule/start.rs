@@ -7,17 +7,21 @@ use super::{
 };
 use crate::{
     actual::ContainerState,
-    model::{ContainerSpec, NodeName},
+    model::{Component, ContainerSpec, NodeName},
     plan::{
         Action, Cause, HostAction, Note, Stage, Step, Target,
-        diff::{Diff, HostDiff, Need, in_order},
+        diff::{Diff, HostDiff, Need},
     },
 };
 
 /// What does nothing before the API answers, and is worse off when it was started before: the
 /// controller manager exits, the scheduler takes its lease seconds late, and kube-proxy asks again
 /// only after pauses that grow, so that services work seconds late.
-const CLIENTS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kube-proxy"];
+const CLIENTS: [Component; 3] = [
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::KubeProxy,
+];
 
 /// On all hosts side by side: all of a fresh cluster are started before any is awaited.
 pub(super) fn start(diff: &Diff<'_>) -> Stage {
@@ -25,9 +29,10 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         let joins = join::joins(name, host, diff);
-        for (component, spec) in in_order(host.want) {
+        for (component, spec) in &host.want.containers {
+            let component = *component;
             let waits = joins && join::STARTS.contains(&component);
-            let waits = waits || !now && component == "kubelet";
+            let waits = waits || !now && component == Component::Kubelet;
             let waits = waits || roles::proxy_waits(component, host);
             if CLIENTS.contains(&component) || waits {
                 continue;
@@ -46,13 +51,15 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
         // Beside a member that joins the API server was started just now, and kubelet needs it.
         let late = join::joins(name, host, diff) || turn != Turn::Now;
         let kept_out = skew::keeps_out(host, &turn);
-        let clients = in_order(host.want).filter(|(component, _)| match *component {
-            "kubelet" => late && !kept_out,
-            "kube-proxy" => !kept_out,
-            _ => CLIENTS.contains(component),
+        let all = host.want.containers.iter();
+        let clients = all.filter(|(component, _)| match component {
+            Component::Kubelet => late && !kept_out,
+            Component::KubeProxy => !kept_out,
+            Component::ControllerManager | Component::Scheduler => true,
+            Component::Etcd | Component::ApiServer | Component::NginxProxy => false,
         });
         clients
-            .flat_map(|(component, spec)| with_pause(name, component, spec, host))
+            .flat_map(|(component, spec)| with_pause(name, *component, spec, host))
             .collect()
     });
     // None of them needs another; kubelet needs the image of every pod.
@@ -60,8 +67,8 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
         Action::Host(_, HostAction::ImportPause { .. }) => true,
         Action::Host(
             _,
-            HostAction::RunContainer { name, .. } | HostAction::StartContainer { name },
-        ) => name == "kubelet",
+            HostAction::RunContainer { component, .. } | HostAction::StartContainer { component },
+        ) => *component == Component::Kubelet,
         Action::Host(..) | Action::Cluster(_) | Action::Local(_) => false,
     })
 }
@@ -69,11 +76,11 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
 /// What it takes to start a component; for kubelet also the image of every pod.
 fn with_pause(
     name: &NodeName,
-    component: &str,
+    component: Component,
     spec: &ContainerSpec,
     host: &HostDiff<'_>,
 ) -> impl Iterator<Item = Step> {
-    let pause = component == "kubelet" && pause_comes_with_kubelet(host);
+    let pause = component == Component::Kubelet && pause_comes_with_kubelet(host);
     let pause = pause.then(|| import_pause(name, host, Cause::New));
     pause.into_iter().chain(step(name, component, spec, host))
 }
@@ -93,11 +100,10 @@ pub(super) fn proxies(diff: &Diff<'_>) -> Stage {
 
 pub(super) fn step(
     name: &NodeName,
-    component: &str,
+    component: Component,
     spec: &ContainerSpec,
     host: &HostDiff<'_>,
 ) -> Option<Step> {
-    let container = component.to_owned();
     match host.need(component) {
         Need::Nothing | Need::Replace(..) => None,
         Need::Run => Some(Step::on(
@@ -105,12 +111,12 @@ pub(super) fn step(
             Cause::New,
             format!("this node has no `{component}` yet"),
             HostAction::RunContainer {
-                name: container,
+                component,
                 spec: Box::new(spec.clone()),
             },
         )),
         Need::Start(why) => {
-            let action = HostAction::StartContainer { name: container };
+            let action = HostAction::StartContainer { component };
             Some(Step::on(name, Cause::Drift, why.clone(), action))
         }
     }
@@ -120,7 +126,7 @@ pub(super) fn step(
 /// two is seen, because kubelet is still missing. A roll that puts a kubelet off would put the
 /// image off, too.
 pub(super) fn pause_comes_with_kubelet(host: &HostDiff<'_>) -> bool {
-    *host.need("kubelet") == Need::Run
+    *host.need(Component::Kubelet) == Need::Run
 }
 
 /// Into containerd's own namespace, where kubelet's sandboxes look for it.
@@ -136,7 +142,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let each = diff.hosts.iter().flat_map(|(name, host)| {
         let containers = host.want.containers.keys();
         containers.filter_map(move |component| {
-            let fact = host.facts.containers.get(component)?;
+            let fact = host.facts.container(*component)?;
             match fact.state {
                 ContainerState::Restarting(code) => {
                     let text = format!(

@@ -118,7 +118,7 @@ fn differences(from: &ClusterState, to: &ClusterState) -> Vec<FieldChange> {
     let mut field = |name: &str, same: bool, from: &str, to: &str| {
         if !same {
             changes.push(FieldChange {
-                field: name.to_owned(),
+                field: name.into(),
                 from: Some(from.to_owned()),
                 to: Some(to.to_owned()),
             });
@@ -182,7 +182,7 @@ fn moves(
     for (node, entry) in inventory {
         if !to.contains_key(node) {
             changes.push(FieldChange {
-                field: format!("inventory {node}"),
+                field: format!("inventory {node}").into(),
                 from: Some(entry.endpoint.to_string()),
                 to: None,
             });
@@ -195,7 +195,7 @@ fn moves(
         }
         let (from, to) = (was.map(shown), shown(entry));
         changes.push(FieldChange {
-            field: format!("inventory {node}"),
+            field: format!("inventory {node}").into(),
             to: Some(if from.as_ref() == Some(&to) {
                 format!("{to}, with what identifies the machine")
             } else {

@@ -86,19 +86,20 @@ fn on_host(
             Ok(())
         }
         HostAction::ImportPause { image } => has_image(facts, image),
-        HostAction::RunContainer { name, spec } => run(node, name, spec, want()?, facts),
+        HostAction::RunContainer { component, spec } => run(node, *component, spec, want()?, facts),
         HostAction::JoinEtcd { spec } => {
             facts.containers.remove("etcd");
-            run(node, "etcd", spec, want()?, facts)
+            run(node, Component::Etcd, spec, want()?, facts)
         }
-        HostAction::StartContainer { name } => {
-            let container = facts.containers.get_mut(name).ok_or("no such container")?;
+        HostAction::StartContainer { component } => {
+            let container = facts.containers.get_mut(component.container());
+            let container = container.ok_or("no such container")?;
             container.state = ContainerState::Running;
             Ok(())
         }
-        HostAction::ReplaceContainer { name, spec } => {
-            facts.containers.remove(name);
-            run(node, name, spec, want()?, facts)
+        HostAction::ReplaceContainer { component, spec } => {
+            facts.containers.remove(component.container());
+            run(node, *component, spec, want()?, facts)
         }
         HostAction::ReloadProxy { read } => {
             let runs = facts.containers.get("nginx-proxy");
@@ -447,22 +448,23 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
 
 fn run(
     node: &NodeName,
-    name: &str,
+    component: Component,
     spec: &ContainerSpec,
     want: &Desired,
     facts: &mut HostFacts,
 ) -> Result<(), String> {
+    let name = component.container();
     has_image(facts, &spec.image)?;
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
     }
-    let takes_its_port = match name {
-        "kube-apiserver" => "nginx-proxy",
-        "nginx-proxy" => "kube-apiserver",
-        _ => "",
+    let takes_its_port = match component {
+        Component::ApiServer => Some(Component::NginxProxy),
+        Component::NginxProxy => Some(Component::ApiServer),
+        _ => None,
     };
-    if facts.containers.contains_key(takes_its_port) {
-        return Err(format!("`{takes_its_port}` has the port of `{name}`"));
+    if let Some(other) = takes_its_port.filter(|other| facts.container(*other).is_some()) {
+        return Err(format!("`{other}` has the port of `{name}`"));
     }
     let wanted = want
         .hosts
@@ -481,7 +483,7 @@ fn run(
             return Err(format!("`{name}` starts before {path} is as it must be"));
         }
     }
-    if name == "kubelet" && !there.contains_key(path::CONTAINERD_DROP_IN) {
+    if component == Component::Kubelet && !there.contains_key(path::CONTAINERD_DROP_IN) {
         return Err("kubelet starts before containerd speaks CRI".to_owned());
     }
     let fact = ContainerFact {

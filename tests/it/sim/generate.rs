@@ -8,7 +8,7 @@ use rke_operator::{
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, HostNetwork,
         KernelWants, KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner, Registries, Role,
-        START_ORDER, Taint, UpgradeStrategy, label, path, secret::Secret,
+        Taint, UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, DigestKey, GivenCertificates, InventoryEntry, Membership,
@@ -160,40 +160,40 @@ fn charts(knobs: &Knobs) -> Vec<WantedChart> {
 pub(crate) fn with_roles(mut want: Desired, masks: &[u8]) -> Desired {
     for (host, mask) in want.hosts.values_mut().skip(1).zip(masks) {
         if mask & 1 == 0 {
-            host.containers.remove("etcd");
+            host.containers.remove(&Component::Etcd);
         }
         if mask & 2 == 0 {
             for component in [
-                "kube-apiserver",
-                "kube-controller-manager",
-                "kube-scheduler",
+                Component::ApiServer,
+                Component::ControllerManager,
+                Component::Scheduler,
             ] {
-                host.containers.remove(component);
+                host.containers.remove(&component);
             }
             let proxy = container("nginx-proxy");
             host.images.insert(proxy.image.clone());
-            host.containers.insert("nginx-proxy".to_owned(), proxy);
+            host.containers.insert(Component::NginxProxy, proxy);
         }
     }
-    let has = |name: &NodeName, component: &str| {
+    let has = |name: &NodeName, component: Component| {
         let host = want.hosts.get(name);
-        host.is_some_and(|host| host.containers.contains_key(component))
+        host.is_some_and(|host| host.containers.contains_key(&component))
     };
     for (name, entry) in &mut want.saved.inventory {
         entry.roles.retain(|role| match role {
-            Role::Etcd => has(name, "etcd"),
-            Role::ControlPlane => has(name, "kube-apiserver"),
+            Role::Etcd => has(name, Component::Etcd),
+            Role::ControlPlane => has(name, Component::ApiServer),
             Role::Worker => true,
         });
     }
     want.saved
         .etcd_bootstrap
-        .retain(|name, _| has(name, "etcd"));
+        .retain(|name, _| has(name, Component::Etcd));
     let servers: Vec<&NodeName> = want.with(Component::ApiServer).collect();
     let config = file(format!("leads to {servers:?}"), 0o644);
     let read = file(format!("has read {}", config.digest.0), 0o644);
     for host in want.hosts.values_mut() {
-        if host.containers.contains_key("nginx-proxy") {
+        if host.containers.contains_key(&Component::NginxProxy) {
             let files = [(path::PROXY_CONFIG, &config), (path::PROXY_READ, &read)];
             let files = files.map(|(path, file)| (path.to_owned(), file.clone()));
             host.files.extend(files);
@@ -305,44 +305,44 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
             file("br_netfilter\n".to_owned(), 0o644),
         ),
     ]);
-    let images = |component: &str| match component {
-        "etcd" => "rancher/hardened-etcd:v3.6".to_owned(),
+    let images = |component: Component| match component {
+        Component::Etcd => "rancher/hardened-etcd:v3.6".to_owned(),
         _ => format!(
             "rancher/hardened-kubernetes:v1.{}.4-build{}",
             knobs.minor, knobs.tag
         ),
     };
-    let containers: BTreeMap<String, ContainerSpec> = START_ORDER
+    let containers: BTreeMap<Component, ContainerSpec> = Component::ALL
         .into_iter()
-        .filter(|component| knobs.scheduler || *component != "kube-scheduler")
-        .filter(|component| *component != "nginx-proxy")
+        .filter(|component| knobs.scheduler || *component != Component::Scheduler)
+        .filter(|component| *component != Component::NginxProxy)
         .map(|component| {
             let reads = match component {
-                "kube-apiserver" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-apiserver.pem")],
-                "kubelet" => vec![in_ssl("kube-ca.pem"), in_ssl("kube-node-key.pem")],
+                Component::ApiServer => vec![in_ssl("kube-ca.pem"), in_ssl("kube-apiserver.pem")],
+                Component::Kubelet => vec![in_ssl("kube-ca.pem"), in_ssl("kube-node-key.pem")],
                 _ => vec![in_ssl("kube-ca.pem")],
             };
             let digests = reads
                 .into_iter()
                 .map(|path| (path.clone(), files[&path].digest.clone()));
             let mut command = vec![format!("--v={}", knobs.verbosity)];
-            if component == "kube-apiserver" {
+            if component == Component::ApiServer {
                 command.push("--service-cluster-ip-range=10.43.0.0/16".to_owned());
             }
-            if component == "kube-controller-manager" {
+            if component == Component::ControllerManager {
                 command.push("--cluster-cidr=10.42.0.0/16".to_owned());
             }
             let spec = ContainerSpec {
                 image: images(component),
                 command,
                 user: Owner::ROOT,
-                privileged: component == "kubelet",
-                host_pid: component == "kubelet",
-                host_cgroupns: component == "kubelet",
+                privileged: component == Component::Kubelet,
+                host_pid: component == Component::Kubelet,
+                host_cgroupns: component == Component::Kubelet,
                 files: digests.collect(),
-                ..container(component)
+                ..container(component.container())
             };
-            (component.to_owned(), spec)
+            (component, spec)
         })
         .collect();
     let pause = format!("rancher/mirrored-pause:3.{}", knobs.pause);

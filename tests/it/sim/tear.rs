@@ -98,16 +98,18 @@ fn on_host(
                 stopped(node, "etcd", world);
             }
         }
-        HostAction::RunContainer { name, .. } => {
+        HostAction::RunContainer { component, .. } => {
             if effect::apply(step, want, world).is_ok() {
-                stopped(node, name, world);
+                stopped(node, component.container(), world);
             }
         }
-        HostAction::ReplaceContainer { name, .. } => {
+        HostAction::ReplaceContainer { component, .. } => {
             if how.is_multiple_of(2) {
-                on(node, world, |facts| drop(facts.containers.remove(name)));
+                on(node, world, |facts| {
+                    drop(facts.containers.remove(component.container()));
+                });
             } else if effect::apply(step, want, world).is_ok() {
-                stopped(node, name, world);
+                stopped(node, component.container(), world);
             }
         }
         HostAction::RemoveContainer { name } => on(node, world, |facts| {

@@ -375,14 +375,14 @@ impl World {
             } => {
                 self.answering.insert(node.clone());
             }
-            HostAction::ReplaceContainer { name, .. }
-            | HostAction::RemoveContainer { name }
-            | HostAction::RunContainer { name, .. }
-            | HostAction::StartContainer { name } => match name.as_str() {
-                "kube-apiserver" => {
+            HostAction::ReplaceContainer { .. }
+            | HostAction::RemoveContainer { .. }
+            | HostAction::RunContainer { .. }
+            | HostAction::StartContainer { .. } => match touched(action) {
+                Some(Component::ApiServer) => {
                     self.answering.remove(node);
                 }
-                "etcd" => {
+                Some(Component::Etcd) => {
                     let Some(want) = want else {
                         return;
                     };
@@ -390,8 +390,8 @@ impl World {
                     let runs = self.runs(node, Component::Etcd).is_some();
                     if self.member_count(&want.cluster_id) == 0 && runs {
                         let hosts = want.hosts.iter();
-                        let members =
-                            hosts.filter(|(_, host)| host.containers.contains_key("etcd"));
+                        let members = hosts
+                            .filter(|(_, host)| host.containers.contains_key(&Component::Etcd));
                         let members = members.map(|(name, _)| name.clone()).collect();
                         self.members.insert(want.cluster_id.0.clone(), members);
                     }
@@ -630,4 +630,15 @@ fn peer_url(name: &NodeName) -> String {
 fn number(name: &NodeName) -> u64 {
     let digits = name.0.chars().filter(char::is_ascii_digit);
     digits.collect::<String>().parse().unwrap_or(u64::MAX)
+}
+
+/// The component whose container an action makes, starts or takes away.
+fn touched(action: &HostAction) -> Option<Component> {
+    match action {
+        HostAction::ReplaceContainer { component, .. }
+        | HostAction::RunContainer { component, .. }
+        | HostAction::StartContainer { component } => Some(*component),
+        HostAction::RemoveContainer { name } => Component::named(name),
+        _ => None,
+    }
 }
