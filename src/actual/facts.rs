@@ -16,7 +16,8 @@ use crate::{
     error::{ErrorClass, Explain, with_causes},
     etcd::{EtcdView, Quorum},
     model::{
-        ClusterId, Component, ContainerSpec, NodeName, ObjectRef, Owner, Role, Secret, Taint, path,
+        ClusterId, Component, ContainerSpec, ImageVersion, NodeName, ObjectRef, Owner, Role,
+        Secret, Taint, path,
     },
     state::{ClusterState, Membership},
 };
@@ -30,6 +31,8 @@ pub struct Actual {
     pub etcd: EtcdView,
     /// The API server of each control plane that was asked.
     pub apis: BTreeMap<NodeName, ApiHealth>,
+    /// The release of each API server that told it.
+    pub versions: BTreeMap<NodeName, ImageVersion>,
     /// What the cluster's API said, read once, through the first API server that serves; `None`:
     /// none does, or there was nothing to ask.
     pub cluster: Option<Box<ClusterFacts>>,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::facts::{Actual, ContainerFact, ContainerState, HostFacts};
-use crate::model::{ClusterId, Component, NodeName, RKE_ONLY, Role, START_ORDER, label, path};
+use crate::model::{ClusterId, Component, NodeName, RKE_ONLY, Role, label, path};
 
 /// RKE v1's label on every container of its own.
 const RKE_LABEL: &str = "io.rancher.rke.container.name";
@@ -160,7 +160,7 @@ const fn listens(state: ContainerState) -> bool {
 
 /// A name that nobody gives to anything but a part of Kubernetes, or a container of RKE's or of a cluster's.
 fn is_kubernetes(name: &str, fact: &ContainerFact) -> bool {
-    let part = START_ORDER.contains(&name) && name != Component::NginxProxy.container();
+    let part = Component::named(name).is_some_and(|named| named != Component::NginxProxy);
     part || is_rke(name, fact) || fact.labels.contains_key(label::CLUSTER_ID)
 }
 

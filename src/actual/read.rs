@@ -116,6 +116,7 @@ pub async fn read(
         hosts: views,
         etcd,
         apis: planes.apis,
+        versions: planes.versions,
         cluster: planes.cluster,
         untold: planes.untold,
         kubeconfig,
@@ -310,6 +311,28 @@ pub async fn apis(
         .await
 }
 
+/// The release of each API server that tells it.
+pub async fn api_versions(
+    hosts: &Hosts,
+    apis: &Apis,
+    saved: &ClusterState,
+    engine: &ClientIdentity,
+    views: &BTreeMap<NodeName, HostView>,
+) -> BTreeMap<NodeName, ImageVersion> {
+    let names = control_planes(saved, views)
+        .filter(|(_, facts)| runs_ours(facts, saved))
+        .map(|(name, _)| name.clone());
+    let asked = names.map(|name| async move {
+        hosts.get(&name).await.ok()?;
+        let client = apis.of(&name, engine).ok()?;
+        let version = workload::release(&client).await?;
+        Some((name, version))
+    });
+    let asked: Vec<_> = asked.collect();
+    let answers = stream::iter(asked).buffer_unordered(WIDTH);
+    answers.filter_map(std::future::ready).collect().await
+}
+
 fn health(name: &NodeName, served: Result<(), String>) -> ApiHealth {
     match served {
         Ok(()) => ApiHealth::Serving,
@@ -321,6 +344,7 @@ fn health(name: &NodeName, served: Result<(), String>) -> ApiHealth {
 #[derive(Default)]
 struct Planes {
     apis: BTreeMap<NodeName, ApiHealth>,
+    versions: BTreeMap<NodeName, ImageVersion>,
     cluster: Option<Box<ClusterFacts>>,
     untold: Option<String>,
 }
@@ -329,6 +353,7 @@ struct Planes {
 #[derive(Default)]
 struct AskedApis {
     apis: BTreeMap<NodeName, ApiHealth>,
+    versions: BTreeMap<NodeName, ImageVersion>,
     /// Who told what the cluster holds.
     cluster: Option<(NodeName, Box<ClusterFacts>)>,
     untold: Option<String>,
@@ -368,19 +393,29 @@ async fn ask(
                 Ok(client) => one_api(&name, &client, wanted, told).await,
                 Err(error) => Err(error.to_string()),
             };
-            let health = health(&name, served);
-            Some((name, health))
+            let (served, version) = match served {
+                Ok(version) => (Ok(()), version),
+                Err(why) => (Err(why), None),
+            };
+            Some((name.clone(), health(&name, served), version))
         }
     });
     let asked: Vec<_> = asked.collect();
-    let apis = stream::iter(asked)
+    let answers: Vec<_> = stream::iter(asked)
         .buffer_unordered(WIDTH)
         .filter_map(std::future::ready)
         .collect()
         .await;
+    let mut apis = BTreeMap::new();
+    let mut versions = BTreeMap::new();
+    for (name, health, version) in answers {
+        versions.extend(version.map(|version| (name.clone(), version)));
+        apis.insert(name, health);
+    }
     let (cluster, untold) = told.into_inner();
     AskedApis {
         apis,
+        versions,
         cluster,
         untold,
     }
@@ -394,17 +429,20 @@ async fn one_api(
     client: &Client,
     wanted: &WantedObjects,
     told: &Mutex<Told>,
-) -> Result<(), String> {
+) -> Result<Option<ImageVersion>, String> {
     // This alone says whether it serves.
     workload::serves(client).await?;
-    let mut told = told.lock().await;
-    if told.0.is_none() {
-        match workload::held(client, wanted).await {
-            Ok(facts) => told.0 = Some((name.clone(), Box::new(facts))),
-            Err(why) => told.1 = Some(format!("node `{name}`: {why}")),
+    let held = async {
+        let mut told = told.lock().await;
+        if told.0.is_none() {
+            match workload::held(client, wanted).await {
+                Ok(facts) => told.0 = Some((name.clone(), Box::new(facts))),
+                Err(why) => told.1 = Some(format!("node `{name}`: {why}")),
+            }
         }
-    }
-    Ok(())
+    };
+    let ((), version) = tokio::join!(Box::pin(held), workload::release(client));
+    Ok(version)
 }
 
 /// Of what the control planes said, that of nodes which answered and run an API server of this cluster.
@@ -429,6 +467,7 @@ async fn judged(
         asked = Box::pin(ask(planes, hosts, apis, engine, wanted)).await;
     }
     asked.apis.retain(|name, _| counts.contains_key(name));
+    asked.versions.retain(|name, _| counts.contains_key(name));
     let serves = |name: &NodeName| asked.apis.get(name) == Some(&ApiHealth::Serving);
     let older = counts.iter().filter_map(|(name, facts)| {
         let release = wanted.release.filter(|wanted| is_older(facts, *wanted))?;
@@ -457,6 +496,7 @@ async fn judged(
     });
     Planes {
         apis: asked.apis,
+        versions: asked.versions,
         cluster,
         untold,
     }

@@ -107,6 +107,12 @@ impl Executor<'_> {
                 )
                 .await;
             }
+            Look::Versions => {
+                let views = &self.context.actual.hosts;
+                let (saved, engine) = (self.context.saved()?, self.context.engine()?);
+                live.versions =
+                    read::api_versions(self.hosts, self.apis, saved, engine, views).await;
+            }
             Look::Nodes => live.nodes = cluster::nodes(self).await,
             Look::Object(object) => live.object = cluster::object(self, object).await?,
         }

@@ -4,7 +4,8 @@
 //! It may emit events and call [`Act`]; it decides nothing about the cluster and spawns nothing.
 //!
 //! - What a failure means is said by the stage ([`OnFailure`]): the run ends, a roll stops at the
-//!   first node that it breaks, or the node is left out of everything that comes.
+//!   first node that it breaks, or the node is left out of everything that comes. What relies on other
+//!   nodes is then planned again: a plan that lost a node is another plan.
 //! - Every step of a stage that was started has exactly one `StepFinished`; stages after an
 //!   ending are not mentioned at all.
 //! - Every step has a bound ([`super::limit`]), and a panic in one is a failure of that step.
@@ -23,6 +24,10 @@ use crate::{
     model::NodeName,
     plan::{OnFailure, Plan, Stage},
 };
+
+/// Said where what comes relies on nodes, and one of them failed.
+const LEFT_OUT: Cow<'static, str> =
+    Cow::Borrowed("a node was left out, and what comes is judged anew without it");
 
 /// What a run left to say.
 #[derive(Debug)]
@@ -103,6 +108,11 @@ async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> R
         }
         if stop.cause().is_some() {
             report.outcome = RunOutcome::Stopped;
+            break;
+        }
+        if !dropped.is_empty() && stage.relies_on_others(&dropped) {
+            report.rise(RunOutcome::PlanAgain);
+            report.plan_again.get_or_insert(LEFT_OUT);
             break;
         }
         events

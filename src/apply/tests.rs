@@ -413,6 +413,24 @@ async fn a_node_that_fails_is_left_out_and_the_others_go_on() {
     }
 }
 
+/// What relies on the other nodes was decided with the one that is left out.
+#[tokio::test(start_paused = true)]
+async fn what_relies_on_a_node_that_was_left_out_is_planned_again() {
+    let mut images = stage("images", 2, vec![step("n1", "bad"), step("n2", "b")]);
+    let while_left = Enough::OneOf(["n1".into(), "n2".into()].into());
+    images.on_failure = OnFailure::DropNode { while_left };
+    let alone = stage("start", 1, vec![step("n2", "c")]);
+    let mut rolled = step("n2", "never");
+    rolled.guards = vec![Guard::EtcdStable];
+    let plan = plan(vec![images, alone, stage("etcd", 1, vec![rolled])]);
+    let (_keep, stop) = Stopper::new();
+    let act = that_fails("bad");
+    let (report, events) = heard(&plan, &act, &stop).await;
+    finished(&report, &events, &RunOutcome::PlanAgain);
+    assert_eq!(act.log(), ["n1 bad", "n2 b", "n2 c"]);
+    assert_eq!(report.failures.len(), 1);
+}
+
 /// The others had nothing to do: they are left all the same.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_mends_one_node_and_cannot_is_degraded() {

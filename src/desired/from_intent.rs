@@ -20,8 +20,8 @@ use crate::{
     error::{ErrorClass, Explain},
     etcd::ExternalView,
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role, image_version, label,
-        path,
+        ClusterId, Component, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role,
+        image_version, label, path, version,
     },
     state::codec,
 };
@@ -95,14 +95,22 @@ fn etcd_never_goes_back<'i>(
     let Some(saved) = have.saved.as_ref() else {
         return (Cow::Borrowed(intent), None);
     };
-    let hosts = have.hosts.keys().filter_map(|name| have.up(name));
-    let members = hosts.filter_map(|facts| facts.container(Component::Etcd));
+    let hosts = have.hosts.keys();
+    let members = hosts.filter_map(|name| Some((name, have.up(name)?.container(Component::Etcd)?)));
     let ours =
-        members.filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
-    let newest = ours.max_by_key(|fact| image_version(&fact.image));
-    let newer = newest.filter(|fact| image_version(&fact.image) > image_version(wanted));
+        members.filter(|(_, fact)| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
+    // What a member says itself, else its image's tag.
+    let runs = ours.map(|(name, fact)| {
+        let member = have.etcd.on(name).and_then(|id| have.etcd.members.get(&id));
+        let status = member.and_then(|member| member.status.as_ref());
+        let told = status.and_then(|(_, status)| version(&status.version));
+        (told.or_else(|| image_version(&fact.image)), fact)
+    });
+    let newest = runs.max_by_key(|(version, _)| *version);
+    let newer = newest
+        .filter(|(version, _)| image_version(wanted).is_some_and(|wanted| *version > Some(wanted)));
     match newer {
-        Some(fact) if !intent.system_images.contains_key("etcd") => {
+        Some((_, fact)) if !intent.system_images.contains_key("etcd") => {
             let note = format!(
                 "etcd stays at `{}`: {} comes with `{wanted}`, and etcd does not go back",
                 fact.image, intent.version

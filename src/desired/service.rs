@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use super::{
     DesiredError,
     host_context::{Files, HostContext, PRIVATE},
+    pki,
 };
 use crate::{
     config::ServiceExtras,
-    model::{Bind, ContainerSpec, EnvVar, Owner, Secret},
+    model::{Bind, ContainerSpec, EnvVar, Owner, Secret, path},
 };
 
 /// A component before the user's extras.
@@ -147,6 +148,14 @@ impl Service<'_> {
             files: files
                 .iter()
                 .map(|(path, file)| (path.clone(), file.digest.clone()))
+                .collect(),
+            certificates: files
+                .iter()
+                .filter(|(path, _)| path::is_certificate(path))
+                .filter_map(|(path, file)| {
+                    let record = pki::record(file.content.expose())?;
+                    Some((path.clone(), record))
+                })
                 .collect(),
         };
         Ok((spec, files))

@@ -380,6 +380,7 @@ mod tests {
             security_opts: Vec::new(),
             log_limit: None,
             files: [].into(),
+            certificates: [].into(),
         };
         let program = etcdctl(&member);
         insta::assert_snapshot!(program.command.join("\n"), @"

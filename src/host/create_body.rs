@@ -51,7 +51,8 @@ pub(super) fn component(
         host_cgroupns,
         security_opts,
         log_limit,
-        files: _, // in the label only
+        files: _,        // in the label only
+        certificates: _, // likewise
     } = spec.clone();
     let words = spec.words();
     Ok(ContainerCreateBody {
@@ -136,6 +137,9 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
         host_cgroupns: host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::HOST),
         security_opts: security_opts(host, privileged || host_pid, label.as_ref()),
         log_limit: log_limit(host, label.as_ref()),
+        certificates: label
+            .as_ref()
+            .map_or_else(BTreeMap::new, |spec| spec.certificates.clone()),
         files: label.map_or_else(BTreeMap::new, |spec| spec.files),
     })
 }
@@ -266,6 +270,7 @@ mod tests {
                 max_file: 3,
             }),
             files: BTreeMap::from([("/etc/x".to_owned(), Digest("d".to_owned()))]),
+            certificates: BTreeMap::new(),
         }
     }
 
@@ -320,6 +325,7 @@ mod tests {
             security_opts: vec![LABEL_DISABLE.to_owned()],
             log_limit: None,
             files: BTreeMap::new(),
+            certificates: BTreeMap::new(),
             ..spec()
         };
         let asked = ContainerSpec {

@@ -360,6 +360,7 @@ mod tests {
             security_opts: Vec::new(),
             log_limit: None,
             files: [].into(),
+            certificates: [].into(),
         };
         let body = trial(&spec, &ClusterId("1".repeat(32)));
         assert_eq!(body.entrypoint.unwrap(), ["kubelet"]);

@@ -91,6 +91,32 @@ pub struct ContainerSpec {
     /// The files it reads when it starts, by path on the node: a change of one is a change of
     /// the container.
     pub files: BTreeMap<String, Digest>,
+    /// What the certificates among them say, by path: a process goes on with those that it was started with,
+    /// whatever is in its files by now. On record only, and never compared: releases before had none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub certificates: BTreeMap<String, CertificateRecord>,
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateRecord {
+    /// Tells it from all others.
+    pub fingerprint: String,
+    /// Whom it is about.
+    pub subject: String,
+    /// The names and addresses that it is good for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// Its end, in seconds since 1970.
+    pub ends: i64,
+}
+
+impl CertificateRecord {
+    /// True for another certificate for the same.
+    pub fn is_renewed_by(&self, other: &Self) -> bool {
+        let same = self.subject == other.subject && self.names == other.names;
+        same && self.fingerprint != other.fingerprint
+    }
 }
 
 /// etcd's flags that only a member without data reads.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Action, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target, lost,
+    Action, Cause, ClusterAction, Guard, HostAction, LocalAction, Plan, Stage, Step, Target, lost,
     schedule::remembered,
 };
 use crate::{
@@ -393,7 +393,9 @@ fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> O
             let member = have.etcd.on(node)?;
             let matters = have.etcd.voters().count() > 2 && have.etcd.healthy().contains(&member);
             let guarded = step.guards.contains(&Guard::QuorumWithout(member));
-            (matters && !guarded).then(|| Violation::RisksQuorum(node.clone()))
+            // What ends within days is renewed with consent, whatever etcd's other members are.
+            let agreed = step.cause == Cause::Expiry && step.disturbs.is_some();
+            (matters && !guarded && !agreed).then(|| Violation::RisksQuorum(node.clone()))
         }
         Component::ApiServer => {
             let serving = have.apis.values().filter(|api| **api == ApiHealth::Serving);

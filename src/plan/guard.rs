@@ -2,15 +2,15 @@
 //!
 //! What was not read counts against the guard: a look that failed is no proof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::Guard;
+use super::{Guard, held::does_not_serve};
 use crate::{
     actual::{Actual, ApiHealth, ContainerFact, NodeFact},
     etcd::{EtcdView, Quorum},
-    model::{CLAIM, ClusterId, NodeName, ObjectRef, label},
+    model::{CLAIM, ClusterId, ImageVersion, NodeName, ObjectRef, label},
 };
 
 /// What has to be read to judge a guard.
@@ -22,6 +22,8 @@ pub enum Look<'a> {
     Etcd,
     /// Each control plane's API server.
     Apis,
+    /// The releases of the API servers.
+    Versions,
     /// The Node objects.
     Nodes,
     /// One object in the cluster's API.
@@ -39,6 +41,7 @@ impl Guard {
             | Self::EtcdStable
             | Self::MemberIsSilent(_) => Look::Etcd,
             Self::ApiServesWithout(_) => Look::Apis,
+            Self::ApiServersAtLeast { .. } => Look::Versions,
             Self::AtMostUnavailable { .. } | Self::NodeIsDown { .. } => Look::Nodes,
             Self::ObjectIs { object, .. } => Look::Object(object),
         }
@@ -48,7 +51,15 @@ impl Guard {
     pub(super) fn object(&self) -> Option<&ObjectRef> {
         match self.look() {
             Look::Object(object) => Some(object),
-            Look::Container(..) | Look::Etcd | Look::Apis | Look::Nodes => None,
+            Look::Container(..) | Look::Etcd | Look::Apis | Look::Versions | Look::Nodes => None,
+        }
+    }
+
+    /// True for what other nodes decide: a node that was left out meanwhile may be one of them.
+    pub(super) fn is_about_others(&self) -> bool {
+        match self.look() {
+            Look::Etcd | Look::Apis | Look::Versions | Look::Nodes => true,
+            Look::Container(..) | Look::Object(_) => false,
         }
     }
 }
@@ -62,6 +73,8 @@ pub struct Live {
     pub etcd: EtcdView,
     /// The API servers.
     pub apis: BTreeMap<NodeName, ApiHealth>,
+    /// The releases of the API servers that answered.
+    pub versions: BTreeMap<NodeName, ImageVersion>,
     /// The Node objects, if the API answered.
     pub nodes: Option<BTreeMap<NodeName, NodeFact>>,
     /// The object that the guard names, if it is there.
@@ -71,9 +84,31 @@ pub struct Live {
 /// `Ok` when the guard holds. The error says what was found instead; then the run ends and plans
 /// again.
 pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
+    let facts = Facts {
+        container: live.container.as_ref(),
+        etcd: &live.etcd,
+        apis: &live.apis,
+        versions: &live.versions,
+        nodes: live.nodes.as_ref(),
+        object: live.object.as_ref(),
+    };
+    judged(guard, &facts)
+}
+
+/// What a guard is judged by.
+struct Facts<'a> {
+    container: Option<&'a ContainerFact>,
+    etcd: &'a EtcdView,
+    apis: &'a BTreeMap<NodeName, ApiHealth>,
+    versions: &'a BTreeMap<NodeName, ImageVersion>,
+    nodes: Option<&'a BTreeMap<NodeName, NodeFact>>,
+    object: Option<&'a Value>,
+}
+
+fn judged(guard: &Guard, live: &Facts<'_>) -> Result<(), String> {
     match guard {
         Guard::ClaimIs { id, node } => claim_is(id, node, live),
-        Guard::ContainerIs { node, name, id } => match &live.container {
+        Guard::ContainerIs { node, name, id } => match live.container {
             Some(found) if found.id == *id => Ok(()),
             Some(_) => Err(format!(
                 "container `{name}` on node `{node}` was made anew since the survey"
@@ -83,7 +118,7 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
             )),
         },
         Guard::QuorumWithout(member) => {
-            serving(&live.etcd)?;
+            serving(live.etcd)?;
             if live.etcd.serves_without(*member) {
                 Ok(())
             } else {
@@ -93,7 +128,7 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
             }
         }
         Guard::ServesAfterRemoval(member) => {
-            serving(&live.etcd)?;
+            serving(live.etcd)?;
             if live.etcd.serves_after_removal(*member) {
                 Ok(())
             } else {
@@ -102,9 +137,9 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
                 ))
             }
         }
-        Guard::EtcdStable => stable(&live.etcd),
+        Guard::EtcdStable => stable(live.etcd),
         Guard::MemberIsSilent(member) => {
-            serving(&live.etcd)?;
+            serving(live.etcd)?;
             if live.etcd.is_silent(*member) {
                 Ok(())
             } else {
@@ -124,6 +159,7 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
                 ))
             }
         }
+        Guard::ApiServersAtLeast { version, on } => api_servers_at_least(*version, on, live),
         Guard::AtMostUnavailable { most, with } => at_most_unavailable(*most, with, live),
         Guard::ObjectIs { object, uid } => object_is(object, uid, live),
     }
@@ -134,22 +170,46 @@ pub(super) fn held(guard: &Guard, have: &Actual) -> Result<(), String> {
     let container = match guard.look() {
         Look::Container(node, name) => {
             let facts = have.up(node);
-            facts.and_then(|facts| facts.containers.get(name).cloned())
+            facts.and_then(|facts| facts.containers.get(name))
         }
-        Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => None,
+        Look::Etcd | Look::Apis | Look::Versions | Look::Nodes | Look::Object(_) => None,
     };
-    let live = Live {
+    let facts = Facts {
         container,
-        etcd: have.etcd.clone(),
-        apis: have.apis.clone(),
-        nodes: have.cluster.as_ref().map(|api| api.nodes.clone()),
+        etcd: &have.etcd,
+        apis: &have.apis,
+        versions: &have.versions,
+        nodes: have.cluster.as_ref().map(|api| &api.nodes),
         object: None,
     };
-    holds(guard, &live)
+    judged(guard, &facts)
 }
 
-fn claim_is(id: &ClusterId, node: &NodeName, live: &Live) -> Result<(), String> {
-    let Some(claim) = &live.container else {
+fn api_servers_at_least(
+    version: ImageVersion,
+    on: &BTreeSet<NodeName>,
+    live: &Facts<'_>,
+) -> Result<(), String> {
+    for node in on {
+        match live.versions.get(node) {
+            Some(runs) if *runs >= version => {}
+            Some((major, minor, patch)) => {
+                return Err(format!(
+                    "the API server on node `{node}` is still v{major}.{minor}.{patch}"
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "the API server on node `{node}` does not say which release it has"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn claim_is(id: &ClusterId, node: &NodeName, live: &Facts<'_>) -> Result<(), String> {
+    let Some(claim) = live.container else {
         return Err(format!(
             "node `{node}` is no longer claimed by cluster `{id}`"
         ));
@@ -165,8 +225,8 @@ fn claim_is(id: &ClusterId, node: &NodeName, live: &Live) -> Result<(), String> 
     }
 }
 
-fn object_is(object: &ObjectRef, uid: &str, live: &Live) -> Result<(), String> {
-    let Some(found) = &live.object else {
+fn object_is(object: &ObjectRef, uid: &str, live: &Facts<'_>) -> Result<(), String> {
+    let Some(found) = live.object else {
         return Err(format!("{object} is gone since the survey"));
     };
     let metadata = &found["metadata"];
@@ -188,8 +248,8 @@ fn stable(etcd: &EtcdView) -> Result<(), String> {
     etcd.problems().into_iter().next().map_or(Ok(()), Err)
 }
 
-fn at_most_unavailable(most: usize, with: &NodeName, live: &Live) -> Result<(), String> {
-    let Some(nodes) = &live.nodes else {
+fn at_most_unavailable(most: usize, with: &NodeName, live: &Facts<'_>) -> Result<(), String> {
+    let Some(nodes) = live.nodes else {
         return Err("the API does not say which nodes are Ready".to_owned());
     };
     let down: Vec<&str> = nodes
@@ -208,8 +268,8 @@ fn at_most_unavailable(most: usize, with: &NodeName, live: &Live) -> Result<(), 
     }
 }
 
-fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Live) -> Result<(), String> {
-    let Some(nodes) = &live.nodes else {
+fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Facts<'_>) -> Result<(), String> {
+    let Some(nodes) = live.nodes else {
         return Err("the API does not say which nodes are Ready".to_owned());
     };
     match nodes.get(node) {
@@ -224,14 +284,10 @@ fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Live) -> Result<(), S
 }
 
 fn serving(etcd: &EtcdView) -> Result<(), String> {
-    match etcd.quorum {
-        Quorum::Serving { .. } => Ok(()),
-        Quorum::Lost => Err("etcd has no quorum".to_owned()),
-        Quorum::Disagree => Err("etcd's members do not agree on one leader".to_owned()),
-        Quorum::Unknown => Err("no member of etcd could be asked".to_owned()),
-        Quorum::External(_) => {
-            Err("etcd is external, and has no members of this cluster".to_owned())
-        }
+    if matches!(etcd.quorum, Quorum::Serving { .. }) {
+        Ok(())
+    } else {
+        Err(does_not_serve(&etcd.quorum).to_owned())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The difference between what must be and what is, as data. Pure.
 //!
-//! `diff` says what differs, host by host, and why; `schedule` puts it in order; neither knows the
-//! other's business. [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
+//! `diff` says what differs, host by host, and why; `hold` says what of it is left as it is for now, and
+//! why; `schedule` puts the rest in order; none knows the others' business. [`up`] and [`remove`] make plans, [`check`] judges any plan against the invariants,
 //! [`render`] prints one. A plan can be printed, compared, serialised and simulated: nothing in
 //! it is a closure, and nothing in it is secret. May use pure functions only; must not read a
 //! clock, a file or the network.
@@ -20,10 +20,13 @@ mod action;
 mod check;
 mod diff;
 mod guard;
+mod held;
+mod hold;
 mod lost;
 mod names;
 mod ownership;
 mod preflight;
+mod release;
 mod render;
 mod roles;
 mod schedule;
@@ -35,6 +38,7 @@ pub use action::{Action, ClusterAction, HostAction, LocalAction};
 pub use check::{Violation, check};
 pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
+pub use held::Held;
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
@@ -50,7 +54,8 @@ use crate::{actual::Actual, desired::Desired};
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
 /// in the way, and then nothing is done at all.
 pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
-    let diff = diff::diff(want, have);
+    let mut diff = diff::diff(want, have);
     preflight::errors(&diff)?;
+    hold::judge(&mut diff);
     Ok(schedule::up(&diff))
 }

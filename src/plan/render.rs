@@ -13,7 +13,7 @@ use super::{
     names::{ranges, some_ranges},
     title::{plural, title},
 };
-use crate::model::NodeName;
+use crate::model::{Field, NodeName};
 
 /// Lines longer than this are broken where they can be.
 const WIDTH: usize = 110;
@@ -335,7 +335,7 @@ fn difference(change: &FieldChange, cause: Cause, detail: Detail) -> Option<(Str
         if cause == Cause::New && from.is_none() {
             return None;
         }
-        if field.starts_with("file ") {
+        if matches!(field, Field::File(_)) {
             return Some((head, String::new()));
         }
     }
@@ -374,7 +374,7 @@ mod tests {
 
     fn change(to: &str) -> FieldChange {
         FieldChange {
-            field: "command --node-ip".to_owned(),
+            field: "command --node-ip".into(),
             from: None,
             to: Some(to.to_owned()),
         }

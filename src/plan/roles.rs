@@ -70,9 +70,6 @@ impl GivenUp {
     }
 }
 
-/// Why an API server that goes is still here.
-pub(super) const NONE_STAYS: &str = "no API server serves of those that stay";
-
 /// True while the cluster would be without its API if those went that the config does not want.
 pub(super) fn none_that_stays_serves(want: &Desired, have: &Actual) -> bool {
     let mut stay = want.with(Component::ApiServer);

@@ -87,6 +87,23 @@ impl Stage {
         self.queues.iter().all(|queue| queue.steps.is_empty())
     }
 
+    /// True where something is done on a node that is left, and what the other nodes are decides whether it
+    /// may be: a plan that lost a node is another plan.
+    pub fn relies_on_others(&self, dropped: &BTreeSet<NodeName>) -> bool {
+        let is_left = |queue: &&Queue| {
+            !queue
+                .node
+                .as_ref()
+                .is_some_and(|node| dropped.contains(node))
+        };
+        let mut steps = self
+            .queues
+            .iter()
+            .filter(is_left)
+            .flat_map(|queue| &queue.steps);
+        steps.any(Step::relies_on_others)
+    }
+
     /// All steps of one node are one queue, in the order in which they come; so are those that
     /// are on no node. Waits that a roll needs between two steps are steps of the same queue.
     pub(crate) fn of(

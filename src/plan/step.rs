@@ -1,13 +1,13 @@
 //! One effect with its reason, its cause and what must hold just before it. Pure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Action, ClusterAction, HostAction, LocalAction};
 use crate::{
     etcd::MemberId,
-    model::{ClusterId, Digest, FieldChange, NodeName, ObjectRef},
+    model::{ClusterId, Digest, FieldChange, ImageVersion, NodeName, ObjectRef},
 };
 
 /// What a step acts on, or whose Node object it is about: for people and events.
@@ -137,6 +137,15 @@ impl Step {
         })
     }
 
+    /// True for what other nodes decide: where one of them was left out meanwhile, it is judged again.
+    pub(super) fn relies_on_others(&self) -> bool {
+        let leaves = matches!(
+            self.action,
+            Action::Cluster(ClusterAction::Drain { .. } | ClusterAction::RemoveMember { .. })
+        );
+        leaves || self.guards.iter().any(Guard::is_about_others)
+    }
+
     /// Only while this holds, too.
     pub(super) fn only_if(mut self, guard: Guard) -> Self {
         self.guards.push(guard);
@@ -192,6 +201,13 @@ pub enum Guard {
     },
     /// Another API server than this node's answers.
     ApiServesWithout(NodeName),
+    /// The API servers on these nodes have this release, or a newer one: what must not be newer comes.
+    ApiServersAtLeast {
+        /// The release.
+        version: ImageVersion,
+        /// Where.
+        on: BTreeSet<NodeName>,
+    },
     /// At most so many nodes are not Ready, this one counted as one of them.
     AtMostUnavailable {
         /// How many.

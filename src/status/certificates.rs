@@ -5,8 +5,11 @@ use serde::Serialize;
 
 use crate::{
     actual::{Actual, HostFacts, HostView},
-    desired::{Desired, pki, pki::Certificate},
-    model::{NodeName, path},
+    desired::{
+        Desired, pki,
+        pki::{Certificate, InUse},
+    },
+    model::{ClusterId, NodeName, path},
     state::ClusterState,
 };
 
@@ -64,10 +67,28 @@ pub(super) fn authorities(saved: &ClusterState, now: Timestamp) -> Vec<Authority
 }
 
 /// The certificate on a node that ends first.
-pub(super) fn first_on(facts: &HostFacts, now: Timestamp) -> Option<CertificateEnd> {
+pub(super) fn first_on(
+    facts: &HostFacts,
+    id: &ClusterId,
+    now: Timestamp,
+) -> Option<CertificateEnd> {
     let all = pki::on_node(facts);
-    let first = all.values().min_by_key(|one| one.not_after);
-    first.map(|one| end(one, now))
+    let files = all.values().map(|one| end(one, now));
+    let used = pki::in_use(facts, id);
+    let used = used.iter().filter_map(|one| end_in_use(one, now));
+    files.chain(used).min_by_key(|end| end.not_after)
+}
+
+/// Of one that a component runs with.
+fn end_in_use(used: &InUse, now: Timestamp) -> Option<CertificateEnd> {
+    let file = used.path.rsplit('/').next()?.strip_suffix(".pem")?;
+    let not_after = used.not_after()?;
+    let seconds = not_after.as_second().saturating_sub(now.as_second());
+    Some(CertificateEnd {
+        name: format!("{file} (in use by {})", used.component),
+        not_after,
+        days_left: seconds.div_euclid(86_400),
+    })
 }
 
 /// Every certificate of a cluster that is known: the authorities' of the state, the
@@ -109,7 +130,17 @@ pub fn certificates(
             let ours = !theirs && !saved.given.leaves.contains(&given);
             status(&one, Some(name), differs || ours && one.ends_soon(now))
         });
-        all.collect::<Vec<_>>()
+        let used = facts.map(|facts| pki::in_use(facts, &saved.cluster_id));
+        let used = used.unwrap_or_default().into_iter().filter_map(|one| {
+            Some(CertificateStatus {
+                node: Some(name.clone()),
+                end: end_in_use(&one, now)?,
+                subject: one.record.subject,
+                subject_alternative_names: one.record.names,
+                renewed_by_next_up: true,
+            })
+        });
+        all.chain(used).collect::<Vec<_>>()
     });
     authorities.chain(administrator).chain(on_nodes).collect()
 }

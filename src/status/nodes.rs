@@ -123,7 +123,10 @@ fn node(seen: &Seen<'_>, name: &NodeName) -> NodeStatus {
         kubelet_version: object.map(|object| object.kubelet_version.clone()),
         created_at,
         age_seconds: created_at.map(|at| seen.now.as_second().saturating_sub(at.as_second())),
-        first_certificate_to_end: actual.up(name).and_then(|facts| first_on(facts, seen.now)),
+        first_certificate_to_end: actual
+            .up(name)
+            .zip(saved)
+            .and_then(|(facts, saved)| first_on(facts, &saved.cluster_id, seen.now)),
     }
 }
 

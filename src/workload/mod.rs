@@ -46,7 +46,7 @@ pub use lost::{bound_to, out_of_service};
 pub use node_meta::set_node_meta;
 pub use objects::{apply_objects, prune, read_object};
 pub use probe::Probe;
-pub use read::{held, nodes, serves};
+pub use read::{held, nodes, release, serves};
 pub use removed::removed_apis;
 pub use replicas::evict_one;
 pub use rewrite::{forget, rewrite};

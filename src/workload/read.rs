@@ -25,7 +25,8 @@ use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
     model::{
-        KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label, recorded_kinds,
+        ImageVersion, KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label,
+        recorded_kinds, version,
     },
 };
 
@@ -42,6 +43,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// not.
 pub async fn serves(client: &Client) -> Result<(), String> {
     within(ready(client)).await
+}
+
+/// The release that an API server has, if it says so.
+pub async fn release(client: &Client) -> Option<ImageVersion> {
+    let told = within(client.apiserver_version()).await.ok()?;
+    version(&told.git_version)
 }
 
 /// What the cluster holds, of a server that was found to serve; and has it try an apply of what is wanted.

@@ -164,7 +164,9 @@ fn without_names(line: &str, intent: &Intent) -> String {
 /// The lines of a container. Digests, of files and of variables, tell a reader nothing.
 fn lines(spec: &ContainerSpec, intent: &Intent) -> BTreeSet<String> {
     let found = differences::of_json(&serde_json::to_value(spec).expect("a container"));
-    let found = found.iter().filter(|line| !line.starts_with("files."));
+    let found = found
+        .iter()
+        .filter(|line| !(line.starts_with("files.") || line.starts_with("certificates.")));
     let plain = |line: &String| match line.split_once('#') {
         Some((variable, _)) if line.starts_with("env ") => format!("{variable}\""),
         Some(_) | None => line.clone(),

@@ -142,6 +142,7 @@ fn spec() -> ContainerSpec {
             max_file: 3,
         }),
         files: BTreeMap::new(),
+        certificates: BTreeMap::new(),
     }
 }
 

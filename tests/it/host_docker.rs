@@ -59,6 +59,7 @@ fn spec(image: &str) -> ContainerSpec {
             max_file: 3,
         }),
         files: BTreeMap::new(),
+        certificates: BTreeMap::new(),
     }
 }
 

@@ -52,6 +52,7 @@ fn spec(flag: &str) -> Box<ContainerSpec> {
         security_opts: vec![],
         log_limit: None,
         files: BTreeMap::new(),
+        certificates: BTreeMap::new(),
     })
 }
 
@@ -280,7 +281,7 @@ async fn a_step_is_not_carried_out_where_a_guard_does_not_hold_any_more() {
 async fn guards_look_at_each_thing_once_and_at_all_of_them_at_once() {
     let site = Surveyed::new().await;
     let mut step = site.step(HostAction::StartContainer {
-        name: "etcd".to_owned(),
+        component: Component::Etcd,
     });
     step.guards.extend(site.guards());
     let answer = Duration::from_secs(10);

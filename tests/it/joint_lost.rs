@@ -10,6 +10,7 @@ use rke_operator::{
     actual::{HostView, NodeFact, Unreachable},
     converge::{Error, Goal, Outcome},
     error::{ErrorClass, Explain},
+    etcd::{Alarm, AlarmKind, MemberId},
     model::{CLAIM, NodeName, Role, label},
     plan::{self, Plan},
     state::Membership,
@@ -569,4 +570,66 @@ fn exchanged_addresses_and_a_rename_are_refused() {
             assert!(said.contains(why), "{said}");
         });
     }
+}
+
+/// Members that move to other nodes: whoever is not told of the new ones would be without etcd.
+#[test]
+fn no_member_leaves_while_an_api_server_is_not_told() {
+    block_on(async {
+        let runner = runner(5);
+        let whole = of(&[1, 1, 2, 1]);
+        settle(&runner, &without(&whole, &[5]).intent()).await;
+        cut_off(&runner, "n4");
+        let ended = runner.converge(&Goal::Up(&whole.intent())).await.unwrap();
+        assert!(matches!(ended, Outcome::Degraded { .. }), "{ended:?}");
+        let less = without(&whole, &[2]);
+        let plan = runner.plan(&Goal::Up(&less.intent())).await.unwrap();
+        let steps = all(&plan);
+        assert!(
+            !steps
+                .iter()
+                .any(|step| step.starts_with("n2: remove member")),
+            "{steps:#?}"
+        );
+        let told = plan.notes.iter().any(|note| {
+            note.text
+                .contains("the API server on `n1` is not replaced yet")
+        });
+        assert!(told, "{:?}", plan.notes);
+        runner.remote.world(|world| world.cut_off.clear());
+        settle(&runner, &less.intent()).await;
+    });
+}
+
+/// A member leaves when the one that takes its place votes, and not before.
+#[test]
+fn nobody_leaves_for_one_that_cannot_join() {
+    block_on(async {
+        let runner = runner(4);
+        let whole = of(&[3, 3, 1]);
+        settle(&runner, &without(&whole, &[4]).intent()).await;
+        let alarm = Alarm {
+            member: MemberId(1),
+            kind: AlarmKind::NoSpace,
+        };
+        runner.remote.world(|world| world.alarms.insert(alarm));
+        let moved = without(&whole, &[2]);
+        let plan = runner.plan(&Goal::Up(&moved.intent())).await.unwrap();
+        let steps = all(&plan);
+        assert!(
+            !steps.iter().any(|step| step.starts_with("n2: ")),
+            "{steps:#?}"
+        );
+        runner.remote.world(|world| world.alarms.clear());
+        // It was left out meanwhile: what comes after is judged anew.
+        let why = silent("its disk is full");
+        runner
+            .remote
+            .world(|world| world.cut_off.insert("n4".into(), why));
+        runner.converge(&Goal::Up(&moved.intent())).await.unwrap();
+        let id = runner.memory.shell().saved.unwrap().cluster_id;
+        assert_eq!(runner.remote.world(|world| world.member_count(&id)), 3);
+        runner.remote.world(|world| world.cut_off.clear());
+        settle(&runner, &moved.intent()).await;
+    });
 }

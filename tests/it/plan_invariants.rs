@@ -676,7 +676,8 @@ fn invariant_07_a_file_that_a_component_reads_is_a_part_of_it() {
     assert_eq!(replaced, ["replace kube-apiserver"]);
     assert_eq!(
         why_of(&plan, "replace kube-apiserver"),
-        "definition changed: file /etc/kubernetes/ssl/kube-apiserver.pem"
+        "its certificates were renewed since it was started; definition changed: file \
+         /etc/kubernetes/ssl/kube-apiserver.pem"
     );
 }
 
@@ -889,4 +890,44 @@ fn the_document_names_tests_that_exist() {
             "`{name}` exists and is not named"
         );
     }
+}
+
+/// The files are there, their readers still have the old ones in memory: whoever goes on replaces them, asked or not.
+#[test]
+fn invariant_16_a_renewal_that_was_cut_goes_on_unasked() {
+    let (mut world, mut shell) = settled();
+    let renewed = Knobs {
+        certificate: 1,
+        ..Knobs::default()
+    };
+    let mut want = desired("a", &names(1), &renewed);
+    let path = format!("{}/kube-apiserver.pem", rke_operator::model::path::SSL);
+    want.certificates.renewed = BTreeMap::from([(one(), BTreeSet::from([path.clone()]))]);
+    let mut plan = plan_up(&want, &world.observe(&shell)).unwrap().unasked();
+    let files = plan.stages.iter().position(|stage| stage.name == "files");
+    plan.stages.truncate(files.unwrap() + 1); // killed here
+    world.run(&plan, Some(&want), &mut shell, None);
+    // What is found next: the file on the node is new.
+    want.certificates.renewed.clear();
+    let next = plan_up(&want, &world.observe(&shell)).unwrap().unasked();
+    let titles: Vec<_> = next.steps().map(plan::title).collect();
+    assert!(
+        titles.contains(&"replace kube-apiserver".to_owned()),
+        "{titles:?}"
+    );
+    let steps = next
+        .steps()
+        .filter(|step| plan::title(step) == "replace kube-apiserver");
+    assert!(steps.into_iter().all(|step| step.cause == Cause::Expiry));
+    // For other names it is a change, which waits until somebody asks.
+    let server = want.hosts.get_mut(&one()).unwrap();
+    let server = server.containers.get_mut(&Component::ApiServer).unwrap();
+    let record = server.certificates.get_mut(&path).unwrap();
+    record.names.push("api.example.com".to_owned());
+    let next = plan_up(&want, &world.observe(&shell)).unwrap().unasked();
+    assert!(
+        !next
+            .steps()
+            .any(|step| plan::title(step) == "replace kube-apiserver")
+    );
 }

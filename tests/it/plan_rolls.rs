@@ -1,16 +1,17 @@
 //! How a living cluster is changed: how many nodes at once, which of them are cordoned or drained,
 //! and which release goes first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ApiHealth, ClockFact, HostView, Unreachable},
+    actual::{ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
     desired::Desired,
     error::ErrorClass,
+    etcd::{Alarm, AlarmKind, MemberId, Quorum},
     model::{
-        Component, DrainRules, ImageVersion, MaxUnavailable, NodeName, UpgradeStrategy,
-        image_version, label, path,
+        Component, Digest, DrainRules, ImageVersion, KubernetesVersion, MaxUnavailable, NodeName,
+        Secret, UpgradeStrategy, image_version, label, path,
     },
     plan::{self, Action, Cause, ClusterAction, Guard, HostAction, Plan, Stage, Step},
 };
@@ -317,7 +318,7 @@ fn skew(world: &World) -> Option<(ImageVersion, ImageVersion)> {
         let facts = facts.iter();
         facts.flat_map(move |facts| {
             let of = components.iter();
-            of.filter_map(|component| image_version(&facts.container(component)?.image))
+            of.filter_map(|component| image_version(&facts.container(*component)?.image))
         })
     };
     let oldest = versions(&[Component::ApiServer]).min()?;
@@ -686,4 +687,284 @@ fn a_file_stays_while_what_reads_it_is_not_replaced() {
     // Where only what is damaged is mended, neither happens.
     assert!(removed.iter().all(|(_, cause)| *cause == Cause::Change));
     assert!(plan.unasked().is_empty());
+}
+
+fn replaces_etcd(step: &Step) -> bool {
+    let action = step.action.on_host();
+    matches!(
+        action,
+        Some((
+            _,
+            HostAction::ReplaceContainer {
+                component: Component::Etcd,
+                ..
+            }
+        ))
+    )
+}
+
+/// Where nobody can tell whether the others serve, a restart may be the end of the quorum.
+#[test]
+fn nothing_of_etcd_changes_while_it_cannot_be_told_whether_it_serves() {
+    let (world, shell) = settled(0);
+    let want = wish(0, &louder(), UpgradeStrategy::default());
+    for quorum in [Quorum::Disagree, Quorum::Lost, Quorum::Unknown] {
+        let mut have = world.observe(&shell);
+        have.etcd.quorum = quorum;
+        let plan = plan_up(&want, &have).unwrap();
+        let changes = plan.steps().filter(|step| step.cause == Cause::Change);
+        assert_eq!(
+            changes.filter(|step| replaces_etcd(step)).count(),
+            0,
+            "{}",
+            plan::render(&plan)
+        );
+        let told = |number| {
+            let target = Some(plan::Target::Host(node(number)));
+            let mut notes = plan.notes.iter();
+            notes.any(|note| {
+                note.is_left
+                    && note.target == target
+                    && note.text.contains("`etcd` is not replaced yet")
+            })
+        };
+        assert!(
+            (1..=3).all(told) || !have.saved.as_ref().unwrap().memory.populated,
+            "{:?}",
+            plan.notes
+        );
+    }
+}
+
+/// Who does not run is missed by nobody: a flag that keeps it from starting is taken back.
+#[test]
+fn a_member_that_does_not_run_is_mended_whatever_the_others_say() {
+    let (mut world, shell) = settled(0);
+    let want = wish(0, &louder(), UpgradeStrategy::default());
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&node(2)) else {
+        panic!("it is there");
+    };
+    let etcd = facts.containers.get_mut("etcd").unwrap();
+    etcd.state = ContainerState::Restarting(1);
+    let mut have = world.observe(&shell);
+    have.etcd.quorum = Quorum::Unknown;
+    let plan = plan_up(&want, &have).unwrap();
+    let replaced = plan.steps().filter(|step| replaces_etcd(step));
+    let nodes: Vec<_> = replaced.filter_map(Step::node).collect();
+    assert_eq!(nodes, [&node(2)], "{}", plan::render(&plan));
+}
+
+/// A node is left out where its image cannot be had: its API server stays old, and is in every proxy's list.
+#[test]
+fn who_is_left_out_holds_back_what_must_not_be_newer() {
+    let (mut world, mut shell) = settled(1);
+    let newer = Knobs {
+        minor: 35,
+        ..Knobs::default()
+    };
+    let want = wish(1, &newer, UpgradeStrategy::default());
+    let mut plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    for stage in &mut plan.stages {
+        stage.queues.retain(|queue| queue.node != Some(node(1)));
+    }
+    let ended = world.run(&plan, Some(&want), &mut shell, None);
+    assert!(matches!(ended, Ended::PlanAgain(_)), "{ended:?}");
+    let (oldest, newest) = skew(&world).unwrap();
+    assert!(
+        newest <= oldest,
+        "kubelet {newest:?}, API server {oldest:?}"
+    );
+    // Planned again without that node, and with it.
+    silence(&mut world, &node(1));
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    world.run(&plan, Some(&want), &mut shell, None);
+    let (oldest, newest) = skew(&world).unwrap();
+    assert!(
+        newest <= oldest,
+        "kubelet {newest:?}, API server {oldest:?}"
+    );
+    world.down.clear();
+    converge_up(&mut world, &want, &mut shell);
+}
+
+/// The database grows in most of the members' quota: more of it is the cure.
+#[test]
+fn more_quota_is_given_while_the_database_is_nearly_full() {
+    let (world, shell) = settled(0);
+    let quota = |bytes: u64| {
+        let mut want = wish(0, &Knobs::default(), UpgradeStrategy::default());
+        for host in want.hosts.values_mut() {
+            let etcd = host.containers.get_mut(&Component::Etcd).unwrap();
+            etcd.command.push(format!("--quota-backend-bytes={bytes}"));
+        }
+        want
+    };
+    let mut have = world.observe(&shell);
+    for member in have.etcd.members.values_mut() {
+        let (_, status) = member.status.as_mut().unwrap();
+        status.db_size = 1_700 << 20;
+        status.quota = Some(2 << 30);
+    }
+    have.etcd.alarms.insert(Alarm {
+        member: MemberId(1),
+        kind: AlarmKind::NoSpace,
+    });
+    let plan = plan_up(&quota(8 << 30), &have).unwrap();
+    let stage = plan
+        .stages
+        .iter()
+        .find(|stage| stage.name == "etcd")
+        .unwrap();
+    assert_eq!(
+        (stage.width, stage.queues.len()),
+        (1, 3),
+        "{}",
+        plan::render(&plan)
+    );
+    for step in stage.steps().filter(|step| replaces_etcd(step)) {
+        let member = have.etcd.on(step.node().unwrap()).unwrap();
+        assert!(
+            step.guards.contains(&Guard::QuorumWithout(member)),
+            "{:?}",
+            step.guards
+        );
+        assert!(
+            !step.guards.contains(&Guard::EtcdStable),
+            "{:?}",
+            step.guards
+        );
+    }
+    // Less of it is none, and neither is another flag beside.
+    for want in [
+        quota(1 << 30),
+        wish(0, &louder(), UpgradeStrategy::default()),
+    ] {
+        let plan = plan_up(&want, &have).unwrap();
+        assert_eq!(plan.steps().filter(|step| replaces_etcd(step)).count(), 0);
+    }
+}
+
+/// A member that may never come back is no reason to let the certificates of the others end.
+#[test]
+fn certificates_that_end_do_not_wait_for_a_broken_member() {
+    let (mut world, mut shell) = settled(0);
+    converge_up(&mut world, &with_certificate("old"), &mut shell);
+    let renewed = |urgent: bool| {
+        let mut want = with_certificate("new");
+        let paths = [1, 2].map(|number| (node(number), BTreeSet::from([CERTIFICATE.to_owned()])));
+        let paths = BTreeMap::from(paths);
+        want.certificates.renewed.clone_from(&paths);
+        if urgent {
+            want.certificates.urgent = paths;
+        }
+        want
+    };
+    let mut have = world.observe(&shell);
+    let broken = have.etcd.on(&node(3)).unwrap();
+    have.etcd.members.get_mut(&broken).unwrap().status = None;
+    let replaced = |want: &Desired| {
+        let plan = plan_up(want, &have).unwrap();
+        let steps = plan
+            .steps()
+            .filter(|step| replaces_etcd(step) && step.cause == Cause::Expiry);
+        steps.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(replaced(&renewed(false)).len(), 0, "months are left");
+    let steps = replaced(&renewed(true));
+    assert_eq!(steps.len(), 2);
+    for step in steps {
+        assert!(
+            step.disturbs
+                .is_some_and(|what| what.contains("does not answer until")),
+            "it wants consent"
+        );
+    }
+}
+
+const CERTIFICATE: &str = "/etc/kubernetes/ssl/kube-etcd-192-0-2-1.pem";
+
+/// etcd reads a certificate.
+fn with_certificate(text: &str) -> Desired {
+    let mut want = wish(0, &Knobs::default(), UpgradeStrategy::default());
+    for host in want.hosts.values_mut() {
+        let mut file = host.files.values().next().unwrap().clone();
+        file.content = Secret::new(text.as_bytes().to_vec());
+        file.digest = Digest(text.to_owned());
+        let etcd = host.containers.get_mut(&Component::Etcd).unwrap();
+        etcd.files
+            .insert(CERTIFICATE.to_owned(), file.digest.clone());
+        host.files.insert(CERTIFICATE.to_owned(), file);
+    }
+    want
+}
+
+/// An image that is named by its digest says nothing of its release: what runs does.
+#[test]
+fn a_release_is_what_runs_whatever_the_images_are_called() {
+    let nameless = |minor: u8| {
+        let knobs = Knobs {
+            minor,
+            ..Knobs::default()
+        };
+        let mut want = wish(1, &knobs, UpgradeStrategy::default());
+        want.saved.kubernetes_version = Some(KubernetesVersion {
+            major: 1,
+            minor: minor.into(),
+            patch: 4,
+        });
+        for host in want.hosts.values_mut() {
+            for (component, spec) in &mut host.containers {
+                if *component != Component::Etcd {
+                    spec.image = format!("registry.local/kubernetes@sha256:{minor}");
+                    host.images.insert(spec.image.clone());
+                }
+            }
+        }
+        want
+    };
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    converge_up(&mut world, &nameless(35), &mut shell);
+    let mut have = world.observe(&shell);
+    have.versions = (1..=3).map(|number| (node(number), (1, 35, 4))).collect();
+    for fact in have.cluster.as_mut().unwrap().nodes.values_mut() {
+        fact.kubelet_version = "v1.35.4".to_owned();
+    }
+    // Never back.
+    let error = plan_up(&nameless(34), &have).unwrap_err();
+    assert!(
+        error.to_string().contains("going back is not supported"),
+        "{error}"
+    );
+    // And not two at once.
+    let error = plan_up(&nameless(37), &have).unwrap_err();
+    assert!(
+        error.to_string().contains("one minor release at a time"),
+        "{error}"
+    );
+    // API servers before kubelets.
+    let plan = plan_up(&nameless(36), &have).unwrap();
+    let guarded = plan.steps().filter(|step| {
+        matches!(
+            step.action.on_host(),
+            Some((
+                _,
+                HostAction::ReplaceContainer {
+                    component: Component::Kubelet,
+                    ..
+                }
+            ))
+        )
+    });
+    for step in guarded {
+        let waits = |guard: &Guard| {
+            matches!(
+                guard,
+                Guard::ApiServersAtLeast {
+                    version: (1, 36, 4),
+                    ..
+                }
+            )
+        };
+        assert!(step.guards.iter().any(waits), "{:?}", step.guards);
+    }
 }

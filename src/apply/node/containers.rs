@@ -54,14 +54,14 @@ pub(in crate::apply) async fn run_container(
 pub(in crate::apply) async fn run_missing(
     run: &Executor<'_>,
     host: &Host,
-    name: &str,
+    component: Component,
     spec: &ContainerSpec,
 ) -> Result<Done, StepError> {
     let saved = run.context.saved()?;
-    if name == Component::Etcd.container() && saved.memory.populated {
+    if component == Component::Etcd && saved.memory.populated {
         has_its_data(run, host).await?;
     }
-    run_container(host, name, spec, saved).await
+    run_container(host, component, spec, saved).await
 }
 
 /// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     cert::{San, Validity, der, sans},
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{
     actual::HostFacts,
-    model::{Secret, path},
+    model::{CertificateRecord, ClusterId, Component, ContainerSpec, Secret, label, path},
     state::ClusterState,
 };
 
@@ -27,6 +28,7 @@ pub struct Certificate {
     pub sans: Vec<String>,
     /// Its end.
     pub not_after: Timestamp,
+    fingerprint: String,
     validity: Validity,
     is_authority: bool,
 }
@@ -43,6 +45,7 @@ impl Certificate {
             subject: cert.subject().to_string(),
             sans: sans.iter().map(San::to_string).collect(),
             not_after: validity.until,
+            fingerprint: fingerprint(&der),
             validity,
             is_authority: cert.is_ca(),
         })
@@ -59,6 +62,67 @@ impl Certificate {
         let seconds = self.not_after.as_second().saturating_sub(now.as_second());
         seconds.div_euclid(86_400)
     }
+}
+
+fn fingerprint(der: &[u8]) -> String {
+    let digest = Sha256::digest(der);
+    digest
+        .first_chunk::<16>()
+        .map(hex::encode)
+        .unwrap_or_default()
+}
+
+/// What is kept of a certificate that a component is started with; nothing of an authority's, nor of a key.
+pub(in crate::desired) fn record(pem: &[u8]) -> Option<CertificateRecord> {
+    let text = std::str::from_utf8(pem).ok()?;
+    let cert = Certificate::read("", text).filter(|cert| !cert.is_authority)?;
+    Some(CertificateRecord {
+        fingerprint: cert.fingerprint,
+        subject: cert.subject,
+        names: cert.sans,
+        ends: cert.not_after.as_second(),
+    })
+}
+
+/// A certificate with which a component runs on, although its file has another one by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The component.
+    pub component: Component,
+    /// Its file.
+    pub path: String,
+    /// What it says.
+    pub record: CertificateRecord,
+}
+
+impl InUse {
+    /// Its end.
+    pub fn not_after(&self) -> Option<Timestamp> {
+        Timestamp::from_second(self.record.ends).ok()
+    }
+}
+
+/// The certificates with which the components of a cluster run on a node, where their files have others by now.
+pub fn in_use(facts: &HostFacts, id: &ClusterId) -> Vec<InUse> {
+    let files = on_node(facts);
+    let mut found = Vec::new();
+    for component in Component::ALL {
+        let fact = facts.container(component);
+        let ours = fact.filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&id.0));
+        let spec = ours.and_then(|fact| fact.labels.get(label::SPEC));
+        let spec = spec.and_then(|text| serde_json::from_str::<ContainerSpec>(text).ok());
+        for (path, record) in spec.map(|spec| spec.certificates).into_iter().flatten() {
+            let file = files.get(path.as_str());
+            if file.is_some_and(|file| file.fingerprint != record.fingerprint) {
+                found.push(InUse {
+                    component,
+                    path,
+                    record,
+                });
+            }
+        }
+    }
+    found
 }
 
 /// The authorities that sign.

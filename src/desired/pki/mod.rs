@@ -27,11 +27,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub(super) use self::kubeconfig::component as component_kubeconfig;
 pub use self::{
     cert::Pair,
     cert_kind::{CertKind, KUBELET_CLIENT},
-    certificate::{Certificate, administrator, authorities, on_node},
+    certificate::{Certificate, InUse, administrator, authorities, in_use, on_node},
     clock::left_out,
     error::PkiError,
     given::{GivenFiles, Request, requests},
@@ -39,6 +38,7 @@ pub use self::{
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
 };
+pub(super) use self::{certificate::record, kubeconfig::component as component_kubeconfig};
 use crate::{
     actual::Actual,
     model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},
@@ -89,6 +89,8 @@ pub struct Certificates {
     /// The paths of the certificates and keys that are made anew because less than a third of
     /// their time is left, by node.
     pub renewed: BTreeMap<NodeName, BTreeSet<String>>,
+    /// Those of them that end within two weeks: they wait for nothing.
+    pub urgent: BTreeMap<NodeName, BTreeSet<String>>,
 }
 
 /// The end of a certificate.

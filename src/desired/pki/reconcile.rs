@@ -8,13 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, Seed,
     cert::{Authority, LeafSpec, Pair, ends},
     cert_kind::{Signer, client},
-    certificate, clock,
+    certificate,
+    certificate::in_use,
+    clock,
     complete::{completed, generate, public_key},
     given::{self, ADMIN, Given},
     kubeconfig::{self, Servers},
@@ -27,6 +29,9 @@ use crate::{
     model::{ClientIdentity, ClusterId, Endpoint, NodeName, Role, Secret, label, path},
     state::{self, ClusterState, Membership},
 };
+
+/// What ends so soon waits for nothing.
+const URGENT: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// Settles every key of the cluster, or says why there are none. Makes nothing that was there.
 pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result<Keys, PkiError> {
@@ -90,6 +95,8 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         settling.certificates.sees(at, what.to_owned());
     }
     let kubeconfig = settling.administrator()?;
+    let id = &saved.cluster_id;
+    settling.certificates.sees_what_runs(have, id, ctx.now);
     let Settling {
         certificates,
         notes: said,
@@ -444,8 +451,9 @@ impl Settling<'_> {
             if !validity.ends_soon(ctx.now) {
                 return Ok(pair);
             }
-            let renewed = self.certificates.renewed.entry(name.clone()).or_default();
-            renewed.extend([path(""), path("-key")]);
+            let both = [path(""), path("-key")];
+            self.certificates
+                .renews(name, both, validity.until, ctx.now);
         }
         authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)
     }
@@ -492,6 +500,40 @@ impl Settling<'_> {
 }
 
 impl Certificates {
+    /// What is made anew, and ends then.
+    fn renews<const N: usize>(
+        &mut self,
+        name: &NodeName,
+        paths: [String; N],
+        ends: Timestamp,
+        now: Timestamp,
+    ) {
+        if ends.duration_since(now) < URGENT {
+            let urgent = self.urgent.entry(name.clone()).or_default();
+            urgent.extend(paths.iter().cloned());
+        }
+        self.renewed.entry(name.clone()).or_default().extend(paths);
+    }
+
+    /// Those with which components run on although their files are new: a renewal that was cut off goes on.
+    fn sees_what_runs(&mut self, have: &Actual, id: &ClusterId, now: Timestamp) {
+        for (name, view) in &have.hosts {
+            let HostView::Reachable(facts) = view else {
+                continue;
+            };
+            for used in in_use(facts, id) {
+                let Some(ends) = used.not_after() else {
+                    continue;
+                };
+                let (path, component) = (used.path, used.component);
+                let what = format!("`{path}` with which `{component}` of node `{name}` runs");
+                self.sees(ends, what);
+                let key = path.replace(".pem", "-key.pem");
+                self.renews(name, [path, key], ends, now);
+            }
+        }
+    }
+
     /// One that ends then.
     fn sees(&mut self, at: Timestamp, what: String) {
         let ends = Expiry { at, what };

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use super::specs;
 use crate::{
     actual::{ContainerFact, ContainerState, HostFacts},
-    model::{Component, ContainerSpec, label},
+    desired::DesiredHost,
+    model::{Component, ContainerSpec, Field, label, path},
     plan::{Cause, FieldChange},
 };
 
@@ -41,15 +42,24 @@ impl Need {
 /// else changes with it: a certificate that ends does not wait until somebody asks for a change.
 pub(super) fn need(
     component: Component,
-    spec: &ContainerSpec,
+    host: &DesiredHost,
     facts: &HostFacts,
     renewed: Option<&BTreeSet<String>>,
 ) -> Need {
+    let Some(spec) = host.containers.get(&component) else {
+        return Need::Nothing;
+    };
     let reads = |change: &FieldChange| {
         let path = change.field.path();
         path.is_some_and(|path| renewed.is_some_and(|paths| paths.contains(path)))
     };
     match compared(component, spec, facts) {
+        Need::Replace(Cause::Change, why, changes)
+            if !changes.iter().any(reads) && is_renewal(component, &changes, host, facts) =>
+        {
+            let why = format!("its certificates were renewed since it was started; {why}");
+            Need::Replace(Cause::Expiry, why, changes)
+        }
         Need::Replace(_, why, changes) if changes.iter().any(reads) => Need::Replace(
             Cause::Expiry,
             format!("its certificates end soon; {why}"),
@@ -57,6 +67,40 @@ pub(super) fn need(
         ),
         need @ (Need::Nothing | Need::Run | Need::Start(_) | Need::Replace(..)) => need,
     }
+}
+
+/// True where all that differs is certificates for the same, and their keys: whoever wrote the files, the process goes
+/// on with the former ones until it is replaced.
+fn is_renewal(
+    component: Component,
+    changes: &[FieldChange],
+    host: &DesiredHost,
+    facts: &HostFacts,
+) -> bool {
+    let Some(applied) = facts.container(component).and_then(applied) else {
+        return false;
+    };
+    let spec = host.containers.get(&component);
+    let says = |path: &str| {
+        let was = applied.certificates.get(path)?;
+        let is = spec?.certificates.get(path)?;
+        Some(was.is_renewed_by(is))
+    };
+    // A release before wrote no record: where the file is what is wanted, somebody renewed it.
+    let is_written = |path: &str| {
+        let files = facts.files.as_ref();
+        let there = files.and_then(|files| files.get(path));
+        let wanted = host.files.get(path);
+        there.is_some_and(|there| wanted.is_some_and(|file| *there.content == file.content))
+    };
+    let renewed = |change: &FieldChange| {
+        let Field::File(path) = &change.field else {
+            return false;
+        };
+        let certificate = path.replace("-key.pem", ".pem");
+        path::is_certificate(path) && says(&certificate).unwrap_or_else(|| is_written(path))
+    };
+    !changes.is_empty() && changes.iter().all(renewed)
 }
 
 /// World against label, and label against desired.

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, FieldChange, FileRef, PreflightError};
+use super::{
+    Cause, FieldChange, FileRef, Guard, PreflightError,
+    held::{Held, Replacement, Turn},
+};
 use crate::{
     actual::{Actual, ApiView, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
@@ -36,6 +39,8 @@ pub(super) struct Diff<'a> {
     pub(super) have: &'a Actual,
     /// The wanted hosts that answered.
     pub(super) hosts: BTreeMap<&'a NodeName, HostDiff<'a>>,
+    /// When kubelets and kube-proxies of the wanted release may start.
+    pub(super) turn: Turn,
     /// In the order in which they are applied.
     pub(super) addons: Vec<AddonDiff<'a>>,
     /// The charts that are to be rendered and applied, in order.
@@ -58,6 +63,8 @@ pub(super) struct HostDiff<'a> {
     pub(super) containerd: Result<Option<ContainerdDiff>, Box<PreflightError>>,
     /// What has to be done about each wanted container.
     components: BTreeMap<Component, Need>,
+    /// What was worked out of those that are to be replaced.
+    replacements: BTreeMap<Component, Replacement>,
 }
 
 impl HostDiff<'_> {
@@ -69,6 +76,30 @@ impl HostDiff<'_> {
     /// True when this host must have the component.
     pub(super) fn has(&self, component: Component) -> bool {
         self.components.contains_key(&component)
+    }
+
+    /// Why a component that is to be replaced is left as it is for now, if it is.
+    pub(super) fn held(&self, component: Component) -> Option<&Held> {
+        self.replacements.get(&component)?.held.as_ref()
+    }
+
+    /// Why a component is replaced in this plan, if it is.
+    pub(super) fn replaces(&self, component: Component) -> Option<Cause> {
+        match self.need(component) {
+            Need::Replace(cause, ..) => self.held(component).is_none().then_some(*cause),
+            Need::Nothing | Need::Run | Need::Start(_) => None,
+        }
+    }
+
+    /// What must hold just before a component is replaced.
+    pub(super) fn guards(&self, component: Component) -> &[Guard] {
+        let replacement = self.replacements.get(&component);
+        replacement.map_or(&[], |replacement| &replacement.guards)
+    }
+
+    /// Takes down what was worked out of one that is to be replaced.
+    pub(super) fn judged(&mut self, component: Component, replacement: Replacement) {
+        self.replacements.insert(component, replacement);
     }
 
     /// What restarts containerd, if it is to be restarted.
@@ -112,9 +143,9 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         let renewed = want.certificates.renewed.get(name);
         let components: BTreeMap<Component, Need> = host
             .containers
-            .iter()
-            .map(|(component, spec)| {
-                let need = components::need(*component, spec, facts, renewed);
+            .keys()
+            .map(|component| {
+                let need = components::need(*component, host, facts, renewed);
                 let need = unless_it_is_missed(name, *component, facts, need, have);
                 (*component, need)
             })
@@ -132,6 +163,7 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
             files,
             containerd: containerd::difference(name, host, facts),
             components,
+            replacements: BTreeMap::new(),
         };
         Some((name, diff))
     });
@@ -139,6 +171,7 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         want,
         have,
         hosts: hosts.collect(),
+        turn: Turn::Now,
         addons: want
             .addons
             .iter()

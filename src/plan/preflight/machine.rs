@@ -107,7 +107,7 @@ pub(in crate::plan) fn lacks(host: &DesiredHost, facts: &HostFacts) -> Vec<(Stri
 
 /// kube-proxy writes nftables itself, without the modules of iptables.
 fn proxies_by_nftables(host: &DesiredHost) -> bool {
-    let proxy = host.containers.get(Component::KubeProxy.container());
+    let proxy = host.containers.get(&Component::KubeProxy);
     proxy.is_some_and(|spec| {
         spec.command
             .iter()

@@ -42,9 +42,9 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
                 errors.extend(host::errors(want, have, name, host, facts));
                 // What is left of a node that was given up is cleaned before it joins.
                 if !want.saved.is_lost(name) {
-                    errors.extend(roles::errors(want, have, name, host, facts));
+                    errors.extend(roles::errors(want, have, name, host));
                     errors.extend(addresses::errors(want, name, host, facts));
-                    errors.extend(version::errors(&want.cluster_id, name, host, facts));
+                    errors.extend(version::errors(want, have, name, host, facts));
                 }
                 let diff = diff.hosts.get(name);
                 if let Some(Err(error)) = diff.map(|diff| &diff.containerd) {

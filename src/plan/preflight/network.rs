@@ -58,7 +58,7 @@ fn elsewhere(host: &DesiredHost, facts: &HostFacts) -> Option<IpAddr> {
 /// node itself does not have.
 pub(in crate::plan) fn doubts(host: &DesiredHost, facts: &HostFacts) -> Vec<String> {
     let own = quoted_first(5, &facts.system.addresses);
-    let member = host.containers.contains_key(Component::Etcd.container());
+    let member = host.containers.contains_key(&Component::Etcd);
     let outer = elsewhere(host, facts).filter(|_| host.network.key == "address");
     let peers = host.network.ports.iter().any(|port| port.ports.0 == 2379);
     let outer = outer.filter(|_| member && peers).map(|address| {

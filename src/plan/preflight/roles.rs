@@ -2,12 +2,12 @@
 
 use super::PreflightError;
 use crate::{
-    actual::{Actual, HostFacts},
+    actual::Actual,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
     etcd::Quorum,
-    model::{Component, NodeName, image_version},
-    plan::roles::GivenUp,
+    model::{Component, NodeName},
+    plan::{release, roles::GivenUp},
 };
 
 /// Refuses what cannot be done in one run, with the order in which it can.
@@ -16,7 +16,6 @@ pub(super) fn errors(
     have: &Actual,
     name: &NodeName,
     host: &DesiredHost,
-    facts: &HostFacts,
 ) -> Vec<PreflightError> {
     let roles = GivenUp::of(name, want, have);
     let unmade = roles.etcd && !was_made(have);
@@ -30,7 +29,7 @@ pub(super) fn errors(
             "write the role `etcd` of `{name}` into the config again, run `up`, and then take it away"
         ),
     ));
-    let newer = roles.control_plane && is_upgraded(host, facts);
+    let newer = roles.control_plane && is_upgraded(name, host, want, have);
     let newer = newer.then(|| error(
         name,
         format!(
@@ -53,11 +52,10 @@ fn was_made(have: &Actual) -> bool {
             .is_some_and(|saved| saved.memory.populated)
 }
 
-fn is_upgraded(host: &DesiredHost, facts: &HostFacts) -> bool {
-    let server = facts.container(Component::ApiServer);
-    let runs = server.and_then(|fact| image_version(&fact.image));
+fn is_upgraded(name: &NodeName, host: &DesiredHost, want: &Desired, have: &Actual) -> bool {
+    let runs = release::runs(Component::ApiServer, name, have);
     let kubelet = host.containers.get(&Component::Kubelet);
-    let wanted = kubelet.and_then(|spec| image_version(&spec.image));
+    let wanted = kubelet.and_then(|spec| release::wanted(Component::Kubelet, spec, want));
     runs.zip(wanted)
         .is_some_and(|(runs, wanted)| (wanted.0, wanted.1) > (runs.0, runs.1))
 }

@@ -9,7 +9,8 @@ use crate::{
     catalog::Catalogue,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{ClusterId, Component, ImageVersion, NodeName, image_version, label},
+    model::{Component, ImageVersion, NodeName, image_version, label},
+    plan::release,
 };
 
 /// Components that go from one minor release of Kubernetes to the next. A kubelet, and kube-proxy with
@@ -25,7 +26,8 @@ const SKEW: u32 = 3;
 
 /// What runs on a node of ours against what is wanted there.
 pub(super) fn errors(
-    id: &ClusterId,
+    want: &Desired,
+    have: &Actual,
     name: &NodeName,
     host: &DesiredHost,
     facts: &HostFacts,
@@ -35,9 +37,10 @@ pub(super) fn errors(
         let Some(fact) = facts.container(*component) else {
             continue;
         };
-        let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
-        let (Some(runs), Some(wanted)) = (image_version(&fact.image), image_version(&spec.image))
-        else {
+        let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
+        let runs = release::runs(*component, name, have);
+        let wanted = release::wanted(*component, spec, want);
+        let (Some(runs), Some(wanted)) = (runs, wanted) else {
             continue;
         };
         if !ours || runs == wanted {
@@ -61,8 +64,8 @@ pub(super) fn errors(
 pub(super) fn left_behind(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let component = Component::ApiServer;
     let mut next = want.hosts.iter().filter_map(|(name, host)| {
-        let wanted = image_version(&host.containers.get(&component)?.image)?;
-        let runs = image_version(&have.up(name)?.container(component)?.image)?;
+        let wanted = release::wanted(component, host.containers.get(&component)?, want)?;
+        let runs = release::runs(component, name, have)?;
         (wanted.1 > runs.1).then_some(wanted)
     });
     let (Some(wanted), ApiView::Up(api)) = (next.next(), have.api()) else {

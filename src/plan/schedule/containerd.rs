@@ -4,14 +4,15 @@
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
 
-use super::{addons, hosts, nodes, pool::Pool, roles, roll::guards, start};
+use super::{addons, hosts, nodes, roles, start};
 use crate::{
     actual::ContainerState,
     model::{Component, NodeName, path},
     plan::{
         ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, config_digest,
         diff::{ContainerdDiff, Diff, HostDiff, Need},
-        guard,
+        held::Held,
+        hold::{self, Fleet, Pool},
     },
 };
 
@@ -55,12 +56,13 @@ pub(super) fn living(diff: &Diff<'_>) -> [Stage; 2] {
 
 /// What is done on the living nodes that are meant, where it may be done now.
 fn queues(diff: &Diff<'_>, meant: impl Fn(&NodeName, &HostDiff<'_>) -> bool) -> Vec<Queue> {
+    let fleet = Fleet::of(diff);
     let differing = differing(diff).filter(|(name, host, _)| meant(name, host));
-    let going =
-        differing.filter(|(name, host, differs)| held_back(name, host, differs, diff).is_none());
+    let going = differing
+        .filter(|(name, host, differs)| held_back(name, host, differs, diff, &fleet).is_none());
     let queues = going.map(|(name, host, differs)| Queue {
         node: Some(name.clone()),
-        steps: queue(name, host, differs, diff),
+        steps: queue(name, host, differs, diff, &fleet),
     });
     queues.collect()
 }
@@ -78,8 +80,9 @@ fn kubelet_runs(host: &HostDiff<'_>) -> bool {
 
 /// Where it is left as it is for now, and why.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+    let fleet = Fleet::of(diff);
     let late = differing(diff).filter_map(|(name, host, differs)| {
-        let why = held_back(name, host, differs, diff)?;
+        let why = held_back(name, host, differs, diff, &fleet)?;
         let text = format!("containerd is not configured yet: {why}");
         Some(Note::left(name, text))
     });
@@ -107,11 +110,12 @@ fn queue(
     host: &HostDiff<'_>,
     differs: &ContainerdDiff,
     diff: &Diff<'_>,
+    fleet: &Fleet<'_>,
 ) -> Vec<Step> {
     let cause = differs.cause;
     let mut steps = configure(name, host, differs, diff);
     if let Some(step) = steps.pop() {
-        let guards = must_hold(name, host, differs, diff).into_iter();
+        let guards = must_hold(name, host, differs, diff, fleet).into_iter();
         steps.push(guards.fold(step, Step::only_if));
     }
     let back = taken_along(host).map(|component| {
@@ -132,15 +136,13 @@ fn held_back(
     host: &HostDiff<'_>,
     differs: &ContainerdDiff,
     diff: &Diff<'_>,
-) -> Option<String> {
+    fleet: &Fleet<'_>,
+) -> Option<Held> {
     if roles::gives_up(name, diff) {
         // On some machines etcd and the API server that it still has would go away with it.
-        return Some("the node gives up roles first".to_owned());
+        return Some(Held::GivesUpRoles);
     }
-    let guards = must_hold(name, host, differs, diff);
-    guards
-        .iter()
-        .find_map(|guard| guard::held(guard, diff.have).err())
+    hold::first_broken(&must_hold(name, host, differs, diff, fleet), diff)
 }
 
 /// What must hold while containerd is away: what must for a kubelet, and what must for all that
@@ -150,10 +152,11 @@ fn must_hold(
     host: &HostDiff<'_>,
     differs: &ContainerdDiff,
     diff: &Diff<'_>,
+    fleet: &Fleet<'_>,
 ) -> Vec<Guard> {
     let kubelet = has_kubelet(host).then_some(Component::Kubelet);
     let away = kubelet.into_iter().chain(taken_along(host));
-    away.flat_map(|component| guards(component, differs.cause, name, diff))
+    away.flat_map(|component| hold::guards(component, differs.cause, &[], name, diff, fleet))
         .collect()
 }
 

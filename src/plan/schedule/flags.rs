@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{hosts, roll};
+use super::hosts;
 use crate::{
-    model::{Component, Field, FieldChange, NodeName},
+    model::{Component, Field, FieldChange},
     plan::{
         Cause, HostAction, Stage, Step,
         diff::{Diff, HostDiff, Need},
@@ -27,13 +27,11 @@ const TRIED: [Component; 6] = [
 
 /// A step for each host with components whose program or flags change, if anything is replaced at all.
 pub(super) fn tries(diff: &Diff<'_>) -> Stage {
-    let replaces = |(name, host): (&&NodeName, &HostDiff<'_>)| {
-        TRIED.into_iter().any(|component| {
-            changes(host, component)
-                && roll::held_back(component, Cause::Change, name, diff).is_none()
-        })
+    let replaces = |host: &HostDiff<'_>| {
+        let mut all = TRIED.into_iter();
+        all.any(|component| changes(host, component) && host.held(component).is_none())
     };
-    let any = diff.hosts.iter().any(replaces);
+    let any = diff.hosts.values().any(replaces);
     hosts::preparing("flags", diff, |name, host| {
         let changed = TRIED
             .into_iter()

@@ -1,13 +1,14 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{hosts, join, roles, roll, skew};
+use super::{hosts, join, roles, skew};
 use crate::{
     actual::{Actual, ApiHealth, ApiView, ContainerState},
     model::{Component, NodeName},
     plan::{
         Cause, HostAction, Stage, Step,
         diff::{Diff, HostDiff, Need},
+        hold::{self, Fleet},
     },
 };
 
@@ -40,17 +41,16 @@ pub(super) fn others(diff: &Diff<'_>) -> Vec<Step> {
 
 fn waits(stage: &'static str, diff: &Diff<'_>, components: &[Component]) -> Stage {
     let answers = answers(diff.have);
-    let turn = skew::turn(diff);
     hosts::preparing(stage, diff, |name, host| {
         components
             .iter()
             .copied()
             .filter(|component| host.has(*component))
             .filter(|component| !(API.contains(component) && join::joins(name, host, diff)))
-            .filter(|component| API.contains(component) || !skew::keeps_out(host, &turn))
+            .filter(|component| API.contains(component) || !skew::keeps_out(host, diff))
             .filter(|component| !roles::proxy_waits(*component, host))
             .filter_map(|component| {
-                let (cause, why) = if replaced(component, name, host, diff).is_some() {
+                let (cause, why) = if host.replaces(component).is_some() {
                     before_its_turn(component, name, diff)?
                 } else {
                     why(component, host, answers)
@@ -72,8 +72,10 @@ fn before_its_turn(
     name: &NodeName,
     diff: &Diff<'_>,
 ) -> Option<(Cause, &'static str)> {
-    let guarded = !roll::guards(Component::ApiServer, Cause::Drift, name, diff).is_empty();
     let lost = without_quorum(component, diff)?;
+    let fleet = Fleet::of(diff);
+    let guards = hold::guards(Component::ApiServer, Cause::Drift, &[], name, diff, &fleet);
+    let guarded = !guards.is_empty();
     guarded.then_some(lost)
 }
 
@@ -94,25 +96,8 @@ fn etcd_restarts(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Optio
         return None;
     }
     match host.need(Component::Etcd) {
-        Need::Replace(..) => replaced(Component::Etcd, name, host, diff),
+        Need::Replace(..) => host.replaces(Component::Etcd),
         need @ (Need::Run | Need::Start(_) | Need::Nothing) => need.cause(),
-    }
-}
-
-/// Why it is replaced in a roll, which waits for it. One that is held back stays, and is waited
-/// for as any other.
-fn replaced(
-    component: Component,
-    name: &NodeName,
-    host: &HostDiff<'_>,
-    diff: &Diff<'_>,
-) -> Option<Cause> {
-    match host.need(component) {
-        Need::Replace(cause, ..) => {
-            let held_back = roll::held_back(component, *cause, name, diff);
-            held_back.is_none().then_some(*cause)
-        }
-        Need::Run | Need::Start(_) | Need::Nothing => None,
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        guard, lost,
+        held::Held,
+        hold, lost,
     },
 };
 
@@ -89,9 +90,11 @@ fn strays<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = MemberId> + 'd {
 /// True where the wanted member of this node is reached there.
 fn advertises(name: &NodeName, url: &str, want: &Desired) -> bool {
     let host = want.hosts.get(name);
-    let spec = host.and_then(|host| host.containers.get(Component::Etcd.container()));
-    let flag = format!("--initial-advertise-peer-urls={url}");
-    spec.is_some_and(|spec| spec.command.contains(&flag))
+    let spec = host.and_then(|host| host.containers.get(&Component::Etcd));
+    spec.is_some_and(|spec| {
+        let mut urls = spec.flag("initial-advertise-peer-urls");
+        urls.any(|own| own == url)
+    })
 }
 
 fn makes_way(joining: &NodeName, member: MemberId) -> Step {
@@ -146,6 +149,6 @@ fn joining<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d NodeName, &'d Ho
 }
 
 /// Why etcd takes no member now, if it does not: it would refuse, or be worse off.
-fn held_back(diff: &Diff<'_>) -> Option<String> {
-    guard::held(&Guard::EtcdStable, diff.have).err()
+fn held_back(diff: &Diff<'_>) -> Option<Held> {
+    hold::first_broken(&[Guard::EtcdStable], diff)
 }

@@ -2,9 +2,10 @@
 //! forgotten by the cluster. So is a machine that was given up, came back and is to join again: what is
 //! left on it is of a node that is no more. Pure.
 //!
-//! They go last: what takes their place is Ready by then, no proxy and no API server relies on them
-//! any more. Each part is seen by the next survey, so a run that was cut off goes on. A machine that another
-//! Kubernetes is on, or that nothing proves to be this cluster's, is left alone unless a person names it.
+//! They go last, and a member only when those that take its place vote and every API server knows of
+//! them: no proxy and no API server relies on those that leave any more. Each part is seen by the next
+//! survey, so a run that was cut off goes on. A machine that another Kubernetes is on, or that nothing proves
+//! to be this cluster's, is left alone unless a person names it.
 
 use super::{
     leave,
@@ -15,10 +16,8 @@ use crate::{
     etcd::MemberId,
     model::{Component, NodeName, Role},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step, Target,
-        diff::Diff,
-        guard, lost,
-        roles::{NONE_STAYS, none_that_stays_serves},
+        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step, Target, diff::Diff, held::Held,
+        hold, lost, roles::none_that_stays_serves,
     },
 };
 
@@ -130,9 +129,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         }
         let why = match diff.have.api() {
             ApiView::Up(_) => held_back(&leaver, diff).or_else(|| spare(&leaver, diff))?,
-            ApiView::Unknown | ApiView::Unreachable(_) => {
-                "the cluster's API does not answer".to_owned()
-            }
+            ApiView::Unknown | ApiView::Unreachable(_) => Held::NoApi,
         };
         let text = format!("is no longer in the config, and stays for now: {why}");
         Some(Note::left(leaver.name, text))
@@ -162,28 +159,28 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
 }
 
 /// Why it cannot go now, if it cannot.
-fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+fn held_back(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<Held> {
     if let Standing::Stranger { why, ours: true } = &leaver.standing {
-        return Some(remove::left_alone(leaver.name, why, true));
+        return Some(Held::Stranger(remove::left_alone(leaver.name, why, true)));
     }
     let serves = diff.have.apis.get(leaver.name) == Some(&ApiHealth::Serving);
     if serves && none_that_stays_serves(diff.want, diff.have) {
-        return Some(NONE_STAYS.to_owned());
+        return Some(Held::NoApiServerStays);
     }
-    let guard = Guard::ServesAfterRemoval(leaver.member?);
-    guard::held(&guard, diff.have).err()
+    let guards = [Guard::ServesAfterRemoval(leaver.member?)];
+    hold::first_broken(&guards, diff)
+        .or_else(|| hold::missed(leaver.name, diff))
+        .or_else(|| hold::untold(diff))
 }
 
 /// Why the data of one that was a member of etcd are kept for now: they are a spare copy until the others are
 /// well without it. Only said of one that has left etcd.
-fn spare(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<String> {
+fn spare(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<Held> {
     if leaver.member.is_some() || !had_data(leaver, diff) {
         return None;
     }
-    let why = guard::held(&Guard::EtcdStable, diff.have).err()?;
-    Some(format!(
-        "its copy of etcd's data is kept until the other members are healthy: {why}"
-    ))
+    let why = hold::first_broken(&[Guard::EtcdStable], diff)?;
+    Some(Held::SpareCopy(Box::new(why)))
 }
 
 /// True for a node that had a member of etcd: the state has the role until the node is gone.

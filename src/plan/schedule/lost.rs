@@ -10,7 +10,9 @@ use crate::{
     actual::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
     etcd::MemberId,
     model::{NodeName, quoted_first},
-    plan::{Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, guard, lost},
+    plan::{
+        Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, held::Held, hold, lost,
+    },
     state::Membership,
 };
 
@@ -96,11 +98,8 @@ fn all<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Lost<'d>> {
 }
 
 /// Why what is left of it stays for now, if it does.
-fn held_back(lost: &Lost<'_>, diff: &Diff<'_>) -> Option<String> {
-    let guards = lost::guards(lost.name, diff.have);
-    guards
-        .iter()
-        .find_map(|guard| guard::held(guard, diff.have).err())
+fn held_back(lost: &Lost<'_>, diff: &Diff<'_>) -> Option<Held> {
+    hold::first_broken(&lost::guards(lost.name, diff.have), diff)
 }
 
 fn leaves_etcd(lost: &Lost<'_>, diff: &Diff<'_>) -> Option<Step> {

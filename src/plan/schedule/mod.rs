@@ -15,7 +15,6 @@ mod leave;
 mod leavers;
 mod lost;
 mod nodes;
-mod pool;
 mod prepare;
 mod prune;
 mod remove;

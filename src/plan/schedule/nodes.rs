@@ -33,9 +33,8 @@ pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &[Stage]) -> Stage {
 pub(super) fn ready(diff: &Diff<'_>) -> Stage {
     let mut steps = health::others(diff);
     let networked = addons::has_network(diff.want);
-    let turn = skew::turn(diff);
     for (name, host) in &diff.hosts {
-        if !host.has(Component::Kubelet) || skew::keeps_out(host, &turn) {
+        if !host.has(Component::Kubelet) || skew::keeps_out(host, diff) {
             continue;
         }
         let seen = seen(diff.have, name);

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, hosts, roles, roll};
+use super::{addons, hosts, roles};
 use crate::{
     actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
-    model::{CLAIM, Component, NodeName, label, path},
+    model::{CLAIM, Component, label, path},
     plan::{
         Cause, HostAction, Queue, Stage, Step,
         diff::{Diff, HostDiff, LOOSE_FILES, Need, applied, is_below},
@@ -28,7 +28,7 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
             })
             .collect();
         let mut paths = paths(want, host.want, host.facts);
-        let cause = former_readers(name, &mut paths, host, diff);
+        let cause = former_readers(&mut paths, host);
         // What reads them goes first, and is seen to be gone.
         let read = gives_up
             || containers(want, host.want, host.facts)
@@ -68,12 +68,7 @@ fn containers<'a>(
 
 /// Leaves out what a container still reads that is not replaced for now: Docker would make an empty folder in its place
 /// when it starts that container again. The files go with the change that has their readers replaced, or not at all.
-fn former_readers(
-    node: &NodeName,
-    paths: &mut BTreeSet<String>,
-    host: &HostDiff<'_>,
-    diff: &Diff<'_>,
-) -> Cause {
+fn former_readers(paths: &mut BTreeSet<String>, host: &HostDiff<'_>) -> Cause {
     let mut cause = Cause::Leave;
     for component in Component::ALL {
         let fact = host.facts.container(component);
@@ -86,7 +81,7 @@ fn former_readers(
         if !paths.iter().any(|path| reads.contains_key(path)) {
             continue;
         }
-        if roll::held_back(component, *why, node, diff).is_some() {
+        if host.held(component).is_some() {
             paths.retain(|path| !reads.contains_key(path));
         } else if *why == Cause::Change {
             cause = Cause::Change;

@@ -7,7 +7,7 @@
 //! member leaves etcd; and the next survey sees keys and files that nothing reads any more, which are
 //! pruned. Each part is seen by a survey, so a run that was cut off goes on.
 
-use super::{roll, start};
+use super::start;
 use crate::{
     actual::ApiView,
     etcd::Quorum,
@@ -15,8 +15,9 @@ use crate::{
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, OnFailure, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        guard, lost,
-        roles::{CONTROL_PLANE, GivenUp, NONE_STAYS, is_there, none_that_stays_serves},
+        held::Held,
+        hold, lost,
+        roles::{CONTROL_PLANE, GivenUp, is_there, none_that_stays_serves},
     },
 };
 
@@ -88,34 +89,27 @@ fn changing<'d>(
 }
 
 /// Why it cannot be now, if it cannot.
-fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<String> {
+fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<Held> {
     let (want, have) = (diff.want, diff.have);
     if !matches!(have.api(), ApiView::Up(_)) {
-        return Some("the cluster's API does not answer".to_owned());
+        return Some(Held::NoApi);
     }
-    let untold = diff.hosts.iter().find_map(|(other, host)| {
-        let Need::Replace(cause, ..) = host.need(Component::ApiServer) else {
-            return None;
-        };
-        let why = roll::held_back(Component::ApiServer, *cause, other, diff)?;
-        Some(format!(
-            "the API server on `{other}` is not replaced yet: {why}"
-        ))
-    });
-    if untold.is_some() {
-        return untold;
+    if let Some(untold) = hold::untold(diff) {
+        return Some(untold);
     }
     if roles.control_plane && none_that_stays_serves(want, have) {
-        return Some(NONE_STAYS.to_owned());
+        return Some(Held::NoApiServerStays);
     }
     if !roles.etcd {
         return None;
     }
+    let quorum = &have.etcd.quorum;
     let Some(member) = lost::member(name, have) else {
-        let serves = matches!(have.etcd.quorum, Quorum::Serving { .. });
-        return (!serves).then(|| "etcd does not serve".to_owned());
+        let serves = matches!(quorum, Quorum::Serving { .. });
+        return (!serves).then(|| Held::EtcdDoesNotServe(quorum.clone()));
     };
-    guard::held(&Guard::ServesAfterRemoval(member), have).err()
+    let guards = [Guard::ServesAfterRemoval(member)];
+    hold::first_broken(&guards, diff).or_else(|| hold::missed(name, diff))
 }
 
 /// Its API server first, of which nobody asks any more, and then its controllers.

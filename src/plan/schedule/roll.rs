@@ -5,16 +5,15 @@
 //! again; a failure ends the roll. What must hold meanwhile is a guard on each step that takes
 //! something away; where it does not hold already, the step is left out and a note says why.
 
-use super::{addons, nodes, pool::Pool, skew, start};
+use super::{addons, nodes, start};
 use crate::{
-    actual::{ApiHealth, ApiView, ContainerState, HostView},
-    desired::Desired,
+    actual::{ApiHealth, ContainerState},
     etcd::Quorum,
     model::{Component, NodeName},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        guard,
+        hold::{self, Pool},
     },
 };
 
@@ -109,11 +108,8 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let components = rolls.iter().flat_map(|roll| roll.components);
     components
         .flat_map(|component| {
-            diff.hosts.iter().filter_map(|(name, host)| {
-                let Need::Replace(cause, ..) = host.need(*component) else {
-                    return None;
-                };
-                let why = held_back(*component, *cause, name, diff)?;
+            diff.hosts.iter().filter_map(move |(name, host)| {
+                let why = host.held(*component)?;
                 let text = format!("`{component}` is not replaced yet: {why}");
                 Some(Note::left(name, text))
             })
@@ -157,7 +153,7 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
             continue;
         };
         let cause = *cause;
-        if held_back(component, cause, name, diff).is_some() {
+        if host.held(component).is_some() {
             continue;
         }
         if component == Component::Kubelet {
@@ -177,10 +173,11 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
             .changing(changes.clone())
             .guarded(&want.cluster_id)
             .only_if(same);
-        for guard in guards(component, cause, name, diff) {
+        let newer = hold::not_newer(component, name, host, diff);
+        for guard in host.guards(component).iter().cloned().chain(newer) {
             step = step.only_if(guard);
         }
-        if let Some(what) = disturbs(component, want) {
+        if let Some(what) = disturbs(component, name, diff) {
             step = step.disturbing(what);
         }
         steps.push(step);
@@ -199,7 +196,7 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
         Some(_) | None => false,
     };
     if steps.iter().any(changes) {
-        set_aside(name, steps, diff)
+        set_aside(name, steps, host, diff)
     } else {
         steps
     }
@@ -237,7 +234,7 @@ fn clients_return(
 
 /// The steps of a node whose kubelet changes, between its cordon (or its drain) and what takes that
 /// back. A node that is not Ready has no pods to lose; one that a person cordoned stays so.
-fn set_aside(name: &NodeName, steps: Vec<Step>, diff: &Diff<'_>) -> Vec<Step> {
+fn set_aside(name: &NodeName, steps: Vec<Step>, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<Step> {
     let want = diff.want;
     let Some(node) = nodes::seen(diff.have, name).filter(|node| node.ready) else {
         return steps;
@@ -251,7 +248,9 @@ fn set_aside(name: &NodeName, steps: Vec<Step>, diff: &Diff<'_>) -> Vec<Step> {
             };
             let why = "its kubelet changes, and `upgrade_strategy` wants it drained";
             let mut step = Step::cluster(Cause::Change, why, action).guarded(&want.cluster_id);
-            for guard in guards(Component::Kubelet, Cause::Change, name, diff) {
+            let newer = hold::not_newer(Component::Kubelet, name, host, diff);
+            let guards = host.guards(Component::Kubelet).iter().cloned();
+            for guard in guards.chain(newer) {
                 step = step.only_if(guard);
             }
             Some(step.disturbing("the node's pods are evicted and start on other nodes"))
@@ -270,106 +269,17 @@ fn set_aside(name: &NodeName, steps: Vec<Step>, diff: &Diff<'_>) -> Vec<Step> {
     first.into_iter().chain(steps).chain(last).collect()
 }
 
-/// What must hold when this component of this host is taken away for a moment: nothing, where it
-/// does not serve anyway or is the only one.
-pub(super) fn guards(
-    component: Component,
-    cause: Cause,
-    name: &NodeName,
-    diff: &Diff<'_>,
-) -> Vec<Guard> {
-    let (want, have) = (diff.want, diff.have);
-    match component {
-        Component::Etcd => match have.etcd.on(name) {
-            Some(member) if have.etcd.healthy().contains(&member) => {
-                match have.etcd.voters().count() {
-                    0 | 1 => Vec::new(),
-                    // Two need two: it stops for a moment, and that wants consent.
-                    2 => vec![Guard::EtcdStable],
-                    _ => vec![Guard::EtcdStable, Guard::QuorumWithout(member)],
-                }
-            }
-            Some(_) | None => Vec::new(),
-        },
-        Component::ApiServer => {
-            let serving = |name: &NodeName| have.apis.get(name) == Some(&ApiHealth::Serving);
-            let mut others = have.apis.keys().filter(|other| *other != name);
-            // One that goes serves until then.
-            let several = want.with(Component::ApiServer).nth(1).is_some() || others.any(serving);
-            let serves = serving(name);
-            if several && serves {
-                vec![Guard::ApiServesWithout(name.clone())]
-            } else {
-                Vec::new()
-            }
-        }
-        Component::Kubelet => match have.api() {
-            ApiView::Up(api) if want.hosts.len() > 1 => {
-                let pool = Pool::of(name, want);
-                let others = api.nodes.iter().filter(|(other, _)| *other != name);
-                let down = others.filter(|(_, node)| !node.ready);
-                // A change waits while as many of its kind are down as may be; what is healed or
-                // ends soon does not wait for a node that may never come back.
-                let down = down.filter(|(other, _)| {
-                    let counts = want.hosts.contains_key(*other) && Pool::of(other, want) == pool;
-                    cause != Cause::Change || !counts
-                });
-                vec![Guard::AtMostUnavailable {
-                    most: down.count() + pool.most(want),
-                    with: name.clone(),
-                }]
-            }
-            ApiView::Up(_) | ApiView::Unknown | ApiView::Unreachable(_) => Vec::new(),
-        },
-        Component::ControllerManager
-        | Component::Scheduler
-        | Component::NginxProxy
-        | Component::KubeProxy => Vec::new(),
-    }
-}
-
-/// Why a component is left as it is for now, if it is.
-pub(super) fn held_back(
-    component: Component,
-    cause: Cause,
-    name: &NodeName,
-    diff: &Diff<'_>,
-) -> Option<String> {
-    let (want, have) = (diff.want, diff.have);
-    let central = match component {
-        Component::Etcd
-        | Component::ApiServer
-        | Component::ControllerManager
-        | Component::Scheduler => true,
-        Component::NginxProxy | Component::Kubelet | Component::KubeProxy => false,
-    };
-    if central && cause == Cause::Change {
-        let mut all = want
-            .with(Component::Etcd)
-            .chain(want.with(Component::ApiServer));
-        let silent =
-            all.find(|name| matches!(have.hosts.get(*name), Some(HostView::Unreachable(_))));
-        if let Some(silent) = silent {
-            return Some(format!(
-                "etcd and control planes change only while all of their nodes answer, and \
-                 `{silent}` does not"
-            ));
-        }
-    }
-    if cause == Cause::Change
-        && let Some(problem) = have.etcd.problems().into_iter().next()
-    {
-        return Some(problem);
-    }
-    let guards = guards(component, cause, name, diff);
-    let held = guards
-        .iter()
-        .find_map(|guard| guard::held(guard, have).err());
-    held.or_else(|| skew::held_back(component, name, diff))
-}
-
 /// What a replacement disturbs, and for how long. `None`: nothing that anybody sees.
-fn disturbs(component: Component, want: &Desired) -> Option<&'static str> {
+fn disturbs(component: Component, name: &NodeName, diff: &Diff<'_>) -> Option<&'static str> {
+    let want = diff.want;
+    let etcd = &diff.have.etcd;
+    let member = etcd.on(name).filter(|_| component == Component::Etcd);
+    if member.is_some_and(|member| etcd.voters().count() > 2 && !etcd.serves_without(member)) {
+        return Some(
+            "etcd restarts while another member does not serve: the API does not answer until it is \
+             back; pods keep running",
+        );
+    }
     let spare = match component {
         Component::Etcd => 2,
         Component::ApiServer

@@ -1,16 +1,15 @@
 //! What is missing or stands still: run, started, and awaited elsewhere. What differs is replaced
 //! in a roll. Pure.
 
-use super::{
-    hosts, join, roles,
-    skew::{self, Turn},
-};
+use super::{hosts, join, roles, skew};
 use crate::{
     actual::ContainerState,
     model::{Component, ContainerSpec, NodeName},
     plan::{
         Action, Cause, HostAction, Note, Stage, Step, Target,
         diff::{Diff, HostDiff, Need},
+        held::Turn,
+        hold,
     },
 };
 
@@ -25,7 +24,7 @@ const CLIENTS: [Component; 3] = [
 
 /// On all hosts side by side: all of a fresh cluster are started before any is awaited.
 pub(super) fn start(diff: &Diff<'_>) -> Stage {
-    let now = skew::turn(diff) == Turn::Now;
+    let now = diff.turn == Turn::Now;
     hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         let joins = join::joins(name, host, diff);
@@ -46,11 +45,10 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
 
 /// Started when the API answers.
 pub(super) fn clients(diff: &Diff<'_>) -> Stage {
-    let turn = skew::turn(diff);
     let stage = hosts::preparing("clients", diff, |name, host| {
         // Beside a member that joins the API server was started just now, and kubelet needs it.
-        let late = join::joins(name, host, diff) || turn != Turn::Now;
-        let kept_out = skew::keeps_out(host, &turn);
+        let late = join::joins(name, host, diff) || diff.turn != Turn::Now;
+        let kept_out = skew::keeps_out(host, diff);
         let all = host.want.containers.iter();
         let clients = all.filter(|(component, _)| match component {
             Component::Kubelet => late && !kept_out,
@@ -59,7 +57,14 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
             Component::Etcd | Component::ApiServer | Component::NginxProxy => false,
         });
         clients
-            .flat_map(|(component, spec)| with_pause(name, *component, spec, host))
+            .flat_map(|(component, spec)| {
+                let newer = hold::not_newer(*component, name, host, diff);
+                let steps = with_pause(name, *component, spec, host);
+                steps.map(move |step| match &newer {
+                    Some(guard) => step.only_if(guard.clone()),
+                    None => step,
+                })
+            })
             .collect()
     });
     // None of them needs another; kubelet needs the image of every pod.

@@ -461,7 +461,11 @@ fn run(
     let takes_its_port = match component {
         Component::ApiServer => Some(Component::NginxProxy),
         Component::NginxProxy => Some(Component::ApiServer),
-        _ => None,
+        Component::Etcd
+        | Component::ControllerManager
+        | Component::Scheduler
+        | Component::Kubelet
+        | Component::KubeProxy => None,
     };
     if let Some(other) = takes_its_port.filter(|other| facts.container(*other).is_some()) {
         return Err(format!("`{other}` has the port of `{name}`"));

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use rke_operator::{
     desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint, HostNetwork,
-        KernelWants, KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner, Registries, Role,
-        Taint, UpgradeStrategy, label, path, secret::Secret,
+        CertificateRecord, ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint,
+        HostNetwork, KernelWants, KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner,
+        Registries, Role, Taint, UpgradeStrategy, label, path, secret::Secret,
     },
     state::{
         Authority, CaPair, ClusterState, DigestKey, GivenCertificates, InventoryEntry, Membership,
@@ -219,6 +219,7 @@ fn container(name: &str) -> ContainerSpec {
         security_opts: Vec::new(),
         log_limit: None,
         files: BTreeMap::new(),
+        certificates: BTreeMap::new(),
     }
 }
 
@@ -287,6 +288,19 @@ fn file(text: String, mode: u32) -> DesiredFile {
     }
 }
 
+/// What the certificate of an API server says: another one for the same with each number.
+fn certificates(component: Component, knobs: &Knobs) -> BTreeMap<String, CertificateRecord> {
+    let record = CertificateRecord {
+        fingerprint: knobs.certificate.to_string(),
+        subject: "CN=kube-apiserver".to_owned(),
+        names: Vec::new(),
+        ends: 1_900_000_000,
+    };
+    let read = (component == Component::ApiServer)
+        .then(|| (format!("{}/kube-apiserver.pem", path::SSL), record));
+    read.into_iter().collect()
+}
+
 fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
     let in_ssl = |file: &str| format!("{}/{file}", path::SSL);
     let certificate = knobs.certificate;
@@ -340,6 +354,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
                 host_pid: component == Component::Kubelet,
                 host_cgroupns: component == Component::Kubelet,
                 files: digests.collect(),
+                certificates: certificates(component, knobs),
                 ..container(component.container())
             };
             (component, spec)

@@ -10,7 +10,10 @@ use rke_operator::{
     },
     desired::Desired,
     etcd::{Alarm, EtcdView, ExternalView, Member, MemberId, MemberStatus, Quorum},
-    model::{ClusterId, Component, NodeName, ObjectRef, Role, label, secret::Secret},
+    model::{
+        ClusterId, Component, ImageVersion, NodeName, ObjectRef, Role, image_version, label,
+        secret::Secret,
+    },
     plan,
     plan::{Action, ClusterAction, HostAction, Live, Look, Plan, PreflightErrors, Step},
     state::ClusterState,
@@ -116,11 +119,18 @@ impl World {
             seen.apis = self.apis(&saved.cluster_id);
             seen.apis.retain(|name, _| has(name, Role::ControlPlane));
         }
+        seen.versions = self.versions(seen.apis.keys());
         if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
             seen.cluster = None;
         }
         for (name, node) in seen.cluster.iter_mut().flat_map(|api| &mut api.nodes) {
             node.ready &= self.reports(name);
+            let facts = self.truth.up(name);
+            let kubelet = facts.and_then(|facts| facts.container(Component::Kubelet));
+            let runs = kubelet.and_then(|fact| image_version(&fact.image));
+            if let Some((major, minor, patch)) = runs.filter(|_| node.kubelet_version.is_empty()) {
+                node.kubelet_version = format!("v{major}.{minor}.{patch}");
+            }
         }
         for (name, view) in &mut seen.hosts {
             if let Some(down) = self.away(name) {
@@ -252,6 +262,18 @@ impl World {
             .collect()
     }
 
+    /// The releases of these API servers.
+    fn versions<'a>(
+        &self,
+        names: impl Iterator<Item = &'a NodeName>,
+    ) -> BTreeMap<NodeName, ImageVersion> {
+        let versions = names.filter_map(|name| {
+            let fact = self.truth.up(name)?.container(Component::ApiServer)?;
+            Some((name.clone(), image_version(&fact.image)?))
+        });
+        versions.collect()
+    }
+
     pub(crate) fn serving(&self, id: &ClusterId) -> usize {
         let apis = self.apis(id);
         apis.values()
@@ -334,10 +356,11 @@ impl World {
                     let container = facts.and_then(|facts| facts.containers.get(name));
                     live.container = container.cloned();
                 }
-                Look::Etcd | Look::Apis | Look::Nodes | Look::Object(_) => {
+                Look::Etcd | Look::Apis | Look::Versions | Look::Nodes | Look::Object(_) => {
                     let seen = self.observe(shell);
                     live.etcd = seen.etcd;
                     live.apis = seen.apis;
+                    live.versions = seen.versions;
                     if let (Look::Object(object), Some(api)) = (guard.look(), &seen.cluster) {
                         live.object = api.objects.get(object).cloned();
                     }
@@ -407,7 +430,14 @@ impl World {
                         self.answering.retain(|name| !without.contains(name));
                     }
                 }
-                _ => {}
+                Some(
+                    Component::ControllerManager
+                    | Component::Scheduler
+                    | Component::NginxProxy
+                    | Component::Kubelet
+                    | Component::KubeProxy,
+                )
+                | None => {}
             },
             HostAction::JoinEtcd { .. } => {
                 self.learners.remove(node);
@@ -634,11 +664,14 @@ fn number(name: &NodeName) -> u64 {
 
 /// The component whose container an action makes, starts or takes away.
 fn touched(action: &HostAction) -> Option<Component> {
-    match action {
-        HostAction::ReplaceContainer { component, .. }
-        | HostAction::RunContainer { component, .. }
-        | HostAction::StartContainer { component } => Some(*component),
-        HostAction::RemoveContainer { name } => Component::named(name),
-        _ => None,
+    if let HostAction::RemoveContainer { name } = action {
+        return Component::named(name);
     }
+    if let HostAction::ReplaceContainer { component, .. }
+    | HostAction::RunContainer { component, .. }
+    | HostAction::StartContainer { component } = action
+    {
+        return Some(*component);
+    }
+    None
 }

@@ -1,0 +1,139 @@
+//! What must hold when a component is taken away for a moment. Pure.
+
+use super::pool::Fleet;
+use crate::{
+    actual::ApiHealth,
+    etcd::view::DEFAULT_QUOTA,
+    model::{Component, Field, FieldChange, NodeName},
+    plan::{
+        Cause, Guard,
+        diff::{Diff, HostDiff, Need},
+        held::Turn,
+        release,
+    },
+};
+
+/// What must hold when this component of this host is taken away for a moment: nothing, where it
+/// does not serve anyway or is the only one.
+pub(in crate::plan) fn guards(
+    component: Component,
+    cause: Cause,
+    changes: &[FieldChange],
+    name: &NodeName,
+    diff: &Diff<'_>,
+    fleet: &Fleet<'_>,
+) -> Vec<Guard> {
+    match component {
+        Component::Etcd => etcd(cause, changes, name, diff),
+        Component::ApiServer => api_server(name, diff),
+        Component::Kubelet => {
+            let most = fleet.most_with(name, cause == Cause::Change);
+            let guard = most.map(|most| Guard::AtMostUnavailable {
+                most,
+                with: name.clone(),
+            });
+            guard.into_iter().collect()
+        }
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::NginxProxy
+        | Component::KubeProxy => Vec::new(),
+    }
+}
+
+fn etcd(cause: Cause, changes: &[FieldChange], name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
+    let etcd = &diff.have.etcd;
+    let Some(member) = etcd.on(name) else {
+        return Vec::new();
+    };
+    if !etcd.healthy().contains(&member) {
+        return Vec::new();
+    }
+    let quorum = Guard::QuorumWithout(member);
+    // What cures etcd, or ends, does not wait until nothing is wrong with it.
+    let cures = cures(changes) && !etcd.problems().is_empty();
+    let waits = cause != Cause::Expiry && !cures;
+    match (etcd.voters().count(), waits) {
+        (0 | 1, _) | (2, false) => Vec::new(),
+        // Two need two: it stops for a moment, and that wants consent.
+        (2, true) => vec![Guard::EtcdStable],
+        (_, true) => vec![Guard::EtcdStable, quorum],
+        (_, false) if ends_within_days(changes, name, diff) && !etcd.serves_without(member) => {
+            Vec::new()
+        }
+        (_, false) => vec![quorum],
+    }
+}
+
+fn api_server(name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
+    let (want, have) = (diff.want, diff.have);
+    let serving = |name: &NodeName| have.apis.get(name) == Some(&ApiHealth::Serving);
+    let mut others = have.apis.keys().filter(|other| *other != name);
+    // One that goes serves until then.
+    let several = want.with(Component::ApiServer).nth(1).is_some() || others.any(serving);
+    if several && serving(name) {
+        vec![Guard::ApiServesWithout(name.clone())]
+    } else {
+        Vec::new()
+    }
+}
+
+/// True for a change that gives etcd room: a larger quota, and nothing but flags and variables beside it.
+pub(super) fn cures(changes: &[FieldChange]) -> bool {
+    let bytes = |text: &Option<String>| match text.as_deref().map(str::parse) {
+        None | Some(Ok(0)) => Some(DEFAULT_QUOTA),
+        Some(Ok(bytes)) => Some(bytes),
+        Some(Err(_)) => None,
+    };
+    let grows = changes.iter().any(|change| match &change.field {
+        Field::Flag(name) if name == "--quota-backend-bytes" => {
+            bytes(&change.to) > bytes(&change.from)
+        }
+        // Its value is not shown, and nobody makes it smaller who cannot write any more.
+        Field::Env(name) => name == "ETCD_QUOTA_BACKEND_BYTES",
+        Field::Image
+        | Field::Entrypoint
+        | Field::Flag(_)
+        | Field::Bind(_)
+        | Field::Mount(_)
+        | Field::File(_)
+        | Field::Directory(_)
+        | Field::Other(_) => false,
+    });
+    let small = |change: &FieldChange| matches!(change.field, Field::Flag(_) | Field::Env(_));
+    grows && changes.iter().all(small)
+}
+
+/// True for certificates that end within days: nothing waits for a member that may never come back.
+fn ends_within_days(changes: &[FieldChange], name: &NodeName, diff: &Diff<'_>) -> bool {
+    let urgent = diff.want.certificates.urgent.get(name);
+    urgent.is_some_and(|paths| {
+        let mut read = changes.iter().filter_map(|change| change.field.path());
+        read.any(|path| paths.contains(path))
+    })
+}
+
+/// That the API servers have the release that is wanted, where they get it in this plan, for what must not be newer.
+pub(in crate::plan) fn not_newer(
+    component: Component,
+    name: &NodeName,
+    host: &HostDiff<'_>,
+    diff: &Diff<'_>,
+) -> Option<Guard> {
+    let comes = match host.need(component) {
+        Need::Run => true,
+        Need::Replace(..) => super::turn::is_newer(component, name, host, diff),
+        Need::Nothing | Need::Start(_) => false,
+    };
+    if diff.turn != Turn::AfterApiServers || !super::turn::waits(component) || !comes {
+        return None;
+    }
+    let spec = host.want.containers.get(&component)?;
+    let version = release::wanted(component, spec, diff.want)?;
+    let answers = |name: &&NodeName| diff.hosts.contains_key(name);
+    let on = diff.want.with(Component::ApiServer).filter(answers);
+    Some(Guard::ApiServersAtLeast {
+        version,
+        on: on.cloned().collect(),
+    })
+}

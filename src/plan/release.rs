@@ -1,0 +1,51 @@
+//! Which release a component runs, and which it is to have. Pure. What runs tells it itself; an image's tag is asked
+//! where nothing runs or nobody told: images may be named by digest or have tags of somebody's own.
+
+use crate::{
+    actual::Actual,
+    desired::Desired,
+    model::{Component, ContainerSpec, ImageVersion, NodeName, image_version, version},
+    plan::lost,
+};
+
+/// What runs on a node, as it says itself, else as its image's tag does.
+pub(super) fn runs(component: Component, node: &NodeName, have: &Actual) -> Option<ImageVersion> {
+    let fact = have.up(node)?.container(component)?;
+    observed(component, node, have).or_else(|| image_version(&fact.image))
+}
+
+/// As it says itself. Of those that nobody asks, the one of the node that comes with them tells, where their tags do not.
+fn observed(component: Component, node: &NodeName, have: &Actual) -> Option<ImageVersion> {
+    match component {
+        Component::Etcd => {
+            let member = have.etcd.members.get(&have.etcd.on(node)?)?;
+            version(&member.status.as_ref()?.1.version)
+        }
+        Component::ApiServer => have.versions.get(node).copied(),
+        Component::Kubelet => version(&lost::node(node, have)?.kubelet_version),
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::NginxProxy
+        | Component::KubeProxy => None,
+    }
+}
+
+/// What it is to have: as the tag says, else the release of the config, for what is of Kubernetes.
+pub(super) fn wanted(
+    component: Component,
+    spec: &ContainerSpec,
+    want: &Desired,
+) -> Option<ImageVersion> {
+    image_version(&spec.image).or_else(|| match component {
+        Component::ApiServer
+        | Component::ControllerManager
+        | Component::Scheduler
+        | Component::Kubelet
+        | Component::KubeProxy => {
+            let release = want.saved.kubernetes_version?;
+            let (major, minor, patch) = (release.major, release.minor, release.patch);
+            Some((major.into(), minor.into(), patch.into()))
+        }
+        Component::Etcd | Component::NginxProxy => None,
+    })
+}
