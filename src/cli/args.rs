@@ -166,7 +166,7 @@ pub struct Up {
     /// deleted too; may be given several times
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
-    /// Goes on with the external etcd that has this cluster id: it was restored from a snapshot of the cluster's data
+    /// Go on with the external etcd of this cluster ID: it was restored from a snapshot of the data of this cluster
     #[arg(long, value_name = "ID")]
     pub accept_etcd: Option<String>,
     /// Certificates.
@@ -198,7 +198,7 @@ pub struct Plan {
     /// Plan as `remove` would, instead of `up`
     #[arg(long, conflicts_with = "recover")]
     pub remove: bool,
-    /// Plans as `up --accept-etcd` would
+    /// Plan as `up --accept-etcd` would
     #[arg(long, value_name = "ID")]
     pub accept_etcd: Option<String>,
     /// Certificates.

@@ -103,12 +103,6 @@ const CASES: &[Case] = &[
         "network: {plugin: weave}\n",
         &["cluster.yml:", "network.plugin", "canal"],
     ),
-    (
-        "a bastion host without an address",
-        "ingress:",
-        "bastion_host: {user: jumper}\ningress:",
-        &["cluster.yml:7", "bastion_host", "needs an address"],
-    ),
 ];
 
 #[test]
