@@ -142,7 +142,6 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         firewalld: text("firewalld") == "active",
         services: lines("services").map(str::to_owned).collect(),
         resolv_loops: text("resolv-loops") == "yes",
-        no_port_forwarding: false,
         docker_certs: lines("docker-certs").map(str::to_owned).collect(),
         unreadable: lines("unreadable").map(str::to_owned).collect(),
         cluster_id: Some(text("cluster-id"))
@@ -159,8 +158,8 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         machine_id: Some(text("machine-id"))
             .filter(|id| id != "uninitialized")
             .unwrap_or_default(),
-        host_key: None,
-        bastion_key: None,
+        // What the connection tells, and not the script.
+        ..SystemFacts::default()
     })
 }
 
