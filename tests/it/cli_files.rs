@@ -19,7 +19,7 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ");
-    let later = GOOD.replace("{snapshot: false}", "{backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, secret_key: hunter2}}}");
+    let later = GOOD.replace("{snapshot: false}", "{backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: hunter2}}}");
     context.write("cluster.yml", &later);
     let ran = context.run(&["validate"]);
     assert!(!ran.stderr.contains("hunter2"), "{ran}");
@@ -31,7 +31,7 @@ fn validate_says_what_the_config_is() {
     warning: `services.etcd.backup_config`: recurring snapshots of etcd and their copies in S3 are not made yet
      --> cluster.yml:4:34
       |
-    4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, secret_key: ***}}}}
+    4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: ***}}}}
       |                                  ^
       |
       = help: `rke-operator etcd snapshot-save` takes one; `snapshot: false` under `services.etcd` says that none are wanted

@@ -87,7 +87,8 @@ impl Site {
                 "nodes:\n  - address: 127.0.0.1\n    port: {port}\n    user: rke\n    \
                  hostname_override: n1\n    role: [controlplane, etcd, worker]\n\
                  ssh_key_path: ~/.ssh/id_rsa\nnetwork: {{plugin: flannel}}\n\
-                 ingress: {{provider: none}}\nmonitoring: {{provider: none}}\n"
+                 ingress: {{provider: none}}\nmonitoring: {{provider: none}}\n\
+                 services: {{etcd: {{snapshot: false}}}}\n"
             ),
         );
         let site = Self {
@@ -533,7 +534,8 @@ async fn a_node_is_reached_through_a_bastion() {
     let bastion = format!(
         "nodes: [{{address: {}, user: rke, hostname_override: n1}}]\n\
          bastion_host: {{address: 127.0.0.1, port: {}, user: rke}}\n\
-         network: {{plugin: flannel}}\ningress: {{provider: none}}\n",
+         network: {{plugin: flannel}}\ningress: {{provider: none}}\n\
+         services: {{etcd: {{snapshot: false}}}}\n",
         inside.address, site.port
     );
     site.context.write("cluster.yml", &bastion);
