@@ -1,5 +1,10 @@
 //! Nodes that have every image and nothing else, and a folder with a config for them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it writes the config of the nodes that it measures"
+)]
+
 use std::{
     io,
     path::{Path, PathBuf},

@@ -471,7 +471,7 @@ async fn judged(
     let serves = |name: &NodeName| asked.apis.get(name) == Some(&ApiHealth::Serving);
     let older = counts.iter().filter_map(|(name, facts)| {
         let release = wanted.release.filter(|wanted| is_older(facts, *wanted))?;
-        serves(*name).then_some((*name, release))
+        serves(name).then_some((*name, release))
     });
     let told = older.map(|(name, release)| async move {
         let told = match apis.of(name, engine) {

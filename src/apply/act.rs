@@ -133,8 +133,7 @@ impl Executor<'_> {
                 node::start_container(host, *component, self.context.id()?).await
             }
             HostAction::ReplaceContainer { component, spec } => {
-                let former = self.seen(host, component.container())?;
-                node::remove_container(host, former).await?;
+                node::remove_container(host, self.seen(host, component.container())?).await?;
                 node::run_container(host, *component, spec, self.context.saved()?).await
             }
             HostAction::ReloadProxy { read } => {

@@ -74,7 +74,7 @@ impl io::Write for Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Mutex, PoisonError};
 
     use super::*;
 
@@ -83,7 +83,8 @@ mod tests {
 
     impl io::Write for Said {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            said.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 

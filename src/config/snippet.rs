@@ -57,41 +57,37 @@ impl Problem {
             .is_some_and(|place| shown.hides(&pointed_at(source, &place.span)));
         let detail = self.detail.as_deref().filter(|_| !hidden);
         let label = detail.map(printable).unwrap_or_default().into_owned();
-        match &self.place {
-            Some(place) => {
-                let span = pointed_at(source, &place.span);
-                // What stands above the carets need not stand beside them.
-                let written = source.get(span.clone()).unwrap_or_default();
-                let label = Some(label)
-                    .filter(|_| detail != Some(written.trim_matches(['\'', '"'])))
-                    .unwrap_or_default();
-                let span = shown.span(&span);
-                if shown.may_be_quoted() {
-                    group = group.element(
-                        Snippet::source(shown.text.as_str())
-                            .path(name)
-                            .annotation(AnnotationKind::Primary.span(span).label(label)),
-                    );
-                } else {
-                    let origin = Origin::path(name)
-                        .line(place.line)
-                        .char_column(place.column);
-                    group = group.element(origin);
-                    if !label.is_empty() {
-                        group = group.element(Level::NOTE.message(label));
-                    }
-                }
+        // Without a snippet there is nothing to draw a line to.
+        let Some(place) = &self.place else {
+            let mut text = renderer.render(&[group]);
+            let hint = self.hint.as_deref().map(printable);
+            let hint = hint.map(|hint| ("help", hint.into_owned()));
+            let note = (!label.is_empty()).then_some(("note", label));
+            for (what, said) in note.into_iter().chain(hint) {
+                text.extend(["\n  = ", what, ": ", said.as_str()]);
             }
-            // Without a snippet there is nothing to draw a line to.
-            None => {
-                let mut text = renderer.render(&[group]);
-                let hint = self.hint.as_deref().map(printable);
-                let hint = hint.map(|hint| ("help", hint.into_owned()));
-                let note = (!label.is_empty()).then_some(("note", label));
-                for (what, said) in note.into_iter().chain(hint) {
-                    text.extend(["\n  = ", what, ": ", said.as_str()]);
-                }
-                return text;
+            return text;
+        };
+        let span = pointed_at(source, &place.span);
+        // What stands above the carets need not stand beside them.
+        let written = source.get(span.clone()).unwrap_or_default();
+        let label = Some(label)
+            .filter(|_| detail != Some(written.trim_matches(['\'', '"'])))
+            .unwrap_or_default();
+        let span = shown.span(&span);
+        if shown.may_be_quoted() {
+            group = group.element(
+                Snippet::source(shown.text.as_str())
+                    .path(name)
+                    .annotation(AnnotationKind::Primary.span(span).label(label)),
+            );
+        } else {
+            let origin = Origin::path(name)
+                .line(place.line)
+                .char_column(place.column);
+            group = group.element(origin);
+            if !label.is_empty() {
+                group = group.element(Level::NOTE.message(label));
             }
         }
         if let Some(hint) = &self.hint {

@@ -190,10 +190,6 @@ pub async fn converge(
 }
 
 /// As [`converge`], by a look that was just done for the same goal.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one loop that is read from top to bottom"
-)]
 pub async fn converge_from<'w>(
     mut first: Option<Box<Iteration<'w>>>,
     goal: &Goal<'_>,

@@ -91,7 +91,8 @@ mod tests {
         #[test]
         fn it_agrees_with_kube(parts in proptest::collection::vec((0..10_000_u32, 0..6_usize), 1..4)) {
             let units = ["ns", "us", "ms", "s", "m", "h"];
-            let text: String = parts.iter().map(|(count, unit)| format!("{count}{}", units[*unit])).collect();
+            let parts = parts.iter().map(|(count, unit)| format!("{count}{}", units[*unit]));
+            let text = parts.collect::<Vec<_>>().concat();
             let theirs: kube::core::Duration = text.parse().unwrap();
             prop_assert_eq!(go_duration(&text), Some(Duration::from(theirs)));
         }

@@ -47,8 +47,8 @@ impl CrashLoop {
             within(pods.logs(&self.pod, &previous)),
             within(pods.logs(&self.pod, &current)),
         ];
-        let said = join_all(logs).await.into_iter().flatten();
-        said.filter_map(|log| log_cause(&log)).next()
+        let mut said = join_all(logs).await.into_iter().flatten();
+        said.find_map(|log| log_cause(&log))
     }
 }
 
@@ -105,17 +105,16 @@ impl Crashes {
         let subject = format!("container `{container}` of pod `{namespace}/{pod}`");
         let first = *self.first.entry(subject.clone()).or_insert(*restarts);
         self.over = *restarts >= RESTARTS && restarts - first >= RESTARTS - 1;
-        let known = self.last.take().filter(|(known, _)| known == found);
-        let (_, why) = match known {
-            Some(known) => self.last.insert(known),
-            None => {
-                let cause = found.last_words(client).await;
-                let cause = cause.unwrap_or_else(|| "its log cannot be read".to_owned());
-                let why = format!("{subject} keeps exiting with code {exit_code}: {cause}");
-                self.last.insert((found.clone(), why))
-            }
-        };
-        why.clone()
+        if let Some((known, why)) = &self.last
+            && known == found
+        {
+            return why.clone();
+        }
+        let cause = found.last_words(client).await;
+        let cause = cause.unwrap_or_else(|| "its log cannot be read".to_owned());
+        let why = format!("{subject} keeps exiting with code {exit_code}: {cause}");
+        self.last = Some((found.clone(), why.clone()));
+        why
     }
 
     /// The last one that was explained has exited so often that nothing is gained by waiting.

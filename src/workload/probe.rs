@@ -109,13 +109,12 @@ impl<'e> Probe<'e> {
             Some(kept) => self.get(kept).await.ok(),
             None => None,
         };
-        let (kept, status, body) = match kept {
-            Some(answered) => answered,
-            None => {
-                let kept = self.connect(open).await?;
-                let answered = self.get(kept).await;
-                answered.map_err(|error| with_causes(&*error))?
-            }
+        let (kept, status, body) = if let Some(answered) = kept {
+            answered
+        } else {
+            let kept = self.connect(open).await?;
+            let answered = self.get(kept).await;
+            answered.map_err(|error| with_causes(&*error))?
         };
         *place = Some(kept);
         if status.is_success() {

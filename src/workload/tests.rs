@@ -582,10 +582,7 @@ async fn whatever_a_configuration_names_is_written_again() {
             assert!(!log.iter().any(|line| line.contains("metrics")), "{log:?}");
             let patches = log.iter().filter_map(|line| line.strip_prefix("PATCH "));
             let names = patches.filter_map(|path| path.rsplit('/').next().map(str::to_owned));
-            names
-                .filter(|name| name.len() == 1)
-                .collect::<Vec<_>>()
-                .join("")
+            names.filter(|name| name.len() == 1).collect::<String>()
         }
     };
     assert_eq!(written(&["widgets.example.com"]).await, "w");

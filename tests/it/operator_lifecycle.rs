@@ -164,7 +164,7 @@ async fn conditions_name_what_is_wrong() {
             |nodes| nodes.world(|world| world.answering.clear()),
         ),
         ("EtcdHealthy", "AlarmRaised", "NOSPACE", |nodes| {
-            nodes.world(nospace)
+            nodes.world(nospace);
         }),
         (
             "NodesHealthy",

@@ -113,12 +113,15 @@ fn not_ready(actual: &mut Actual, node: &str) {
         && let Some(fact) = api.nodes.get_mut(&node.into())
     {
         fact.ready = false;
-        fact.message = "PLEG is not healthy".to_owned();
+        "PLEG is not healthy".clone_into(&mut fact.message);
     }
 }
 
-/// What may have happened to a well cluster, by itself or with others.
-const HAPPENINGS: &[(&str, fn(&mut Actual))] = &[
+/// What happened, and how a cluster looks after it.
+type Happening = (&'static str, fn(&mut Actual));
+
+/// What may have happened to a well cluster, alone or with others.
+const HAPPENINGS: &[Happening] = &[
     ("a worker is dead", |a| down(a, &["n4"])),
     ("a control plane is dead", |a| down(a, &["n2"])),
     ("another control plane is dead", |a| down(a, &["n3"])),

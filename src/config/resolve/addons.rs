@@ -26,7 +26,7 @@ pub(super) fn read(
     match at.value() {
         None | Some(Value::Null) => {}
         Some(Value::Scalar(text)) => {
-            documents(&at, "", text.expose(), serving, &mut objects, found)
+            documents(&at, "", text.expose(), serving, &mut objects, found);
         }
         Some(other @ (Value::List(_) | Value::Map(_))) => {
             let problem = at.problem(format!("must be a text, is {}", other.kind()));

@@ -224,13 +224,12 @@ pub(super) fn read(root: &Cursor<'_>, release: &Release, found: &mut Found) {
         let service = services.get(key);
         let args = args(&service);
         for arg in &args {
-            match unknown_flag(program, key, own, runs, arg) {
-                Some(problem) => runs.say(problem, found),
-                None => {
-                    lists::read(program, runs, arg, found);
-                    values::read(program, runs, arg, &args, found);
-                }
+            if let Some(problem) = unknown_flag(program, key, own, runs, arg) {
+                runs.say(problem, found);
+                continue;
             }
+            lists::read(program, runs, arg, found);
+            values::read(program, runs, arg, &args, found);
         }
     }
     let api = services.get("kube-api");

@@ -29,23 +29,20 @@ pub(super) fn read(
     }
     let mut roles = BTreeSet::new();
     for (item, text) in written {
-        match role(text) {
-            Some(role) => {
-                roles.insert(role);
-            }
-            None => {
-                let plain = text.to_ascii_lowercase().replace(['-', '_', ' '], "");
-                let hint = match plain.as_str() {
-                    "master" | "controller" | "server" | "controlplane" => {
-                        "this is `controlplane` here; the roles are `controlplane`, `etcd` and `worker`"
-                    }
-                    "node" | "agent" | "workers" | "slave" | "minion" => {
-                        "this is `worker` here; the roles are `controlplane`, `etcd` and `worker`"
-                    }
-                    _ => "the roles are `controlplane`, `etcd` and `worker`",
-                };
-                found.problem(item.problem("unknown role").detail(text).hint(hint));
-            }
+        if let Some(role) = role(text) {
+            roles.insert(role);
+        } else {
+            let plain = text.to_ascii_lowercase().replace(['-', '_', ' '], "");
+            let hint = match plain.as_str() {
+                "master" | "controller" | "server" | "controlplane" => {
+                    "this is `controlplane` here; the roles are `controlplane`, `etcd` and `worker`"
+                }
+                "node" | "agent" | "workers" | "slave" | "minion" => {
+                    "this is `worker` here; the roles are `controlplane`, `etcd` and `worker`"
+                }
+                _ => "the roles are `controlplane`, `etcd` and `worker`",
+            };
+            found.problem(item.problem("unknown role").detail(text).hint(hint));
         }
     }
     roles

@@ -100,9 +100,7 @@ impl<'a> Fleet<'a> {
             self.want.hosts.contains_key(other) && Pool::of(other, self.want) == pool
         };
         let others = down.iter().filter(|other| **other != name);
-        let others = others
-            .filter(|other| !is_change || !counts(**other))
-            .count();
+        let others = others.filter(|other| !is_change || !counts(other)).count();
         let most = match pool {
             Pool::Central => self.central,
             Pool::Workers => self.workers,

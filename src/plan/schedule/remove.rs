@@ -49,6 +49,10 @@ pub fn remove(id: Option<&ClusterId>, have: &Actual) -> Result<Plan, PreflightEr
 }
 
 /// The same, where a person named nodes.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one arm for each thing that a node may be to the cluster"
+)]
 pub fn remove_named(
     id: Option<&ClusterId>,
     have: &Actual,

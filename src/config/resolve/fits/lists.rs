@@ -48,8 +48,7 @@ pub(super) fn is_on(args: &[Arg<'_>], gate: &str) -> bool {
     values
         .flat_map(|(_, text)| text.split(','))
         .filter_map(|item| item.trim().split_once('='))
-        .filter(|(name, _)| *name == gate)
-        .next_back()
+        .rfind(|(name, _)| *name == gate)
         .is_some_and(|(_, value)| go_bool(value) == Some(true))
 }
 
@@ -140,8 +139,8 @@ fn plugin(at: &Cursor<'_>, name: &str, runs: Runs) -> Option<Problem> {
 
 /// An item of `runtime-config`: `api/all=true`, `GROUP/VERSION=true`, `GROUP/VERSION/RESOURCE=true`.
 fn group_version(at: &Cursor<'_>, item: &str, runs: Runs) -> Option<Problem> {
-    let release = runs.release;
     const ALL: [&str; 4] = ["api/all", "api/ga", "api/beta", "api/alpha"];
+    let release = runs.release;
     let (name, value) = item.trim().split_once('=').unwrap_or((item.trim(), "true"));
     let problem = |message: String| at.problem(message).detail(item.to_owned());
     if !value.is_empty() && go_bool(value).is_none() {
