@@ -255,7 +255,9 @@ async fn a_configuration_that_the_state_does_not_know_is_an_error() {
     let mut shell = runner.memory.shell();
     forgets(shell.saved.as_mut().unwrap());
     let copy = shell.saved.as_ref().unwrap().copy();
-    runner.memory.keep(shell);
+    // Whose keys are made of something else.
+    let other = Runner::new(&runner.remote, || [2; 32]);
+    other.memory.keep(shell);
     runner.remote.world(|world| {
         world.etcd().state_copy = StateCopy::Is(Box::new(copy.clone()));
         for view in world.truth.hosts.values_mut() {
@@ -270,7 +272,7 @@ async fn a_configuration_that_the_state_does_not_know_is_an_error() {
     let before = truth(&runner);
     for enabled in [true, false] {
         let intent = intent(&json!({"enabled": enabled}), 2);
-        let error = runner
+        let error = other
             .converge(&Goal::Up(&intent))
             .await
             .unwrap_err()
