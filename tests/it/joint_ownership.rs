@@ -426,12 +426,12 @@ fn a_node_that_comes_back_in_a_run_is_left_to_the_next_one() {
             "{why}"
         );
         let (before, after) = (before.containers, runner.remote.whole("n3").containers);
-        assert_eq!(before["kubelet"].id, after["kubelet"].id);
+        assert_eq!(before["kubelet"], after["kubelet"]);
         runner.remote.watch(|_, _| ());
         settle(&runner, &goal).await;
         assert_ne!(
-            before["kubelet"].id,
-            runner.remote.whole("n3").containers["kubelet"].id
+            before["kubelet"].labels,
+            runner.remote.whole("n3").containers["kubelet"].labels
         );
 
         // A removal likewise.

@@ -37,7 +37,7 @@ pub(super) fn members(diff: &Diff<'_>) -> Stage {
     let joining = joining(diff).filter(|_| held_back(diff).is_none());
     let mut joining: Vec<_> = joining.collect();
     // Whoever was added before and has no vote yet keeps the others out until it has one.
-    joining.sort_by_key(|(name, _)| lost::member(name, diff.have).is_none());
+    joining.sort_by_key(|(name, _)| !was_added(name, diff));
     let queues = joining
         .into_iter()
         .enumerate()
@@ -85,6 +85,19 @@ fn strays<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = MemberId> + 'd {
     learners
         .filter(move |(id, member)| !owned(**id, member))
         .map(|(id, _)| *id)
+}
+
+/// True where etcd has a member of this node already. One of a node that nobody has seen with it is told by the
+/// address that it is to have.
+fn was_added(name: &NodeName, diff: &Diff<'_>) -> bool {
+    let (want, have) = (diff.want, diff.have);
+    let members = have.etcd.members.values();
+    let mut learners = members.filter(|member| member.is_learner);
+    lost::member(name, have).is_some()
+        || learners.any(|member| {
+            let mut urls = member.peer_urls.iter();
+            urls.any(|url| advertises(name, url, want))
+        })
 }
 
 /// True where the wanted member of this node is reached there.
