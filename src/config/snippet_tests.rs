@@ -117,20 +117,16 @@ fn a_key_of_several_lines_is_not_shown() {
 }
 
 #[test]
-fn of_a_document_that_is_not_yaml_only_known_lines_are_shown() {
+fn a_document_that_is_not_yaml_is_not_quoted() {
     assert_snapshot!(shown("nodes:\n\t- address: a\n"), @"
     error: the document is not valid YAML
-     --> cluster.yml:2:2
-      |
-    2 |     - address: a
-      |     ^ tabs disallowed within this context (block indentation)
+    --> cluster.yml:2:2
+     = note: tabs disallowed within this context (block indentation)
     ");
     assert_snapshot!(shown("private_registries:\n- password: 'hunter2\nnodes: []\n- a"), @"
     error: the document is not valid YAML
-     --> cluster.yml:3:1
-      |
-    3 | nodes: ***
-      | ^^^^^ invalid indentation in multiline quoted scalar
+    --> cluster.yml:3:1
+     = note: invalid indentation in multiline quoted scalar
     ");
     assert_snapshot!(shown("nodes:\n- ssh_key: \"hunter2\n  hunter3\" hunter4\n"), @"
     error: the document is not valid YAML
