@@ -2,8 +2,8 @@
 //! component, with the certificates that the product put on the node.
 
 use std::{
-    io,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,6 +27,9 @@ use crate::{
     Fallible, etcd,
     node::{Fleet, Node, file, flag},
 };
+
+/// How often it is looked whether an API server still runs.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A certificate that a server made for itself, as controller-manager and scheduler do.
 pub(crate) struct Own(TlsAcceptor);
@@ -149,28 +152,37 @@ async fn api(fleet: Weak<Fleet>, on: Node, stream: Box<dyn Stream>) {
     let http_2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let stream = TokioIo::new(stream);
     let service = service_fn(|request: Request<Incoming>| {
-        let (fleet, ended) = (Arc::clone(&fleet), !server.host.runs("kube-apiserver"));
+        let fleet = Arc::clone(&fleet);
         async move {
-            if ended {
-                return Err(io::Error::from(io::ErrorKind::ConnectionReset));
-            }
             fleet.count();
             let mut answer = fleet.api.serve(request).await;
             if !fleet.serves() {
                 *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
             }
-            Ok(answer)
+            Ok::<_, http::Error>(answer)
         }
     });
-    let _ = if http_2 {
-        http2::Builder::new(TokioExecutor::new())
-            .serve_connection(stream, service)
-            .await
-    } else {
-        http1::Builder::new()
-            .serve_connection(stream, service)
-            .await
+    let serving = async {
+        let _ = if http_2 {
+            http2::Builder::new(TokioExecutor::new())
+                .serve_connection(stream, service)
+                .await
+        } else {
+            http1::Builder::new()
+                .serve_connection(stream, service)
+                .await
+        };
     };
+    // A process that ends takes its connections along.
+    let ended = async {
+        while serves(&server) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        () = serving => {}
+        () = ended => {}
+    }
 }
 
 type Flags = (&'static str, &'static str, &'static str, &'static str);

@@ -393,10 +393,10 @@ async fn counted(round_trip: Duration, pace: Pace) -> [Counted; 3] {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_cut_does_not_end_a_wait() {
     for title in [
-        "wait for node",
+        "wait for the node",
         "set node labels",
         "to be healthy",
-        "wait for add-on",
+        "wait for coredns",
     ] {
         let site = Site::new(1, Duration::from_millis(50), REAL);
         let host = site.nodes[0].host.clone();
