@@ -464,7 +464,7 @@ async fn round_trips_are_counted_and_only_become_fewer() {
         let [fresh, idle, removed] = counted(round_trip, Pace::default()).await;
         idle.at_most("`up` with nothing to do", 12);
         removed.at_most("`remove`", 40);
-        fresh.at_most("a fresh `up`, every trip", 69);
+        fresh.at_most("a fresh `up`, every trip", 67);
     }
 }
 
@@ -473,6 +473,6 @@ async fn round_trips_are_counted_and_only_become_fewer() {
 async fn a_fresh_up_waits_for_programs_and_not_for_the_line() {
     for round_trip in LINES {
         let [fresh, ..] = counted(round_trip, REAL).await;
-        fresh.at_most("a fresh `up`", 50);
+        fresh.at_most("a fresh `up`", 48);
     }
 }
