@@ -235,7 +235,8 @@ is_absent() { [ -n "$(is_there "$1")" ] || echo "$1"; }
 each needs is_absent "$@"
 echo @@lacking-modules
 is_lacking() { [ -n "$(is_absent "$1")" ] && ! grep -q "/$1\.ko" "$files" && echo "$1"; }
-[ -r "$files" ] && each needs is_lacking "$@"
+# A kernel without files of modules, or without the list of what is built in, does not tell what it lacks.
+[ -s "$files" ] && [ -r "${files%.dep}.builtin" ] && each needs is_lacking "$@"
 # The kernel that runs has modules, and was replaced by another one, which took them along.
 echo @@kernel-gone
 [ -e "$files" ] || { grep -q . /proc/modules && ls /lib/modules/*/modules.dep >/dev/null && echo yes; } 2>/dev/null

@@ -36,6 +36,8 @@ struct Inner {
     noted: BTreeSet<String>,
     delays: BTreeMap<String, Duration>,
     logs: BTreeMap<String, String>,
+    /// What changed, and at which version: a watch begins where its list ended.
+    history: Vec<(u64, String, Value)>,
 }
 
 impl FakeApi {
@@ -51,6 +53,7 @@ impl FakeApi {
                 noted: BTreeSet::new(),
                 delays: BTreeMap::new(),
                 logs: BTreeMap::new(),
+                history: Vec::new(),
             })),
             changes: broadcast::channel(64).0,
         }
@@ -84,6 +87,23 @@ impl FakeApi {
         let known = inner.objects.insert(path.to_owned(), object.clone());
         let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
         let event = json!({ "type": kind, "object": object });
+        self.tell(&mut inner, path, event);
+    }
+
+    /// Takes an object away, and tells it to whoever watches.
+    fn delete(&self, path: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        if let Some(mut object) = inner.objects.remove(path) {
+            object["metadata"]["resourceVersion"] = inner.version.to_string().into();
+            let event = json!({ "type": "DELETED", "object": object });
+            self.tell(&mut inner, path, event);
+        }
+    }
+
+    fn tell(&self, inner: &mut Inner, path: &str, event: Value) {
+        let change = (inner.version, path.to_owned(), event.clone());
+        inner.history.push(change);
         let _ = self.changes.send((path.to_owned(), event));
     }
 
@@ -172,7 +192,7 @@ impl FakeApi {
             (&Method::GET, path) if resources(path).is_some() => {
                 ok(&resources(path).unwrap_or_default())
             }
-            (&Method::GET, path) if query.contains_key("watch") => self.watch(path, &query),
+            (&Method::GET, path) if query.contains_key("watch") => self.watch(&inner, path, &query),
             (&Method::GET, path) if is_collection(path) => ok(&inner.list(path, &query)),
             (&Method::GET, path) => match inner.objects.get(path) {
                 Some(object) => ok(object),
@@ -198,11 +218,7 @@ impl FakeApi {
     fn write(&self, method: &Method, path: &str, media: &str, body: &[u8]) -> Answer {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         if let Some(pod) = path.strip_suffix("/eviction") {
-            let gone = self.inner.lock().unwrap().objects.remove(pod);
-            if let Some(object) = gone {
-                let event = json!({ "type": "DELETED", "object": object });
-                let _ = self.changes.send((pod.to_owned(), event));
-            }
+            self.delete(pod);
             return ok(&json!({ "kind": "Status", "status": "Success" }));
         }
         let path = if *method == Method::POST {
@@ -225,9 +241,7 @@ impl FakeApi {
                 if !uid.is_null() && *uid != live["metadata"]["uid"] {
                     return status(409, "Conflict");
                 }
-                self.inner.lock().unwrap().objects.remove(&path);
-                let event = json!({ "type": "DELETED", "object": live });
-                let _ = self.changes.send((path, event));
+                self.delete(&path);
                 return ok(&json!({ "kind": "Status", "status": "Success" }));
             }
             ("PATCH", None) if !media.contains("apply-patch") => return status(404, "not found"),
@@ -279,16 +293,32 @@ impl FakeApi {
         self.inner.lock().unwrap().namespaces = Some(there);
     }
 
-    fn watch(&self, path: &str, query: &BTreeMap<String, String>) -> Answer {
-        let prefix = format!("{path}/");
+    fn watch(&self, inner: &Inner, path: &str, query: &BTreeMap<String, String>) -> Answer {
+        let collection = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let group = path
+            .strip_suffix(&*collection)
+            .unwrap_or_default()
+            .to_owned();
+        let folder = path.to_owned();
         let query = query.clone();
+        let since = query.get("resourceVersion").and_then(|it| it.parse().ok());
+        let missed = inner.history.iter();
+        let missed =
+            missed.filter(|(version, ..)| since.is_some_and(|since: u64| *version > since));
+        let missed: Vec<_> = missed
+            .map(|(_, path, event)| (path.clone(), event.clone()))
+            .collect();
         let changes = stream::unfold(self.changes.subscribe(), |mut changes| async move {
             let change = changes.recv().await.ok()?;
             Some((change, changes))
         });
-        let frames = changes
+        let frames = stream::iter(missed)
+            .chain(changes)
             .filter(move |(path, event)| {
-                let wanted = path.starts_with(&prefix) && selected(&event["object"], &query);
+                // A cluster-wide watch sees the objects of every namespace.
+                let at = path.rsplit_once('/').map_or("", |(at, _)| at);
+                let below = at.starts_with(&group) && at.ends_with(&collection);
+                let wanted = (at == folder || below) && selected(&event["object"], &query);
                 std::future::ready(wanted)
             })
             .map(|(_, event)| Ok(Frame::data(Bytes::from(format!("{event}\n")))));

@@ -30,9 +30,8 @@ pub(in crate::config) const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule
 /// A toleration. RKE reads its keys in small letters.
 pub(super) const TOLERATION: &[Key] = &[
     text("key", "The taint's key; every taint when empty.").used(),
-    text("operator", "`Exists` or `Equal`.")
+    text("operator", "`Exists` or `Equal`; `Equal` when empty.")
         .words(&["Exists", "Equal"])
-        .default("Equal")
         .used(),
     text("value", "The taint's value.").used(),
     text(
