@@ -1020,7 +1020,7 @@ async fn a_crash_loop_ends_the_wait_with_what_the_container_said() {
     let Waited::StillWaiting(why) = wait.await else {
         panic!("it is not available");
     };
-    insta::assert_snapshot!(why, @"");
+    insta::assert_snapshot!(why, @"DaemonSet `kube-system/flannel`: 0 of 1 available: pod `flannel-1`: CrashLoopBackOff; container `flannel` of pod `kube-system/flannel-1` keeps exiting with code 1: Failed to find interface eth7");
     assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
     let logs = api.log().into_iter().filter(|line| line.ends_with("/log"));
     assert_eq!(logs.count(), 6, "two for each time that it exited");
