@@ -350,7 +350,7 @@ fn lost_keys_are_read_back_when_asked_for(management: &Management, operator: &mu
     let told = management.until(CLUSTER, "it says what is lost", SOON, |cluster| {
         is(cluster, "Ready", "False")
     });
-    let message = condition(&told, "Ready").expect("it")["message"].to_string();
+    let message = condition(&told, "Stalled").expect("it")["message"].to_string();
     assert!(
         message.contains("clusterprovisioner.rke.io/recover"),
         "it names the cure: {message}"
