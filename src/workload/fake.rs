@@ -90,7 +90,7 @@ impl FakeApi {
         self.tell(&mut inner, path, event);
     }
 
-    /// Takes an object away, and tells it to whoever watches.
+    /// Deletes an object, and reports it to the watches.
     fn delete(&self, path: &str) {
         let mut inner = self.inner.lock().unwrap();
         inner.version += 1;
