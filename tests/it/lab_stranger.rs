@@ -1,7 +1,7 @@
 //! A machine that no run has ever seen and that holds another Kubernetes: it is left as it is when it leaves the config
 //! and when the cluster is removed, compared by content; and it is cleaned when a person names it.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use lab::{LabSpec, Node, Profile};
 
@@ -9,6 +9,8 @@ use crate::{
     lab_many::{CENTRAL, WORKER},
     real::Site,
 };
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What kubeadm leaves, with content.
 const THEIRS: &str = "set -e
@@ -47,6 +49,9 @@ fn another_kubernetes_on_a_machine_that_was_never_seen_is_left_alone() {
     assert_eq!(up.status, 3, "two workers do not answer: {up:?}");
     let another = |name: &str| {
         site.lab.node(name).start().expect("it is switched on");
+        Site::eventually("its Docker answers", MINUTE, || {
+            site.lab.node(name).sh("docker info").is_ok()
+        });
         site.lab.node(name).sh(THEIRS).expect("another Kubernetes");
         content(site.lab.node(name))
     };
