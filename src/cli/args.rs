@@ -1,7 +1,9 @@
 //! The command line: what it takes, with RKE's words where RKE had one. Declares, does nothing.
 
-// The comments are the help texts: `[default: …]` is the notation of clap, not a link.
-#![allow(rustdoc::broken_intra_doc_links)]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the comments are the help texts: `[default: …]` is the notation of clap, not a link"
+)]
 
 use std::{
     ffi::OsString,
