@@ -16,8 +16,8 @@ use crate::{
     error::{ErrorClass, Explain, with_causes},
     etcd::{EtcdView, Quorum},
     model::{
-        ClusterId, Component, ContainerSpec, ImageVersion, NodeName, ObjectRef, Owner, Role,
-        Secret, Taint, path,
+        ClusterId, Component, ContainerSpec, ImageVersion, NodeName, ObjectRef, Owner, PeerPort,
+        Role, Secret, Taint, path,
     },
     state::{ClusterState, Membership},
 };
@@ -361,6 +361,9 @@ pub struct SystemFacts {
     pub kernel_words: Option<String>,
     /// Free bytes: path → bytes, for `/`, Docker's root, `/var/lib/containerd`, `/var/lib/etcd`'s parent.
     pub free: BTreeMap<String, u64>,
+    /// The ports of other nodes that it was to try and did not reach.
+    #[serde(default)]
+    pub unreached: BTreeSet<Unreached>,
     /// firewalld is active.
     pub firewalld: bool,
     /// What else works on the node's network: `ufw` (switched on), `NetworkManager`,
@@ -424,6 +427,28 @@ pub struct Route {
     pub device: String,
     /// The kernel made it for an address of the interface.
     pub of_interface: bool,
+}
+
+/// A TCP port of another machine that a node did not reach. One that refuses was reached: nothing listens there yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unreached {
+    /// The port.
+    pub peer: PeerPort,
+    /// What came back.
+    pub how: Barrier,
+}
+
+/// What stands between a node and a port of another machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Barrier {
+    /// Nothing answers.
+    Silent,
+    /// Something on the way says that it may not, or that there is no way.
+    Rejected,
+    /// The node itself may not send there.
+    Forbidden,
+    /// The node does not know the name.
+    UnknownName,
 }
 
 /// containerd on the node.
@@ -638,6 +663,21 @@ pub struct ClusterFacts {
     /// Who uses what the wanted release no longer has; asked before the API servers go to another
     /// minor release only.
     pub old_clients: OldClients,
+    /// The nodes that do not reach a pod of another one.
+    pub no_traffic: BTreeSet<NoTraffic>,
+}
+
+/// A node that does not reach a pod of another node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoTraffic {
+    /// The node.
+    pub from: NodeName,
+    /// The other one.
+    pub to: NodeName,
+    /// The pod's address and the port that it was tried at.
+    pub pod: PeerPort,
+    /// What came back.
+    pub how: Barrier,
 }
 
 /// The copy of the state in `kube-system`.

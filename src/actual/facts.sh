@@ -264,6 +264,12 @@ free() {
 }
 each free free "$@"
 
+echo @@unreached
+peers=
+add_peer() { peers="$peers $1"; }
+each peer add_peer "$@"
+reach $peers
+
 echo @@firewalld
 state firewalld.service
 echo @@services

@@ -10,6 +10,7 @@ mod objects;
 pub mod read;
 mod same;
 pub mod system;
+mod traffic;
 mod unnamed;
 
 pub use chart_fact::{ChartFact, LiveObject, is_workload};

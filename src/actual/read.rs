@@ -21,7 +21,7 @@ use super::{
     },
     members,
     same::SameContents,
-    system,
+    system, traffic,
 };
 use crate::{
     desired::pki::EngineClients,
@@ -32,7 +32,7 @@ use crate::{
         pool::{Hosts, NotOpen},
     },
     model::{
-        ClientIdentity, Component, ImageVersion, NodeName, Role, Secret, WantedObjects,
+        ClientIdentity, Component, ImageVersion, NodeName, PeerPort, Role, Secret, WantedObjects,
         image_version, label, path,
     },
     state::ClusterState,
@@ -85,7 +85,7 @@ pub async fn read(
         let (saved, engine) = known.filter(|_| wanted.etcd.is_none())?;
         Some(Box::pin(members::early(hosts, saved, &engine.etcd)).await)
     };
-    let views = Box::pin(host_views(hosts, kept));
+    let views = Box::pin(host_views(hosts, kept, &wanted.peers));
     let (views, planes, members) = tokio::join!(views, planes, members);
     let planes = async {
         let Some(((saved, engine), asked)) = known.zip(planes) else {
@@ -124,7 +124,11 @@ pub async fn read(
     }
 }
 
-async fn host_views(hosts: &Hosts, mut kept: KeptFacts) -> BTreeMap<NodeName, HostView> {
+async fn host_views(
+    hosts: &Hosts,
+    mut kept: KeptFacts,
+    peers: &BTreeMap<NodeName, BTreeSet<PeerPort>>,
+) -> BTreeMap<NodeName, HostView> {
     let mut same = SameContents::default();
     stream::iter(hosts.names())
         .map(|name| {
@@ -132,7 +136,7 @@ async fn host_views(hosts: &Hosts, mut kept: KeptFacts) -> BTreeMap<NodeName, Ho
             async move {
                 let view = match facts {
                     Some(facts) => HostView::Reachable(facts),
-                    None => Box::pin(host_view(hosts, &name)).await,
+                    None => Box::pin(host_view(hosts, &name, peers.get(&name))).await,
                 };
                 (name, view)
             }
@@ -148,14 +152,14 @@ async fn host_views(hosts: &Hosts, mut kept: KeptFacts) -> BTreeMap<NodeName, Ho
         .await
 }
 
-async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
+async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerPort>>) -> HostView {
     let facts = async {
         let mut connected = false;
         loop {
             let error = match hosts.open(name).await {
                 Ok(host) => {
                     connected = true;
-                    match Box::pin(host_facts(&host)).await {
+                    match Box::pin(host_facts(&host, peers)).await {
                         Ok(facts) => return Ok(facts),
                         Err(error) if host.is_alive() => return Err(Unreachable::of(&error)),
                         Err(error) => Arc::new(error),
@@ -188,8 +192,11 @@ async fn host_view(hosts: &Hosts, name: &NodeName) -> HostView {
 }
 
 /// Everything that one node is asked, as much of it at once as there is.
-async fn host_facts(host: &Host) -> Result<HostFacts, HostError> {
-    let arguments = system::arguments(host.address());
+async fn host_facts(
+    host: &Host,
+    peers: Option<&BTreeSet<PeerPort>>,
+) -> Result<HostFacts, HostError> {
+    let arguments = system::arguments(host.address(), peers.into_iter().flatten());
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let forwards = host.forwards_to_ports();
     let asking = async {
@@ -373,13 +380,14 @@ async fn ask_apis(
     let aimed: BTreeSet<NodeName> = hosts.names().into_iter().collect();
     let planes = planes.map(|(name, _)| name.clone());
     let planes: Vec<NodeName> = planes.filter(|name| aimed.contains(name)).collect();
-    ask(planes, hosts, apis, engine, wanted).await
+    ask(planes, hosts, apis, saved, engine, wanted).await
 }
 
 async fn ask(
     planes: Vec<NodeName>,
     hosts: &Hosts,
     apis: &Apis,
+    saved: &ClusterState,
     engine: &ClientIdentity,
     wanted: &WantedObjects,
 ) -> AskedApis {
@@ -390,7 +398,7 @@ async fn ask(
             // Nobody is there to be asked.
             hosts.get(&name).await.ok()?;
             let served = match apis.of(&name, engine) {
-                Ok(client) => one_api(&name, &client, wanted, told).await,
+                Ok(client) => one_api(&name, hosts, saved, &client, wanted, told).await,
                 Err(error) => Err(error.to_string()),
             };
             let (served, version) = match served {
@@ -426,6 +434,8 @@ type Told = (Option<(NodeName, Box<ClusterFacts>)>, Option<String>);
 
 async fn one_api(
     name: &NodeName,
+    hosts: &Hosts,
+    saved: &ClusterState,
     client: &Client,
     wanted: &WantedObjects,
     told: &Mutex<Told>,
@@ -435,9 +445,16 @@ async fn one_api(
     let held = async {
         let mut told = told.lock().await;
         if told.0.is_none() {
-            match workload::held(client, wanted).await {
-                Ok(facts) => told.0 = Some((name.clone(), Box::new(facts))),
-                Err(why) => told.1 = Some(format!("node `{name}`: {why}")),
+            let held = Box::pin(workload::held(client, wanted));
+            match tokio::join!(held, Box::pin(traffic::missing(hosts, client, saved))) {
+                (Ok(facts), no_traffic) => {
+                    let facts = ClusterFacts {
+                        no_traffic,
+                        ..facts
+                    };
+                    told.0 = Some((name.clone(), Box::new(facts)));
+                }
+                (Err(why), _) => told.1 = Some(format!("node `{name}`: {why}")),
             }
         }
     };
@@ -464,7 +481,7 @@ async fn judged(
     // Another one has to tell, or one could not be reached yet.
     if stranger || counts.keys().any(|name| !asked.apis.contains_key(*name)) {
         let planes = counts.keys().map(|name| (*name).clone()).collect();
-        asked = Box::pin(ask(planes, hosts, apis, engine, wanted)).await;
+        asked = Box::pin(ask(planes, hosts, apis, saved, engine, wanted)).await;
     }
     asked.apis.retain(|name, _| counts.contains_key(name));
     asked.versions.retain(|name, _| counts.contains_key(name));

@@ -8,17 +8,19 @@ use std::{
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::facts::{Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts};
-use crate::model::{ClusterId, SWITCH_UNIT, is_printable, path};
+use super::facts::{
+    Barrier, Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts, Unreached,
+};
+use crate::model::{ClusterId, PeerPort, SWITCH_UNIT, is_printable, path};
 
 /// The script: unprivileged, read-only, one round trip.
-pub const SCRIPT: &str = include_str!("facts.sh");
+pub const SCRIPT: &str = concat!(include_str!("reach.sh"), include_str!("facts.sh"));
 
 /// Where free space is measured; Docker's root is asked for where it is another.
 const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/containerd"];
 
-/// What the script is to look at on the node that is dialled at this address.
-pub fn arguments(address: &str) -> Vec<String> {
+/// What the script is to look at on the node that is dialled at this address, and the ports of others that it tries.
+pub fn arguments<'a>(address: &str, peers: impl IntoIterator<Item = &'a PeerPort>) -> Vec<String> {
     let name = [address];
     let is_name = address.parse::<IpAddr>().is_err();
     let lists: [(&str, &[&str]); 15] = [
@@ -50,7 +52,29 @@ pub fn arguments(address: &str) -> Vec<String> {
     lists
         .iter()
         .flat_map(|(kind, words)| words.iter().map(move |word| format!("{kind}={word}")))
+        .chain(peers.into_iter().map(|peer| format!("peer={peer}")))
         .collect()
+}
+
+/// The script that tries ports of others, its arguments, and nothing else.
+pub const REACH: &str = concat!(
+    include_str!("reach.sh"),
+    "LC_ALL=C\nexport LC_ALL\nreach \"$@\"\n"
+);
+
+/// A line of what [`REACH`] prints.
+pub fn unreached(line: &str) -> Option<Unreached> {
+    let (peer, how) = line.split_once(' ')?;
+    Some(Unreached {
+        peer: PeerPort::parse(peer)?,
+        how: match how.trim() {
+            "silent" => Barrier::Silent,
+            "rejected" => Barrier::Rejected,
+            "forbidden" => Barrier::Forbidden,
+            "unknown-name" => Barrier::UnknownName,
+            _ => return None,
+        },
+    })
 }
 
 /// True while a run that was killed still has containerd's configuration changed: what the node
@@ -94,22 +118,12 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
     let pairs = |name: &str| lines(name).filter_map(|line| line.split_once(' '));
     let set = |name: &str| lines(name).map(str::to_owned).collect::<BTreeSet<_>>();
     let addresses = |name: &str| lines(name).filter_map(|word| word.parse::<IpAddr>().ok());
-    let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
-    for (name, address) in pairs("interfaces") {
-        let interface = interfaces.entry(name.to_owned()).or_default();
-        interface.addresses.extend(address.parse::<IpAddr>());
-    }
-    for (name, mtu) in pairs("mtu") {
-        if let Some(interface) = interfaces.get_mut(name) {
-            interface.mtu = mtu.parse().ok();
-        }
-    }
     Some(SystemFacts {
         distribution: text("distribution")
             .split_whitespace()
             .map(str::to_owned)
             .collect(),
-        interfaces,
+        interfaces: interfaces(pairs("interfaces"), pairs("mtu")),
         routes: lines("routes").filter_map(route).collect(),
         resolved: addresses("resolved").collect(),
         unbooted: unbooted(&sections),
@@ -139,6 +153,7 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         free: pairs("free")
             .filter_map(|(path, kib)| Some((path.to_owned(), kib.parse::<u64>().ok()? * 1024)))
             .collect(),
+        unreached: lines("unreached").filter_map(unreached).collect(),
         firewalld: text("firewalld") == "active",
         services: lines("services").map(str::to_owned).collect(),
         resolv_loops: text("resolv-loops") == "yes",
@@ -177,6 +192,23 @@ fn plain(output: &str) -> String {
 }
 
 /// `10.42.0.0/16 via 192.0.2.1 dev eth1 proto static`.
+fn interfaces<'a>(
+    addresses: impl Iterator<Item = (&'a str, &'a str)>,
+    mtus: impl Iterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<String, Interface> {
+    let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
+    for (name, address) in addresses {
+        let interface = interfaces.entry(name.to_owned()).or_default();
+        interface.addresses.extend(address.parse::<IpAddr>());
+    }
+    for (name, mtu) in mtus {
+        if let Some(interface) = interfaces.get_mut(name) {
+            interface.mtu = mtu.parse().ok();
+        }
+    }
+    interfaces
+}
+
 fn route(line: &str) -> Option<Route> {
     let mut words = line.split_whitespace().peekable();
     // The kinds that have a name: `blackhole 10.0.0.0/8`.
@@ -351,7 +383,7 @@ mod tests {
     fn the_script_runs_on_this_machine_and_is_understood() {
         let output = Command::new("sh")
             .args(["-c", SCRIPT, "sh"])
-            .args(arguments("localhost"))
+            .args(arguments("localhost", []))
             .output()
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -671,5 +703,55 @@ mod tests {
         assert_eq!(facts.folders().1, "/run/containerd");
         facts.command = command("/usr/bin/containerd --root /data/flag", "");
         assert_eq!(facts.folders().0, "/data/flag");
+    }
+
+    /// What came back, in the words of bash; a machine's own network shows but two of them.
+    #[test]
+    fn a_barrier_is_distinguished_from_a_port_that_refuses() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let programs = tempfile::tempdir().unwrap();
+        let bash = programs.path().join("bash");
+        let said = "#!/bin/sh\ncase $3 in\n\
+                    a/1) exit 0 ;;\n\
+                    a/2) echo 'connect: Connection refused' ;;\n\
+                    a/3) exec sleep 60 ;;\n\
+                    a/4) echo 'connect: No route to host' ;;\n\
+                    a/5) echo 'connect: Network is unreachable' ;;\n\
+                    a/6) echo 'connect: Operation not permitted' ;;\n\
+                    a/7) echo 'a: Name or service not known' ;;\n\
+                    a/8) echo '/dev/tcp/a/8: No such file or directory' ;;\n\
+                    esac\nexit 1\n";
+        std::fs::write(&bash, said).unwrap();
+        std::fs::set_permissions(&bash, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let run = |path: String, ports: &[String]| {
+            let mut sh = Command::new("sh");
+            let sh = sh.args(["-c", REACH, "sh"]).args(ports).env("PATH", path);
+            let told = String::from_utf8(sh.output().unwrap().stdout).unwrap();
+            told.lines()
+                .map(|line| unreached(line).unwrap())
+                .collect::<BTreeSet<_>>()
+        };
+        let path = std::env::var("PATH").unwrap();
+        let before = format!("{}:{path}", programs.path().display());
+        let ports: Vec<String> = (1..=8).map(|port| format!("a/{port}")).collect();
+        let told = run(before, &ports);
+        let told: Vec<_> = told.iter().map(|it| (it.peer.port, it.how)).collect();
+        assert_eq!(
+            told,
+            [
+                (3, Barrier::Silent),
+                (4, Barrier::Rejected),
+                (5, Barrier::Rejected),
+                (6, Barrier::Forbidden),
+                (7, Barrier::UnknownName),
+            ]
+        );
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap().port();
+        let ports = [format!("127.0.0.1/{open}"), "127.0.0.1/1".to_owned()];
+        assert_eq!(run(path, &ports), BTreeSet::new());
+        assert_eq!(run(std::env::var("PATH").unwrap(), &[]), BTreeSet::new());
     }
 }

@@ -273,7 +273,7 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::NodesHealthy,
         R::NodesNotReady,
-        "some nodes are not Ready, or a kubelet does not run",
+        "some nodes are not Ready, a kubelet does not run, or a node does not reach pods of another",
     ),
     yes(
         T::AddonsApplied,

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     actual::Unreachable,
+    apply::step::Warning,
     config::Intent,
     converge::{Goal, Outcome},
     error::distinct,
@@ -68,7 +69,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         } => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let missing = warnings.iter().filter(|warning| warning.degrades);
-            let missing: Vec<_> = missing.map(|warning| warning.message.as_str()).collect();
+            let missing: Vec<&Warning> = missing.collect();
             session.screen.print(&without(&left, &missing));
             Ok(Ended::Degraded {
                 changed,
@@ -102,29 +103,29 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
 }
 
 /// What is left out, why, and what to do about it.
-fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&str]) -> String {
-    if left.is_empty() {
-        return format!(
-            "\nthe cluster is degraded:\n  {}\n\nhint: run `rke-operator up` again when that is cured",
-            missing.join("\n  ")
-        );
-    }
-    let mut text = format!(
-        "\nthe rest of the cluster is as the config says, without {}:",
-        count(left.len(), "node")
-    );
+fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning]) -> String {
+    let mut text = if left.is_empty() {
+        "\nthe cluster is degraded:".to_owned()
+    } else {
+        format!(
+            "\nthe rest of the cluster is as the config says, without {}:",
+            count(left.len(), "node")
+        )
+    };
     for (name, down) in left {
         let _ = write!(text, "\n  {name}: {}", down.why);
     }
     for what in missing {
-        let _ = write!(text, "\n  {what}");
+        let _ = write!(text, "\n  {}", what.message);
     }
-    let mut hints = distinct(
-        left.values()
-            .flat_map(|down| &down.hints)
-            .map(String::as_str),
-    );
-    hints.push("`rke-operator up` again brings them in when they answer");
+    let hints = left.values().flat_map(|down| &down.hints);
+    let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
+    let mut hints = distinct(hints.map(String::as_str));
+    hints.push(if left.is_empty() {
+        "run `rke-operator up` again when that is cured"
+    } else {
+        "`rke-operator up` again brings them in when they answer"
+    });
     for (index, hint) in hints.iter().enumerate() {
         let gap = if index == 0 { "\n\n" } else { "\n" };
         let _ = write!(text, "{gap}hint: {hint}");

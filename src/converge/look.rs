@@ -315,6 +315,11 @@ async fn read<'i>(
     };
     let wanted = intent.as_deref().map(desired::wanted_objects);
     let mut wanted = wanted.unwrap_or_default();
+    if let Some(intent) = intent.as_deref() {
+        let known = loaded.as_ref().map(|saved| &saved.inventory);
+        let is_new = |name: &NodeName| !known.is_some_and(|known| known.contains_key(name));
+        wanted.peers = desired::peers(intent, is_new);
+    }
     wanted.bound_to.clone_from(&environment.lose);
     wanted.identity = matches!(goal, Goal::Remove(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);

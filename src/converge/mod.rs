@@ -22,6 +22,7 @@ use crate::{
     model::NodeName,
     plan,
     plan::{Action, Plan, Target},
+    status,
     status::Seen,
 };
 
@@ -376,6 +377,16 @@ fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
     notes.collect()
 }
 
+/// Between which nodes no packets of pods travel: the cluster does not work as a whole without that.
+fn no_traffic(survey: &Survey) -> impl Iterator<Item = Warning> {
+    let cases = status::missing_traffic(&survey.actual, survey.desired.as_ref());
+    cases.into_iter().map(|(name, case)| Warning {
+        message: format!("node `{name}`: {}", case.why),
+        hints: case.hints,
+        degrades: true,
+    })
+}
+
 fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
     match goal {
         Goal::Remove(_) => {
@@ -406,6 +417,7 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
                     left.entry(name).or_insert(why);
                 }
             }
+            let warnings = distinct(warnings.into_iter().chain(no_traffic(survey)));
             let whole = left.is_empty() && !warnings.iter().any(|warning| warning.degrades);
             if whole {
                 Outcome::Converged {

@@ -72,6 +72,7 @@ pub use self::{
     chart::{Chart, WantedChart},
     containerd::containerd_config,
     from_intent::DesiredError,
+    network::peers,
 };
 use crate::{
     model::{

@@ -1,11 +1,14 @@
 //! What the network of a node has to be, by its roles, the network plugin and the ingress controller. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{host_context::HostContext, node};
 use crate::{
-    config::{Backend, Ingress, Network, NetworkMode},
-    model::{EtcdPlace, HostNetwork, OpenPort, Protocol, Range, RangeOf, Reach, Role},
+    config::{Backend, Ingress, Intent, Network, NetworkMode, NodeIntent},
+    model::{
+        EtcdPlace, HostNetwork, NodeName, OpenPort, PeerPort, PodPackets, Protocol, Range, RangeOf,
+        Reach, Role,
+    },
 };
 
 /// What kube-proxy's rules and the plugin for ports of the node are made of; built in, or files of the kernel's package.
@@ -17,6 +20,9 @@ const RULES: [&str; 6] = [
     "xt_nat",
     "xt_statistic",
 ];
+
+/// The MTU of pods with canal, where the config names none.
+pub(super) const CANAL_MTU: u32 = 1450;
 
 pub(super) fn of(context: &HostContext<'_>) -> HostNetwork {
     let (intent, node) = (context.intent, context.node);
@@ -41,6 +47,7 @@ pub(super) fn of(context: &HostContext<'_>) -> HostNetwork {
         ports: ports(context),
         ingress: ingress(context),
         modules: modules(&intent.network),
+        packets: packets(&intent.network),
     }
 }
 
@@ -68,7 +75,7 @@ fn ports(context: &HostContext<'_>) -> Vec<OpenPort> {
 
 /// How the packets of pods travel from node to node.
 fn between_pods(network: &Network) -> Vec<OpenPort> {
-    const PODS: &str = "traffic of pods";
+    const PODS: &str = OpenPort::OF_PODS;
     match network {
         Network::Flannel(flannel) => by_backend(&flannel.backend),
         Network::Canal(canal) => by_backend(&canal.backend),
@@ -87,7 +94,7 @@ fn between_pods(network: &Network) -> Vec<OpenPort> {
 }
 
 fn by_backend(backend: &Backend) -> Vec<OpenPort> {
-    const PODS: &str = "traffic of pods";
+    const PODS: &str = OpenPort::OF_PODS;
     match backend.kind.as_str() {
         "vxlan" => vec![OpenPort::udp(backend.port, PODS)],
         "udp" => vec![OpenPort::udp(8285, PODS)],
@@ -133,4 +140,121 @@ fn modules(network: &Network) -> BTreeSet<String> {
     let vxlan = backend.filter(|backend| backend.kind == "vxlan");
     let vxlan = vxlan.map(|_| "vxlan");
     RULES.into_iter().chain(vxlan).map(str::to_owned).collect()
+}
+
+/// Of the plugins that do not look at the nodes' interfaces.
+fn packets(network: &Network) -> Option<PodPackets> {
+    let (mtu, backend) = match network {
+        Network::Canal(canal) => (canal.mtu.unwrap_or(CANAL_MTU), canal.backend.kind.as_str()),
+        Network::Calico(calico) => (calico.mtu?, "ipip"),
+        Network::Flannel(_) | Network::None => return None,
+    };
+    let tunnel = match backend {
+        "vxlan" => 50,
+        "wireguard" => 60,
+        "udp" => 28,
+        "ipip" => 20,
+        _ => 0,
+    };
+    Some(PodPackets { mtu, tunnel })
+}
+
+/// How many ports of others a node tries: those of a very large cluster are alike.
+const TRIED: usize = 100;
+
+/// The TCP ports of other nodes that each node has to reach, of those pairs of which one is new. What is no TCP is
+/// proven by the traffic of pods.
+pub fn peers(
+    intent: &Intent,
+    is_new: impl Fn(&NodeName) -> bool,
+) -> BTreeMap<NodeName, BTreeSet<PeerPort>> {
+    let of = |(name, node): (&NodeName, &NodeIntent)| {
+        let others = intent.nodes.iter().filter(|(other, _)| *other != name);
+        let pairs = others.filter(|(other, _)| is_new(name) || is_new(other));
+        let ports = pairs.flat_map(|(_, other)| {
+            dialled(intent, node, other).map(|port| PeerPort {
+                address: other.internal_address.to_string(),
+                port,
+            })
+        });
+        (name.clone(), ports.take(TRIED).collect::<BTreeSet<_>>())
+    };
+    let all = intent.nodes.iter().map(of);
+    all.filter(|(_, ports)| !ports.is_empty()).collect()
+}
+
+/// The ports of one node that the other dials.
+fn dialled<'a>(
+    intent: &Intent,
+    from: &'a NodeIntent,
+    to: &'a NodeIntent,
+) -> impl Iterator<Item = u16> + use<'a> {
+    let plane = from.roles.contains(&Role::ControlPlane);
+    let member = matches!(intent.etcd, EtcdPlace::Nodes);
+    let clients = member && to.roles.contains(&Role::Etcd) && plane;
+    let both = |role| from.roles.contains(&role) && to.roles.contains(&role);
+    let peers = member && both(Role::Etcd);
+    // A control plane uses its local API server.
+    let api = to.roles.contains(&Role::ControlPlane) && !plane;
+    [
+        (peers || clients, 2379),
+        (peers, 2380),
+        (api, 6443),
+        (plane, 10250),
+    ]
+    .into_iter()
+    .filter_map(|(dials, port)| dials.then_some(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::fixture;
+
+    /// The ports that a node tries, as `address/port`.
+    fn tried(new: &[&str]) -> BTreeMap<String, Vec<String>> {
+        let intent = fixture::intent_of(&[
+            ("c1", "10.0.0.1", &[Role::ControlPlane, Role::Etcd]),
+            ("e2", "10.0.0.2", &[Role::Etcd]),
+            ("w3", "10.0.0.3", &[Role::Worker]),
+            ("w4", "10.0.0.4", &[Role::Worker]),
+        ]);
+        let is_new = |name: &NodeName| new.contains(&name.0.as_str());
+        let text = |ports: BTreeSet<PeerPort>| ports.iter().map(ToString::to_string).collect();
+        let tried = peers(&intent, is_new).into_iter();
+        tried.map(|(name, ports)| (name.0, text(ports))).collect()
+    }
+
+    fn words(pairs: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
+        let words = |ports: &[&str]| ports.iter().map(|port| (*port).to_owned()).collect();
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, ports)| ((*name).to_owned(), words(ports)))
+            .collect()
+    }
+
+    #[test]
+    fn nodes_try_the_ports_that_they_will_dial_where_one_of_the_two_is_new() {
+        assert_eq!(tried(&[]), words(&[]));
+        let of_plane: &[&str] = &[
+            "10.0.0.2/2379",
+            "10.0.0.2/2380",
+            "10.0.0.2/10250",
+            "10.0.0.3/10250",
+            "10.0.0.4/10250",
+        ];
+        assert_eq!(
+            tried(&["c1", "e2", "w3", "w4"]),
+            words(&[
+                ("c1", of_plane),
+                ("e2", &["10.0.0.1/2379", "10.0.0.1/2380", "10.0.0.1/6443"]),
+                ("w3", &["10.0.0.1/6443"]),
+                ("w4", &["10.0.0.1/6443"]),
+            ])
+        );
+        assert_eq!(
+            tried(&["w4"]),
+            words(&[("c1", &["10.0.0.4/10250"]), ("w4", &["10.0.0.1/6443"])])
+        );
+    }
 }

@@ -6,6 +6,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::HostAddress;
 
@@ -24,6 +25,17 @@ pub struct HostNetwork {
     pub ingress: BTreeSet<u16>,
     /// Modules of the kernel that the network plugin and kube-proxy load when they need them.
     pub modules: BTreeSet<String>,
+    /// How long packets of pods are, where the network plugin does not find it out itself.
+    pub packets: Option<PodPackets>,
+}
+
+/// How long packets of pods are, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodPackets {
+    /// The MTU of pods.
+    pub mtu: u32,
+    /// What the way to other nodes adds to each packet.
+    pub tunnel: u32,
 }
 
 /// A range of addresses of the cluster.
@@ -76,6 +88,32 @@ pub struct OpenPort {
     pub what: &'static str,
 }
 
+/// A TCP port of another machine, as a node dials it. Written `192.0.2.10/6443`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PeerPort {
+    /// The address or the name.
+    pub address: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for PeerPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.port)
+    }
+}
+
+impl PeerPort {
+    /// Understands what [`Self`] writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, port) = text.rsplit_once('/')?;
+        Some(Self {
+            address: address.to_owned(),
+            port: port.parse().ok()?,
+        })
+    }
+}
+
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
@@ -97,6 +135,9 @@ pub enum Reach {
 }
 
 impl OpenPort {
+    /// What those are for by which packets of pods travel from node to node.
+    pub const OF_PODS: &'static str = "traffic of pods";
+
     /// A TCP port.
     pub const fn tcp(port: u16, from: Reach, what: &'static str) -> Self {
         Self::tcp_range(port, port, from, what)
@@ -119,6 +160,38 @@ impl OpenPort {
             ports: (port, port),
             from: Reach::Nodes,
             what,
+        }
+    }
+}
+
+impl OpenPort {
+    /// True for this port, or a range that it lies in.
+    pub fn has_tcp(&self, port: u16) -> bool {
+        self.protocol == Protocol::Tcp && (self.ports.0..=self.ports.1).contains(&port)
+    }
+
+    /// True where the packets of pods travel by it.
+    pub fn carries_pods(&self) -> bool {
+        self.what == Self::OF_PODS
+    }
+
+    /// The command by which a firewall lets it in.
+    pub fn rule(&self, firewall: Firewall) -> String {
+        match (firewall, self.protocol) {
+            (Firewall::Ufw, Protocol::Tcp | Protocol::Udp) => {
+                format!("`sudo ufw allow {}`", self.to_string().replace('-', ":"))
+            }
+            (Firewall::Ufw, Protocol::IpInIp) => {
+                "`-A ufw-before-input -p 4 -j ACCEPT` before `COMMIT` in /etc/ufw/before.rules and \
+                 `sudo ufw reload`"
+                    .to_owned()
+            }
+            (Firewall::Firewalld, Protocol::Tcp | Protocol::Udp) => {
+                format!("`sudo firewall-cmd --permanent --add-port={self}`")
+            }
+            (Firewall::Firewalld, Protocol::IpInIp) => {
+                "`sudo firewall-cmd --permanent --add-protocol=4`".to_owned()
+            }
         }
     }
 }
@@ -158,27 +231,8 @@ impl HostNetwork {
                 )),
             }
         }
-        for port in &self.ports {
-            rules.push(match (firewall, port.protocol) {
-                (Firewall::Ufw, Protocol::Tcp | Protocol::Udp) => {
-                    format!("`sudo ufw allow {}`", port.to_string().replace('-', ":"))
-                }
-                (Firewall::Ufw, Protocol::IpInIp) => {
-                    "`-A ufw-before-input -p 4 -j ACCEPT` before `COMMIT` in \
-                     /etc/ufw/before.rules and `sudo ufw reload`"
-                        .to_owned()
-                }
-                (Firewall::Firewalld, Protocol::Tcp | Protocol::Udp) => {
-                    format!("`sudo firewall-cmd --permanent --add-port={port}`")
-                }
-                (Firewall::Firewalld, Protocol::IpInIp) => {
-                    "`sudo firewall-cmd --permanent --add-protocol=4`".to_owned()
-                }
-            });
-        }
-        if firewall == Firewall::Firewalld {
-            rules.push("`sudo firewall-cmd --reload`".to_owned());
-        }
+        rules.extend(self.ports.iter().map(|port| port.rule(firewall)));
+        rules.extend(firewall.reload());
         rules
     }
 }
@@ -190,6 +244,21 @@ pub enum Firewall {
     Ufw,
     /// That of RHEL, SLES and Fedora.
     Firewalld,
+}
+
+impl Firewall {
+    /// The command after which its rules count, where they do not at once.
+    pub fn reload(self) -> Option<String> {
+        (self == Self::Firewalld).then(|| "`sudo firewall-cmd --reload`".to_owned())
+    }
+
+    /// As it calls itself.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ufw => "ufw",
+            Self::Firewalld => "firewalld",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,9 @@ pub use component::*;
 pub use duration::go_duration;
 pub use env_var::EnvVar;
 pub use external_etcd::{EtcdKeyspace, EtcdLook, EtcdPlace, EtcdUrl, ExternalEtcd, keys_below};
-pub use host_network::{Firewall, HostNetwork, OpenPort, Protocol, Range, RangeOf, Reach};
+pub use host_network::{
+    Firewall, HostNetwork, OpenPort, PeerPort, PodPackets, Protocol, Range, RangeOf, Reach,
+};
 pub use identity::*;
 pub use image::*;
 pub use linear::Linear;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{EtcdLook, ImageVersion, Linear, NodeName, ObjectRef, label};
+use super::{EtcdLook, ImageVersion, Linear, NodeName, ObjectRef, PeerPort, label};
 
 /// A kind of object, as a manifest names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,8 @@ pub struct WantedObjects {
     pub scaled: Option<Scaled>,
     /// The etcd outside of the cluster that is looked at, where there is one.
     pub etcd: Option<EtcdLook>,
+    /// The ports of others that nodes try, because one of the two is new.
+    pub peers: BTreeMap<NodeName, BTreeSet<PeerPort>>,
 }
 
 impl WantedObjects {

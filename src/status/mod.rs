@@ -12,6 +12,7 @@ mod differences;
 mod etcd;
 mod nodes;
 mod problems;
+mod traffic;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -28,6 +29,7 @@ pub use self::{
 pub(crate) use self::{
     conditions::{cases, unreachable},
     differences::lines,
+    traffic::missing as missing_traffic,
 };
 use crate::{
     actual::{Actual, ApiHealth, ApiView},

@@ -8,6 +8,7 @@ use super::{
     certificates::{Authority, authorities},
     etcd::{EtcdStatus, MemberKind, QuorumState},
     nodes::NodeStatus,
+    traffic,
 };
 use crate::{
     actual::{ApiHealth, ContainerState},
@@ -99,6 +100,7 @@ pub(super) fn problems(seen: &Seen<'_>, parts: &Parts<'_>) -> Vec<Problem> {
         problems.extend(components(seen, node, &saved.cluster_id));
     }
     problems.extend(nodes.iter().filter_map(|node| not_ready(seen, node)));
+    problems.extend(traffic(seen));
     problems.extend(addons.iter().filter_map(addon));
     problems.extend(nodes.iter().filter_map(|node| expired(seen, node)));
     let authorities = authorities(saved, seen.now);
@@ -307,6 +309,16 @@ fn not_ready(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
             Some(Problem::on(About::Nodes, &node.name, message))
         }
     }
+}
+
+/// What pods of one node send to those of another, and does not arrive.
+fn traffic(seen: &Seen<'_>) -> Vec<Problem> {
+    let missing = traffic::missing(seen.actual, seen.desired).into_iter();
+    let missing = missing.map(|(node, case)| Problem {
+        hints: case.hints,
+        ..Problem::on(About::Nodes, &node, case.why)
+    });
+    missing.collect()
 }
 
 /// What the config wants is missed where it is not there, whether or not it ever was.

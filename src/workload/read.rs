@@ -19,7 +19,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, replicas::replicas, rewrite,
+    bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, pages, replicas::replicas,
+    rewrite,
 };
 use crate::{
     actual::{ClusterFacts, DryRun, NodeFact, OldClients},
@@ -66,7 +67,7 @@ pub async fn nodes(client: &Client) -> Result<BTreeMap<NodeName, NodeFact>, Stri
 }
 
 /// Bounded.
-pub(super) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+pub(crate) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(DEADLINE, answer).await {
         Ok(answer) => answer.map_err(|error| with_causes(&error)),
         Err(_elapsed) => Err(format!("no answer within {} s", DEADLINE.as_secs())),
@@ -119,6 +120,7 @@ async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterF
         marked: copy.is_some(),
         bound,
         replicas,
+        no_traffic: std::collections::BTreeSet::new(),
         old_clients: OldClients::default(),
         state_copy: copy::read(copy.as_ref()),
     })
@@ -186,17 +188,14 @@ async fn ready(client: &Client) -> kube::Result<()> {
 }
 
 async fn all_nodes(client: &Client) -> kube::Result<BTreeMap<NodeName, NodeFact>> {
-    let nodes = Api::<Node>::all(client.clone())
-        .list(&ListParams::default())
-        .await?;
-    Ok(nodes
-        .items
-        .iter()
-        .map(|node| {
-            let name = node.metadata.name.clone().unwrap_or_default();
-            (NodeName(name), fact(node))
-        })
-        .collect())
+    let mut nodes = BTreeMap::new();
+    let all = Api::<Node>::all(client.clone());
+    pages::each(&all, &ListParams::default(), |node| {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        nodes.insert(NodeName(name), fact(&node));
+    })
+    .await?;
+    Ok(nodes)
 }
 
 /// A Node object as a fact.
@@ -290,8 +289,10 @@ async fn objects(
         return Ok(Vec::new());
     };
     let params = ListParams::default().labels(label::ADDON);
-    let list = known.all(client).list(&params).await?;
-    list.items
+    let mut objects = Vec::new();
+    let all = known.all(client);
+    pages::each(&all, &params, |object| objects.push(object)).await?;
+    objects
         .into_iter()
         .map(|object| {
             let mut reference = ObjectRef {

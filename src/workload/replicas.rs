@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{Waiting, WorkloadError, evict::evict, objects::within};
+use super::{Waiting, WorkloadError, evict::evict, objects::within, pages};
 use crate::{
     actual::Replica,
     model::{NodeName, ObjectRef, WantedObjects, is_spread},
@@ -30,8 +30,9 @@ pub(super) async fn replicas(
     let pods = spread.map(|(object, value)| async move {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &object.namespace);
         let its = ListParams::default().labels(&selector(value));
-        let pods = pods.list(&its).await?.items;
-        Ok::<_, kube::Error>((object.clone(), pods.iter().filter_map(replica).collect()))
+        let mut found = Vec::new();
+        pages::each(&pods, &its, |pod| found.extend(replica(&pod))).await?;
+        Ok::<_, kube::Error>((object.clone(), found))
     });
     Ok(try_join_all(pods).await?.into_iter().collect())
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
 
-use super::{WorkloadError, objects::within};
+use super::{WorkloadError, objects::within, pages};
 use crate::model::ObjectRef;
 
 /// Why a Service is refused: its address is another's, or nobody's and soon free. Every other
@@ -23,15 +23,19 @@ pub(super) async fn explain(
         return error;
     }
     let services = Api::<Service>::all(client.clone());
-    let services = match within(services.list(&ListParams::default())).await {
-        Ok(services) => services.items,
-        Err(source) => return WorkloadError::api("list the Services", source),
-    };
-    let holder = services.iter().find(|service| {
+    let mut holder = None;
+    let everything = ListParams::default();
+    let listed = pages::each(&services, &everything, |service| {
         let at = (service.namespace(), service.name_any());
-        at != (Some(object.namespace.clone()), object.name.clone())
-            && held(service).any(|address| addresses.contains(&address))
+        let another = at != (Some(object.namespace.clone()), object.name.clone());
+        let holds = another && held(&service).any(|address| addresses.contains(&address));
+        if holds && holder.is_none() {
+            holder = Some(service);
+        }
     });
+    if let Err(source) = within(listed).await {
+        return WorkloadError::api("list the Services", source);
+    }
     WorkloadError::Address {
         service: object.to_string(),
         address: addresses.join(", "),

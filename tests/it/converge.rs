@@ -10,7 +10,7 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::{ContainerState, HostFacts, HostView},
+    actual::{Barrier, ContainerState, HostFacts, HostView, NoTraffic},
     apply::{
         step::Warning,
         stop::{StopCause, Stopper},
@@ -19,8 +19,9 @@ use rke_operator::{
     converge::{Consent, Goal, Outcome},
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId},
-    model::path,
+    model::{NodeName, PeerPort, path},
     plan::{Action, ClusterAction, HostAction, Plan, disruptions, title},
+    status::Status,
 };
 use serde_json::Value;
 
@@ -398,4 +399,53 @@ async fn a_cluster_whose_dns_is_missing_is_degraded() {
             other => panic!("{degrades}: {other:?}"),
         }
     }
+}
+
+/// Packets of pods that no node lets through are found in no log: the run says between which nodes, and what lets them in.
+#[tokio::test]
+async fn a_cluster_whose_nodes_do_not_reach_each_others_pods_is_degraded() {
+    let wish = crate::status::five();
+    let runner = crate::status::made(&wish, 5).await;
+    let pair = |from: &str, to: &str| NoTraffic {
+        from: from.into(),
+        to: to.into(),
+        pod: PeerPort {
+            address: "10.42.1.2".to_owned(),
+            port: 53,
+        },
+        how: Barrier::Silent,
+    };
+    let broken = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(from, to)| pair(from, to)).collect();
+        runner.remote.world(|world| {
+            world.truth.cluster.as_mut().unwrap().no_traffic = pairs;
+        });
+    };
+    broken(&[("n1", "n2"), ("n1", "n3"), ("n4", "n2")]);
+    let ended = runner.converge(&Goal::Up(&wish.intent())).await.unwrap();
+    let Outcome::Degraded { left, warnings, .. } = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(left.is_empty(), "no node is left out: {left:?}");
+    let [first, second] = warnings.as_slice() else {
+        panic!("{warnings:?}");
+    };
+    for word in ["`n1`", "`n2`", "`n3`", "10.42.1.2/53", "nothing comes back"] {
+        assert!(first.message.contains(word), "{first:?}");
+    }
+    assert!(first.hints[0].contains("8472/udp"), "{first:?}");
+    assert!(second.message.contains("`n4`"), "{second:?}");
+
+    // What is wrong with a node says it all.
+    broken(&[("n1", "n2")]);
+    runner.remote.world(|world| {
+        let cluster = world.truth.cluster.as_mut().unwrap();
+        cluster.nodes.get_mut(&NodeName::from("n2")).unwrap().ready = false;
+    });
+    let seen = crate::status::seen(&runner, &wish).await;
+    let told = Status::of(&seen.seen()).problems;
+    assert!(
+        told.iter().all(|it| !it.message.contains("reach pods")),
+        "{told:?}"
+    );
 }

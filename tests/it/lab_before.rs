@@ -6,7 +6,7 @@ use lab::Profile;
 
 use crate::real::{Site, snapshot};
 
-const WG: &str = "ip link add wg0 type dummy && ip addr add 10.77.0.1/24 dev wg0 && ip link set wg0 up && \
+const WG: &str = "ip link add wg0 type bridge && ip addr add 10.77.0.1/24 dev wg0 && ip link set wg0 up && \
                   ip route add 10.42.8.0/24 via 10.77.0.2 dev wg0";
 
 #[test]

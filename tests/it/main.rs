@@ -86,6 +86,7 @@ mod lab_owner;
 mod lab_pods;
 mod lab_profiles;
 mod lab_pruned;
+mod lab_reach;
 mod lab_refine;
 mod lab_refused;
 mod lab_registries;

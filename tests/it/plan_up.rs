@@ -1,12 +1,15 @@
 //! Plans of `up` as people read them, and every refusal.
 
 use rke_operator::{
-    actual::{Actual, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi, Unreachable},
+    actual::{
+        Actual, Barrier, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi,
+        Unreachable, Unreached,
+    },
     desired::Desired,
     error::{ErrorClass, Explain},
     model::{
-        ClusterId, Component, HostNetwork, NodeName, ObjectRef, OpenPort, Range, RangeOf, Reach,
-        label, path,
+        ClusterId, Component, HostNetwork, NodeName, ObjectRef, OpenPort, PeerPort, Range, RangeOf,
+        Reach, label, path,
     },
     plan,
     plan::{Action, ClusterAction, HostAction, Plan, PreflightErrors, Step},
@@ -859,4 +862,38 @@ fn a_node_whose_docker_lost_everything_is_claimed_again_and_brought_back() {
     plan_up(&other, &world.observe(&theirs)).expect_err("its data is there");
     theirs.saved = Some(desired("b", &["n9".into()], &Knobs::default()).saved);
     plan_up(&other, &world.observe(&theirs)).expect_err("n1 is not in its inventory");
+}
+
+/// A port that a firewall drops is found in no log later, only in waits: it is tried before anything is written.
+#[test]
+fn a_port_that_does_not_let_other_nodes_in_is_named_before_anything_is_written() {
+    let nodes = names(3);
+    let mut want = desired("a", &nodes, &Knobs::default());
+    for (number, host) in (1..).zip(want.hosts.values_mut()) {
+        host.network.address = Some(format!("10.0.0.{number}").as_str().into());
+        host.network.ports = vec![
+            OpenPort::tcp_range(2379, 2380, Reach::Nodes, "etcd"),
+            OpenPort::tcp(10250, Reach::Nodes, "kubelet"),
+        ];
+    }
+    let tried = |facts: &mut HostFacts, to: &str, how| {
+        let peer = PeerPort::parse(to).unwrap();
+        facts.system.unreached.insert(Unreached { peer, how });
+    };
+    let mut facts: Vec<HostFacts> = nodes.iter().map(bare_host).collect();
+    tried(&mut facts[0], "10.0.0.2/2380", Barrier::Silent);
+    tried(&mut facts[2], "10.0.0.2/2380", Barrier::Silent);
+    tried(&mut facts[0], "10.0.0.3/10250", Barrier::Rejected);
+    tried(&mut facts[1], "10.0.0.1/10250", Barrier::Forbidden);
+    tried(&mut facts[1], "10.0.0.9/22", Barrier::Silent);
+    facts[1].system.services.insert("ufw".to_owned());
+    let world = World::new(nodes.iter().cloned().zip(facts));
+    let errors = plan_up(&want, &world.observe(&Shell::default())).unwrap_err();
+    assert_eq!(errors.class(), ErrorClass::Host);
+    let told: Vec<String> = errors
+        .errors
+        .iter()
+        .map(|error| format!("{}\n  {}", error.message, error.hints.join("\n  ")))
+        .collect();
+    insta::assert_snapshot!(told.join("\n"));
 }

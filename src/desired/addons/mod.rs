@@ -113,6 +113,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),
         etcd: look_at_etcd(intent),
+        peers: std::collections::BTreeMap::new(),
     }
 }
 

@@ -12,6 +12,7 @@ mod machine;
 mod network;
 mod packages;
 mod ranges;
+mod reach;
 mod roles;
 mod version;
 
@@ -36,6 +37,7 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     let mut errors = version::left_behind(want, have);
     errors.extend(ranges::errors(want, have));
     errors.extend(ranges::network(want, have));
+    errors.extend(reach::errors(want, have));
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {

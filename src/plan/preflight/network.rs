@@ -9,7 +9,7 @@ use crate::{
     actual::{HostFacts, Route, SystemFacts},
     desired::DesiredHost,
     error::ErrorClass,
-    model::{Component, HostAddress, NodeName, Range, RangeOf, quoted, quoted_first},
+    model::{Component, HostAddress, HostNetwork, NodeName, Range, RangeOf, quoted, quoted_first},
 };
 
 /// Links that a cluster made, this one or one before it.
@@ -71,7 +71,35 @@ pub(in crate::plan) fn doubts(host: &DesiredHost, facts: &HostFacts) -> Vec<Stri
     outer
         .into_iter()
         .chain(name_elsewhere(host, facts))
+        .chain(too_long(&host.network, &facts.system))
         .collect()
+}
+
+/// Packets of pods that do not fit through the interface to the other nodes vanish: connections are made, and hang
+/// when they have much to say.
+fn too_long(network: &HostNetwork, system: &SystemFacts) -> Option<String> {
+    let packets = network.packets?;
+    let (interface, mtu) = way_out(network, system)?;
+    let fits = mtu.saturating_sub(packets.tunnel);
+    (fits < packets.mtu).then(|| {
+        format!(
+            "packets of pods are up to {} bytes long, and with {} for the tunnel they do not fit through `{interface}`, \
+             whose MTU is {mtu}: write `mtu: {fits}` under `network` (or less, if another node has less)",
+            packets.mtu, packets.tunnel
+        )
+    })
+}
+
+/// The interface to the other nodes, and its MTU.
+fn way_out<'a>(network: &HostNetwork, system: &'a SystemFacts) -> Option<(&'a str, u32)> {
+    let of = |address: IpAddr| {
+        let mut all = system.interfaces.iter();
+        let (name, it) = all.find(|(_, it)| it.addresses.contains(&address))?;
+        Some((name.as_str(), it.mtu?))
+    };
+    let own = network.address.as_ref().and_then(HostAddress::ip);
+    let route = system.route_address.as_ref().and_then(|it| it.parse().ok());
+    own.and_then(of).or_else(|| route.and_then(of))
 }
 
 /// What is on the node's network already where the cluster is to be alone. Of a node that is no part of a cluster yet:
@@ -195,6 +223,7 @@ fn way(route: &Route) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{actual::Interface, model::PodPackets};
 
     fn route(text: &str, via: Option<&str>, device: &str) -> Route {
         Route {
@@ -202,6 +231,34 @@ mod tests {
             via: via.map(|via| via.parse().unwrap()),
             device: device.to_owned(),
             of_interface: false,
+        }
+    }
+
+    #[test]
+    fn packets_of_pods_that_do_not_fit_are_shown_with_the_length_that_does() {
+        let told = |mtu: Option<u32>, packets: Option<(u32, u32)>| {
+            let mut system = SystemFacts::default();
+            let address: IpAddr = "192.0.2.7".parse().unwrap();
+            let interface = Interface {
+                mtu,
+                addresses: [address].into(),
+            };
+            system.interfaces.insert("ens3".to_owned(), interface);
+            system.route_address = Some(address.to_string());
+            let network = HostNetwork {
+                packets: packets.map(|(mtu, tunnel)| PodPackets { mtu, tunnel }),
+                ..HostNetwork::default()
+            };
+            too_long(&network, &system)
+        };
+        let canal = Some((1450, 50));
+        assert_eq!(told(Some(1500), canal), None);
+        assert_eq!(told(Some(9000), canal), None);
+        assert_eq!(told(None, canal), None);
+        assert_eq!(told(Some(1400), None), None);
+        let told = told(Some(1400), canal).unwrap();
+        for words in ["`ens3`", "whose MTU is 1400", "`mtu: 1350` under `network`"] {
+            assert!(told.contains(words), "{told}");
         }
     }
 

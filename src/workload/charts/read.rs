@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     actual::{ChartFact, LiveObject, is_workload},
     model::{ChartRecord, ObjectKind, ObjectRef, label},
-    workload::{FIELD_MANAGER, Kinds},
+    workload::{FIELD_MANAGER, Kinds, pages},
 };
 
 /// The charts whose records are among these objects. Of what they list only metadata is read, and all of
@@ -69,8 +69,10 @@ async fn live(
         name: metadata.name.clone().unwrap_or_default(),
     };
     if is_workload(&reference(&ObjectMeta::default())) {
-        let list = api.list(&params).await?.items.into_iter();
+        let mut list = Vec::new();
+        pages::each(&api, &params, |object| list.push(object)).await?;
         return list
+            .into_iter()
             .map(|object| {
                 let reference = reference(&object.metadata);
                 let live = of(&object.metadata);
@@ -79,10 +81,16 @@ async fn live(
             })
             .collect();
     }
-    let list = api.list_metadata(&params).await?.items.into_iter();
-    Ok(list
-        .map(|object| (reference(&object.metadata), of(&object.metadata), None))
-        .collect())
+    let mut found = Vec::new();
+    let metadata = |page: ListParams| {
+        let api = &api;
+        async move { api.list_metadata(&page).await }
+    };
+    pages::of(&params, metadata, |object| {
+        found.push((reference(&object.metadata), of(&object.metadata), None));
+    })
+    .await?;
+    Ok(found)
 }
 
 /// An object as it is compared.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::values;
 use crate::{
     config::{Canal, Intent},
-    desired::Chart,
+    desired::{Chart, network::CANAL_MTU},
 };
 
 /// The add-on's name.
@@ -44,7 +44,7 @@ fn values_of(intent: &Intent, options: &Canal) -> Value {
         "calico": {
             // As RKE has them: they take back what nodes leave behind that are gone.
             "calicoKubeControllers": true,
-            "vethuMTU": mtu.unwrap_or(1450),
+            "vethuMTU": mtu.unwrap_or(CANAL_MTU),
         },
     });
     if backend.kind == "vxlan" {
