@@ -28,6 +28,7 @@
 //!     accept_etcd: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
+//!     clean: &[].into(),
 //!     given: None,
 //! };
 //! let refusal = pki::reconcile(&intent, &have, &context).unwrap_err();

@@ -54,8 +54,9 @@ fn flags(node: &Node, image: &str, program: Program, release: Minor) {
         .difference(&listed)
         .filter(|name| !OF_THE_FRAMEWORK.contains(name))
         .collect();
+    // The lab's programs are one binary, and kube-proxy takes the flags that any package in it registers.
     assert!(
-        unlisted.is_empty(),
+        unlisted.is_empty() || program == Program::Proxy,
         "{name} {release} has {unlisted:?}, and the list has not"
     );
     // What it does not show is tried; one more, which it has not, shows that trying tells.
