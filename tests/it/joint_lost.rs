@@ -363,35 +363,77 @@ fn more_than_a_third_goes_only_when_each_is_named() {
     });
 }
 
+/// A cluster of which a node is given up, if it may be: half of etcd's members nobody gives up.
+async fn one_is_lost(
+    masks: &[u8],
+    index: prop::sample::Index,
+    order: &[u8],
+) -> Option<(Runner, Wish, Wish, String)> {
+    let whole = of(masks);
+    let runner = runner(whole.nodes());
+    runner.remote.order(order);
+    settle(&runner, &whole.intent()).await;
+    let node = index.index(masks.len()) + 2;
+    let name = format!("n{node}");
+    switch_off(&runner, &name);
+    let less = without(&whole, &[node]);
+    let losing = runner.losing(&[&name]);
+    if losing.would(&Goal::Up(&less.intent())).await.is_err() {
+        refused(&losing, &less).await;
+        return None;
+    }
+    Some((runner, whole, less, name))
+}
+
+fn cases() -> ProptestConfig {
+    let regressions = FileFailurePersistence::Direct("tests/it/joint_lost.regressions");
+    ProptestConfig {
+        cases: (ProptestConfig::default().cases / 42).max(1),
+        failure_persistence: Some(Box::new(regressions)),
+        ..ProptestConfig::default()
+    }
+}
+
+/// Which cluster, which of its nodes, in what order of queues, and where it is cut.
+type Loss = (Vec<u8>, prop::sample::Index, Vec<u8>, Cut);
+
+fn loss() -> impl Strategy<Value = Loss> {
+    let masks = prop::collection::vec(0..4u8, 1..6);
+    (masks, any::<prop::sample::Index>(), order(), cut())
+}
+
 /// The state says that it is lost before anything is done about it: whoever goes on need not ask.
 #[test]
 fn what_was_given_up_goes_wherever_it_is_cut() {
     let cuts = Cuts::default();
-    let masks = prop::collection::vec(0..4u8, 1..6);
-    let strategy = (masks, any::<prop::sample::Index>(), order(), cut());
-    let run = |(masks, index, order, cut): (Vec<u8>, prop::sample::Index, Vec<u8>, Cut)| {
+    let run = |(masks, index, order, cut): Loss| {
         block_on(async {
-            let whole = of(&masks);
-            let runner = runner(whole.nodes());
-            runner.remote.order(&order);
-            settle(&runner, &whole.intent()).await;
-            let node = index.index(masks.len()) + 2;
-            let name = format!("n{node}");
-            switch_off(&runner, &name);
-            let less = without(&whole, &[node]);
-            let losing = runner.losing(&[&name]);
-            let intent = less.intent();
-            if losing.plan(&Goal::Up(&intent)).await.is_err() {
-                // Half of etcd's members: nobody gives them up.
-                refused(&losing, &less).await;
+            let Some((runner, _, less, name)) = one_is_lost(&masks, index, &order).await else {
                 return Ok(());
-            }
+            };
+            let intent = less.intent();
             serves_all_the_while(&runner);
+            let losing = runner.losing(&[&name]);
             cuts.count(dies(&losing, &Goal::Up(&intent), cut).await);
             settle(&runner, &intent).await;
             no_longer_watched(&runner);
             goes_on_without(&runner, &less, &[&name]);
-            // And it comes back, as it was.
+            Ok(())
+        })
+    };
+    TestRunner::new(cases()).run(&loss(), run).unwrap();
+    cuts.are_real();
+}
+
+/// And it comes back, as it was.
+#[test]
+fn what_was_given_up_joins_again_wherever_it_is_cut() {
+    let run = |(masks, index, order, cut): Loss| {
+        block_on(async {
+            let Some((runner, whole, less, name)) = one_is_lost(&masks, index, &order).await else {
+                return Ok(());
+            };
+            settle_losing(&runner.losing(&[&name]), &less).await;
             comes_back(&runner, &name);
             let plan = plan_of(&runner, &less).await;
             prop_assert!(plan.is_empty(), "{}", plan::render(&plan));
@@ -401,14 +443,7 @@ fn what_was_given_up_goes_wherever_it_is_cut() {
             Ok(())
         })
     };
-    let regressions = FileFailurePersistence::Direct("tests/it/joint_lost.regressions");
-    let config = ProptestConfig {
-        cases: (ProptestConfig::default().cases / 32).max(1),
-        failure_persistence: Some(Box::new(regressions)),
-        ..ProptestConfig::default()
-    };
-    TestRunner::new(config).run(&strategy, run).unwrap();
-    cuts.are_real();
+    TestRunner::new(cases()).run(&loss(), run).unwrap();
 }
 
 /// Its kubelet registers it again.

@@ -17,7 +17,7 @@ use rke_operator::{
     converge::{Error, Goal, Outcome},
     error::ErrorClass,
     model::{CLAIM, ClusterId},
-    plan::{Action, enough_answer},
+    plan::{Action, Plan, enough_answer},
 };
 
 use crate::{
@@ -78,7 +78,7 @@ pub(crate) async fn settle(runner: &Runner, intent: &Intent) {
     let goal = Goal::Up(intent);
     let outcome = runner.converge(&goal).await.unwrap();
     assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
-    let plan = runner.plan(&goal).await.unwrap();
+    let plan = runner.would(&goal).await.unwrap();
     assert!(plan.is_empty(), "{}", rke_operator::plan::render(&plan));
 }
 
@@ -135,15 +135,14 @@ fn switch_on(runner: &Runner) {
 
 /// Dies in one of the steps that it would do, if there are any. True if it did.
 pub(crate) async fn dies(runner: &Runner, goal: &Goal<'_>, cut: Cut) -> bool {
-    let Ok(plan) = runner.plan(goal).await else {
-        return false;
+    let counted = |plan: &Plan| {
+        let remote = plan
+            .steps()
+            .filter(|step| !matches!(step.action, Action::Local(_)));
+        let after = cut.after % remote.count().max(1);
+        runner.remote.cut(Some(Cut { after, ..cut }));
     };
-    let remote = plan
-        .steps()
-        .filter(|step| !matches!(step.action, Action::Local(_)));
-    let after = cut.after % remote.count().max(1);
-    runner.remote.cut(Some(Cut { after, ..cut }));
-    drop(runner.converge(goal).await);
+    drop(runner.converge_seen(goal, counted).await);
     let died = runner.remote.was_cut();
     runner.remote.cut(None);
     died
@@ -190,12 +189,9 @@ fn invariant_06_up_converges_wherever_it_is_cut_and_whatever_is_off() {
             if let Some(cut) = later_cut {
                 dies(&runner, &goal, cut).await;
             }
-            let plan = runner.plan(&goal).await;
-            let plan = plan.map_or_else(
-                |why| why.to_string(),
-                |plan| rke_operator::plan::render(&plan),
-            );
-            match runner.converge(&goal).await {
+            let mut plan = String::new();
+            let shown = |first: &Plan| plan = rke_operator::plan::render(first);
+            match runner.converge_seen(&goal, shown).await {
                 Ok(Outcome::Converged { .. } | Outcome::Degraded { .. }) => {}
                 // Too few answer for anything.
                 Err(Error::HostsUnreachable { .. }) => prop_assert!(off != 0),

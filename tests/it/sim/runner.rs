@@ -254,11 +254,38 @@ impl Runner {
         Box::pin(async { tokio::join!(run, listen).0 }).await
     }
 
-    /// What it would do now.
+    /// What it would do now, and whether it may, without a second thought about it ([`Self::plan`]).
+    pub(crate) async fn would(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
+        let survey = converge::survey(goal, &self.environment()).await?;
+        Ok(survey.plan)
+    }
+
+    /// As the product converges from a look that was just done, of which `first` is told the plan.
+    pub(crate) async fn converge_seen(
+        &self,
+        goal: &Goal<'_>,
+        first: impl FnOnce(&Plan),
+    ) -> Result<Outcome, Error> {
+        let environment = self.environment();
+        let seen = Box::new(converge::Iteration::look(goal, &environment).await?);
+        first(&seen.survey().plan);
+        let (_stopper, stop) = Stopper::new();
+        let (events, mut stream) = Events::channel(64);
+        let run = async {
+            let seen = Some(seen);
+            let outcome =
+                converge::converge_from(seen, goal, &environment, &Yes, &events, &stop).await;
+            drop(events);
+            outcome
+        };
+        let listen = async { while stream.recv().await.is_some() {} };
+        Box::pin(async { tokio::join!(run, listen).0 }).await
+    }
+
+    /// What it would do now. The same facts give the same plan.
     pub(crate) async fn plan(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
         let survey = converge::survey(goal, &self.environment()).await?;
         if let Some(want) = &survey.desired {
-            // The same facts give the same plan.
             let whole = plan_up(want, &survey.actual).unwrap();
             let plan = match goal {
                 Goal::Heal(_) => whole.unasked(),
