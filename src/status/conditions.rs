@@ -222,7 +222,7 @@ fn nodes(status: &Status) -> Outcome {
         return outcome(Reason::NotYetKnown, NO_CLUSTER);
     }
     let problems = about(status, About::Nodes);
-    if !serves(status) {
+    if !status.api_reports {
         outcome(Reason::Unreachable, NO_API)
     } else if problems.is_empty() {
         outcome(Reason::Healthy, "every node is Ready")

@@ -76,6 +76,9 @@ pub struct Status {
     /// The certificate that ends first, of those that were read to know what must be.
     #[serde(skip)]
     pub first_to_end: Option<FirstToEnd>,
+    /// An API server reported what the cluster has.
+    #[serde(skip)]
+    pub(crate) api_reports: bool,
     /// What `up` would do.
     pub differences: Differences,
     /// What is not well; empty for a cluster that is healthy.
@@ -155,6 +158,7 @@ impl Status {
                 .map_or_else(Vec::new, |saved| certificates::authorities(saved, seen.now)),
             addons,
             first_to_end,
+            api_reports: matches!(actual.api(), ApiView::Up(_)),
             etcd,
             nodes,
             differences,

@@ -137,7 +137,11 @@ fn apis(seen: &Seen<'_>) -> Vec<Problem> {
             Some(Problem::on(About::ControlPlane, name, message))
         }
     });
-    down.collect()
+    let untold = seen.actual.untold.iter().map(|why| {
+        let message = format!("no API server reports what the cluster has: {why}");
+        Problem::cluster(About::ControlPlane, message)
+    });
+    down.chain(untold).collect()
 }
 
 /// etcd without a quorum is one problem; with one, each member that does not follow is one.

@@ -150,6 +150,10 @@ const HAPPENINGS: &[Happening] = &[
             api.nodes.remove(&"n4".into());
         }
     }),
+    ("no API server reports what the cluster has", |a| {
+        a.cluster = None;
+        a.untold = Some("node `n1`: no complete answer within 20 s".to_owned());
+    }),
     ("a node was not looked at", |a| {
         a.hosts.remove(&"n5".into());
     }),
@@ -216,7 +220,7 @@ fn five_made() -> Made {
 }
 
 /// No problem, exactly where every condition about health is True; and `Ready` is told by them.
-fn agree(status: &Status) -> Result<(), String> {
+pub(crate) fn agree(status: &Status) -> Result<(), String> {
     let set = conditions(status);
     let untrue: Vec<_> = ConditionType::HEALTH
         .into_iter()
