@@ -1,8 +1,7 @@
 //! Lives of clusters with what goes wrong around them: machines that no run saw, machines that somebody uses elsewhere,
-//! members of etcd that never started, steps that fail, nodes that go away and come back in the middle of a run.
-//! Whatever happens, three things hold at every step of every run: nothing is done to a machine without proof
-//! that it is this cluster's; no node is disturbed that the first plan of the run did not name; and what has
-//! a spare serves.
+//! members of etcd that never started, steps that fail, nodes that go away and come back in the middle of a run, API
+//! servers that are slow or answer one client only, processes that are older than their files, somebody else with a
+//! state from before, and a release that comes with the edit. What holds at every step is in [`crate::joint_watch`].
 
 use std::collections::BTreeSet;
 
@@ -11,22 +10,30 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
+    config::Intent,
     converge::{Error, Goal, Outcome},
+    environment::Clock,
     error::ErrorClass,
-    model::{ClusterId, NodeName},
-    plan::{Action, Plan, Step, Target},
+    model::NodeName,
+    plan::Action,
 };
 
 use crate::{
     joint_nodes::of,
-    joint_properties::{block_on, cut, no_longer_watched, order, runner},
+    joint_properties::{block_on, cut, order, runner},
+    joint_watch::{copy_on, holds, older_than_files, says_one_thing},
     sim::{
-        Cut,
+        Cut, Shell,
+        api::{ApiFault, fault},
+        mishap::{OnNode, happen_on, mishap},
         remote::{SimFailure, Turn},
         runner::Runner,
         wish::Wish,
     },
 };
+
+/// Who asks API servers for something: the one whose life it is, and somebody else.
+const CLIENTS: &[&str] = &["a test", "another"];
 
 /// A number that picks a step, or none.
 type Pick = Option<usize>;
@@ -35,6 +42,10 @@ type Pick = Option<usize>;
 #[derive(Clone, Debug)]
 struct Life {
     masks: Vec<u8>,
+    /// What comes with the edit.
+    more: Vec<u8>,
+    /// It was made with the release before.
+    upgrade: bool,
     /// Off in the first run, if they are only workers.
     off: u8,
     /// Used by somebody else from then on, if they are only workers.
@@ -44,13 +55,24 @@ struct Life {
     stray: Option<u8>,
     order: Vec<u8>,
     cut: Option<Cut>,
+    /// Months later certificates are renewed, and that is cut.
+    renewal: Option<Cut>,
+    mishaps: Vec<OnNode>,
+    faults: Vec<ApiFault>,
+    /// Somebody else has the state of before, with the config of before or with that of now.
+    another: Option<bool>,
     fails: Pick,
     /// Goes away before the second run, and comes back at some step of it.
     blinks: Option<(u8, usize)>,
 }
 
 fn life() -> impl Strategy<Value = Life> {
-    let masks = prop::collection::vec(prop_oneof![Just(0u8), Just(0u8), 0..4u8], 1..6);
+    let mask = || prop_oneof![Just(0u8), Just(0u8), 0..4u8];
+    let masks = (
+        prop::collection::vec(mask(), 1..6),
+        prop::collection::vec(mask(), 0..2),
+        prop::bool::weighted(0.3),
+    );
     let bits = (any::<u8>(), any::<u8>(), any::<u8>());
     let chance = (
         prop::option::weighted(0.3, any::<u8>()),
@@ -58,15 +80,33 @@ fn life() -> impl Strategy<Value = Life> {
         prop::option::weighted(0.3, 0..40usize),
         prop::option::weighted(0.4, (any::<u8>(), 0..40usize)),
     );
-    (masks, bits, order(), chance).prop_map(
-        |(masks, (off, elsewhere, leave), order, (stray, cut, fails, blinks))| Life {
+    let world = (
+        prop::option::weighted(0.3, cut()),
+        prop::collection::vec(mishap(), 0..3),
+        prop::collection::vec(fault(4, CLIENTS), 0..3),
+        prop::option::weighted(0.3, any::<bool>()),
+    );
+    (masks, bits, order(), chance, world).prop_map(
+        |(
+            (masks, more, upgrade),
+            (off, elsewhere, leave),
+            order,
+            (stray, cut, fails, blinks),
+            (renewal, mishaps, faults, another),
+        )| Life {
             masks,
+            more,
+            upgrade,
             off,
             elsewhere,
             leave,
             stray,
             order,
             cut,
+            renewal,
+            mishaps,
+            faults,
+            another,
             fails,
             blinks,
         },
@@ -87,80 +127,20 @@ impl Life {
     fn node(&self, pick: u8) -> NodeName {
         NodeName(format!("n{}", usize::from(pick) % self.masks.len() + 2))
     }
-}
 
-/// The nodes that a plan disturbs, and those that answer and of which it says that they stay as they are for now.
-fn announced(plan: &Plan, goal: &Goal<'_>, off: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
-    let disturbed = plan.disruptions().filter_map(|(step, _)| step.node());
-    let mut all: BTreeSet<NodeName> = disturbed.cloned().collect();
-    for note in plan.notes.iter().filter(|note| note.is_left) {
-        let left: Vec<NodeName> = match (&note.target, goal) {
-            (Some(Target::Host(name)), _) => vec![name.clone()],
-            (None, Goal::Up(intent)) => intent.nodes.keys().cloned().collect(),
-            (_, _) => Vec::new(),
+    /// The config that names these nodes, without those of these places.
+    fn config(&self, without: impl Fn(usize) -> bool, release: &str) -> Option<Intent> {
+        let all = [self.masks.clone(), self.more.clone()].concat();
+        let wish = Wish {
+            without: (1..=all.len()).filter(|at| without(*at)).collect(),
+            ..of(&all)
         };
-        all.extend(left.into_iter().filter(|name| !off.contains(name)));
+        if self.upgrade {
+            wish.checked_of(release)
+        } else {
+            wish.checked()
+        }
     }
-    all
-}
-
-/// A run during which the three things hold; `back`: a node that comes back at that step.
-async fn holds(
-    runner: &Runner,
-    goal: &Goal<'_>,
-    theirs: &BTreeSet<NodeName>,
-    back: Option<(NodeName, usize)>,
-) -> Result<Outcome, Error> {
-    let first = runner.plan(goal).await?;
-    let off = runner
-        .remote
-        .world(|world| world.down.keys().cloned().collect());
-    let (announced, theirs) = (announced(&first, goal, &off), theirs.clone());
-    let id: Option<ClusterId> = runner.memory.shell().saved.map(|saved| saved.cluster_id);
-    let up = matches!(goal, Goal::Up(_));
-    let spare = runner.remote.world(|world| {
-        let id = id.as_ref().filter(|_| up);
-        let members = id.is_some_and(|id| world.member_count(id) > 2 && world.has_quorum(id));
-        (
-            members,
-            id.is_some_and(|id| members && world.serving(id) > 1),
-        )
-    });
-    let mut steps = 0;
-    let text = rke_operator::plan::render(&first);
-    runner.remote.watch(move |world, step: &Step| {
-        steps += 1;
-        if let Some((node, at)) = &back
-            && steps > *at
-        {
-            world.down.remove(node);
-        }
-        if let Action::Host(node, _) = &step.action {
-            assert!(
-                !theirs.contains(node),
-                "it is somebody else's: {step:?}\n{text}"
-            );
-        }
-        if let (Some(node), Some(what)) = (step.node(), &step.disturbs) {
-            assert!(
-                announced.contains(node),
-                "{node} was not announced: {what}\n{text}"
-            );
-        }
-        let (members, apis) = spare;
-        let id = id.as_ref();
-        assert!(
-            !members || id.is_some_and(|id| world.has_quorum(id)),
-            "{step:?}\n{text}"
-        );
-        assert!(
-            !apis || id.is_some_and(|id| world.serving(id) > 0),
-            "{step:?}\n{text}"
-        );
-    });
-    let outcome = runner.converge(goal).await;
-    no_longer_watched(runner);
-    outcome
 }
 
 fn fails_once(runner: &Runner, at: Pick) {
@@ -173,39 +153,92 @@ fn fails_once(runner: &Runner, at: Pick) {
     });
 }
 
+/// The serial of the copy on the first node, which is always there.
+fn newest_copy(runner: &Runner) -> Option<u64> {
+    runner.remote.world(|world| {
+        let facts = world.truth.up(&"n1".into())?;
+        facts.claim()?;
+        copy_on(facts).map(|copy| copy.serial)
+    })
+}
+
+/// Months later. The certificates end soon, and their renewal is cut: it goes on, whoever wrote the files.
+async fn renews(runner: &Runner, intent: &Intent, cut: Cut) -> Result<(), TestCaseError> {
+    let (goal, nobody) = (Goal::Heal(intent), BTreeSet::new());
+    let after = cut.after % 60;
+    runner.remote.cut(Some(Cut { after, ..cut }));
+    drop(holds(runner, &goal, &nobody, None).await);
+    runner.remote.cut(None);
+    let mut healed = holds(runner, &goal, &nobody, None).await;
+    if matches!(healed, Ok(Outcome::Degraded { .. })) {
+        healed = holds(runner, &goal, &nobody, None).await;
+    }
+    prop_assert!(
+        matches!(healed, Ok(Outcome::Converged { .. })),
+        "{healed:?}"
+    );
+    let shell = runner.memory.shell();
+    let id = shell.saved.as_ref().unwrap().cluster_id.clone();
+    let seen = runner.remote.world(|world| world.observe(&shell));
+    prop_assert_eq!(older_than_files(&seen, &id), Vec::<String>::new());
+    Ok(())
+}
+
+/// Somebody else goes on from an older state. Where a newer copy is seen, nothing is done.
+async fn another_runs(
+    runner: &Runner,
+    former: Shell,
+    intent: &Intent,
+    theirs: &BTreeSet<NodeName>,
+) -> Result<(), TestCaseError> {
+    let serial = former.saved.as_ref().unwrap().serial;
+    let another = runner.beside("another", former);
+    let newer = newest_copy(runner).is_some_and(|copy| copy > serial);
+    let before = runner.remote.world(|world| world.clone());
+    let ended = holds(&another, &Goal::Up(intent), theirs, None).await;
+    if newer {
+        prop_assert!(ended.is_err(), "{ended:?}");
+        prop_assert!(runner.remote.world(|world| *world == before));
+    } else if runner.remote.world(|world| *world != before) {
+        // It is theirs to go on with.
+        runner.memory.keep(another.memory.shell());
+    }
+    Ok(())
+}
+
+/// A cluster is made, and time passes.
 async fn lives(life: Life) -> Result<(), TestCaseError> {
-    let runner = runner(life.masks.len() + 1);
+    let first = life.masks.len();
+    let runner = runner(first + life.more.len() + 1);
     runner.remote.order(&life.order);
-    let whole = of(&life.masks);
-    let Some(intent) = whole.checked() else {
+    let Some(intent) = life.config(|at| at > first, "v1.33.13") else {
         return Ok(());
     };
     for node in life.workers(life.off) {
         runner.remote.kill(&node.0);
     }
-    let nobody = BTreeSet::new();
-    let first = holds(&runner, &Goal::Up(&intent), &nobody, None).await;
-    prop_assert!(first.is_ok(), "{first:?}");
-
-    // Time passes, and others work on the machines.
+    let made = holds(&runner, &Goal::Up(&intent), &BTreeSet::new(), None).await;
+    prop_assert!(made.is_ok(), "{made:?}");
+    let former = runner.memory.shell();
     for node in life.workers(life.off) {
         runner.remote.revive(&node.0);
     }
-    let theirs = life.workers(life.elsewhere);
-    for node in &theirs {
-        runner.remote.joins_another(&node.0);
-    }
-    let before: Vec<_> = theirs
-        .iter()
-        .map(|node| runner.remote.whole(&node.0))
-        .collect();
-    let untouched = |runner: &Runner| {
-        let now: Vec<_> = theirs
-            .iter()
-            .map(|node| runner.remote.whole(&node.0))
-            .collect();
-        now == before
+    let runner = match life.renewal {
+        Some(cut) => {
+            let later = || "2030-11-01T00:00:00Z".parse().unwrap();
+            let later = runner.called(CLIENTS[0], &Clock::new(later));
+            renews(&later, &intent, cut).await?;
+            later
+        }
+        None => runner,
     };
+    let mut shell = runner.memory.shell();
+    for mishap in &life.mishaps {
+        runner
+            .remote
+            .world(|world| happen_on(*mishap, world, &mut shell));
+    }
+    runner.memory.keep(shell);
     if let Some(pick) = life.stray {
         let node = life.node(pick);
         let id = runner.memory.shell().saved.unwrap().cluster_id;
@@ -215,16 +248,32 @@ async fn lives(life: Life) -> Result<(), TestCaseError> {
             }
         });
     }
-    // All that is somebody else's leaves the config, and perhaps more.
-    let leaves = |at: &usize| {
+    // Others work on the machines.
+    let theirs = life.workers(life.elsewhere);
+    for node in &theirs {
+        runner.remote.joins_another(&node.0);
+    }
+    goes_on(&life, &runner, (former, &intent), &theirs).await
+}
+
+/// The config is edited: all that is somebody else's leaves it, and perhaps more; others come. Then it is removed.
+async fn goes_on(
+    life: &Life,
+    runner: &Runner,
+    (former, before): (Shell, &Intent),
+    theirs: &BTreeSet<NodeName>,
+) -> Result<(), TestCaseError> {
+    let whole = || -> Vec<_> {
+        let nodes = theirs.iter();
+        nodes.map(|node| runner.remote.whole(&node.0)).collect()
+    };
+    let there = whole();
+    let leaves = |at: usize| {
         let name = NodeName(format!("n{}", at + 1));
-        theirs.contains(&name) || (*at == usize::from(life.leave) % 8)
+        let may = at <= life.masks.len();
+        theirs.contains(&name) || may && at == usize::from(life.leave) % 8
     };
-    let less = Wish {
-        without: (1..=life.masks.len()).filter(leaves).collect(),
-        ..whole
-    };
-    let Some(less) = less.checked() else {
+    let Some(less) = life.config(leaves, "v1.34.4") else {
         return Ok(());
     };
     let goal = Goal::Up(&less);
@@ -232,24 +281,60 @@ async fn lives(life: Life) -> Result<(), TestCaseError> {
     if let Some((node, _)) = back.as_ref().filter(|(node, _)| !theirs.contains(node)) {
         runner.remote.kill(&node.0);
     }
-    fails_once(&runner, life.fails);
+    fails_once(runner, life.fails);
+    runner
+        .remote
+        .world(|world| world.faults.clone_from(&life.faults));
     if let Some(Cut { after, torn }) = life.cut {
         let after = after % 60;
         runner.remote.cut(Some(Cut { after, torn }));
-        drop(holds(&runner, &goal, &theirs, None).await);
+        drop(holds(runner, &goal, theirs, None).await);
         runner.remote.cut(None);
     }
-    drop(holds(&runner, &goal, &theirs, back.clone()).await);
-    fails_once(&runner, None);
-    prop_assert!(untouched(&runner));
+    if let Some(of_before) = life.another {
+        let config = if of_before { before } else { &less };
+        another_runs(runner, former, config, theirs).await?;
+    }
+    drop(holds(runner, &goal, theirs, back).await);
+    says_one_thing(runner, &less)
+        .await
+        .map_err(TestCaseError::fail)?;
+    fails_once(runner, None);
+    prop_assert_eq!(whole(), there.clone());
     runner.remote.world(|world| {
         world.down.clear();
+        world.faults.clear();
         world.settle();
     });
-    // Too much at once is refused, and then nothing was done; else it comes to its end.
+    comes_to_its_end(runner, &less, theirs).await?;
+    prop_assert_eq!(whole(), there.clone());
+
+    let goal = Goal::Remove(Some(&less));
+    let removed = holds(runner, &goal, theirs, None).await;
+    prop_assert!(removed.is_ok(), "{removed:?}");
+    prop_assert_eq!(whole(), there);
+    // What is left is cleaned when a person names it.
+    let Some(saved) = runner.memory.shell().saved else {
+        return Ok(());
+    };
+    let named: Vec<&str> = saved.inventory.keys().map(|name| name.0.as_str()).collect();
+    let outcome = holds(&runner.cleaning(&named), &goal, &BTreeSet::new(), None).await;
+    prop_assert!(
+        matches!(outcome, Ok(Outcome::Converged { .. })),
+        "{outcome:?}"
+    );
+    Ok(())
+}
+
+/// Too much at once is refused, and then nothing was done; else it comes to its end.
+async fn comes_to_its_end(
+    runner: &Runner,
+    intent: &Intent,
+    theirs: &BTreeSet<NodeName>,
+) -> Result<(), TestCaseError> {
     let mut refused = false;
     for _ in 0..4 {
-        match holds(&runner, &goal, &theirs, None).await {
+        match holds(runner, &Goal::Up(intent), theirs, None).await {
             Ok(Outcome::Converged { .. }) => break,
             Ok(Outcome::Degraded { .. }) => {}
             Ok(other) => prop_assert!(false, "{other:?}"),
@@ -257,26 +342,11 @@ async fn lives(life: Life) -> Result<(), TestCaseError> {
             Err(other) => prop_assert!(false, "{other:?}"),
         }
     }
-    prop_assert!(untouched(&runner));
     let strays = runner.remote.world(|world| world.learners.len());
     prop_assert!(refused || strays <= 1);
-
-    let goal = Goal::Remove(Some(&less));
-    let removed = holds(&runner, &goal, &theirs, None).await;
-    prop_assert!(removed.is_ok(), "{removed:?}");
-    prop_assert!(untouched(&runner));
-    // What is left is cleaned when a person names it.
-    let Some(saved) = runner.memory.shell().saved else {
-        return Ok(());
-    };
-    let named: Vec<&str> = saved.inventory.keys().map(|name| name.0.as_str()).collect();
-    let named = runner.cleaning(&named);
-    let outcome = holds(&named, &goal, &BTreeSet::new(), None).await;
-    prop_assert!(
-        matches!(outcome, Ok(Outcome::Converged { .. })),
-        "{outcome:?}"
-    );
-    Ok(())
+    says_one_thing(runner, intent)
+        .await
+        .map_err(TestCaseError::fail)
 }
 
 /// A part of the ordinary number, as each life is some runs: `make worlds` makes as many as it is told.

@@ -56,6 +56,7 @@ mod joint_nodes;
 mod joint_ownership;
 mod joint_properties;
 mod joint_roles;
+mod joint_watch;
 mod joint_worlds;
 mod lab_accepts;
 mod lab_before;

@@ -203,7 +203,7 @@ fn invariant_03_another_clusters_node_is_left_alone() {
     let saved = crate::sim::desired("b", &[one()], &Knobs::default()).saved;
     let shell = Shell {
         saved: Some(saved),
-        kubeconfig: None,
+        ..Shell::default()
     };
     let plan = plan::remove(Some(&id), &world.observe(&shell)).unwrap();
     assert_eq!(titles(&plan), ["delete the state"]);

@@ -383,7 +383,7 @@ proptest! {
             let id = world.observe(&shell).saved.map(|saved| saved.cluster_id.clone());
             let served = id.is_some_and(|id| world.serving(&id) > 0);
             let ended = world.run_interleaved(&plan, Some(&want), &mut shell, &mut order, |world, step| {
-                let shell = Shell { saved: Some(want.saved.clone()), kubeconfig: None };
+                let shell = Shell { saved: Some(want.saved.clone()), ..Shell::default() };
                 for (at, central) in [true, false].into_iter().enumerate() {
                     let now = unavailable(world, &shell, &want, there, central);
                     assert!(

@@ -115,6 +115,7 @@ fn world(intent: &Intent) -> (World, Shell) {
     let shell = Shell {
         saved: Some(state()),
         kubeconfig: Some(Secret::new(text("kubeconfig.yml"))),
+        ..Shell::default()
     };
     (world, shell)
 }

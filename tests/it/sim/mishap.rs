@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rke_operator::{
     actual::{ContainerFact, ContainerState, HostFacts, HostView, StateCopy},
-    model::{CLAIM, ChartRecord, FILES_IMAGE, HELPER, NodeName, label, path, secret::Secret},
+    model::{
+        CLAIM, ChartRecord, ContainerSpec, FILES_IMAGE, HELPER, NodeName, label, path,
+        secret::Secret,
+    },
 };
 use serde_json::json;
 
@@ -19,6 +22,8 @@ pub(crate) enum Mishap {
     ContainerIsPaused(u8),
     ContainerIsRemade(u8),
     LabelIsLost(u8),
+    /// It was started with another certificate than its file has by now.
+    ProcessIsOlder(u8),
     FileGoes(u8),
     FileChanges(u8),
     ModeChanges(u8),
@@ -51,6 +56,7 @@ pub(crate) fn mishap() -> impl Strategy<Value = OnNode> {
         any::<u8>().prop_map(M::ContainerIsPaused),
         any::<u8>().prop_map(M::ContainerIsRemade),
         any::<u8>().prop_map(M::LabelIsLost),
+        any::<u8>().prop_map(M::ProcessIsOlder),
         any::<u8>().prop_map(M::FileGoes),
         any::<u8>().prop_map(M::FileChanges),
         any::<u8>().prop_map(M::ModeChanges),
@@ -180,6 +186,7 @@ pub(crate) fn happen_on((on, mishap): OnNode, world: &mut World, shell: &mut sup
         | Mishap::ContainerIsPaused(_)
         | Mishap::ContainerIsRemade(_)
         | Mishap::LabelIsLost(_)
+        | Mishap::ProcessIsOlder(_)
         | Mishap::FileGoes(_)
         | Mishap::FileChanges(_)
         | Mishap::ModeChanges(_)
@@ -196,6 +203,32 @@ pub(crate) fn happen_on((on, mishap): OnNode, world: &mut World, shell: &mut sup
             on_host(mishap, facts);
         }
     }
+}
+
+/// A renewal that was cut between files and containers: it has the certificate from before.
+fn was_started_before(fact: &mut ContainerFact, n: u8) {
+    let Some(text) = fact.labels.get(label::SPEC) else {
+        return;
+    };
+    let older = |spec: &mut ContainerSpec| {
+        let Some(path) = nth(&spec.certificates, n, |_, _| true) else {
+            return;
+        };
+        let key = path.replace(".pem", "-key.pem");
+        for path in [&path, &key] {
+            if let Some(digest) = spec.files.get_mut(path) {
+                digest.0.push_str(" before");
+            }
+        }
+        let record = spec.certificates.get_mut(&path).unwrap();
+        record.fingerprint.push_str(" before");
+        record.ends -= 1;
+    };
+    let mut spec: ContainerSpec = serde_json::from_str(text).unwrap();
+    older(&mut spec);
+    let text = serde_json::to_string(&spec).unwrap();
+    fact.labels.insert(label::SPEC.to_owned(), text);
+    fact.runs.iter_mut().for_each(older);
 }
 
 fn on_host(mishap: Mishap, facts: &mut HostFacts) {
@@ -234,6 +267,11 @@ fn on_host(mishap: Mishap, facts: &mut HostFacts) {
                     .unwrap()
                     .labels
                     .remove(label::SPEC);
+            }
+        }
+        Mishap::ProcessIsOlder(n) => {
+            if let Some(name) = container(facts, n) {
+                was_started_before(facts.containers.get_mut(&name).unwrap(), n);
             }
         }
         Mishap::FileGoes(n) => {

@@ -6,6 +6,7 @@
 //! was not pulled, a file written before the claim, a manifest applied before the API answers. So an
 //! order that is wrong fails a test.
 
+pub(crate) mod api;
 pub(crate) mod bare;
 pub(crate) mod compare;
 pub(crate) mod effect;

@@ -95,7 +95,11 @@ pub(crate) struct Counts {
 
 /// A world that runs share, and what happens while they do.
 #[derive(Clone)]
-pub(crate) struct SimRemote(Arc<Shared>);
+pub(crate) struct SimRemote {
+    shared: Arc<Shared>,
+    /// Who comes this way.
+    client: String,
+}
 
 struct Shared {
     inner: Mutex<Inner>,
@@ -126,7 +130,7 @@ struct Inner {
 
 impl SimRemote {
     pub(crate) fn new(world: World) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             inner: Mutex::new(Inner {
                 world,
                 order: vec![0],
@@ -142,11 +146,23 @@ impl SimRemote {
                 asked: BTreeMap::new(),
             }),
             script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
-        }))
+        };
+        Self {
+            shared: Arc::new(shared),
+            client: String::new(),
+        }
+    }
+
+    /// The same world for somebody else.
+    pub(crate) fn as_client(&self, client: &str) -> Self {
+        Self {
+            client: client.to_owned(),
+            ..self.clone()
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.inner.lock().unwrap()
+        self.shared.inner.lock().unwrap()
     }
 
     pub(crate) fn world<T>(&self, with: impl FnOnce(&mut World) -> T) -> T {
@@ -192,7 +208,7 @@ impl SimRemote {
         &self,
         script: impl FnMut(Purpose, usize, &Step) -> Turn + Send + 'static,
     ) {
-        *self.0.script.lock().unwrap() = Box::new(script);
+        *self.shared.script.lock().unwrap() = Box::new(script);
     }
 
     /// What becomes of surveys that begin from now on.
@@ -252,7 +268,11 @@ impl RemoteSession for SimSession {
         wanted: &'a WantedObjects,
         kept: KeptFacts,
     ) -> BoxFuture<'a, Actual> {
-        let shell = Shell { saved, kubeconfig };
+        let shell = Shell {
+            client: self.remote.client.clone(),
+            saved,
+            kubeconfig,
+        };
         async move {
             let surveys = self
                 .remote
@@ -264,6 +284,11 @@ impl RemoteSession for SimSession {
                 Surveys::Panic => panic!("told to panic, with the word hunter2"),
             }
             let mut seen = self.remote.inner().observe(&self.aim, &shell);
+            // What is told was so when it was asked for.
+            let told = self
+                .remote
+                .world(|world| world.told(&seen.apis, &shell.client));
+            passes(told.unwrap_or_default()).await;
             dry_runs(&mut seen, &wanted.objects);
             self.remote
                 .inner()
@@ -326,13 +351,27 @@ impl RemoteSession for SimSession {
             if self.remote.inner().reaches_an_api {
                 *self.heard.lock().unwrap() = Some(Instant::now());
             }
-            self.remote.inner().act(step, context)?;
+            let shell = Shell {
+                client: self.remote.client.clone(),
+                saved: context.saved.cloned(),
+                kubeconfig: None,
+            };
+            let takes = self.remote.world(|world| world.reaches(step, &shell));
+            passes(takes.unwrap_or_default()).await;
+            self.remote.inner().act(step, context, shell)?;
             Ok(Done {
                 warning,
                 ..Done::default()
             })
         }
         .boxed()
+    }
+}
+
+/// Time, if it is any.
+async fn passes(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
     }
 }
 
@@ -346,14 +385,14 @@ impl SimSession {
         if index == 0 {
             self.remote.inner().begins(purpose, context.environment);
         }
-        (self.remote.0.script.lock().unwrap())(purpose, index, step)
+        (self.remote.shared.script.lock().unwrap())(purpose, index, step)
     }
 }
 
 impl Drop for SimSession {
     fn drop(&mut self) {
         // A test that fails has poisoned it, perhaps.
-        if let Ok(mut inner) = self.remote.0.inner.lock()
+        if let Ok(mut inner) = self.remote.shared.inner.lock()
             && self.begun.load(Ordering::SeqCst) > 0
         {
             inner.counts.running -= 1;
@@ -421,11 +460,12 @@ impl Inner {
         seen
     }
 
-    fn act(&mut self, step: &Step, context: Context<'_>) -> Result<(), StepError> {
-        let mut shell = Shell {
-            saved: context.saved.cloned(),
-            kubeconfig: None,
-        };
+    fn act(
+        &mut self,
+        step: &Step,
+        context: Context<'_>,
+        mut shell: Shell,
+    ) -> Result<(), StepError> {
         if self.dead {
             return Err(StepError::Stopped);
         }

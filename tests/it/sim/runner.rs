@@ -33,6 +33,7 @@ impl Memory {
     /// What is kept.
     pub(crate) fn shell(&self) -> Shell {
         Shell {
+            client: String::new(),
             saved: self.saved.lock().unwrap().1.clone(),
             kubeconfig: self.kubeconfig.lock().unwrap().clone(),
         }
@@ -146,15 +147,16 @@ impl Consent for Yes {
 impl Runner {
     /// Whose keys are made of `entropy`.
     pub(crate) fn new(remote: &SimRemote, entropy: fn() -> [u8; 32]) -> Self {
+        let identity = "a test";
         Self {
-            remote: remote.clone(),
+            remote: remote.as_client(identity),
             memory: Arc::default(),
             entropy,
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
             recover: None,
             accept_etcd: None,
-            identity: "a test".to_owned(),
+            identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
     }
@@ -162,9 +164,20 @@ impl Runner {
     /// The same state in the hands of somebody else, by whose clock time goes on.
     pub(crate) fn called(&self, identity: &str, clock: &Clock) -> Self {
         Self {
+            remote: self.remote.as_client(identity),
             identity: identity.to_owned(),
             clock: clock.clone(),
             ..self.clone()
+        }
+    }
+
+    /// Somebody else who has a state and a kubeconfig of their own.
+    pub(crate) fn beside(&self, identity: &str, shell: Shell) -> Self {
+        let memory = Memory::default();
+        memory.keep(shell);
+        Self {
+            memory: Arc::new(memory),
+            ..self.called(identity, &self.clock)
         }
     }
 

@@ -96,6 +96,14 @@ impl Wish {
         checked(&self.config())
     }
 
+    /// The same, where it is a config, with another release.
+    pub(crate) fn checked_of(&self, release: &str) -> Option<Intent> {
+        let mut config = self.config();
+        config["kubernetes_version"] = json!(release);
+        config["system_images"] = json!({});
+        checked(&config)
+    }
+
     /// The same with another release, or with none, and with the images that go with it.
     pub(crate) fn intent_of(&self, release: Option<&str>) -> Intent {
         let mut config = self.config();

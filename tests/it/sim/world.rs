@@ -20,11 +20,15 @@ use rke_operator::{
 };
 use serde_json::Value;
 
-use super::{effect, tear};
+use super::{
+    api::{ApiFault, Verb},
+    effect, tear,
+};
 
-/// Where a run is started: its own state and kubeconfig.
+/// Where a run is started: its own state and kubeconfig, and who it is to API servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shell {
+    pub(crate) client: String,
     pub(crate) saved: Option<ClusterState>,
     pub(crate) kubeconfig: Option<Secret<String>>,
 }
@@ -48,6 +52,8 @@ pub(crate) struct World {
     pub(crate) alarms: BTreeSet<Alarm>,
     /// The etcd outside of the clusters, where that is what they have: it serves.
     pub(crate) external: Option<ExternalView>,
+    /// What API servers do not answer at once, or not at all.
+    pub(crate) faults: Vec<ApiFault>,
 }
 
 /// Where a run is cut off.
@@ -92,6 +98,7 @@ impl World {
             cut_off: BTreeMap::new(),
             alarms: BTreeSet::new(),
             external: None,
+            faults: Vec::new(),
         }
     }
 
@@ -116,12 +123,15 @@ impl World {
                 let asked = |(name, _): &(NodeName, MemberStatus)| has(name, Role::Etcd);
                 member.status.take_if(|status| !asked(status));
             }
-            seen.apis = self.apis(&saved.cluster_id);
+            seen.apis = self.apis_for(&saved.cluster_id, &shell.client);
             seen.apis.retain(|name, _| has(name, Role::ControlPlane));
         }
-        seen.versions = self.versions(seen.apis.keys());
-        if !seen.apis.values().any(|api| *api == ApiHealth::Serving) {
+        let tells = |name: &&NodeName| self.answer(name, &shell.client, Verb::Read).is_ok();
+        seen.versions = self.versions(seen.apis.keys().filter(tells));
+        if serving(&seen.apis).next().is_none() {
             seen.cluster = None;
+        } else if let Err(why) = self.told(&seen.apis, &shell.client) {
+            (seen.cluster, seen.untold) = (None, Some(why));
         }
         for (name, node) in seen.cluster.iter_mut().flat_map(|api| &mut api.nodes) {
             node.ready &= self.reports(name);
@@ -173,6 +183,16 @@ impl World {
 
     pub(crate) fn member_count(&self, id: &ClusterId) -> usize {
         self.members(id).count()
+    }
+
+    /// The members that vote; true: it runs.
+    pub(crate) fn voters(&self, id: &ClusterId) -> BTreeMap<NodeName, bool> {
+        let members = self.members(id);
+        let voters = members.map(|(_, name)| {
+            let runs = self.runs(name, Component::Etcd).is_some();
+            (name.clone(), runs)
+        });
+        voters.collect()
     }
 
     /// Members that run.
@@ -262,6 +282,19 @@ impl World {
             .collect()
     }
 
+    /// The same as they are for one client.
+    pub(super) fn apis_for(&self, id: &ClusterId, client: &str) -> BTreeMap<NodeName, ApiHealth> {
+        let mut apis = self.apis(id);
+        for (name, api) in &mut apis {
+            if *api == ApiHealth::Serving
+                && let Err(why) = self.answer(name, client, Verb::Ready)
+            {
+                *api = ApiHealth::Unreachable(why);
+            }
+        }
+        apis
+    }
+
     /// The releases of these API servers.
     fn versions<'a>(
         &self,
@@ -275,10 +308,19 @@ impl World {
     }
 
     pub(crate) fn serving(&self, id: &ClusterId) -> usize {
-        let apis = self.apis(id);
-        apis.values()
-            .filter(|api| **api == ApiHealth::Serving)
-            .count()
+        serving(&self.apis(id)).count()
+    }
+
+    /// The oldest release of the API servers that somebody may be served by, whether or not we reach them.
+    pub(crate) fn oldest_api(&self, id: &ClusterId) -> Option<ImageVersion> {
+        let nodes = self.truth.hosts.keys();
+        let releases = nodes.filter_map(|name| {
+            let fact = self.runs(name, Component::ApiServer)?;
+            let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
+            let serves = ours && self.has_quorum(id) && self.answering.contains(name);
+            image_version(&fact.image).filter(|_| serves)
+        });
+        releases.min()
     }
 
     /// A cluster that was not brought up here: members are where etcd runs, and it serves.
@@ -321,6 +363,7 @@ impl World {
             let why = format!("{component:?} waits for a quorum of etcd");
             return Err(Ended::Failed(why));
         }
+        self.reaches(step, shell)?;
         self.takes_learner(step)?;
         self.as_shell(shell, |truth| effect::apply(step, want, truth))
             .map_err(Ended::Failed)?;
@@ -558,6 +601,13 @@ impl World {
         };
         facts
     }
+}
+
+/// Those that serve.
+pub(super) fn serving(apis: &BTreeMap<NodeName, ApiHealth>) -> impl Iterator<Item = &NodeName> {
+    let apis = apis.iter();
+    let serving = apis.filter(|(_, api)| **api == ApiHealth::Serving);
+    serving.map(|(name, _)| name)
 }
 
 /// What a survey adds when it knows what is wanted: the server tries an apply of each object.
