@@ -32,9 +32,12 @@ fn a_firewall_between_nodes_is_told_before_and_what_it_keeps_from_pods_after() {
     let site = Site::of(&spec);
     site.names(&[("n1", ALL), ("n2", WORKER)]);
     let (n1, n2) = (site.lab.node("n1"), site.lab.node("n2"));
+    let kubelet = "-p tcp --dport 10250";
+    // What iptables makes when it is first used is there before, too.
+    drops(n2, n1, kubelet, true);
+    drops(n2, n1, kubelet, false);
     let before = [n1, n2].map(|node| (node, snapshot::take(node)));
 
-    let kubelet = "-p tcp --dport 10250";
     drops(n2, n1, kubelet, true);
     let up = site.run(&["up", "--yes"]);
     let words = [
@@ -45,10 +48,10 @@ fn a_firewall_between_nodes_is_told_before_and_what_it_keeps_from_pods_after() {
     ];
     says(&up, 2, &words);
     says(&site.run(&["plan"]), 2, &words);
+    drops(n2, n1, kubelet, false);
     for (node, before) in &before {
         snapshot::unchanged(node, before, &[]);
     }
-    drops(n2, n1, kubelet, false);
 
     // No program of ours listens there that could be tried before.
     let pods = "-p udp --dport 8472";
