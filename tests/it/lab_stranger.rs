@@ -6,7 +6,7 @@ use std::{fs, time::Duration};
 use lab::{LabSpec, Node, Profile};
 
 use crate::{
-    lab_many::{CENTRAL, WORKER},
+    lab_many::{ALL, WORKER},
     real::Site,
 };
 
@@ -37,7 +37,7 @@ fn another_kubernetes_on_a_machine_that_was_never_seen_is_left_alone() {
         });
     let site = Site::of(&spec);
     let all = [
-        ("n1", "n1", CENTRAL),
+        ("n1", "n1", ALL),
         ("n2", "n2", WORKER),
         ("n3", "n3", WORKER),
     ];
