@@ -163,9 +163,8 @@ fn has_member(facts: &HostFacts, saved: &ClusterState) -> bool {
     })
 }
 
-/// `--quota-backend-bytes`, as the member runs with it.
+/// Its quota, as the member runs with it.
 fn quota(facts: &HostFacts) -> Option<u64> {
     let container = facts.container(Component::Etcd)?;
-    let mut values = container.runs.as_ref()?.flag("quota-backend-bytes");
-    values.find_map(|value| value.parse().ok())
+    etcd::view::quota(container.runs.as_ref()?)
 }

@@ -14,6 +14,7 @@ pub mod external;
 mod external_view;
 mod grpc;
 mod read;
+pub(crate) mod room;
 pub mod snapshot;
 pub mod view;
 mod wire;

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::ExternalView;
-use crate::model::{NodeName, samples};
+use crate::model::{ContainerSpec, NodeName, samples};
 
 /// A member's id, shown in hexadecimal as `etcdctl` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,6 +172,24 @@ pub const DEFAULT_QUOTA: u64 = 2 << 30;
 /// A member that is more entries behind than this needs a snapshot of the leader: etcd keeps no
 /// more for those that follow slowly.
 const NEAR: u64 = 5_000;
+
+/// The quota that a member is started with, by its flag or, without one, by its variable. `None`: what is there is no
+/// number of bytes.
+pub fn quota(spec: &ContainerSpec) -> Option<u64> {
+    let variable = spec.env.iter();
+    let variable = variable.filter(|var| var.name == "ETCD_QUOTA_BACKEND_BYTES");
+    let variable = variable
+        .last()
+        .map(|var| var.value().map(|value| value.expose().as_str()));
+    let flag = spec.flag("quota-backend-bytes").last().map(Some);
+    match flag.or(variable) {
+        None => Some(DEFAULT_QUOTA),
+        Some(text) => match text?.parse().ok()? {
+            0 => Some(DEFAULT_QUOTA),
+            bytes => Some(bytes),
+        },
+    }
+}
 
 /// Above this part of its quota a database stops every roll: 80 %.
 const FULL: (u64, u64) = (4, 5);
@@ -338,6 +356,12 @@ impl EtcdView {
     /// What forbids to stop any member: alarms and databases that are nearly full, each as a
     /// sentence fragment.
     pub fn problems(&self) -> Vec<String> {
+        let faults = self.faults().into_iter();
+        faults.map(|fault| fault.what).collect()
+    }
+
+    /// The same, with which of them room is the cure for.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
         let name = |id: MemberId| match self.members.get(&id) {
             // Raised by hand, an alarm need not name a member.
             _ if id.0 == 0 => "a member".to_owned(),
@@ -350,21 +374,40 @@ impl EtcdView {
                 AlarmKind::Corrupt => "CORRUPT: its data differ from the other members'",
                 AlarmKind::Other(kind) => kind,
             };
-            format!("{} of etcd has raised the alarm {what}", name(alarm.member))
+            Fault {
+                what: format!("{} of etcd has raised the alarm {what}", name(alarm.member)),
+                lacks_room: alarm.kind == AlarmKind::NoSpace,
+            }
         });
         let full = self.members.iter().filter_map(|(id, member)| {
             let (_, status) = member.status.as_ref()?;
-            let quota = status.quota.unwrap_or(DEFAULT_QUOTA);
-            let (part, whole) = FULL;
-            (status.db_size / part > quota / whole).then(|| {
-                format!(
-                    "the database of {} of etcd has {} MiB of its quota of {} MiB",
-                    name(*id),
-                    status.db_size >> 20,
-                    quota >> 20
-                )
+            let what = format!(
+                "the database of {} of etcd has {} MiB of its quota of {} MiB",
+                name(*id),
+                status.db_size >> 20,
+                status.quota.unwrap_or(DEFAULT_QUOTA) >> 20
+            );
+            status.nearly_has(status.db_size).then_some(Fault {
+                what,
+                lacks_room: true,
             })
         });
         alarms.chain(full).collect()
+    }
+}
+
+/// What forbids to stop any member.
+pub(crate) struct Fault {
+    /// A sentence fragment.
+    pub(crate) what: String,
+    /// Room in the database cures it.
+    pub(crate) lacks_room: bool,
+}
+
+impl MemberStatus {
+    /// True for so many bytes that its quota is nearly used.
+    pub(super) fn nearly_has(&self, bytes: u64) -> bool {
+        let (part, whole) = FULL;
+        bytes / part > self.quota.unwrap_or(DEFAULT_QUOTA) / whole
     }
 }

@@ -170,8 +170,11 @@ fn env(config: &ContainerConfig, label: Option<&ContainerSpec>) -> Vec<EnvVar> {
     let Some(label) = label else {
         return there.into_iter().map(EnvVar::from).collect();
     };
-    let is_there = |var: &&EnvVar| there.iter().any(|entry| var.is(entry));
-    label.env.iter().filter(is_there).cloned().collect()
+    let given = label.env.iter().filter_map(|var| {
+        let entry = there.iter().find(|entry| var.is(entry))?;
+        Some(var.clone().with_value_of(entry))
+    });
+    given.collect()
 }
 
 /// Unlike a bind, it makes no folder in the place of a source that is missing.

@@ -36,6 +36,21 @@ impl EnvVar {
         Some(format!("{}={}", self.name, value.expose()))
     }
 
+    /// Its value, where it is known here.
+    pub fn value(&self) -> Option<&Secret<String>> {
+        self.value.as_ref()
+    }
+
+    /// The same with the value of a container's `NAME=value`.
+    #[must_use]
+    pub fn with_value_of(self, assignment: &str) -> Self {
+        let (_, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+        Self {
+            value: Some(Secret::new(value.to_owned())),
+            ..self
+        }
+    }
+
     /// True when a container's `NAME=value` can be this variable: the name is the same, and the
     /// value too where it is known.
     pub fn is(&self, assignment: &str) -> bool {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     actual::{ApiHealth, ContainerState},
-    etcd::ExternalView,
+    etcd::{ExternalView, room},
     model::{ClusterId, Component, NodeName, Role},
     state::Membership,
 };
@@ -207,13 +207,20 @@ fn members(seen: &Seen<'_>, etcd: &EtcdStatus) -> Vec<Problem> {
     }
     let without = etcd.nodes_without_member.iter();
     problems.extend(without.map(|node| Problem::on(About::Etcd, node, "it has no member of etcd")));
-    problems.extend(
-        seen.actual
-            .etcd
-            .problems()
-            .into_iter()
-            .map(|message| Problem::cluster(About::Etcd, message)),
-    );
+    let view = &seen.actual.etcd;
+    // Said once.
+    let mut cures = room::cures(view);
+    problems.extend(view.faults().into_iter().map(|fault| {
+        let hints = if fault.lacks_room {
+            std::mem::take(&mut cures)
+        } else {
+            Vec::new()
+        };
+        Problem {
+            hints,
+            ..Problem::cluster(About::Etcd, fault.what)
+        }
+    }));
     problems
 }
 
@@ -345,7 +352,9 @@ fn expired(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
     (first.not_after <= seen.now).then(|| {
         let message = format!("its certificate `{}` has expired", first.name);
         Problem {
-            hints: vec!["`rke-operator up` makes it anew".to_owned()],
+            hints: vec![
+                "`rke-operator up` (of a `Cluster`: the next pass) makes it anew".to_owned(),
+            ],
             ..Problem::on(About::Certificates, &node.name, message)
         }
     })
@@ -357,7 +366,7 @@ fn ends(authority: &Authority) -> Option<Problem> {
         let (name, days) = (&end.name, end.days_left);
         Problem::cluster(
             About::Certificates,
-            format!("{name} ends in {days} days, and `up` does not make it anew"),
+            format!("{name} ends in {days} days, and is not renewed automatically"),
         )
     })
 }
