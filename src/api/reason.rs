@@ -65,7 +65,8 @@ macro_rules! reasons {
 
 reasons! {
     APIServerDown, AlarmRaised, Applied, Applying, AuthorityEnding, Available, ClaimedByOther, ClockSkew, ComponentDown,
-    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HostUnavailable,
+    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
+    HostUnavailable,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
     NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
@@ -324,6 +325,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::UpToDate,
         R::UpdateAvailable,
         "something would change that nobody asked for (a new release of the operator, other facts of a node); an edit of the config lets it",
+    ),
+    no(
+        T::UpToDate,
+        R::HeldBack,
+        "something differs and is left as it is for now; the message says what, and what it waits for",
     ),
     no(T::UpToDate, R::RollingOut, "a run is in progress"),
     no(

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Guard, held::does_not_serve};
+use super::{Guard, held::NoQuorum};
 use crate::{
     actual::{Actual, ApiHealth, ContainerFact, NodeFact},
-    etcd::{EtcdView, Quorum},
+    etcd::EtcdView,
     model::{CLAIM, ClusterId, ImageVersion, NodeName, ObjectRef, label},
 };
 
@@ -284,17 +284,13 @@ fn node_is_down(node: &NodeName, uid: Option<&str>, live: &Facts<'_>) -> Result<
 }
 
 fn serving(etcd: &EtcdView) -> Result<(), String> {
-    if matches!(etcd.quorum, Quorum::Serving { .. }) {
-        Ok(())
-    } else {
-        Err(does_not_serve(&etcd.quorum).to_owned())
-    }
+    NoQuorum::of(&etcd.quorum).map_or(Ok(()), |why| Err(why.sentence().to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::etcd::{Alarm, AlarmKind, ExternalView, Member, MemberId, MemberStatus};
+    use crate::etcd::{Alarm, AlarmKind, ExternalView, Member, MemberId, MemberStatus, Quorum};
 
     const LEADER: MemberId = MemberId(1);
 

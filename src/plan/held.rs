@@ -2,18 +2,76 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::Guard;
-use crate::{etcd::Quorum, model::NodeName};
+use crate::{
+    etcd::Quorum,
+    model::{Component, NodeName},
+};
+
+/// Something that differs and is left as it is for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// What.
+    pub what: Waits,
+    /// Why.
+    pub why: Held,
+}
+
+/// What is left as it is for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waits {
+    /// This component of the node.
+    Component(Component),
+    /// containerd's configuration.
+    Containerd,
+    /// The node's member of etcd has yet to join.
+    Member,
+    /// The node has roles that the config does not give it.
+    Roles,
+    /// The node is no longer in the config.
+    Leaver,
+    /// The node was given up.
+    Lost,
+    /// Whatever differs on the node.
+    Node,
+    /// Whatever else differs anywhere.
+    All,
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Component(component) => component.fmt(f),
+            Self::Containerd => f.write_str("containerd"),
+            Self::Member => f.write_str("member of etcd"),
+            Self::Roles => f.write_str("roles"),
+            Self::Leaver | Self::Lost | Self::Node => f.write_str("node"),
+            Self::All => f.write_str("cluster"),
+        }
+    }
+}
 
 /// Why something that differs is left as it is for now. Shown as a sentence fragment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
+    /// The node does not answer: why.
+    Silent(String),
+    /// What the cluster holds is looked at before anything is written to it.
+    ApiFirst,
+    /// Files of a node are read through its claim, which is gone.
+    ClaimFirst,
+    /// What is left of the node that was given up goes before a new one joins.
+    RemainsFirst,
+    /// It was given up and is back.
+    Back,
     /// etcd and control planes change only while all of their nodes answer, and this one does not.
     SilentNode(NodeName),
     /// What etcd has to be cured of first.
     EtcdProblem(String),
     /// It cannot be told whether etcd serves, or it does not.
-    EtcdDoesNotServe(Quorum),
+    EtcdDoesNotServe(NoQuorum),
     /// What must hold while it is away does not hold: what was found.
     Guard(String),
     /// It would be newer than the API server on this node, which is not replaced yet.
@@ -51,16 +109,53 @@ pub enum Held {
     SpareCopy(Box<Self>),
 }
 
+impl Held {
+    /// The reason, as one word for programs.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Silent(_) => "Silent",
+            Self::ApiFirst => "ApiFirst",
+            Self::ClaimFirst => "ClaimFirst",
+            Self::RemainsFirst => "RemainsFirst",
+            Self::Back => "Back",
+            Self::SilentNode(_) => "SilentNode",
+            Self::EtcdProblem(_) => "EtcdProblem",
+            Self::EtcdDoesNotServe(_) => "EtcdDoesNotServe",
+            Self::Guard(_) => "Guard",
+            Self::OlderApiServer { .. } => "OlderApiServer",
+            Self::SilentApiServer(_) => "SilentApiServer",
+            Self::Untold { .. } => "Untold",
+            Self::FewerVoters { .. } => "FewerVoters",
+            Self::NoApi => "NoApi",
+            Self::NoApiServerStays => "NoApiServerStays",
+            Self::GivesUpRoles => "GivesUpRoles",
+            Self::Stranger(_) => "Stranger",
+            Self::SpareCopy(_) => "SpareCopy",
+        }
+    }
+}
+
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Silent(why) => f.write_str(why),
+            Self::ApiFirst => {
+                f.write_str("what the cluster holds is looked at before anything is written to it")
+            }
+            Self::ClaimFirst => {
+                f.write_str("files of a node are read through its claim, which is gone")
+            }
+            Self::RemainsFirst => {
+                f.write_str("it joins as a new node when nothing of the old one is left")
+            }
+            Self::Back => f.write_str("it was given up and is back"),
             Self::SilentNode(node) => write!(
                 f,
                 "etcd and control planes change only while all of their nodes answer, and `{node}` \
                  does not"
             ),
             Self::EtcdProblem(what) | Self::Guard(what) | Self::Stranger(what) => f.write_str(what),
-            Self::EtcdDoesNotServe(quorum) => f.write_str(does_not_serve(quorum)),
+            Self::EtcdDoesNotServe(quorum) => f.write_str(quorum.sentence()),
             Self::OlderApiServer { node, why } => write!(
                 f,
                 "it would be newer than the API server on `{node}`, which is not replaced yet: {why}"
@@ -89,13 +184,37 @@ impl fmt::Display for Held {
 }
 
 /// Why etcd is not relied on.
-pub(super) const fn does_not_serve(quorum: &Quorum) -> &'static str {
-    match quorum {
-        Quorum::Serving { .. } => "etcd serves",
-        Quorum::Lost => "etcd has no quorum",
-        Quorum::Disagree => "etcd's members do not agree on one leader",
-        Quorum::Unknown => "no member of etcd could be asked",
-        Quorum::External(_) => "etcd is external, and has no members of this cluster",
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NoQuorum {
+    /// Voters answered, and none of them could reach a majority.
+    Lost,
+    /// The members contradict one another.
+    Disagree,
+    /// None answered.
+    Unknown,
+    /// It has no members of this cluster.
+    External,
+}
+
+impl NoQuorum {
+    /// Why etcd is not relied on; `None`: it serves.
+    pub(super) const fn of(quorum: &Quorum) -> Option<Self> {
+        match quorum {
+            Quorum::Serving { .. } => None,
+            Quorum::Lost => Some(Self::Lost),
+            Quorum::Disagree => Some(Self::Disagree),
+            Quorum::Unknown => Some(Self::Unknown),
+            Quorum::External(_) => Some(Self::External),
+        }
+    }
+
+    pub(super) const fn sentence(self) -> &'static str {
+        match self {
+            Self::Lost => "etcd has no quorum",
+            Self::Disagree => "etcd's members do not agree on one leader",
+            Self::Unknown => "no member of etcd could be asked",
+            Self::External => "etcd is external, and has no members of this cluster",
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod action;
 mod check;
+mod complete;
 mod diff;
 mod guard;
 mod held;
@@ -36,9 +37,10 @@ mod title;
 
 pub use action::{Action, ClusterAction, HostAction, LocalAction};
 pub use check::{Violation, check};
+pub use complete::unexplained;
 pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
-pub use held::Held;
+pub use held::{Held, Left, NoQuorum, Waits};
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, ClusterAction, HostAction, LocalAction};
+use super::{Action, ClusterAction, Held, HostAction, Left, LocalAction, Waits};
 use crate::{
     etcd::MemberId,
     model::{ClusterId, Digest, FieldChange, ImageVersion, NodeName, ObjectRef},
@@ -234,6 +234,8 @@ pub struct Note {
     /// It tells of something that is wanted and is not done for now: with it a node is not as the
     /// config says, even where nothing else is left to do.
     pub is_left: bool,
+    /// What is left as it is for now, and why, as data.
+    pub held: Option<Left>,
 }
 
 impl Note {
@@ -243,24 +245,36 @@ impl Note {
             target,
             text,
             is_left: false,
+            held: None,
         }
     }
 
     /// What is left on any node of the config: it is known, and done, later in the same run.
-    pub(super) const fn left_anywhere(text: String) -> Self {
+    pub(super) const fn left_anywhere(text: String, why: Held) -> Self {
+        let what = Waits::All;
         Self {
             target: None,
             text,
             is_left: true,
+            held: Some(Left { what, why }),
         }
     }
 
     /// Something of a node that is left as it is for now.
-    pub(super) fn left(node: &NodeName, text: String) -> Self {
+    pub(super) fn left(node: &NodeName, text: String, what: Waits, why: Held) -> Self {
+        Self {
+            is_left: true,
+            ..Self::kept(node, text, what, why)
+        }
+    }
+
+    /// The same of what no node of the config lacks.
+    pub(super) fn kept(node: &NodeName, text: String, what: Waits, why: Held) -> Self {
         Self {
             target: Some(Target::Host(node.clone())),
             text,
-            is_left: true,
+            is_left: false,
+            held: Some(Left { what, why }),
         }
     }
 }

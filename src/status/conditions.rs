@@ -294,14 +294,23 @@ fn up_to_date(status: &Status) -> Outcome {
     if differences.refusal.is_some() {
         return outcome(Reason::NotYetKnown, NO_CONFIG);
     }
+    let waits = differences.waits.as_ref();
+    let waits = waits.map(|waits| format!("left as it is for now:\n{waits}"));
+    let also = |message: String| match &waits {
+        Some(waits) => format!("{message}\n{waits}"),
+        None => message,
+    };
     if let Some(drift) = &differences.drift {
-        return outcome(Reason::Drifted, drift);
+        return outcome(Reason::Drifted, also(drift.clone()));
     }
     if let Some(unasked) = &differences.unasked {
         let message = format!(
             "these changes were not asked for, so they wait; an edit of the config lets them:\n{unasked}"
         );
-        return outcome(Reason::UpdateAvailable, message);
+        return outcome(Reason::UpdateAvailable, also(message));
+    }
+    if let Some(waits) = waits {
+        return outcome(Reason::HeldBack, waits);
     }
     let mut silent = status
         .nodes

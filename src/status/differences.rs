@@ -8,7 +8,7 @@ use super::Seen;
 use crate::{
     error::{Explain, with_causes},
     model::NodeName,
-    plan::{Cause, Plan, Step, Target, title},
+    plan::{Cause, Left, Plan, Step, Target, Waits, title},
 };
 
 /// What `up` would do, or why it would do nothing.
@@ -19,6 +19,8 @@ pub struct Differences {
     pub targets: Vec<Difference>,
     /// What the plan waits for or leaves alone, and why.
     pub notes: Vec<Remark>,
+    /// What differs and is left as it is for now, and why.
+    pub held: Vec<HeldBack>,
     /// Nodes of the cluster that the config no longer names.
     pub no_longer_in_config: Vec<NodeName>,
     /// Why there is no plan; null where there is one.
@@ -29,6 +31,23 @@ pub struct Differences {
     /// What would change without anybody having asked for it: in lines.
     #[serde(skip)]
     pub unasked: Option<String>,
+    /// What is left as it is for now though its node answers: in lines.
+    #[serde(skip)]
+    pub waits: Option<String>,
+}
+
+/// Something that differs and is left as it is for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldBack {
+    /// On which node; null for the whole cluster.
+    pub node: Option<NodeName>,
+    /// What: a component, `containerd`, `member of etcd`, `roles`, `node` or `cluster`.
+    pub what: String,
+    /// Why, as data.
+    pub reason: &'static str,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// What would be done to one thing.
@@ -107,6 +126,8 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
             refusal: None,
             drift: drift(plan),
             unasked: unasked(plan),
+            held: held(plan),
+            waits: waits(plan),
         },
         Err(error) => Differences {
             targets: Vec::new(),
@@ -115,6 +136,8 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
             refusal: Some(Refusal::of(error)),
             drift: None,
             unasked: None,
+            held: Vec::new(),
+            waits: None,
         },
     }
 }
@@ -155,11 +178,41 @@ fn unasked(plan: &Plan) -> Option<String> {
     differs.then(|| lines(plan.steps().filter(asked)))
 }
 
+fn held(plan: &Plan) -> Vec<HeldBack> {
+    let notes = plan.notes.iter().filter_map(|note| {
+        let Left { what, why } = note.held.as_ref()?;
+        Some(HeldBack {
+            node: note.target.clone().and_then(|target| place(target).1),
+            what: what.to_string(),
+            reason: why.reason(),
+            why: why.to_string(),
+        })
+    });
+    notes.collect()
+}
+
+/// What waits, in the plan's own words. Nodes that do not answer are listed elsewhere.
+fn waits(plan: &Plan) -> Option<String> {
+    let waiting = plan.notes.iter().filter(|note| {
+        let held = note.held.as_ref();
+        held.is_some_and(|left| left.what != Waits::Node)
+    });
+    let lines: Vec<String> = waiting
+        .map(|note| match &note.target {
+            Some(target) => format!("{target}: {}", note.text),
+            None => note.text.clone(),
+        })
+        .collect();
+    (!lines.is_empty()).then(|| first(lines))
+}
+
 /// What steps would do, in their own words; the first ones.
 pub(crate) fn lines<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
-    let mut lines: Vec<String> = steps
-        .map(|step| format!("{}: {}", step.target(), step.why))
-        .collect();
+    let lines = steps.map(|step| format!("{}: {}", step.target(), step.why));
+    first(lines.collect())
+}
+
+fn first(mut lines: Vec<String>) -> String {
     lines.dedup();
     let more = lines.len().saturating_sub(NAMED);
     lines.truncate(NAMED);

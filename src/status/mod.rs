@@ -21,7 +21,7 @@ pub use self::{
     addons::{AddonState, AddonStatus},
     certificates::{Authority, CertificateEnd, CertificateStatus, certificates},
     conditions::conditions,
-    differences::{Difference, Differences, Place, PlannedStep, Refusal, Remark},
+    differences::{Difference, Differences, HeldBack, Place, PlannedStep, Refusal, Remark},
     etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
     nodes::{ApiState, ControlPlane, NodeStatus},
     problems::{About, Problem},

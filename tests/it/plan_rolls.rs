@@ -736,6 +736,52 @@ fn nothing_of_etcd_changes_while_it_cannot_be_told_whether_it_serves() {
     }
 }
 
+/// Whatever differs has a step or a reason, in every plan that the worlds of these tests come to: `plan_up` looks. A plan
+/// that is silent about something is found.
+#[test]
+fn what_a_plan_is_silent_about_is_found() {
+    let (world, shell) = settled(1);
+    let want = wish(1, &louder(), UpgradeStrategy::default());
+    let mut have = world.observe(&shell);
+    have.etcd.alarms.insert(Alarm {
+        member: MemberId(1),
+        kind: AlarmKind::NoSpace,
+    });
+    let plan = plan_up(&want, &have).unwrap();
+    let held = plan.notes.iter().filter_map(|note| note.held.as_ref());
+    let held: BTreeSet<(String, &str)> = held
+        .map(|left| (left.what.to_string(), left.why.reason()))
+        .collect();
+    let all = ["etcd", "kube-apiserver", "kubelet"].map(|what| (what.to_owned(), "EtcdProblem"));
+    assert!(held.is_superset(&all.into()), "{held:?}");
+    let without_notes = Plan {
+        notes: Vec::new(),
+        ..plan.clone()
+    };
+    let silent = plan::unexplained(&without_notes, &want, &have);
+    assert!(
+        silent.iter().any(|what| what.starts_with("n4: kubelet")),
+        "{silent:?}"
+    );
+    // Of a new cluster each stage does something that nothing else says.
+    let have = fresh(4).observe(&Shell::default());
+    let plan = plan_up(&want, &have).unwrap();
+    for stage in [
+        "images",
+        "kernel",
+        "files",
+        "containerd",
+        "start",
+        "clients",
+        "addons",
+    ] {
+        let mut without = plan.clone();
+        without.stages.retain(|other| other.name != stage);
+        let silent = plan::unexplained(&without, &want, &have);
+        assert!(!silent.is_empty(), "{stage}");
+    }
+}
+
 /// Who does not run is missed by nobody: a flag that keeps it from starting is taken back.
 #[test]
 fn a_member_that_does_not_run_is_mended_whatever_the_others_say() {

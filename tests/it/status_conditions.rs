@@ -11,7 +11,8 @@ use rke_operator::{
     converge::{Inspection, inspect},
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, EtcdView, ExternalFault, ExternalView, MemberId, Quorum},
-    model::NodeName,
+    model::{ContainerSpec, NodeName, label},
+    plan::render,
     status::{Health, Seen, Status, conditions},
 };
 
@@ -22,6 +23,7 @@ use crate::{
         mishap::{OnNode, happen_on, mishap},
         remote::SimRemote,
         runner::Runner,
+        world::plan_up,
     },
     status::{five, made, seen},
 };
@@ -88,6 +90,22 @@ fn ends(actual: &mut Actual, node: &str, name: &str, state: Option<ContainerStat
         None => {
             facts.containers.remove(name);
         }
+    }
+}
+
+/// It was applied with another flag, and runs with it.
+fn other_flag(actual: &mut Actual, node: &str, name: &str) {
+    let Some(HostView::Reachable(facts)) = actual.hosts.get_mut(&node.into()) else {
+        panic!("it answers");
+    };
+    let fact = facts.containers.get_mut(name).expect("it is there");
+    let text = &fact.labels[label::SPEC];
+    let mut spec: ContainerSpec = serde_json::from_str(text).expect("a definition");
+    spec.command.push("--other=1".to_owned());
+    let text = serde_json::to_string(&spec).expect("a definition");
+    fact.labels.insert(label::SPEC.to_owned(), text);
+    if let Some(runs) = &mut fact.runs {
+        runs.command.push("--other=1".to_owned());
     }
 }
 
@@ -329,6 +347,36 @@ fn faulty() -> ExternalView {
     })
 }
 
+/// Nothing is done, and yet the nodes are not as the spec says: both views name what waits, and for what.
+#[test]
+fn what_is_held_back_is_named() {
+    let Made { inspection } = five_made();
+    let mut actual = inspection.actual.clone();
+    alarm(&mut actual, AlarmKind::NoSpace);
+    other_flag(&mut actual, "n4", "kubelet");
+    let plan = plan_up(inspection.desired.as_ref().unwrap(), &actual).unwrap();
+    assert!(plan.is_empty(), "{}", render(&plan));
+    let made = Made {
+        inspection: Inspection {
+            plan: Ok(plan),
+            ..inspection
+        },
+    };
+    let status = made.now(&actual);
+    let held = serde_json::to_value(&status.differences.held).unwrap();
+    assert_eq!(held[0]["node"], "n4", "{held}");
+    assert_eq!(held[0]["what"], "kubelet", "{held}");
+    assert_eq!(held[0]["reason"], "EtcdProblem", "{held}");
+    let set = conditions(&status);
+    let state = set.get(ConditionType::UpToDate).unwrap();
+    assert_eq!(state.reason, Reason::HeldBack, "{}", state.message);
+    let told = "n4: `kubelet` is not replaced yet: member";
+    assert!(state.message.contains(told), "{}", state.message);
+    let set = conditions(&five_made().now(&five_made().inspection.actual));
+    let state = set.get(ConditionType::UpToDate).unwrap();
+    assert_eq!(state.reason, Reason::UpToDate, "{}", state.message);
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table is read from top to bottom")]
 fn each_fact_has_its_reason() {
@@ -348,6 +396,13 @@ fn each_fact_has_its_reason() {
         ("well", |_| {}, T::AddonsApplied, Reason::Applied, ""),
         ("well", |_| {}, T::CertificatesValid, Reason::Valid, "in "),
         ("well", |_| {}, T::UpToDate, Reason::UpToDate, ""),
+        (
+            "NOSPACE: the commands that end it",
+            |a| alarm(a, AlarmKind::NoSpace),
+            T::EtcdHealthy,
+            Reason::AlarmRaised,
+            "`sudo docker exec etcd etcdctl alarm disarm`",
+        ),
         (
             "a worker is dead: it serves",
             |a| down(a, &["n4"]),

@@ -3,7 +3,7 @@
 use super::pool::Fleet;
 use crate::{
     actual::ApiHealth,
-    etcd::view::DEFAULT_QUOTA,
+    etcd::view::quota,
     model::{Component, Field, FieldChange, NodeName},
     plan::{
         Cause, Guard,
@@ -51,7 +51,8 @@ fn etcd(cause: Cause, changes: &[FieldChange], name: &NodeName, diff: &Diff<'_>)
     }
     let quorum = Guard::QuorumWithout(member);
     // What cures etcd, or ends, does not wait until nothing is wrong with it.
-    let cures = cures(changes) && !etcd.problems().is_empty();
+    let host = diff.hosts.get(name);
+    let cures = host.is_some_and(|host| cures(changes, host)) && !etcd.problems().is_empty();
     let waits = cause != Cause::Expiry && !cures;
     match (etcd.voters().count(), waits) {
         (0 | 1, _) | (2, false) => Vec::new(),
@@ -79,29 +80,13 @@ fn api_server(name: &NodeName, diff: &Diff<'_>) -> Vec<Guard> {
 }
 
 /// True for a change that gives etcd room: a larger quota, and nothing but flags and variables beside it.
-pub(super) fn cures(changes: &[FieldChange]) -> bool {
-    let bytes = |text: &Option<String>| match text.as_deref().map(str::parse) {
-        None | Some(Ok(0)) => Some(DEFAULT_QUOTA),
-        Some(Ok(bytes)) => Some(bytes),
-        Some(Err(_)) => None,
-    };
-    let grows = changes.iter().any(|change| match &change.field {
-        Field::Flag(name) if name == "--quota-backend-bytes" => {
-            bytes(&change.to) > bytes(&change.from)
-        }
-        // Its value is not shown, and nobody makes it smaller who cannot write any more.
-        Field::Env(name) => name == "ETCD_QUOTA_BACKEND_BYTES",
-        Field::Image
-        | Field::Entrypoint
-        | Field::Flag(_)
-        | Field::Bind(_)
-        | Field::Mount(_)
-        | Field::File(_)
-        | Field::Directory(_)
-        | Field::Other(_) => false,
-    });
+pub(super) fn cures(changes: &[FieldChange], host: &HostDiff<'_>) -> bool {
+    let fact = host.facts.container(Component::Etcd);
+    let has = fact.and_then(|fact| quota(fact.runs.as_ref()?));
+    let wanted = host.want.containers.get(&Component::Etcd);
+    let grows = has.is_some_and(|has| wanted.and_then(quota).is_some_and(|wanted| wanted > has));
     let small = |change: &FieldChange| matches!(change.field, Field::Flag(_) | Field::Env(_));
-    grows && changes.iter().all(small)
+    grows && !changes.is_empty() && changes.iter().all(small)
 }
 
 /// True for certificates that end within days: nothing waits for a member that may never come back.

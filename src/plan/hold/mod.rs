@@ -17,11 +17,10 @@ use super::{
     Cause, Guard,
     diff::{Diff, HostDiff, Need},
     guard,
-    held::{Held, Replacement, Turn},
+    held::{Held, NoQuorum, Replacement, Turn},
 };
 use crate::{
     actual::{ContainerState, HostView},
-    etcd::Quorum,
     model::{Component, FieldChange, NodeName},
 };
 
@@ -111,7 +110,7 @@ impl Common {
             {
                 return Some(held);
             }
-            let cures = component == Component::Etcd && guards::cures(changes);
+            let cures = component == Component::Etcd && guards::cures(changes, host);
             if let Some(problem) = self.problem.as_ref().filter(|_| !cures) {
                 return Some(Held::EtcdProblem(problem.clone()));
             }
@@ -131,16 +130,12 @@ pub(super) fn first_broken(guards: &[Guard], diff: &Diff<'_>) -> Option<Held> {
 /// A mere change of a member waits while nobody can tell whether the others serve without it. One that does
 /// not run is missed by nobody; of two members each takes all of etcd along, whatever the other does.
 fn not_judged(host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Held> {
-    let quorum = &diff.have.etcd.quorum;
-    match quorum {
-        Quorum::Serving { .. } | Quorum::External(_) => return None,
-        Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {}
-    }
+    let why = NoQuorum::of(&diff.have.etcd.quorum).filter(|why| *why != NoQuorum::External)?;
     let etcd = host.facts.container(Component::Etcd);
     let runs = etcd.is_some_and(|fact| fact.state == ContainerState::Running);
     let members = diff.want.with(Component::Etcd).count();
     let members = members.max(diff.have.etcd.voters().count());
-    (runs && members > 2).then(|| Held::EtcdDoesNotServe(quorum.clone()))
+    (runs && members > 2).then(|| Held::EtcdDoesNotServe(why))
 }
 
 /// The first API server that is not replaced yet, and so does not know of new members.

@@ -11,7 +11,7 @@ use crate::{
     plan::{
         ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, config_digest,
         diff::{ContainerdDiff, Diff, HostDiff, Need},
-        held::Held,
+        held::{Held, Waits},
         hold::{self, Fleet, Pool},
     },
 };
@@ -84,7 +84,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let late = differing(diff).filter_map(|(name, host, differs)| {
         let why = held_back(name, host, differs, diff, &fleet)?;
         let text = format!("containerd is not configured yet: {why}");
-        Some(Note::left(name, text))
+        Some(Note::left(name, text, Waits::Containerd, why))
     });
     late.collect()
 }

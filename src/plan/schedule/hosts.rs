@@ -4,7 +4,7 @@ use crate::{
     actual::{HostFacts, HostView},
     model::{Component, NodeName},
     plan::{
-        Enough, Note, OnFailure, Stage, Step,
+        Enough, Held, Note, OnFailure, Stage, Step, Waits,
         diff::{Diff, HostDiff},
     },
 };
@@ -52,7 +52,8 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
         .filter_map(|name| match diff.have.hosts.get(name) {
             Some(HostView::Unreachable(down)) => {
                 let text = format!("does not answer and is left as it is: {}", down.why);
-                Some(Note::left(name, text))
+                let why = Held::Silent(down.why.clone());
+                Some(Note::left(name, text, Waits::Node, why))
             }
             Some(HostView::Reachable(_)) | None => None,
         })

@@ -4,7 +4,7 @@
 //! The members that etcd was made with start together and are in `initial-cluster`; every other one
 //! is added to the etcd that serves. An API server beside a member that joins starts after it.
 
-use super::{hosts, roles};
+use super::{hosts, roles, start};
 use crate::{
     desired::Desired,
     etcd::{Member, MemberId},
@@ -12,7 +12,7 @@ use crate::{
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        held::Held,
+        held::{Held, Waits},
         hold, lost,
     },
 };
@@ -125,23 +125,20 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
     hosts::preparing("members", diff, |name, host| {
         let component = Component::ApiServer;
         let wanted = host.want.containers.get(&component);
-        let (Some(spec), Need::Run) = (wanted, host.need(component)) else {
+        let (Some(spec), true) = (wanted, joins(name, host, diff)) else {
             return Vec::new();
         };
-        if !joins(name, host, diff) || held_back(diff).is_some() {
+        let run = start::step(name, component, spec, host).filter(|_| held_back(diff).is_none());
+        let Some(mut run) = run else {
             return Vec::new();
+        };
+        if run.cause == Cause::New {
+            run.why = "its member has joined".into();
         }
-        let run = HostAction::RunContainer {
-            component,
-            spec: Box::new(spec.clone()),
-        };
         let wait = HostAction::AwaitHealthy { component };
+        let wait = Step::on(name, run.cause, "it was just started", wait);
         let room = roles::makes_room(name, component, host, diff);
-        let steps = [
-            Step::on(name, Cause::New, "its member has joined", run),
-            Step::on(name, Cause::New, "it was just started", wait),
-        ];
-        room.into_iter().chain(steps).collect()
+        room.into_iter().chain([run, wait]).collect()
     })
 }
 
@@ -149,8 +146,9 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let why = held_back(diff);
     let late = joining(diff).filter_map(|(name, _)| {
-        let text = format!("its member of etcd does not join yet: {}", why.as_ref()?);
-        Some(Note::left(name, text))
+        let why = why.clone()?;
+        let text = format!("its member of etcd does not join yet: {why}");
+        Some(Note::left(name, text, Waits::Member, why))
     });
     late.collect()
 }

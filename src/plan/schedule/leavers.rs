@@ -16,8 +16,8 @@ use crate::{
     etcd::MemberId,
     model::{Component, NodeName, Role},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Note, Stage, Step, Target, diff::Diff, held::Held,
-        hold, lost, roles::none_that_stays_serves,
+        Cause, ClusterAction, Guard, Held, HostAction, Note, Stage, Step, Target, Waits,
+        diff::Diff, hold, lost, roles::none_that_stays_serves,
     },
 };
 
@@ -94,7 +94,7 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
 }
 
 /// Says what comes of nodes that leave in a later plan of the same run.
-pub(super) fn later(diff: &Diff<'_>, when: &str) -> Vec<Note> {
+pub(super) fn later(diff: &Diff<'_>, when: &str, why: &Held) -> Vec<Note> {
     let going = leavers(diff).filter(|leaver| {
         let ours = matches!(leaver.standing, Standing::Ours(_) | Standing::Torn(_));
         ours && held_back(leaver, diff).is_none()
@@ -102,7 +102,7 @@ pub(super) fn later(diff: &Diff<'_>, when: &str) -> Vec<Note> {
     let notes = going.map(|leaver| {
         let loss = leave::loss(leaver.name, diff.have);
         let text = format!("is no longer in the config, and leaves when {when}: {loss}");
-        Note::left(leaver.name, text)
+        Note::left(leaver.name, text, Waits::Leaver, why.clone())
     });
     notes.collect()
 }
@@ -118,7 +118,7 @@ fn claims_first(diff: &Diff<'_>) -> bool {
 /// Why a node that left the config is still here.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let claims = matches!(diff.have.api(), ApiView::Up(_)) && claims_first(diff);
-    let later = later(diff, "the claims are back")
+    let later = later(diff, "the claims are back", &Held::ClaimFirst)
         .into_iter()
         .filter(|_| claims);
     let late = leavers(diff).filter_map(|leaver| {
@@ -132,7 +132,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
             ApiView::Unknown | ApiView::Unreachable(_) => Held::NoApi,
         };
         let text = format!("is no longer in the config, and stays for now: {why}");
-        Some(Note::left(leaver.name, text))
+        Some(Note::left(leaver.name, text, Waits::Leaver, why))
     });
     late.chain(later).collect()
 }

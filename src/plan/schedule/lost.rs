@@ -10,9 +10,7 @@ use crate::{
     actual::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
     etcd::MemberId,
     model::{NodeName, quoted_first},
-    plan::{
-        Cause, ClusterAction, Guard, Note, Stage, Step, Target, diff::Diff, held::Held, hold, lost,
-    },
+    plan::{Cause, ClusterAction, Guard, Held, Note, Stage, Step, Waits, diff::Diff, hold, lost},
     state::Membership,
 };
 
@@ -59,16 +57,20 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
 /// What is left of them, and why.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let notes = all(diff).filter_map(|lost| {
-        let text = match (held_back(&lost, diff), lost.node) {
-            (Some(_), Some(node)) if node.ready => back(lost.name),
-            (Some(why), _) => format!("was given up, and is still there for now: {why}"),
-            (None, _) if lost.wanted => {
-                "was given up: it joins as a new node when nothing of the old one is left"
-                    .to_owned()
+        let (text, why) = match (held_back(&lost, diff), lost.node) {
+            (Some(_), Some(node)) if node.ready => (back(lost.name), Held::Back),
+            (Some(why), _) => {
+                let text = format!("was given up, and is still there for now: {why}");
+                (text, why)
             }
+            (None, _) if lost.wanted => (
+                "was given up: it joins as a new node when nothing of the old one is left"
+                    .to_owned(),
+                Held::RemainsFirst,
+            ),
             (None, _) => return None,
         };
-        Some(Note::of(Some(Target::Host(lost.name.clone())), text))
+        Some(Note::kept(lost.name, text, Waits::Lost, why))
     });
     notes.collect()
 }

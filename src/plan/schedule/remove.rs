@@ -9,7 +9,10 @@ use super::{claim, leave, plan};
 use crate::{
     actual::{Actual, HostFacts, HostView},
     error::ErrorClass,
-    model::{ClusterId, FILES_IMAGE, Named, NodeName, label, label::CLEAN},
+    model::{
+        ClusterId, FILES_IMAGE, Named, NodeName, label,
+        label::{CLEAN, LOSE},
+    },
     plan::{
         Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
         Target,
@@ -205,11 +208,13 @@ pub(super) fn standing<'a>(
 /// Why nothing is done on a node that answers, and how to go on.
 pub(super) fn left_alone(host: &NodeName, why: &str, stays: bool) -> String {
     let clean = format!(
-        "nothing on it is changed; `--clean {host}` deletes what is on it (a `Cluster` has the annotation \
-         `{CLEAN}`)"
+        "nothing on it is changed; `--clean {host}` (a `Cluster` has the annotation `{CLEAN}: {host}`) \
+         deletes what is on it"
     );
     let lose = if stays {
-        format!(", `--lose {host}` leaves it as it is and goes on without it")
+        format!(
+            ", `--lose {host}` (a `Cluster` has the annotation `{LOSE}: {host}`) leaves it as it is and goes on without it"
+        )
     } else {
         String::new()
     };
@@ -307,8 +312,9 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
                     hints: vec![
                         "run it on the machine that has the state file".to_owned(),
                         format!(
-                            "if it is lost: `rke-operator up --recover {}` reads the keys back \
-                             from the nodes; then `remove`",
+                            "if it is lost: `rke-operator up --recover {0}` (a `Cluster` has the annotation \
+                             `clusterprovisioner.rke.io/recover: {0}`) reads the keys back from the nodes; \
+                             then remove it",
                             text(label::CLUSTER_ID)
                         ),
                     ],

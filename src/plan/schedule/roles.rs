@@ -10,12 +10,11 @@
 use super::start;
 use crate::{
     actual::ApiView,
-    etcd::Quorum,
     model::{Component, NodeName},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, OnFailure, Stage, Step,
         diff::{Diff, HostDiff, Need},
-        held::Held,
+        held::{Held, NoQuorum, Waits},
         hold, lost,
         roles::{CONTROL_PLANE, GivenUp, is_there, none_that_stays_serves},
     },
@@ -39,7 +38,7 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
     let late = changing(diff).filter_map(|(name, _, roles)| {
         let why = held_back(name, roles, diff)?;
         let text = format!("does not give up {} yet: {why}", roles.names());
-        Some(Note::left(name, text))
+        Some(Note::left(name, text, Waits::Roles, why))
     });
     late.collect()
 }
@@ -103,10 +102,8 @@ fn held_back(name: &NodeName, roles: GivenUp, diff: &Diff<'_>) -> Option<Held> {
     if !roles.etcd {
         return None;
     }
-    let quorum = &have.etcd.quorum;
     let Some(member) = lost::member(name, have) else {
-        let serves = matches!(quorum, Quorum::Serving { .. });
-        return (!serves).then(|| Held::EtcdDoesNotServe(quorum.clone()));
+        return NoQuorum::of(&have.etcd.quorum).map(Held::EtcdDoesNotServe);
     };
     let guards = [Guard::ServesAfterRemoval(member)];
     hold::first_broken(&guards, diff).or_else(|| hold::missed(name, diff))

@@ -11,7 +11,7 @@ use crate::{
     etcd::Quorum,
     model::{Component, NodeName},
     plan::{
-        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step,
+        Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Waits,
         diff::{Diff, HostDiff, Need},
         hold::{self, Pool},
     },
@@ -111,7 +111,8 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
             diff.hosts.iter().filter_map(move |(name, host)| {
                 let why = host.held(*component)?;
                 let text = format!("`{component}` is not replaced yet: {why}");
-                Some(Note::left(name, text))
+                let what = Waits::Component(*component);
+                Some(Note::left(name, text, what, why.clone()))
             })
         })
         .collect()

@@ -6,7 +6,7 @@ use crate::{
     plan::{
         Note,
         diff::{Diff, HostDiff, Need},
-        held::Turn,
+        held::{Turn, Waits},
         hold::versions,
     },
 };
@@ -20,19 +20,31 @@ pub(super) fn keeps_out(host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
 /// Said of nodes that do not get their kubelet yet, and of kubelets that take another minor release
 /// with their pods in place.
 pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let late = diff
-        .hosts
-        .iter()
-        .filter_map(|(name, host)| match &diff.turn {
-            Turn::NotYet(why) if keeps_out(host, diff) => {
-                let text = format!("`kubelet` is not started yet: {why}");
-                Some(Note::left(name, text))
-            }
-            Turn::NotYet(_) | Turn::Now | Turn::AfterApiServers => None,
-        });
-    late.chain(undrained(diff))
+    late(diff)
+        .into_iter()
+        .chain(undrained(diff))
         .chain(old_clients(diff))
         .collect()
+}
+
+/// Both wait for the API servers, and neither does without the other.
+fn late(diff: &Diff<'_>) -> Vec<Note> {
+    let Turn::NotYet(why) = &diff.turn else {
+        return Vec::new();
+    };
+    let out = diff.hosts.iter().filter(|(_, host)| keeps_out(host, diff));
+    let notes = out.flat_map(|(name, host)| {
+        let both = [Component::Kubelet, Component::KubeProxy].into_iter();
+        let waiting = both.filter(|component| match host.need(*component) {
+            Need::Run | Need::Start(_) => true,
+            Need::Nothing | Need::Replace(..) => false,
+        });
+        waiting.map(|component| {
+            let text = format!("`{component}` is not started yet: {why}");
+            Note::left(name, text, Waits::Component(component), why.clone())
+        })
+    });
+    notes.collect()
 }
 
 /// Who gets errors from API servers of the wanted release.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     actual::{Actual, ApiView},
-    plan::{Note, Plan, Stage, diff::Diff},
+    plan::{Held, Note, Plan, Stage, diff::Diff},
 };
 
 /// The plan that mends what differs; empty when nothing does.
@@ -99,8 +99,8 @@ fn until_the_api_answers(first: impl IntoIterator<Item = Stage>, diff: &Diff<'_>
     let mut notes = state::notes(diff.want);
     let text = "what the cluster holds is looked at before anything is written to it: what else \
                differs is known after its API answers";
-    notes.push(Note::left_anywhere(text.to_owned()));
-    notes.extend(leavers::later(diff, "the API answers"));
+    notes.push(Note::left_anywhere(text.to_owned(), Held::ApiFirst));
+    notes.extend(leavers::later(diff, "the API answers", &Held::ApiFirst));
     plan(first, notes)
 }
 
@@ -108,7 +108,11 @@ fn claims_only(diff: &Diff<'_>) -> Plan {
     let stages = [state::save(diff.want, diff.have), claim::claim(diff)];
     let text = "files of a node are read through its claim: what else differs is known after \
                the claim is back";
-    let mut notes = vec![Note::left_anywhere(text.to_owned())];
-    notes.extend(leavers::later(diff, "the claims are back"));
+    let mut notes = vec![Note::left_anywhere(text.to_owned(), Held::ClaimFirst)];
+    notes.extend(leavers::later(
+        diff,
+        "the claims are back",
+        &Held::ClaimFirst,
+    ));
     plan(stages, notes)
 }

@@ -643,6 +643,13 @@ pub(crate) fn plan_up(want: &Desired, have: &Actual) -> Result<Plan, PreflightEr
         "{}",
         plan::render(&plan)
     );
+    let silent = plan::unexplained(&plan, want, have);
+    assert!(
+        silent.is_empty(),
+        "{silent:#?}\n{}\n{:#?}",
+        plan::render(&plan),
+        plan.notes
+    );
     Ok(plan)
 }
 
