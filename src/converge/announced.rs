@@ -61,7 +61,7 @@ impl Announced {
                     title(step)
                 ),
                 hints: vec![
-                    "the next run does it; `rke-operator plan` shows it first".to_owned(),
+                    "the next run does it; `rke-operator plan` (a `Cluster` has the condition `UpToDate`) shows it first".to_owned(),
                 ],
             };
             Some((node.clone(), why))

@@ -29,12 +29,14 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] PreflightErrors),
     /// Nodes did not answer, or a step on them failed.
-    #[error("{}", hosts_down(why.as_deref(), down))]
+    #[error("{}", hosts_down(why.as_deref(), down, *changed))]
     HostsUnreachable {
         /// The nodes, and why.
         down: Vec<(NodeName, Unreachable)>,
         /// What cannot be done without them, if that is not plain.
         why: Option<String>,
+        /// True: the run has changed something before.
+        changed: bool,
     },
     /// The config names no release, and that of the cluster is not in the catalogue.
     #[error(
@@ -118,8 +120,14 @@ impl std::error::Error for StepFailure {
 }
 
 /// One on the line of what cannot be done without it; several each on a line.
-fn hosts_down(why: Option<&str>, down: &[(NodeName, Unreachable)]) -> String {
+fn hosts_down(why: Option<&str>, down: &[(NodeName, Unreachable)], changed: bool) -> String {
     let lines = down.iter().map(|(_, down)| format!("\n  {}", down.why));
+    let nothing = if changed {
+        "nothing more is changed, and what this run has done stays"
+    } else {
+        "nothing is changed"
+    };
+    let why = why.map(|why| format!("{nothing}: {why}"));
     match (why, down) {
         (None, [(_, only)]) => only.why.clone(),
         (Some(why), [(_, only)]) => format!("{why}: {}", only.why),
@@ -134,6 +142,20 @@ fn violations(violations: &[Violation]) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+impl Error {
+    /// The same of a run that has changed something before.
+    pub(super) fn after_changes(self) -> Self {
+        match self {
+            Self::HostsUnreachable { down, why, .. } => Self::HostsUnreachable {
+                down,
+                why,
+                changed: true,
+            },
+            other => other,
+        }
+    }
 }
 
 impl Explain for Error {
@@ -216,10 +238,15 @@ mod tests {
         let of = |names: &[&str], why: Option<&str>| Error::HostsUnreachable {
             down: names.iter().map(|name| down(name)).collect(),
             why: why.map(str::to_owned),
+            changed: false,
         };
         for (names, why, said) in [
             (&["n1"][..], None, "node `n1` is off"),
-            (&["n1"], Some("too few"), "too few: node `n1` is off"),
+            (
+                &["n1"],
+                Some("too few"),
+                "nothing is changed: too few: node `n1` is off",
+            ),
             (
                 &["n1", "n2"],
                 None,
@@ -228,12 +255,17 @@ mod tests {
             (
                 &["n1", "n2"],
                 Some("too few"),
-                "too few:\n  node `n1` is off\n  node `n2` is off",
+                "nothing is changed: too few:\n  node `n1` is off\n  node `n2` is off",
             ),
         ] {
             let error = of(names, why);
             assert_eq!(error.to_string(), said);
             assert_eq!(error.hints(), ["turn it on"], "once");
         }
+        let later = of(&["n1"], Some("too few")).after_changes();
+        assert_eq!(
+            later.to_string(),
+            "nothing more is changed, and what this run has done stays: too few: node `n1` is off"
+        );
     }
 }

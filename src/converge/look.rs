@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{
     Error, Goal, Inspection, Survey,
     kept::{self, Kept},
-    left_alone, silent,
+    left, left_alone, silent,
 };
 use crate::{
     actual::{Actual, ApiView, HostView, KeptFacts, Unreachable},
@@ -34,7 +34,7 @@ use crate::{
     environment::Environment,
     error::ErrorClass,
     host::pool::{ConnectionTarget, Target, Verified},
-    model::{Endpoint, Named, NodeName, Role},
+    model::{Component, Endpoint, Named, NodeName, Role},
     plan,
     plan::Plan,
     state::{BastionEntry, ClusterState, InventoryEntry, Loaded, Membership},
@@ -145,6 +145,27 @@ impl SoFar {
                 None
             }
         }
+    }
+
+    /// True where nothing can be brought about without the nodes that are left alone.
+    pub(super) fn leaves_too_few(&self, survey: &Survey) -> bool {
+        let Some(want) = &survey.desired else {
+            return false;
+        };
+        let mut have = survey.actual.clone();
+        for (name, why) in &self.failed {
+            let view = HostView::Unreachable(why.clone());
+            have.hosts.insert(name.clone(), view);
+        }
+        let with = |component| want.with(component);
+        plan::enough_answer(with(Component::Etcd), with(Component::ApiServer), &have).is_err()
+    }
+
+    /// The nodes that are left to the next run, and why.
+    pub(super) fn left(&self, goal: &Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
+        let mut left = left(goal, survey);
+        left.extend(self.failed.clone());
+        left
     }
 
     /// The nodes that a person gives up as lost: once the state has them so that is used up.
@@ -600,6 +621,7 @@ fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error>
             .collect(),
         // Where there is one node, what is the matter with it says it all.
         why: (intent.nodes.len() > 1).then_some(why),
+        changed: false,
     })
 }
 
@@ -607,7 +629,6 @@ fn before_keys(intent: &Intent, actual: &Actual, new: bool) -> Result<(), Error>
 mod tests {
     use super::*;
     use crate::{
-        model::Component,
         plan::{Action, Cause, HostAction, OnFailure, Queue, Stage, Step},
         state::tests::saved,
     };

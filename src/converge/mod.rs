@@ -216,7 +216,8 @@ pub async fn converge_from<'w>(
         let iteration = tokio::select! {
             biased;
             cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
-            iteration = Box::pin(looks) => iteration?,
+            iteration = Box::pin(looks) => iteration
+                .map_err(|error| if changed { error.after_changes() } else { error })?,
         };
         let plan = &iteration.survey.plan;
         attempts.plans(plan);
@@ -230,6 +231,16 @@ pub async fn converge_from<'w>(
         if !unseen.is_empty() {
             // They are left alone, and what is done to the others is planned without them.
             so_far.failed.extend(unseen);
+            if so_far.leaves_too_few(&iteration.survey) {
+                iteration.remember(goal).await?;
+                let left = so_far.left(goal, &iteration.survey);
+                return Ok(Outcome::Degraded {
+                    left,
+                    changed,
+                    warnings,
+                    survey: None,
+                });
+            }
             (session, kept) = (iteration.session, Kept::default());
             continue;
         }
@@ -387,6 +398,18 @@ fn no_traffic(survey: &Survey) -> impl Iterator<Item = Warning> {
     })
 }
 
+/// The nodes that are not as the config says, and why.
+fn left(goal: &Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
+    let mut left = silent(&survey.actual);
+    // What is only healed follows no change, nor what a change waits for.
+    if matches!(goal, Goal::Up(_)) {
+        for (name, why) in waiting(&survey.plan) {
+            left.entry(name).or_insert(why);
+        }
+    }
+    left
+}
+
 fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
     match goal {
         Goal::Remove(_) => {
@@ -410,13 +433,7 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
             }
         }
         Goal::Up(_) | Goal::Heal(_) => {
-            let mut left = silent(&survey.actual);
-            // What is only healed follows no change, nor what a change waits for.
-            if matches!(goal, Goal::Up(_)) {
-                for (name, why) in waiting(&survey.plan) {
-                    left.entry(name).or_insert(why);
-                }
-            }
+            let left = left(goal, survey);
             let warnings = distinct(warnings.into_iter().chain(no_traffic(survey)));
             let whole = left.is_empty() && !warnings.iter().any(|warning| warning.degrades);
             if whole {

@@ -271,7 +271,7 @@ pub enum DesiredError {
     },
     /// An API server has a configuration that the state does not know: what is stored may need it.
     #[error(
-        "the API server on node `{node}` reads an encryption configuration that the saved state does not have: what is stored could become unreadable; nothing is changed"
+        "the API server on node `{node}` reads an encryption configuration that the saved state does not have: what is stored could become unreadable; nothing is changed while that is so"
     )]
     UnknownEncryption {
         /// The node.
@@ -281,7 +281,7 @@ pub enum DesiredError {
     },
     /// An API server has a configuration of the user's, by a flag.
     #[error(
-        "the API server on node `{node}` reads an encryption configuration that `extra_args` named and the config no longer does: what is stored could become unreadable; nothing is changed"
+        "the API server on node `{node}` reads an encryption configuration that `extra_args` named and the config no longer does: what is stored could become unreadable; nothing is changed while that is so"
     )]
     OwnEncryption {
         /// The node.
@@ -289,7 +289,7 @@ pub enum DesiredError {
     },
     /// The config names a file in place of what the API servers need.
     #[error(
-        "`services.kube-api.extra_args` names an encryption configuration, and the API server on node `{node}` still needs the one of `secrets_encryption_config`; nothing is changed"
+        "`services.kube-api.extra_args` names an encryption configuration, and the API server on node `{node}` still needs the one of `secrets_encryption_config`; nothing is changed while that is so"
     )]
     EncryptionInUse {
         /// The node.
@@ -329,7 +329,7 @@ impl Explain for DesiredError {
             Self::Containerd { source, .. } => source.hints(),
             Self::UnknownEncryption { id, .. } => vec![
                 "go on with the state of whoever ran `up` last: their state file, or the Secret of the `Cluster`".into(),
-                format!("or take over the newest copy: `rke-operator up --recover {id}`").into(),
+                format!("or take over the newest copy: `rke-operator up --recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)").into(),
             ],
             Self::OwnEncryption { .. } => vec![
                 "write `encryption-provider-config` into `extra_args` again".into(),

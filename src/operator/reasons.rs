@@ -135,6 +135,7 @@ mod tests {
         Error::HostsUnreachable {
             down: vec![("n1".into(), down)],
             why: None,
+            changed: false,
         }
     }
 

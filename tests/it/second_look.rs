@@ -1,10 +1,17 @@
 //! A run looks again after its steps, and asks only those nodes again that it may have changed.
 
-use rke_operator::{actual::HostView, converge::Goal, model::NodeName};
+use rke_operator::{
+    actual::{ContainerState, HostView, Unreachable},
+    converge::{Error, Goal, Outcome},
+    error::ErrorClass,
+    model::NodeName,
+    plan::{Action, ClusterAction, Step},
+};
 
 use crate::{
     joint_nodes::of,
-    joint_properties::{block_on, runner, settle},
+    joint_properties::{block_on, no_longer_watched, runner, settle},
+    sim::{World, runner::Runner},
 };
 
 fn name(number: usize) -> NodeName {
@@ -75,5 +82,87 @@ fn a_node_that_there_is_something_to_do_for_is_looked_at_first() {
             let cluster = world.truth.cluster.as_ref().unwrap();
             assert!(!cluster.nodes[&name(2)].labels.is_empty());
         });
+    });
+}
+
+/// A cluster in which the labels of `n1` are set again, and this happens meanwhile.
+async fn changing(workers: &[u8], happens: fn(&mut World)) -> Runner {
+    let runner = runner(workers.len() + 1);
+    settle(&runner, &of(workers).intent()).await;
+    runner.remote.world(|world| {
+        let cluster = world.truth.cluster.as_mut().unwrap();
+        cluster.nodes.get_mut(&name(1)).unwrap().labels.clear();
+    });
+    runner.remote.watch(move |world, step: &Step| {
+        if let Action::Cluster(ClusterAction::SetNodeMeta { .. }) = step.action {
+            happens(world);
+        }
+    });
+    runner
+}
+
+/// Its only control plane cannot be left alone and the cluster worked on: the run ends, and says what it has left.
+#[test]
+fn what_was_not_announced_on_the_only_control_plane_is_left_to_the_next_run() {
+    block_on(async {
+        for workers in [&[][..], &[0]] {
+            let pauses = |world: &mut World| {
+                let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&name(1)) else {
+                    panic!("it answers");
+                };
+                facts.containers.get_mut("kubelet").unwrap().state = ContainerState::Other;
+            };
+            let runner = changing(workers, pauses).await;
+            let intent = of(workers).intent();
+            let outcome = runner.converge(&Goal::Up(&intent)).await.unwrap();
+            let Outcome::Degraded {
+                left,
+                changed: true,
+                ..
+            } = &outcome
+            else {
+                panic!("{outcome:?}");
+            };
+            let why = &left[&name(1)].why;
+            assert!(
+                why.contains("was not in the plan with which this run began"),
+                "{why}"
+            );
+            assert_eq!(left.len(), 1, "{left:?}");
+            no_longer_watched(&runner);
+            settle(&runner, &intent).await;
+        }
+    });
+}
+
+/// Nobody is told that nothing was changed by a run that has changed something.
+#[test]
+fn a_run_that_cannot_go_on_says_that_what_it_has_done_stays() {
+    block_on(async {
+        let dies = |world: &mut World| {
+            let down = Unreachable {
+                silent: true,
+                class: ErrorClass::Host,
+                why: "it is off".to_owned(),
+                hints: Vec::new(),
+            };
+            world.down.insert(name(1), down);
+        };
+        let runner = changing(&[0], dies).await;
+        let intent = of(&[0]).intent();
+        let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+        assert!(
+            matches!(error, Error::HostsUnreachable { changed: true, .. }),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.starts_with("nothing more is changed, and what this run has done stays: "),
+            "{text}"
+        );
+        // A run that begins so has done nothing.
+        let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("nothing is changed: "), "{text}");
     });
 }

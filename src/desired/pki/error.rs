@@ -140,7 +140,7 @@ pub enum PkiError {
     },
     /// A copy of the state is newer than the store's, or says something else.
     #[error(
-        "the saved state (serial {serial}) is not the newest of this cluster; nothing is changed:{}",
+        "the saved state (serial {serial}) is not the newest of this cluster; nothing is changed while that is so:{}",
         list(&.copies.iter().map(|copy| format!("the copy {copy}")).collect::<Vec<_>>())
     )]
     Outdated {
@@ -153,7 +153,7 @@ pub enum PkiError {
     },
     /// A removal by a state that is not the newest would leave nodes behind.
     #[error(
-        "the saved state is not the newest of this cluster: the copy {place} also names {}; nothing is changed",
+        "the saved state is not the newest of this cluster: the copy {place} also names {}; nothing is changed while that is so",
         quoted(.nodes)
     )]
     Forgotten {
@@ -166,7 +166,7 @@ pub enum PkiError {
     },
     /// Configurations of the user's that may still be needed, and too many of them.
     #[error(
-        "`secrets_encryption_config.custom_config` was changed {count} times, and what was written with each of them may still be stored; nothing is changed"
+        "`secrets_encryption_config.custom_config` was changed {count} times, and what was written with each of them may still be stored; nothing is changed while that is so"
     )]
     TooManyEncryptions {
         /// How many there would be.
@@ -252,9 +252,8 @@ fn nowhere(silent: &[NodeName]) -> String {
 /// How a lost state is had back.
 fn recover_hint(id: &str) -> Cow<'static, str> {
     format!(
-        "if this config describes that very cluster and its state was lost, run again with \
-         `--recover {id}`, or give the `Cluster` object the annotation \
-         `clusterprovisioner.rke.io/recover: {id}`"
+        "if this config describes that very cluster and its state was lost, it is read back with \
+         `--recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
     )
     .into()
 }
@@ -319,7 +318,7 @@ impl Explain for PkiError {
                 let mut hints: Vec<Cow<'static, str>> =
                     down.hints.iter().cloned().map(Cow::Owned).collect();
                 hints.push(
-                    "new keys are made only when every etcd and control-plane node answers and has none; a lost state is read back with `--recover <its cluster id>`"
+                    "new keys are made only when every etcd and control-plane node answers and has none; a lost state is read back with `--recover <its cluster id>` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: <its cluster id>`)"
                         .into(),
                 );
                 hints
@@ -362,7 +361,7 @@ impl Explain for PkiError {
                 "write the last configuration that `up` was done with into the config, bring back every control plane, and run `up` until it has nothing to do; then change it again".into(),
             ],
             Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
-                "without `--recover`, nodes that have nothing become a new cluster".into(),
+                "without `--recover` (of a `Cluster`: the annotation `clusterprovisioner.rke.io/recover`), nodes that have nothing become a new cluster".into(),
             ],
             Self::RecoverNowhere { .. } => {
                 vec!["bring one of these nodes back, then run again".into()]
@@ -374,7 +373,7 @@ impl Explain for PkiError {
                 "`docs/operations.md` lists the names of the files and what each must say; nothing was changed".into(),
             ],
             Self::NotGiven { .. } | Self::NoCaKey { .. } => vec![
-                "put them into a folder and run again with `--custom-certs --cert-dir <folder>`".into(),
+                "only the command line takes them, from a folder: `--custom-certs --cert-dir <folder>` (of a `Cluster`: the operator does not)".into(),
             ],
             Self::Damaged { .. } => vec![
                 "put a copy in its place: every control plane has one, mode 0600; nothing was changed".into(),

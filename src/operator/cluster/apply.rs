@@ -177,6 +177,7 @@ impl Reconcile<'_> {
                 let error = Error::HostsUnreachable {
                     down: left,
                     why: None,
+                    changed: true,
                 };
                 self.failed(&error, found).await
             }

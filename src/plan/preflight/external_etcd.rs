@@ -48,7 +48,7 @@ fn moves(state: &ClusterState, why: &str) -> PreflightError {
     PreflightError {
         node: None,
         message: format!(
-            "cluster `{}` {why}: its data would stay behind; nothing is changed",
+            "cluster `{}` {why}: its data would stay behind; nothing is changed while that is so",
             state.cluster_name
         ),
         hints: vec![
@@ -65,14 +65,14 @@ fn unusable(etcd: &ExternalEtcd, have: &Actual) -> Option<PreflightError> {
         Some(ExternalView::Answered { .. }) => None,
         Some(ExternalView::Faulty(fault)) => Some(PreflightError {
             node: None,
-            message: format!("{}; nothing is changed", fault.why),
+            message: format!("{}; nothing is changed while that is so", fault.why),
             hints: fault.hints.clone(),
             class: fault.class,
         }),
         Some(ExternalView::NotAsked) | None => Some(PreflightError {
             node: None,
             message: format!(
-                "the external etcd at `{}` was not looked at: no control plane answered through which it is reached; nothing is changed",
+                "the external etcd at `{}` was not looked at: no control plane answered through which it is reached; nothing is changed while that is so",
                 etcd.servers()
             ),
             hints: Vec::new(),
@@ -113,13 +113,13 @@ fn of_this_cluster(
     (*holds_keys && has_written_nothing(state, have)).then(|| PreflightError {
         node: None,
         message: format!(
-            "the external etcd at `{}` holds keys below `{}` already: another Kubernetes has its data there, and this cluster is new; nothing is changed",
+            "the external etcd at `{}` holds keys below `{}` already: another Kubernetes has its data there, and this cluster is new; nothing is changed while that is so",
             etcd.servers(),
             keys_below(&etcd.prefix)
         ),
         hints: vec![
             "write a prefix of this cluster's own: `services.etcd.path`".to_owned(),
-            "if this is the cluster whose state was lost: `rke-operator up --recover ID` reads it back from the nodes".to_owned(),
+            "if this is the cluster whose state was lost: `rke-operator up --recover ID` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: ID`) reads it back from the nodes".to_owned(),
             format!(
                 "if whoever wrote those keys is gone for good: look at them with `etcdctl get --prefix --keys-only --limit 10 {0}`, and delete them with `etcdctl del --prefix {0}`",
                 keys_below(&etcd.prefix)
@@ -148,15 +148,16 @@ fn another_etcd(
         if holds_keys {
             format!(
                 "if that etcd was restored from a snapshot of this cluster's data: `rke-operator up \
-                 --accept-etcd {id}` goes on with it (a `Cluster` has the annotation `{}: {id}`)",
+                 --accept-etcd {id}` (a `Cluster` has the annotation `{}: {id}`) goes on with it",
                 label::ACCEPT_ETCD
             )
         } else {
             format!(
                 "it holds no keys below `{}`: if it is to be restored from a snapshot of this \
-                 cluster's data, do that first, and then run `rke-operator up --accept-etcd ID` with \
-                 its new cluster id",
-                keys_below(&is.prefix)
+                 cluster's data, do that first, and then name its new cluster id: `rke-operator up --accept-etcd ID` (a `Cluster` has \
+                 the annotation `{}: ID`)",
+                keys_below(&is.prefix),
+                label::ACCEPT_ETCD
             )
         },
     );
@@ -178,15 +179,16 @@ pub(super) fn lost_its_data(state: &ClusterState, keyspace: &EtcdKeyspace) -> Pr
     PreflightError {
         node: None,
         message: format!(
-            "the external etcd has lost the data of cluster `{}`: the API answers, and nothing is in it of what this cluster held; nothing is changed",
+            "the external etcd has lost the data of cluster `{}`: the API answers, and nothing is in it of what this cluster held; nothing is changed while that is so",
             state.cluster_name
         ),
         hints: vec![
             format!(
-                "ask whoever runs that etcd ({}) to restore it, below its prefix; where that gives it another cluster id, `rke-operator up --accept-etcd ID` goes on with it",
-                told(keyspace)
+                "ask whoever runs that etcd ({}) to restore it, below its prefix; where that gives it another cluster id, `rke-operator up --accept-etcd ID` (a `Cluster` has the annotation `{}: ID`) goes on with it",
+                told(keyspace),
+                label::ACCEPT_ETCD
             ),
-            "if the data is gone for good: give the cluster back with `rke-operator remove`, and bring it up anew".to_owned(),
+            "if the data is gone for good: give the cluster back with `rke-operator remove` (of a `Cluster`: the deletion of the object), and bring it up anew".to_owned(),
         ],
         class: ErrorClass::Host,
     }
@@ -309,7 +311,7 @@ mod tests {
             let said = says(&wanted, &state, &have);
             assert_eq!(
                 said,
-                "etcd refused the client certificate; nothing is changed"
+                "etcd refused the client certificate; nothing is changed while that is so"
             );
             let said = says(&wanted, &state, &Actual::default());
             assert!(said.contains("was not looked at"), "{said}");

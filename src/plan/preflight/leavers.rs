@@ -46,7 +46,7 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Option<PreflightError> {
     };
     let error = |why: String, hint: String| PreflightError {
         node: None,
-        message: format!("{what}: {names}, and {why}; nothing is changed"),
+        message: format!("{what}: {names}, and {why}; nothing is changed while that is so"),
         hints: vec![
             "look whether this is the right file for this cluster".to_owned(),
             hint,

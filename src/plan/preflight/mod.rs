@@ -94,14 +94,14 @@ pub fn enough_answer<'a>(
         let all = up.len() + down.len();
         let (needs, answer) = (all / 2 + 1, up.len());
         return Err(format!(
-            "nothing is changed: etcd needs {needs} of its {all} nodes, and {answer} can be worked on"
+            "etcd needs {needs} of its {all} nodes, and {answer} can be worked on"
         ));
     }
     let mut planes = control_planes.into_iter();
     if planes.any(|name| have.up(name).is_some()) {
         return Ok(());
     }
-    Err("nothing is changed: no control plane can be worked on".to_owned())
+    Err("no control plane can be worked on".to_owned())
 }
 
 fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
@@ -123,7 +123,7 @@ fn too_few(want: &Desired, have: &Actual) -> Vec<PreflightError> {
         });
     let first = PreflightError {
         node: None,
-        message: why,
+        message: format!("nothing is changed while that is so: {why}"),
         hints: Vec::new(),
         class: ErrorClass::Host,
     };
@@ -150,7 +150,7 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
         node: None,
         message: format!(
             "etcd has lost its data: the API of cluster `{}` answers, and nothing is in it of what \
-             this cluster held; nothing is changed",
+             this cluster held; nothing is changed while that is so",
             saved.cluster_name
         ),
         hints: vec![
@@ -161,7 +161,7 @@ fn etcd_lost_its_data(have: &Actual) -> Option<PreflightError> {
                 path::ETCD,
                 path::ETCD
             ),
-            "if the data is gone for good: give the cluster back with `rke-operator remove`, and \
+            "if the data is gone for good: give the cluster back with `rke-operator remove` (of a `Cluster`: the deletion of the object), and \
              bring it up anew"
                 .to_owned(),
         ],
