@@ -253,8 +253,27 @@ async fn look(run: &Executor<'_>, host: &Host, what: &str) -> Result<Data, StepE
     let limit = Duration::from_secs(60);
     let output = run_helper(host, run.context.id()?, MEMBER, &arguments, limit).await?;
     succeeded(host, &output, "etcd's folder cannot be looked into", &[])?;
+    let below = output.log.lines();
+    let mut below = below.filter_map(|line| line.strip_prefix("rke-operator: below "));
+    if let Some(mount) = below.next() {
+        return Err(mounted(host, mount));
+    }
     let there = output.log.lines().any(|line| line == "rke-operator: data");
     Ok(if there { Data::There } else { Data::Empty })
+}
+
+/// What is mounted below cannot be moved, and half of the data would stay.
+fn mounted(host: &Host, mount: &str) -> StepError {
+    let what = format!(
+        "`{}` has data of a former member of etcd, and `{mount}` is mounted below it: nothing of it is moved aside",
+        path::ETCD_MEMBER
+    );
+    let cure = format!(
+        "look at what is there (`findmnt {mount}`), unmount it (`sudo umount {mount}`), and run it again; a disk for \
+         etcd belongs to `{}`",
+        path::ETCD
+    );
+    node_error(host, &what, &[&cure])
 }
 
 fn lost(host: &Host, known: Option<(MemberId, &Member)>) -> StepError {
@@ -455,6 +474,53 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// E13: where the folder is a mount point, the data stay on that disk; where something is mounted below, nothing is
+    /// moved.
+    #[test]
+    fn what_is_on_a_disk_stays_on_it_and_nothing_below_a_mount_is_moved() {
+        let run = |setup: &str, after: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let script = "set -e; mkdir $1/member; eval \"$2\"; cd $1; \
+                          for what in aside look; do sh -c \"$4\" rke-operator $1/member $what; done; eval \"$3\"";
+            let mut unshare = Command::new("unshare");
+            if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
+                unshare.arg("--map-root-user");
+            }
+            let output = unshare
+                .args(["--mount", "sh", "-c", script, "sh"])
+                .arg(folder.path())
+                .args([setup, after, MEMBER])
+                .output()
+                .expect("unshare");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (out, err) = (text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success(), "{out}{err}");
+            out.replace(folder.path().to_str().unwrap(), "")
+        };
+        let disk = "mount -t tmpfs none $1/member; mkdir $1/member/lost+found $1/member/snap; echo x >$1/member/snap/db";
+        assert_eq!(
+            run(
+                disk,
+                "cat member/removed-*/snap/db; ls member | grep -v removed; ls"
+            ),
+            "rke-operator: data\nrke-operator: empty\nx\nlost+found\nmember\n"
+        );
+        // The disk for etcd is at the folder above, as usual.
+        let above = "mount -t tmpfs none $1; mkdir $1/lost+found $1/member; echo x >$1/member/a";
+        assert_eq!(
+            run(
+                above,
+                "cat member.removed-*/a; mountpoint -q . && ls member"
+            ),
+            "rke-operator: data\nrke-operator: empty\nx\n"
+        );
+        let below = "mkdir $1/member/snap $1/member/wal; mount -t tmpfs none $1/member/wal; echo x >$1/member/wal/0";
+        assert_eq!(
+            run(below, "ls member; cat member/wal/0; ls"),
+            "rke-operator: data\nrke-operator: below /member/wal\nrke-operator: data\nsnap\nwal\nx\nmember\n"
+        );
     }
 
     /// Rule 5: data of a member that was removed are never used again and never deleted.
