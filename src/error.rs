@@ -116,3 +116,69 @@ pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     }
     text
 }
+
+/// How a text goes on that names a command line, where the same is had otherwise on an object.
+const INSTEAD: [&str; 2] = [" (a `Cluster` has ", " (of a `Cluster`: "];
+
+/// What a person does at a terminal, and what takes its place on an object.
+const AT_A_TERMINAL: [(&str, &str); 2] = [
+    ("run `remove` again", "it is tried again"),
+    ("run `up`", "apply that"),
+];
+
+/// A text as the reader of an object needs it: "`--flag` (a `Cluster` has the annotation …)" is the annotation.
+/// Who works at a terminal reads both.
+pub fn on_object(text: &str) -> String {
+    let mut text = text.to_owned();
+    while let Some(shorter) = one_on_object(&text) {
+        text = shorter;
+    }
+    for (cli, object) in AT_A_TERMINAL {
+        text = text.replace(cli, object);
+    }
+    text
+}
+
+fn one_on_object(text: &str) -> Option<String> {
+    INSTEAD.iter().find_map(|instead| {
+        let mut places = text.match_indices(instead);
+        places.find_map(|(at, _)| {
+            let (head, rest) = text.split_at(at);
+            let (start, _) = head.strip_suffix('`')?.rsplit_once('`')?;
+            let (object, end) = rest.strip_prefix(instead)?.split_once(')')?;
+            Some(format!("{start}{object}{end}"))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_an_object_a_text_names_what_works_there() {
+        for (text, on_the_object) in [
+            (
+                "it is lost: `rke-operator up --lose n1` (a `Cluster` has the annotation `a/lose: n1`); `rke-operator plan \
+                 --lose n1` (of a `Cluster`: `kubectl describe node n1`) shows it",
+                "it is lost: the annotation `a/lose: n1`; `kubectl describe node n1` shows it",
+            ),
+            (
+                "unmount it, then run `remove` again",
+                "unmount it, then it is tried again",
+            ),
+            (
+                "write it, run `up`, and go on",
+                "write it, apply that, and go on",
+            ),
+            (
+                "from there (of a `Cluster`: its Secret)",
+                "from there (of a `Cluster`: its Secret)",
+            ),
+            ("`a` (a `Cluster` has ", "`a` (a `Cluster` has "),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(on_object(text), on_the_object);
+        }
+    }
+}

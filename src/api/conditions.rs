@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::model::printable_lines;
+use crate::{error::on_object, model::printable_lines};
 
 pub use super::reason::{ConditionType, REASONS, Reason, ReasonRow, Row};
 
@@ -148,7 +148,7 @@ fn one(
         status: status.to_owned(),
         reason: found.reason.name().to_owned(),
         // What nodes and servers say is in it.
-        message: shorten(&printable_lines(&found.message), MAX_MESSAGE),
+        message: shorten(&printable_lines(&on_object(&found.message)), MAX_MESSAGE),
         observed_generation: Some(generation),
         last_transition_time: since,
     })

@@ -255,8 +255,8 @@ pub(super) fn still_waiting(name: &str, why: &str) -> Done {
         warning: Some(Warning {
             message: format!("add-on `{name}` is not available yet: {why}"),
             hints: vec![
-                "`kubectl -n kube-system get pods` shows its pods; `rke-operator up` waits for it \
-                 again"
+                "`kubectl -n kube-system get pods` shows its pods; `rke-operator up` (of a `Cluster`: the \
+                 next pass) waits for it again"
                     .to_owned(),
             ],
             degrades: ESSENTIAL.contains(&name),

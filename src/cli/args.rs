@@ -529,6 +529,115 @@ mod tests {
         assert!(before.global.debug && after.global.debug);
     }
 
+    /// The text of each string in a source.
+    fn strings(source: &str) -> Vec<String> {
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let mut strings = Vec::new();
+        let lines = source
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let source = lines.collect::<Vec<_>>().join("\n");
+        let source = source.replace("'\"'", "");
+        let mut rest = source.as_str();
+        while let Some((_, begun)) = rest.split_once('"') {
+            let mut text = String::new();
+            let mut chars = begun.char_indices();
+            let mut end = begun.len();
+            while let Some((at, c)) = chars.next() {
+                match c {
+                    '"' => {
+                        end = at + 1;
+                        break;
+                    }
+                    // A line that goes on.
+                    '\\' => match chars.next() {
+                        Some((_, '\n')) => {
+                            let left = chars.as_str().trim_start();
+                            let skipped = chars.as_str().chars().count() - left.chars().count();
+                            if skipped > 0 {
+                                chars.nth(skipped - 1);
+                            }
+                        }
+                        Some((_, other)) => text.extend(['\\', other]),
+                        None => {}
+                    },
+                    other => text.push(other),
+                }
+            }
+            strings.push(text);
+            rest = &begun[end..];
+        }
+        strings
+    }
+
+    fn sources(below: &std::path::Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(below).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// O38: the user of a `Cluster` has no command line. What names one says what works there, too.
+    #[test]
+    fn each_hint_that_names_a_command_line_says_what_works_on_an_object() {
+        // What only the command line says, and what is about programs on a node.
+        const ELSEWHERE: [&str; 7] = [
+            "src/cli/",
+            "src/config/schema/",
+            "src/config/resolve/mod.rs",
+            "src/desired/containerd.rs",
+            "src/etcd/snapshot.rs",
+            "src/plan/render.rs",
+            "src/operator/mod.rs",
+        ];
+        let mut cli = Cli::command();
+        cli.build();
+        let names = ["up", "plan", "remove"];
+        let commands = names.map(|name| format!("rke-operator {name}"));
+        let of_run = names.map(|name| cli.find_subcommand(name).unwrap());
+        let flags = of_run.iter().flat_map(|command| command.get_arguments());
+        let flags = flags.filter_map(clap::Arg::get_long);
+        // Other programs have these, too.
+        let flags = flags.filter(|flag| !["config", "help", "version"].contains(flag));
+        let flags: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
+        assert!(
+            flags.iter().any(|flag| flag == "--accept-etcd"),
+            "{flags:?}"
+        );
+        let words = |text: &str| -> Vec<String> {
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+            words.map(str::to_owned).collect()
+        };
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let mut paths = Vec::new();
+        sources(&root.join("src"), &mut paths);
+        let (mut both, mut wrong) = (0, Vec::new());
+        for path in paths {
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            let is_test = name.ends_with("tests.rs") || name.contains("fixture");
+            if is_test || ELSEWHERE.iter().any(|other| name.starts_with(other)) {
+                continue;
+            }
+            for text in strings(&std::fs::read_to_string(&path).unwrap()) {
+                let names = |text: &str| {
+                    let commands = commands.iter().any(|command| text.contains(command));
+                    commands || words(text).iter().any(|word| flags.contains(word))
+                };
+                let on_object = crate::error::on_object(&text);
+                both += usize::from(names(&text) && !names(&on_object));
+                if names(&on_object) {
+                    wrong.push(format!("{name}: {on_object}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(both > 15, "{both} such hints: are they looked at?");
+    }
+
     #[test]
     fn the_config_is_cluster_yml_unless_said() {
         let Command::Remove(remove) = Cli::parse_from(["rke-operator", "remove"]).command else {

@@ -233,7 +233,7 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
 fn unknown_key() -> Vec<Cow<'static, str>> {
     vec![
         "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
-        "if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts"
+        "if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`), or add it to the known hosts"
             .into(),
     ]
 }
@@ -249,7 +249,7 @@ fn changed_key(place: &str) -> Vec<Cow<'static, str>> {
 const fn bad_key(problem: &KeyProblem) -> &'static str {
     match problem {
         KeyProblem::Encrypted => {
-            "give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase"
+            "use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)"
         }
         KeyProblem::Certificate(_) => "`ssh-keygen -L -f` shows whether OpenSSH can read it",
         KeyProblem::Agent(..) => {

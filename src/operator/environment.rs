@@ -24,7 +24,7 @@ use crate::{
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
     environment::{Environment, KeyRing},
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, on_object},
     host::{KnownHosts, Policy},
     model::{ClusterId, Secret, label, printable_lines},
     state::kubeconfig::SecretKubeconfig,
@@ -162,7 +162,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
             text.push_str("; hint: ");
             text.push_str(hint);
         }
-        shorten(&printable_lines(&text), WARNING)
+        shorten(&printable_lines(&on_object(&text)), WARNING)
     };
     Ok(Wanted {
         intent: resolved.intent,
@@ -182,7 +182,7 @@ pub(super) fn warning(warning: &crate::apply::step::Warning) -> String {
         text.push_str("; hint: ");
         text.push_str(hint);
     }
-    shorten(&printable_lines(&text), WARNING)
+    shorten(&printable_lines(&on_object(&text)), WARNING)
 }
 
 /// Why there is no intent.

@@ -18,7 +18,7 @@ use super::{cluster_object::ClusterObject, context::Context};
 use crate::{
     api::{MANAGER, conditions::shorten},
     apply::event::{Event, StepOutcome},
-    error::with_causes,
+    error::{on_object, with_causes},
     model::printable_lines,
 };
 
@@ -50,7 +50,7 @@ impl Notice {
             warning,
             reason: camel(reason),
             action: shorten(&printable_lines(action), MAX_ACTION),
-            note: shorten(&printable_lines(note), MAX_NOTE),
+            note: shorten(&printable_lines(&on_object(note)), MAX_NOTE),
         }
     }
 }

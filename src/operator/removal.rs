@@ -39,7 +39,7 @@ use crate::{
     config::Intent,
     converge::{self, Error, Goal, Outcome},
     environment::Environment,
-    error::{ErrorClass, with_causes},
+    error::{ErrorClass, on_object, with_causes},
     model::{NodeName, printable_lines},
     state::ClusterState,
 };
@@ -578,7 +578,7 @@ fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) 
             RemainingNode {
                 name: name.0.clone(),
                 reason: reason.name().to_owned(),
-                message: shorten(&printable_lines(&down.why), 512),
+                message: shorten(&printable_lines(&on_object(&down.why)), 512),
             }
         })
         .collect();
@@ -587,6 +587,7 @@ fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) 
         ..RemovalError::of(&Error::HostsUnreachable {
             down: left,
             why: None,
+            changed: true,
         })
     }
 }

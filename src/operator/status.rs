@@ -24,7 +24,7 @@ use crate::{
     },
     apply::progress::Progress,
     environment::Clock,
-    error::with_causes,
+    error::{on_object, with_causes},
     model::printable_lines,
     state::{Loaded, Store},
 };
@@ -348,7 +348,7 @@ fn summary(progress: &Progress) -> Option<ProgressStatus> {
             Some(what) => format!("{} on {}: waits for {what}", step.title, step.target),
             None => format!("{} on {}", step.title, step.target),
         };
-        shorten(&printable_lines(&text), 256)
+        shorten(&printable_lines(&on_object(&text)), 256)
     });
     Some(ProgressStatus {
         stage: stage.name.clone(),

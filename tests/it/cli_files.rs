@@ -34,7 +34,7 @@ fn validate_says_what_the_config_is() {
     4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: ***}}}}
       |                                  ^
       |
-      = help: `rke-operator etcd snapshot-save` takes one; `snapshot: false` under `services.etcd` says that none are wanted
+      = help: `rke-operator etcd snapshot-save` (of a `Cluster`: `etcdctl snapshot save` in the container `etcd`) takes one; `snapshot: false` under `services.etcd` says that none are wanted
     ");
     context.write("cluster.yml", GOOD);
     assert_eq!(context.files(), before);

@@ -146,7 +146,7 @@ async fn an_unknown_host_key() {
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) is not known: ssh-ed25519 SHA256:4A9jyZBOhnKZvcGQ6TRFbf5Gymb41AfYvYaVmWHD+G4
     hint: compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node
-    hint: if it is the same, accept it with `--accept-new-host-keys`, or add it to the known hosts
+    hint: if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`), or add it to the known hosts
     class: User
     ");
 }
@@ -236,12 +236,12 @@ async fn keys_that_cannot_be_used() {
     insta::assert_snapshot!(texts, @"
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
-    hint: give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase
+    hint: use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)
     class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`
       caused by: it is protected by a passphrase
-    hint: give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or name a key without a passphrase
+    hint: use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)
     class: User
 
     cannot use the SSH key for node `n1` (10.0.0.2) from `~/.ssh/id_ed25519`

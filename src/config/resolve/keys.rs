@@ -321,7 +321,7 @@ fn validated(key: SshKey, at: &Cursor<'_>, found: &mut Found) -> Option<SshKey> 
         ),
         Kind::Encrypted => (
             "this private key has a passphrase",
-            "give it to an SSH agent (`ssh-add FILE`) and write `ssh_agent_auth: true`, or use a key without one",
+            "use a key without one; at a terminal an SSH agent can hold it (`ssh-add FILE`, and `ssh_agent_auth: true`)",
         ),
         Kind::Broken => (
             "this private key is damaged, or of a kind that is not supported",

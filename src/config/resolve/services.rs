@@ -133,7 +133,7 @@ fn snapshots(etcd: &Cursor<'_>, found: &mut Found) {
         etcd
     };
     found.later(at.problem(what).hint(
-        "`rke-operator etcd snapshot-save` takes one; `snapshot: false` under `services.etcd` says that none are wanted",
+        "`rke-operator etcd snapshot-save` (of a `Cluster`: `etcdctl snapshot save` in the container `etcd`) takes one; `snapshot: false` under `services.etcd` says that none are wanted",
     ));
 }
 

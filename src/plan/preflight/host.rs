@@ -91,7 +91,7 @@ fn foreign_state(name: &NodeName, other: &ClusterId) -> PreflightError {
         ),
         [
             "check the node's address in this config".to_owned(),
-            "give it back first: `rke-operator remove` with the config of that cluster".to_owned(),
+            "give it back first, with the config of that cluster and `rke-operator remove` (of a `Cluster`: the deletion of that object)".to_owned(),
         ],
     )
 }
@@ -103,7 +103,9 @@ fn foreign_claim(name: &NodeName, claim: &ContainerFact) -> PreflightError {
         name,
         format!("node `{name}` belongs to another cluster: `{owner}` (id `{id}`)"),
         [
-            format!("give it back first: `rke-operator remove` with the config of `{owner}`"),
+            format!(
+                "give it back first, with the config of `{owner}` and `rke-operator remove` (of a `Cluster`: the deletion of that object)"
+            ),
             "or check the node's address in this config".to_owned(),
         ],
     )
@@ -143,8 +145,8 @@ fn foreign_mark(name: &NodeName, id: &str) -> PreflightError {
             path::CLUSTER_ID
         ),
         [
-            "`rke-operator up` with that cluster's config brings them back, `remove` gives the \
-             node back"
+            "with that cluster's config they are brought back by `rke-operator up` (of a `Cluster`: its next pass), and the \
+             node is cleaned by `rke-operator remove` (of a `Cluster`: the deletion of that object)"
                 .to_owned(),
             "or check the node's address in this config".to_owned(),
         ],

@@ -84,7 +84,7 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
             node: Some(name.clone()),
             message: why,
             hints: vec![format!(
-                "take `{name}` out of `--lose` (of a `Cluster`: out of the annotation \
+                "take `{name}` out of `--lose` (of a `Cluster`: the annotation \
                  `{LOSE}`): it names only nodes that are gone for good"
             )],
             class: ErrorClass::User,
@@ -96,13 +96,15 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
 /// Refuses names that the cluster does not have, for a removal: nothing would come of them, and nobody would know.
 pub fn known(named: &Named, saved: Option<&ClusterState>) -> Result<(), PreflightErrors> {
     let is_node = |name: &&NodeName| saved.is_some_and(|saved| saved.inventory.contains_key(*name));
-    let clean = named.clean.iter().map(|name| (name, "--clean"));
-    let all = clean.chain(named.lose.iter().map(|name| (name, "--lose")));
-    let unknown = all.filter(|(name, _)| !is_node(name));
-    let errors = unknown.map(|(name, flag)| PreflightError {
+    let clean = named.clean.iter().map(|name| (name, "clean", CLEAN));
+    let all = clean.chain(named.lose.iter().map(|name| (name, "lose", LOSE)));
+    let unknown = all.filter(|(name, ..)| !is_node(name));
+    let errors = unknown.map(|(name, flag, annotation)| PreflightError {
         node: Some(name.clone()),
         message: format!("the cluster has no node `{name}`"),
-        hints: vec![format!("take `{name}` out of `{flag}`")],
+        hints: vec![format!(
+            "take `{name}` out of `--{flag}` (of a `Cluster`: the annotation `{annotation}`)"
+        )],
         class: ErrorClass::User,
     });
     PreflightErrors::unless_empty(errors.collect())
@@ -123,7 +125,7 @@ fn unclean(name: &NodeName, want: &Desired, have: &Actual) -> Option<PreflightEr
         node: Some(name.clone()),
         message: why,
         hints: vec![format!(
-            "take `{name}` out of `--clean` (of a `Cluster`: out of the annotation `{CLEAN}`): it names only \
+            "take `{name}` out of `--clean` (of a `Cluster`: the annotation `{CLEAN}`): it names only \
              nodes that the cluster has and that are no longer in the config"
         )],
         class: ErrorClass::User,
@@ -142,7 +144,7 @@ fn same(name: &NodeName, have: &Actual) -> &'static str {
 fn consent_hint(name: &NodeName, what: &str) -> String {
     format!(
         "{what}: `rke-operator up --lose {name}` (a `Cluster` has the annotation `{LOSE}: {name}`); \
-         `rke-operator plan --lose {name}` shows what goes with it"
+         `rke-operator plan --lose {name}` (of a `Cluster`: `kubectl describe node {name}`) shows what goes with it"
     )
 }
 

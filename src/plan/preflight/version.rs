@@ -9,7 +9,7 @@ use crate::{
     catalog::Catalogue,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
-    model::{Component, ImageVersion, NodeName, image_version, label},
+    model::{Component, ImageVersion, NodeName, image_version, label, label::LOSE},
     plan::release,
 };
 
@@ -88,7 +88,8 @@ fn left(name: &NodeName, runs: &str, wanted: ImageVersion) -> PreflightError {
         ),
         hints: vec![format!(
             "bring the node back and run `up` with the release that the cluster has: its kubelet is \
-             replaced; or take `{name}` out of the config, with `--lose {name}` if it is gone for good"
+             replaced; or take `{name}` out of the config, with `--lose {name}` (a `Cluster` has the \
+             annotation `{LOSE}: {name}`) if it is gone for good"
         )],
         class: ErrorClass::User,
     }
