@@ -14,7 +14,6 @@
 //! [`converge`], then [`plan::up`]: that is the whole program. `docs/architecture.md` has the
 //! reasons, `docs/invariants.md` the rules that keep clusters alive.
 
-pub mod actual;
 pub mod api;
 pub mod apply;
 pub mod catalog;
@@ -25,6 +24,7 @@ pub mod desired;
 pub mod environment;
 pub mod error;
 pub mod etcd;
+pub mod facts;
 pub mod host;
 mod lease;
 pub mod model;
@@ -32,4 +32,5 @@ pub mod operator;
 pub mod plan;
 pub mod state;
 pub mod status;
+pub mod survey;
 pub mod workload;

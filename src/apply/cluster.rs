@@ -15,8 +15,8 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::{ApiHealth, NodeFact, control_planes},
     desired::Addon,
+    facts::{ApiHealth, NodeFact, control_planes},
     model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef},
     state::Membership,
     workload,

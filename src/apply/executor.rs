@@ -15,8 +15,8 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::{HostFacts, HostView, Unreachable, members, read},
     error::{ErrorClass, Explain},
+    facts::{HostFacts, HostView, Unreachable},
     host::{
         Host, HostError,
         pool::{Hosts, NotOpen},
@@ -25,6 +25,7 @@ use crate::{
     plan,
     plan::{Guard, Live, Look},
     state::StateError,
+    survey::{members, read},
     workload::{Apis, Kinds},
 };
 

@@ -15,9 +15,9 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    actual::{self, Actual, KeptFacts},
     desired::{Desired, pki::EngineClients},
     environment::Environment,
+    facts::{Actual, KeptFacts},
     host::{
         Dial, HostKeys,
         pool::{ConnectionTarget, Hosts},
@@ -25,6 +25,7 @@ use crate::{
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
     state::ClusterState,
+    survey,
     workload::{Apis, Kinds},
 };
 
@@ -190,7 +191,7 @@ impl RemoteSession for Open {
         kept: KeptFacts,
     ) -> BoxFuture<'a, Actual> {
         let (hosts, apis) = (&self.hosts, &self.apis);
-        actual::read::read(hosts, apis, saved, engine, kubeconfig, wanted, kept).boxed()
+        survey::read::read(hosts, apis, saved, engine, kubeconfig, wanted, kept).boxed()
     }
 
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>> {

@@ -583,6 +583,10 @@ mod tests {
 
     /// O38: the user of a `Cluster` has no command line. What names one says what works there, too.
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the sources themselves are looked at"
+    )]
     fn each_hint_that_names_a_command_line_says_what_works_on_an_object() {
         // What only the command line says, and what is about programs on a node.
         const ELSEWHERE: [&str; 7] = [

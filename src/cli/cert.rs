@@ -11,9 +11,9 @@ use super::{
     status::opening,
 };
 use crate::{
-    actual::{Actual, HostView},
     converge::inspect,
     environment::Environment,
+    facts::{Actual, HostView},
     status::{CertificateStatus, certificates},
 };
 

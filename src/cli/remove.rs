@@ -91,7 +91,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
 }
 
 async fn incomplete(
-    left: Vec<(crate::model::NodeName, crate::actual::Unreachable)>,
+    left: Vec<(crate::model::NodeName, crate::facts::Unreachable)>,
     environment: &Environment,
 ) -> Result<Failure, CliError> {
     let place = environment.store.place();

@@ -8,9 +8,9 @@ use super::output::{
     json::{Ended, ShownProblem},
 };
 use crate::{
-    actual::Unreachable,
     config::Problems,
     error::{ErrorClass, Explain, distinct},
+    facts::Unreachable,
     model::{NodeName, quoted},
 };
 

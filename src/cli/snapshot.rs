@@ -15,10 +15,10 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
-    actual::Unreachable,
     converge::{Goal, targets},
     error::{ErrorClass, distinct},
     etcd::snapshot::{self, Snapshot, SnapshotName},
+    facts::Unreachable,
     host::{TcpDial, pool::Hosts},
     model::{ClusterId, NodeName, Role},
 };

@@ -20,11 +20,11 @@ use super::{
     stream::converge_shown,
 };
 use crate::{
-    actual::Unreachable,
     apply::step::Warning,
     config::Intent,
     converge::{Goal, Outcome},
     error::distinct,
+    facts::Unreachable,
     model::NodeName,
 };
 

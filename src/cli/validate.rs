@@ -17,8 +17,8 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
-    actual::Unreachable,
     converge::{Goal, silent, survey},
+    facts::Unreachable,
     model::NodeName,
 };
 

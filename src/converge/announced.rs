@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Survey;
 use crate::{
-    actual::Unreachable,
     error::ErrorClass,
+    facts::Unreachable,
     model::NodeName,
     plan::{Plan, Target, title},
 };

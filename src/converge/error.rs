@@ -3,10 +3,10 @@
 use std::{borrow::Cow, fmt};
 
 use crate::{
-    actual::Unreachable,
     config::Problems,
     desired::{DesiredError, pki::PkiError},
     error::{ErrorClass, Explain, distinct},
+    facts::Unreachable,
     lease,
     model::{KubernetesVersion, NodeName},
     plan::{PreflightErrors, Step, Violation},
@@ -146,15 +146,11 @@ fn violations(violations: &[Violation]) -> String {
 
 impl Error {
     /// The same of a run that has changed something before.
-    pub(super) fn after_changes(self) -> Self {
-        match self {
-            Self::HostsUnreachable { down, why, .. } => Self::HostsUnreachable {
-                down,
-                why,
-                changed: true,
-            },
-            other => other,
+    pub(super) const fn after_changes(mut self) -> Self {
+        if let Self::HostsUnreachable { changed, .. } = &mut self {
+            *changed = true;
         }
+        self
     }
 }
 

@@ -19,8 +19,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Goal, Survey};
 use crate::{
-    actual::{HostView, KeptFacts},
     apply::event::RunOutcome,
+    facts::{HostView, KeptFacts},
     model::NodeName,
     plan::Plan,
 };
@@ -111,8 +111,8 @@ pub(super) fn touched(plan: &Plan) -> BTreeSet<NodeName> {
 mod tests {
     use super::*;
     use crate::{
-        actual::{Actual, Unreachable},
         error::ErrorClass,
+        facts::{Actual, Unreachable},
         plan::{Action, Cause, ClusterAction, HostAction, OnFailure, Queue, Stage, Step},
     };
 

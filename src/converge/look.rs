@@ -14,7 +14,6 @@ use super::{
     left, left_alone, silent,
 };
 use crate::{
-    actual::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     apply::{
         act::Steps,
         event::{Events, RunOutcome},
@@ -33,6 +32,7 @@ use crate::{
     },
     environment::Environment,
     error::ErrorClass,
+    facts::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     host::pool::{ConnectionTarget, Target, Verified},
     model::{Component, Endpoint, Named, NodeName, Role},
     plan,

@@ -7,7 +7,6 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::{
-    actual::{Actual, Unreachable},
     apply::{
         event::{Events, RunOutcome},
         remote::RemoteSession,
@@ -19,6 +18,7 @@ use crate::{
     desired::Desired,
     environment::Environment,
     error::{ErrorClass, Explain, distinct},
+    facts::{Actual, Unreachable},
     model::NodeName,
     plan,
     plan::{Action, Plan, Target},
@@ -231,15 +231,8 @@ pub async fn converge_from<'w>(
         if !unseen.is_empty() {
             // They are left alone, and what is done to the others is planned without them.
             so_far.failed.extend(unseen);
-            if so_far.leaves_too_few(&iteration.survey) {
-                iteration.remember(goal).await?;
-                let left = so_far.left(goal, &iteration.survey);
-                return Ok(Outcome::Degraded {
-                    left,
-                    changed,
-                    warnings,
-                    survey: None,
-                });
+            if let Some(left) = too_few(goal, &iteration, &so_far).await? {
+                return Ok(degraded(left, changed, warnings));
             }
             (session, kept) = (iteration.session, Kept::default());
             continue;
@@ -268,30 +261,40 @@ pub async fn converge_from<'w>(
         if outcome == RunOutcome::Completed {
             waited.extend(waits(plan));
         }
-        let ended = outcome.clone();
-        let ends = so_far.ends(&outcome, failures);
-        match (outcome, ends) {
-            (_, Some(failure)) => return Err(failed(failure)),
-            (RunOutcome::Stopped, None) => {
+        if let Some(failure) = so_far.ends(&outcome, failures) {
+            return Err(failed(failure));
+        }
+        match outcome {
+            RunOutcome::Stopped => {
                 return Ok(Outcome::Stopped(stop.cause().unwrap_or(StopCause::Signal)));
             }
             // The survey before this iteration saw every host clean or not ours. After it nobody
             // could tell any more whose a claim is, so there is nothing left to look for.
-            (RunOutcome::Completed, None) if plan.deletes_state() => {
+            RunOutcome::Completed if plan.deletes_state() => {
                 return Ok(settled(goal, &iteration.survey, true, warnings));
             }
-            (
-                RunOutcome::Completed
-                | RunOutcome::PlanAgain
-                | RunOutcome::Degraded
-                | RunOutcome::Failed,
-                None,
-            ) => {}
+            RunOutcome::Completed
+            | RunOutcome::PlanAgain
+            | RunOutcome::Degraded
+            | RunOutcome::Failed => {}
         }
         so_far.ran = true;
-        (session, last, kept) = iteration.leave(goal, &ended);
+        (session, last, kept) = iteration.leave(goal, &outcome);
     }
     Err(unsettled(attempts.count(), &last))
+}
+
+/// Where too few nodes are left to go on with: those that are left to the next run.
+async fn too_few(
+    goal: &Goal<'_>,
+    iteration: &Iteration<'_>,
+    so_far: &SoFar,
+) -> Result<Option<BTreeMap<NodeName, Unreachable>>, Error> {
+    if !so_far.leaves_too_few(&iteration.survey) {
+        return Ok(None);
+    }
+    iteration.remember(goal).await?;
+    Ok(Some(so_far.left(goal, &iteration.survey)))
 }
 
 /// The look that an iteration goes by: one that was just done, or a new one.
@@ -443,14 +446,22 @@ fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warnin
                     survey: None,
                 }
             } else {
-                Outcome::Degraded {
-                    left,
-                    changed,
-                    warnings,
-                    survey: None,
-                }
+                degraded(left, changed, warnings)
             }
         }
+    }
+}
+
+const fn degraded(
+    left: BTreeMap<NodeName, Unreachable>,
+    changed: bool,
+    warnings: Vec<Warning>,
+) -> Outcome {
+    Outcome::Degraded {
+        left,
+        changed,
+        warnings,
+        survey: None,
     }
 }
 

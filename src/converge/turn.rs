@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::{Error, Iteration, Survey};
 use crate::{
-    actual::ApiView,
     apply::{
         event::{Event, Events, RunOutcome},
         run::Report,
@@ -19,6 +18,7 @@ use crate::{
         stop::{Stop, StopCause},
     },
     error::with_causes,
+    facts::ApiView,
     lease,
     lease::{Election, Held, Seen},
     model::{Component, NodeName},

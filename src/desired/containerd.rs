@@ -13,8 +13,8 @@ use std::{
 use toml::{Table, Value};
 
 use crate::{
-    actual::{ContainerdCommand, DockerFacts},
     error::{ErrorClass, Explain},
+    facts::{ContainerdCommand, DockerFacts},
     model::{ContainerdWants, path},
 };
 

@@ -20,8 +20,8 @@ use self::{
 };
 use super::{DesiredError, Rewrite, pki::Keys};
 use crate::{
-    actual::{Actual, ApiView},
     config::{Intent, SecretsEncryption},
+    facts::{Actual, ApiView},
     model::{NodeName, Role},
     state::ClusterState,
 };

@@ -7,9 +7,9 @@ use super::{
     pki::{CertKind, Keys},
 };
 use crate::{
-    actual::Actual,
     config::Intent,
     etcd::{EtcdView, ExternalView},
+    facts::Actual,
     model::{
         ClientIdentity, Component, EtcdKeyspace, EtcdPlace, EtcdUrl, ExternalEtcd, NodeName, Role,
         path,

@@ -10,16 +10,16 @@ use super::{
     pki::{Keys, PkiContext, PkiError, Seed, reconcile},
 };
 use crate::{
-    actual::{
-        Actual, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, FileFact, HostFacts,
-        HostView, SystemFacts, Unreachable,
-    },
     catalog::Images,
     config::{
         AuditLog, Authorization, Credential, Dns, Ingress, Intent, Login, Network, NodeIntent,
         PodSecurity, SecretsEncryption, ServiceExtras, Services,
     },
     error::ErrorClass,
+    facts::{
+        Actual, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, FileFact, HostFacts,
+        HostView, SystemFacts, Unreachable,
+    },
     model::{
         CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Owner, Registries,
         Role, Secret, UpgradeStrategy, label,

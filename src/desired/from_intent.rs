@@ -15,10 +15,10 @@ use super::{
     registries, scheduler,
 };
 use crate::{
-    actual::{Actual, HostFacts},
     config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
     etcd::ExternalView,
+    facts::{Actual, HostFacts},
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, NodeName, ObjectRef, Role,
         image_version, label, path, version,

@@ -8,9 +8,9 @@ use super::{
     pki::{CertKind, Keys, component_kubeconfig},
 };
 use crate::{
-    actual::{HostFacts, SystemFacts},
     config::{Intent, NodeIntent},
     etcd::EtcdView,
+    facts::{HostFacts, SystemFacts},
     model::{ClientIdentity, LogLimit, NodeName, Owner, Secret, path},
     state::{Authority, CaPair},
 };

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use rke_operator::{
-//!     actual::Actual,
+//!     facts::Actual,
 //!     config::{Intent, RkeConfig, SecretSources},
 //!     desired::pki::{self, PkiContext, Seed},
 //! };

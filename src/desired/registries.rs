@@ -12,8 +12,8 @@ use super::{
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
 };
 use crate::{
-    actual::{Actual, HostFacts},
     config::Intent,
+    facts::{Actual, HostFacts},
     model::{DOCKER_HUB, Registries, Secret, path, quoted},
 };
 

@@ -7,9 +7,9 @@ use super::{
     fixture::{applied, blank, claim, desired, facts, intent, intent_of, reuse_or_issue, up},
 };
 use crate::{
-    actual::HostView,
     config::{Dns, Intent, MetricsServer, Network, PodSecurity, Services},
     error::Explain as _,
+    facts::HostView,
     model::{
         Bind, Component, ContainerSpec, EnvVar, NodeName, Owner, Role, Secret, Taint, label, path,
     },

@@ -176,11 +176,9 @@ const NEAR: u64 = 5_000;
 /// The quota that a member is started with, by its flag or, without one, by its variable. `None`: what is there is no
 /// number of bytes.
 pub fn quota(spec: &ContainerSpec) -> Option<u64> {
-    let variable = spec.env.iter();
-    let variable = variable.filter(|var| var.name == "ETCD_QUOTA_BACKEND_BYTES");
-    let variable = variable
-        .last()
-        .map(|var| var.value().map(|value| value.expose().as_str()));
+    let mut variables = spec.env.iter();
+    let variable = variables.rfind(|var| var.name == "ETCD_QUOTA_BACKEND_BYTES");
+    let variable = variable.map(|var| var.value().map(|value| value.expose().as_str()));
     let flag = spec.flag("quota-backend-bytes").last().map(Some);
     match flag.or(variable) {
         None => Some(DEFAULT_QUOTA),

@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{create_body, error::HostError, files, machine::Host};
 use crate::{
-    actual::{ContainerFact, ContainerState},
+    facts::{ContainerFact, ContainerState},
     model::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label, printable},
 };
 

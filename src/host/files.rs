@@ -25,7 +25,7 @@ use super::{
     sieve::{Bounds, Refused, Sieve},
 };
 use crate::{
-    actual::FileFact,
+    facts::FileFact,
     model::{CLAIM, CLAIM_DIRS, Owner, Secret},
 };
 

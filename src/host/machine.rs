@@ -14,8 +14,8 @@ use super::{
     ssh::{OpenError, Session},
 };
 use crate::{
-    actual::DockerFacts,
     config::Login,
+    facts::DockerFacts,
     model::{Endpoint, NodeName, printable},
 };
 

@@ -17,8 +17,8 @@ use super::{
     machine::direct,
 };
 use crate::{
-    actual::Unreachable,
     config::{Bastion, Login},
+    facts::Unreachable,
     model::{Endpoint, NodeName},
 };
 

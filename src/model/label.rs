@@ -18,7 +18,7 @@ pub const CLEAN: &str = "clusterprovisioner.rke.io/clean";
 pub const ACCEPT_ETCD: &str = "clusterprovisioner.rke.io/accept-etcd";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
-/// On the claim: what was there before us ([`crate::actual::Baseline`] as JSON).
+/// On the claim: what was there before us ([`crate::facts::Baseline`] as JSON).
 pub const BEFORE: &str = "clusterprovisioner.rke.io/before";
 /// On API objects: the add-on they belong to.
 pub const ADDON: &str = "clusterprovisioner.rke.io/addon";

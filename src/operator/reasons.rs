@@ -120,7 +120,7 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
 mod tests {
     use super::*;
     use crate::{
-        actual::Unreachable,
+        facts::Unreachable,
         model::ClusterId,
         plan::{PreflightError, PreflightErrors},
     };

@@ -30,7 +30,6 @@ use super::{
     status::{Run, StatusWriter},
 };
 use crate::{
-    actual::Unreachable,
     api::{
         FINALIZER, OnTimeout, REMOVAL_BEGAN, RemainingNode,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
@@ -40,6 +39,7 @@ use crate::{
     converge::{self, Error, Goal, Outcome},
     environment::Environment,
     error::{ErrorClass, on_object, with_causes},
+    facts::Unreachable,
     model::{NodeName, printable_lines},
     state::ClusterState,
 };

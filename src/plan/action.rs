@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::FileRef;
 use crate::{
-    actual::Baseline,
     etcd::MemberId,
+    facts::Baseline,
     model::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, DrainRules, KernelWants,
         NodeMeta, NodeName, ObjectRef,
@@ -451,4 +450,13 @@ impl Action {
             Self::Local(_) => false,
         }
     }
+}
+
+/// A file of a [`HostAction::WriteFiles`]: its content is in `Desired`, by path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// Keyed digest of the content.
+    pub digest: Digest,
+    /// Permission bits.
+    pub mode: u32,
 }

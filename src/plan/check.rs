@@ -7,8 +7,8 @@ use super::{
     schedule::remembered,
 };
 use crate::{
-    actual::{Actual, ApiHealth, ApiView, ContainerState, HostView},
     etcd::Quorum,
+    facts::{Actual, ApiHealth, ApiView, ContainerState, HostView},
     model::{CLAIM, ChartRecord, ClusterId, Component, FILES_IMAGE, NodeName, label},
 };
 

@@ -7,8 +7,8 @@ use super::{
     roles::GivenUp,
 };
 use crate::{
-    actual::{self, Actual, ApiView, HostView},
     desired::Desired,
+    facts::{self, Actual, ApiView, HostView},
     model::{Component, NodeName, path},
     state::Membership,
 };
@@ -114,11 +114,9 @@ fn on_host(plan: &Said<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<String>
         all.push("kernel".to_owned());
     }
     let written = |path: &String| {
-        plan.does(name, |action| match action {
-            HostAction::WriteFiles { dirs, files } => {
-                dirs.contains_key(path) || files.contains_key(path)
-            }
-            _ => false,
+        plan.does(name, |action| {
+            matches!(action, HostAction::WriteFiles { dirs, files }
+                if dirs.contains_key(path) || files.contains_key(path))
         })
     };
     let files = host.files.iter();
@@ -143,6 +141,14 @@ fn on_host(plan: &Said<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<String>
     all
 }
 
+/// True where a container of the component runs after it.
+fn starts(action: &HostAction, component: Component) -> bool {
+    let joins = component == Component::Etcd && matches!(action, HostAction::JoinEtcd { .. });
+    joins
+        || matches!(action, HostAction::RunContainer { component: is, .. }
+            | HostAction::StartContainer { component: is } if *is == component)
+}
+
 /// Its step, that it waits itself, or that what it waits for does.
 fn component_is_explained(
     plan: &Said<'_>,
@@ -163,12 +169,7 @@ fn component_is_explained(
         Need::Run | Need::Start(_) => {
             held || joins
                 || has_port
-                || plan.does(name, |action| match action {
-                    HostAction::RunContainer { component: is, .. }
-                    | HostAction::StartContainer { component: is } => *is == component,
-                    HostAction::JoinEtcd { .. } => component == Component::Etcd,
-                    _ => false,
-                })
+                || plan.does(name, |action| starts(action, component))
         }
         Need::Replace(..) => {
             held || plan.does(name, |action| {
@@ -242,7 +243,7 @@ fn node_objects(plan: &Said<'_>, diff: &Diff<'_>) -> Vec<String> {
             sets && step.node() == Some(**name)
         };
         let waits = plan.says(Some(*name), Waits::Component(Component::Kubelet));
-        !actual::node_changes(node, &host.want.node).is_empty() && !waits && !plan.has(sets)
+        !facts::node_changes(node, &host.want.node).is_empty() && !waits && !plan.has(sets)
     });
     differing.map(|(name, _)| format!("{name}: Node")).collect()
 }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{Guard, held::NoQuorum};
 use crate::{
-    actual::{Actual, ApiHealth, ContainerFact, NodeFact},
     etcd::EtcdView,
+    facts::{Actual, ApiHealth, ContainerFact, NodeFact},
     model::{CLAIM, ClusterId, ImageVersion, NodeName, ObjectRef, label},
 };
 

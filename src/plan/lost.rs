@@ -3,8 +3,8 @@
 
 use super::Guard;
 use crate::{
-    actual::{Actual, ApiView, NodeFact},
     etcd::MemberId,
+    facts::{Actual, ApiView, NodeFact},
     model::NodeName,
 };
 

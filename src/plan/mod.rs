@@ -7,7 +7,7 @@
 //! clock, a file or the network.
 //!
 //! ```
-//! use rke_operator::{actual::Actual, plan};
+//! use rke_operator::{facts::Actual, plan};
 //!
 //! // No host, no state: nothing is ours, so there is nothing to remove.
 //! let plan = plan::remove(None, &Actual::default())?;
@@ -20,11 +20,13 @@ mod action;
 mod check;
 mod complete;
 mod diff;
+mod folders;
 mod guard;
 mod held;
 mod hold;
 mod lost;
 mod names;
+mod note;
 mod ownership;
 mod preflight;
 mod release;
@@ -35,23 +37,24 @@ mod stage;
 mod step;
 mod title;
 
-pub use action::{Action, ClusterAction, HostAction, LocalAction};
+pub use action::{Action, ClusterAction, FileRef, HostAction, LocalAction};
 pub use check::{Violation, check};
 pub use complete::unexplained;
 pub use diff::config_digest;
 pub use guard::{Live, Look, holds};
 pub use held::{Held, Left, NoQuorum, Waits};
+pub use note::Note;
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
 pub use render::{disruptions, disruptive_steps, render, render_in_full};
 pub use schedule::{remove, remove_named};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
-pub use step::{Cause, FileRef, Guard, Note, Step, Target};
+pub use step::{Cause, Guard, Step, Target};
 pub use title::title;
 
 pub use crate::model::FieldChange;
-use crate::{actual::Actual, desired::Desired};
+use crate::{desired::Desired, facts::Actual};
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
 /// in the way, and then nothing is done at all.

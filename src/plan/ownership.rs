@@ -2,9 +2,9 @@
 //! claim writes, a container or the state of this cluster; or the very machine that a run saw, with nothing of
 //! another Kubernetes on it. Folders prove nothing, and what is not known is nobody's.
 
-use super::preflight;
+use super::folders;
 use crate::{
-    actual::{Actual, HostFacts, is_rke},
+    facts::{Actual, HostFacts, is_rke},
     model::{ClusterId, NodeName, label},
 };
 
@@ -42,7 +42,7 @@ fn lost_its_containers(name: &NodeName, facts: &HostFacts, have: &Actual) -> boo
         && facts.claim().is_none()
         && facts.another_cluster(&saved.cluster_id).is_none()
         && have.foreign_on(name).is_empty()
-        && preflight::filled(facts).next().is_some()
+        && folders::filled(facts).next().is_some()
 }
 
 /// What is on a machine that nothing proves to be this cluster's, or that another Kubernetes is on: why it is
@@ -56,7 +56,7 @@ pub(super) fn stranger(name: &NodeName, facts: &HostFacts, have: &Actual) -> Opt
         return None;
     }
     if !proven {
-        signs.extend(preflight::filled(facts).map(|folder| format!("`{folder}`")));
+        signs.extend(folders::filled(facts).map(|folder| format!("`{folder}`")));
     }
     let more = signs.len().saturating_sub(NAMED);
     signs.truncate(NAMED);

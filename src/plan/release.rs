@@ -2,8 +2,8 @@
 //! where nothing runs or nobody told: images may be named by digest or have tags of somebody's own.
 
 use crate::{
-    actual::Actual,
     desired::Desired,
+    facts::Actual,
     model::{Component, ContainerSpec, ImageVersion, NodeName, image_version, version},
     plan::lost,
 };

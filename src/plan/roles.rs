@@ -2,8 +2,8 @@
 //! the containers of a role, and the member in etcd's own list.
 
 use crate::{
-    actual::{Actual, ApiHealth, HostFacts},
     desired::Desired,
+    facts::{Actual, ApiHealth, HostFacts},
     model::{Component, NodeName, Role, label},
 };
 

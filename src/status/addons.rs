@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::Seen;
 use crate::{
-    actual::{ApiView, ClusterFacts, Rollout, rollout},
     desired::Desired,
+    facts::{ApiView, ClusterFacts, Rollout, rollout},
     model::ObjectRef,
 };
 

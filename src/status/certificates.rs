@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    actual::{Actual, HostFacts, HostView},
     desired::{
         Desired, pki,
         pki::{Certificate, InUse},
     },
+    facts::{Actual, HostFacts, HostView},
     model::{ClusterId, NodeName, path},
     state::ClusterState,
 };

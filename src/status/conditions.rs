@@ -9,8 +9,8 @@ use super::{
     nodes::{ApiState, NodeStatus},
 };
 use crate::{
-    actual::Unreachable,
     api::conditions::{ConditionSet, ConditionType, Reason},
+    facts::Unreachable,
     model::{Component, NodeName, quoted, quoted_first},
 };
 

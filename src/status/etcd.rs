@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::{
-    actual::Actual,
     etcd::{
         AlarmKind, EtcdView, ExternalView, Member, MemberId, Quorum, member_name,
         view::DEFAULT_QUOTA,
     },
+    facts::Actual,
     model::{NodeName, Role},
     state::Membership,
 };

@@ -32,10 +32,10 @@ pub(crate) use self::{
     traffic::missing as missing_traffic,
 };
 use crate::{
-    actual::{Actual, ApiHealth, ApiView},
     config::Intent,
     desired::{Desired, pki::Expiry},
     error::Explain,
+    facts::{Actual, ApiHealth, ApiView},
     model::{ClusterId, NodeName, Role},
     plan::Plan,
 };

@@ -10,7 +10,7 @@ use super::{
     certificates::{CertificateEnd, first_on},
 };
 use crate::{
-    actual::{ApiHealth, ContainerState, HostView, NodeFact},
+    facts::{ApiHealth, ContainerState, HostView, NodeFact},
     model::{Component, NodeName, Role},
     state::Membership,
 };

@@ -11,8 +11,8 @@ use super::{
     traffic,
 };
 use crate::{
-    actual::{ApiHealth, ContainerState},
     etcd::{ExternalView, room},
+    facts::{ApiHealth, ContainerState},
     model::{ClusterId, Component, NodeName, Role},
     state::Membership,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    actual::{Actual, Barrier, NoTraffic, Unreachable},
     desired::Desired,
     error::ErrorClass,
+    facts::{Actual, Barrier, NoTraffic, Unreachable},
     model::{NodeName, OpenPort, Protocol, quoted_first},
 };
 

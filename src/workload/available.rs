@@ -12,7 +12,7 @@ use k8s_openapi::{
 
 use super::crash::CrashLoop;
 use crate::{
-    actual::{Rollout, rollout},
+    facts::{Rollout, rollout},
     model::{NodeName, ObjectRef, quoted},
 };
 

@@ -11,7 +11,7 @@ use kube::{
 
 use super::{WorkloadError, objects};
 use crate::{
-    actual::StateCopy,
+    facts::StateCopy,
     model::label,
     state::{ClusterState, codec},
 };

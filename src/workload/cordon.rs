@@ -14,7 +14,7 @@ use super::{
     read::fact,
 };
 use crate::{
-    actual::NodeFact,
+    facts::NodeFact,
     model::{NodeName, label},
 };
 

@@ -24,7 +24,7 @@ use super::{
     drain::goes,
     objects::{patiently, within},
 };
-use crate::{actual::Bound, model::NodeName};
+use crate::{facts::Bound, model::NodeName};
 
 /// The taint that says that a node is off and stays off.
 const TAINT: &str = "node.kubernetes.io/out-of-service";

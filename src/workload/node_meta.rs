@@ -1,5 +1,5 @@
 //! Writes our labels, annotations and taints of a Node object:
-//! [`crate::actual::node_changes`] says which.
+//! [`crate::facts::node_changes`] says which.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -13,7 +13,7 @@ use super::{
     read::fact,
 };
 use crate::{
-    actual::node_patch,
+    facts::node_patch,
     model::{NodeMeta, NodeName},
 };
 

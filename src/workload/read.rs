@@ -23,8 +23,8 @@ use super::{
     rewrite,
 };
 use crate::{
-    actual::{ClusterFacts, DryRun, NodeFact, OldClients},
     error::with_causes,
+    facts::{ClusterFacts, DryRun, NodeFact, OldClients},
     model::{
         ImageVersion, KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label,
         recorded_kinds, version,

@@ -8,7 +8,7 @@ use kube::Client;
 
 use super::read::within;
 use crate::{
-    actual::RemovedApi,
+    facts::RemovedApi,
     model::{ImageVersion, samples, version},
 };
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Waiting, WorkloadError, evict::evict, objects::within, pages};
 use crate::{
-    actual::Replica,
+    facts::Replica,
     model::{NodeName, ObjectRef, WantedObjects, is_spread},
 };
 

@@ -33,8 +33,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{fake::FakeApi, *};
 use crate::{
-    actual::{ClusterFacts, DryRun, NODE_META, object_changes},
     error::{ErrorClass, Explain, with_causes},
+    facts::{ClusterFacts, DryRun, NODE_META, object_changes},
     host::{Stream, https::OpenStream},
     model::{
         ClientIdentity, Component, DrainRules, NodeMeta, ObjectRef, Secret, WantedObjects, label,

@@ -10,7 +10,6 @@ use std::{
 };
 
 use rke_operator::{
-    actual::{Actual, HostView},
     catalog::Catalogue,
     config::{Intent, Resolved, RkeConfig, SecretSources},
     desired::{
@@ -18,6 +17,7 @@ use rke_operator::{
         pki::{self, PkiContext, Seed},
     },
     etcd::{EtcdView, ExternalView},
+    facts::{Actual, HostView},
     model::ContainerSpec,
     plan::{self, Plan, title},
 };

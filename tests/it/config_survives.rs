@@ -5,13 +5,13 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use rke_operator::{
-    actual::{Actual, HostView},
     config::{Intent, Problem, Problems, Resolved, RkeConfig, SecretSources, explain, keys},
     desired::{
         Desired,
         pki::{self, PkiContext, Seed},
     },
     error::{ErrorClass, Explain},
+    facts::{Actual, HostView},
     plan,
 };
 use serde_json::Value;

@@ -19,8 +19,8 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 use lab::{Lab, LabSpec, Profile};
 use rke_operator::{
-    actual::{Baseline, ContainerState, NodeRecord},
     config::{Credential, Login},
+    facts::{Baseline, ContainerState, NodeRecord},
     host::{ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, TcpDial},
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER, LogLimit,

@@ -10,7 +10,6 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::{Barrier, ContainerState, HostFacts, HostView, NoTraffic},
     apply::{
         step::Warning,
         stop::{StopCause, Stopper},
@@ -19,6 +18,7 @@ use rke_operator::{
     converge::{Consent, Goal, Outcome},
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId},
+    facts::{Barrier, ContainerState, HostFacts, HostView, NoTraffic},
     model::{NodeName, PeerPort, path},
     plan::{Action, ClusterAction, HostAction, Plan, disruptions, title},
     status::Status,

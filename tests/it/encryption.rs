@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use rke_operator::{
-    actual::{Actual, ApiView, HostView, StateCopy},
     config::Intent,
     converge::{Goal, Outcome},
     error::Explain as _,
+    facts::{Actual, ApiView, HostView, StateCopy},
     model::{Secret, path},
     state::{ClusterState, codec},
 };

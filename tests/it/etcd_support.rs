@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    actual::{Actual, HostView},
     config::{Intent, RkeConfig, SecretSources},
     desired::{
         Desired,
         pki::{self, EngineClients, PkiContext, Seed},
     },
+    facts::{Actual, HostView},
     model::NodeName,
 };
 

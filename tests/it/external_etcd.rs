@@ -293,7 +293,7 @@ async fn nodes_come_and_go() {
 
     // A control plane that is gone for good.
     runner.remote.world(|world| {
-        let down = rke_operator::actual::Unreachable {
+        let down = rke_operator::facts::Unreachable {
             silent: true,
             class: ErrorClass::Host,
             why: "no route to host".to_owned(),

@@ -10,8 +10,8 @@ use std::{
 };
 
 use rke_operator::{
-    actual::{Baseline, ContainerState, NodeRecord},
     error::{Explain, Passing},
+    facts::{Baseline, ContainerState, NodeRecord},
     host::{
         ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, pool::Hosts,
     },

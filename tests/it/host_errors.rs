@@ -11,9 +11,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use rke_operator::{
-    actual::{Baseline, NodeRecord},
     config::{Credential, Login},
     error::Explain,
+    facts::{Baseline, NodeRecord},
     host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
     model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, Owner, secret::Secret},
 };

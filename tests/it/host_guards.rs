@@ -4,7 +4,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use rke_operator::{
-    actual::{Actual, Baseline, HostView, NodeRecord},
     apply::{
         event::{Event, Events, StepId},
         remote::{Context, OverSsh, Remote, RemoteSession, RemoteStep},
@@ -16,6 +15,7 @@ use rke_operator::{
     environment::Environment,
     error::ErrorClass,
     etcd::MemberId,
+    facts::{Actual, Baseline, HostView, NodeRecord},
     host::{Dial, KnownHosts, Policy},
     model::{CLAIM, Component, ContainerSpec, HELPER, NodeName, Owner, label},
     plan::{Action, Cause, Guard, HostAction, Step},

@@ -416,7 +416,7 @@ async fn an_answer_without_an_end_is_cut_off() {
 #[tokio::test]
 async fn files_that_are_too_large_to_be_ours_are_not_kept() {
     use rke_operator::{
-        actual::{Baseline, NodeRecord},
+        facts::{Baseline, NodeRecord},
         host::NewFile,
         model::{ClusterId, Owner, secret::Secret},
     };

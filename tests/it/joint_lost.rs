@@ -7,10 +7,10 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::{HostView, NodeFact, Unreachable},
     converge::{Error, Goal, Outcome},
     error::{ErrorClass, Explain},
     etcd::{Alarm, AlarmKind, MemberId},
+    facts::{HostView, NodeFact, Unreachable},
     model::{CLAIM, NodeName, Role, label},
     plan::{self, Plan},
     state::Membership,

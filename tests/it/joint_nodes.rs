@@ -7,9 +7,9 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::{ContainerState, HostView},
     converge::Goal,
     error::{ErrorClass, Explain},
+    facts::{ContainerState, HostView},
     model::{NodeName, Role},
     plan::{self, Guard, Plan},
 };
@@ -242,7 +242,9 @@ fn nodes_go_wherever_it_is_cut() {
     let cuts = Cuts::default();
     let run = |(masks, leavers, order, cut): (Vec<u8>, Vec<usize>, Vec<u8>, Cut)| {
         let died = block_on(go(&masks, &leavers, &order, cut));
-        died.into_iter().for_each(|died| cuts.count(died));
+        for died in died {
+            cuts.count(died);
+        }
         Ok(())
     };
     let leavers = prop::collection::vec(any::<usize>(), 1..3);

@@ -2,9 +2,9 @@
 //! on simulated worlds.
 
 use rke_operator::{
-    actual::HostView,
     converge::{Goal, Outcome},
     etcd::MemberId,
+    facts::HostView,
     model::{ClusterId, NodeName, path},
     plan::{self, Action, ClusterAction, HostAction, Plan},
     state::Membership,

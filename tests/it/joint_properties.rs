@@ -12,10 +12,10 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::{HostView, Unreachable},
     config::Intent,
     converge::{Error, Goal, Outcome},
     error::ErrorClass,
+    facts::{HostView, Unreachable},
     model::{CLAIM, ClusterId},
     plan::{Action, Plan, enough_answer},
 };

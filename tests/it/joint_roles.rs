@@ -7,10 +7,10 @@ use proptest::{
     test_runner::{FileFailurePersistence, TestRunner},
 };
 use rke_operator::{
-    actual::{ContainerState, HostView},
     config::Intent,
     converge::{Goal, Outcome},
     error::{ErrorClass, Explain},
+    facts::{ContainerState, HostView},
     model::{NodeName, Role, path},
 };
 
@@ -404,7 +404,9 @@ fn wherever_it_is_cut(back: bool) {
     let masks = prop::collection::vec((mask(), mask()), 1..6);
     let run = |(masks, order, cut): (Vec<(u8, u8)>, Vec<u8>, Cut)| {
         let died = block_on(change(masks, &order, cut, back));
-        died.into_iter().for_each(|died| cuts.count(died));
+        for died in died {
+            cuts.count(died);
+        }
         Ok(())
     };
     let regressions = FileFailurePersistence::Direct("tests/it/joint_roles.regressions");

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{Actual, HostFacts, HostView},
     config::Intent,
     converge::{Error, Goal, Outcome, inspect},
     desired::pki::in_use,
+    facts::{Actual, HostFacts, HostView},
     model::{ClusterId, Component, NodeName, Role, image_version, label, path},
     plan::{Action, HostAction, Plan, Step, Target, render},
     state::{ClusterState, codec},

@@ -7,7 +7,6 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 use futures::{FutureExt, future::BoxFuture};
 use lab::Profile;
 use rke_operator::{
-    actual::Actual,
     apply::{
         event::{Event, Events, RunOutcome},
         remote::OverSsh,
@@ -17,6 +16,7 @@ use rke_operator::{
     config::{Credential, Intent, RkeConfig, SecretSources},
     converge::{Goal, Iteration, survey},
     environment::{Clock, Environment, KeyRing},
+    facts::Actual,
     host::{KnownHosts, Policy, TcpDial},
     model::secret::Secret,
     plan::{self, Plan, Queue, Stage, Step},

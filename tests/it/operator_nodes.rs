@@ -1,6 +1,6 @@
 //! Nodes that come and go by an edit of a `Cluster`.
 
-use rke_operator::{actual::HostView, model::NodeName};
+use rke_operator::{facts::HostView, model::NodeName};
 use serde_json::{Value, json};
 
 use crate::{

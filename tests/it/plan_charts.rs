@@ -2,8 +2,8 @@
 //! objects do, pruned before what takes their place.
 
 use rke_operator::{
-    actual::Actual,
     desired::Desired,
+    facts::Actual,
     model::{AppliedObject, ChartRecord, NodeName},
     plan::{self, Action, Cause, ClusterAction, Guard, HostAction, Plan, Step},
 };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use rke_operator::actual::{ContainerFact, ContainerState, HostFacts, HostView};
+use rke_operator::facts::{ContainerFact, ContainerState, HostFacts, HostView};
 
 use crate::{
     plan_properties::{cuts, fresh},

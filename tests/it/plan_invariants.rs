@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{ApiView, Baseline, ContainerState, Unreachable},
     error::ErrorClass,
     etcd::MemberId,
+    facts::{ApiView, Baseline, ContainerState, Unreachable},
     model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, ObjectRef, label},
     plan,
     plan::{

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ContainerState, HostFacts, HostView, Replica, Unreachable},
     desired::Desired,
     error::ErrorClass,
+    facts::{ContainerState, HostFacts, HostView, Replica, Unreachable},
     model::{Component, NodeName, Taint, path},
     plan::{self, Cause, HostAction, OnFailure, Plan, Step, enough_answer},
 };

@@ -7,7 +7,7 @@ use proptest::{
     prelude::*,
     test_runner::{FileFailurePersistence, TestRunner},
 };
-use rke_operator::actual::{ContainerState, HostView};
+use rke_operator::facts::{ContainerState, HostView};
 
 use crate::sim::{
     Cut, Ended, Knobs, Shell, World, bare_host, desired,

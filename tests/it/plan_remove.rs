@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    actual::{Baseline, HostFacts, HostView, Unreachable},
     error::{ErrorClass, Explain},
+    facts::{Baseline, HostFacts, HostView, Unreachable},
     model::{CLAIM, ClusterId, FILES_IMAGE, Named, NodeName, label, path},
     plan,
     plan::HostAction,

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
     desired::Desired,
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId, Quorum},
+    facts::{ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
     model::{
         Component, Digest, DrainRules, ImageVersion, KubernetesVersion, MaxUnavailable, NodeName,
         Secret, UpgradeStrategy, image_version, label, path,
@@ -79,7 +79,7 @@ fn of(plan: &Plan, name: &NodeName) -> Vec<String> {
         .collect()
 }
 
-fn fact<'a>(world: &'a mut World, name: &NodeName) -> &'a mut rke_operator::actual::NodeFact {
+fn fact<'a>(world: &'a mut World, name: &NodeName) -> &'a mut rke_operator::facts::NodeFact {
     world.etcd().nodes.get_mut(name).unwrap()
 }
 

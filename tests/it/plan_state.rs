@@ -1,7 +1,7 @@
 //! What outlives a run is kept as soon as it changes: in the store first, then beside it.
 
 use rke_operator::{
-    actual::{Baseline, HostView, StateCopy},
+    facts::{Baseline, HostView, StateCopy},
     model::{CLAIM, FILES_IMAGE, NodeName, Secret, path},
     plan::{Action, ClusterAction, HostAction, LocalAction, Plan},
     state::{Applied, OperatorMemory, codec},

@@ -1,12 +1,12 @@
 //! Plans of `up` as people read them, and every refusal.
 
 use rke_operator::{
-    actual::{
+    desired::Desired,
+    error::{ErrorClass, Explain},
+    facts::{
         Actual, Barrier, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi,
         Unreachable, Unreached,
     },
-    desired::Desired,
-    error::{ErrorClass, Explain},
     model::{
         ClusterId, Component, HostNetwork, NodeName, ObjectRef, OpenPort, PeerPort, Range, RangeOf,
         Reach, label, path,
@@ -630,7 +630,7 @@ fn an_address_that_is_not_the_nodes_is_refused_before_anything_is_written() {
 
 #[test]
 fn a_network_inside_the_clusters_ranges_is_refused_before_a_node_joins() {
-    use rke_operator::actual::{Interface, Route};
+    use rke_operator::facts::{Interface, Route};
     let mut want = want();
     want.hosts.get_mut(&one()).unwrap().network.ranges = vec![
         Range {

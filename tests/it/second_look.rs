@@ -1,9 +1,9 @@
 //! A run looks again after its steps, and asks only those nodes again that it may have changed.
 
 use rke_operator::{
-    actual::{ContainerState, HostView, Unreachable},
     converge::{Error, Goal, Outcome},
     error::ErrorClass,
+    facts::{ContainerState, HostView, Unreachable},
     model::NodeName,
     plan::{Action, ClusterAction, Step},
 };

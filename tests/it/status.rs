@@ -3,10 +3,10 @@
 use insta::{assert_json_snapshot, assert_snapshot};
 use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
-    actual::{ApiHealth, ContainerState, HostView},
     cli::output::{Page, Paint, status::render, status::render_certificates},
     converge::{Inspection, inspect},
     etcd::{Alarm, AlarmKind, Member, MemberId, Quorum},
+    facts::{ApiHealth, ContainerState, HostView},
     model::{NodeName, path},
     status::{Health, Status, certificates},
 };
@@ -91,10 +91,7 @@ fn shown(status: &Status, page: Page) -> String {
     text.replace(&id.0, "<cluster id>")
 }
 
-pub(crate) fn node<'a>(
-    world: &'a mut World,
-    name: &str,
-) -> &'a mut rke_operator::actual::HostFacts {
+pub(crate) fn node<'a>(world: &'a mut World, name: &str) -> &'a mut rke_operator::facts::HostFacts {
     match world.truth.hosts.get_mut(&NodeName::from(name)) {
         Some(HostView::Reachable(facts)) => facts,
         Some(HostView::Unreachable(_)) | None => panic!("there is no {name}"),

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{Actual, ApiHealth, ContainerState, HostView, Unreachable},
     api::conditions::{ConditionSet, ConditionStatus, ConditionType, Reason},
     converge::{Inspection, inspect},
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, EtcdView, ExternalFault, ExternalView, MemberId, Quorum},
+    facts::{Actual, ApiHealth, ContainerState, HostView, Unreachable},
     model::{ContainerSpec, NodeName, label},
     plan::render,
     status::{Health, Seen, Status, conditions},

@@ -3,10 +3,10 @@
 //! `converge` on a simulated node.
 
 use rke_operator::{
-    actual::{ContainerState, HostFacts, HostView},
     config::Intent,
     converge::{Error, Goal, Outcome},
     error::{ErrorClass, Explain},
+    facts::{ContainerState, HostFacts, HostView},
     model::KubernetesVersion,
     plan::{HostAction, Plan, render},
 };

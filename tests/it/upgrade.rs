@@ -7,12 +7,12 @@ use std::{fs, path::Path, sync::Arc};
 use k8s_openapi::api::core::v1;
 use kube::{Api, api::PostParams};
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, FileFact, HostFacts, NodeFact, StateCopy},
     config::{Intent, RkeConfig, SecretSources},
     desired::{
         Desired,
         pki::{self, PkiContext, Seed},
     },
+    facts::{ContainerFact, ContainerState, FileFact, HostFacts, NodeFact, StateCopy},
     model::{ClusterId, NodeName, ObjectRef, Secret, label, path},
     plan,
     state::{ClusterState, Loaded, Store, codec, file::FileStore, secret::SecretStore},

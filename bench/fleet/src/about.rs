@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use rke_operator::{actual::Baseline, model::path};
+use rke_operator::{facts::Baseline, model::path};
 
 use crate::{
     fake::{FakeHost, NodeFile},

@@ -11,11 +11,11 @@ use super::{
     images::PAUSE_TAR,
 };
 use crate::{
-    actual::{Baseline, HostFacts, NodeRecord},
     apply::{
         executor::{bug, failed},
         step::{Done, StepError},
     },
+    facts::{Baseline, HostFacts, NodeRecord},
     host::{ClaimOutcome, Host, NewFile},
     model::{self, CLAIM_DIRS, ClusterId, FILES_IMAGE, Owner, Secret, label, path},
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::helper::{node_error, run_helper};
 use crate::{
-    actual::{Baseline, ContainerdFacts},
     apply::step::{Done, StepError},
+    facts::{Baseline, ContainerdFacts},
     host::Host,
     model::{CALICO_NETWORK, CNI_NETWORK, ClusterId, path},
 };

@@ -7,13 +7,13 @@ use super::{
     helper::{helper_then, node_error},
 };
 use crate::{
-    actual::ContainerdFacts,
     apply::{
         executor::{failed, until},
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
     desired,
+    facts::ContainerdFacts,
     host::Host,
     model::{ClusterId, ContainerdWants, SWITCH_UNIT, path},
 };

@@ -13,13 +13,13 @@ use super::{
     member::has_its_data,
 };
 use crate::{
-    actual::ContainerState,
     apply::{
         executor::{Executor, ExecutorError, failed, until},
         step::{Done, Reporter, StepError},
         stop::Stop,
     },
     error::ErrorClass,
+    facts::ContainerState,
     host::Host,
     model::{ClusterId, Component, ContainerSpec, LOG_CAUSE_LINES, log_cause, names_a_flag, path},
     state::ClusterState,

@@ -10,7 +10,6 @@ use super::{
     helper::{node_error, run_helper, succeeded},
 };
 use crate::{
-    actual::{ContainerFact, ContainerState},
     apply::{
         executor::{Executor, failed, until},
         limit::CATCHES_UP,
@@ -18,6 +17,7 @@ use crate::{
         stop::Stop,
     },
     etcd::{self, Client, Member, MemberId, Roster, change},
+    facts::{ContainerFact, ContainerState},
     host::Host,
     model::{Component, ContainerSpec, NodeName, label, path},
 };

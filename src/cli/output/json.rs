@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    actual::Unreachable, apply::event::Event, config::Problem, error::ErrorClass, model::NodeName,
+    apply::event::Event, config::Problem, error::ErrorClass, facts::Unreachable, model::NodeName,
 };
 
 /// How the command ended: always the last line.

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    actual::{Actual, ApiView, ClusterFacts},
     config::{Intent, Manifest},
     desired::Addon,
+    facts::{Actual, ApiView, ClusterFacts},
     model::{
         KINDS_RECORD, ObjectKind, ObjectRef, label, outlives_its_manifest, recorded_kinds, stamp,
     },
@@ -104,8 +104,8 @@ fn record_ref() -> ObjectRef {
 mod tests {
     use super::*;
     use crate::{
-        actual::ApiHealth,
         desired::{Desired, fixture},
+        facts::ApiHealth,
         model::NodeName,
     };
 

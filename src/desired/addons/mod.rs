@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::Addon;
 use crate::{
-    actual::{Actual, ApiView},
     config::{Dns, Intent, Network},
+    facts::{Actual, ApiView},
     model::{EtcdLook, ObjectRef, Role, WantedObjects, image_version, label, stamp},
 };
 

@@ -7,8 +7,8 @@ use super::{
     source::{Known, Source, sources},
 };
 use crate::{
-    actual::{Actual, ApiView},
     config::{Intent, SecretsEncryption},
+    facts::{Actual, ApiView},
     state::{ClusterState, EncryptionKey},
 };
 

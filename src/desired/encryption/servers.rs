@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::FLAG;
 use crate::{
-    actual::{Actual, ContainerFact, HostView},
     config::Intent,
+    facts::{Actual, ContainerFact, HostView},
     model::{Component, ContainerSpec, Digest, NodeName, Role, label, path},
     state::{ClusterState, Membership},
 };

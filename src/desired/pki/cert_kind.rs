@@ -10,9 +10,9 @@ use ipnet::IpNet;
 
 use super::cert::{LeafSpec, San, Usage};
 use crate::{
-    actual::HostFacts,
     config::{Intent, NodeIntent},
     desired::host_context::announced,
+    facts::HostFacts,
     model::{NodeName, Role},
 };
 

@@ -12,7 +12,7 @@ use super::{
     reconcile::{CLUSTER_CA, ETCD_CA, FRONT_PROXY_CA, SIGNER_CA},
 };
 use crate::{
-    actual::HostFacts,
+    facts::HostFacts,
     model::{CertificateRecord, ClusterId, Component, ContainerSpec, Secret, label, path},
     state::ClusterState,
 };

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::PkiError;
 use crate::{
-    actual::{Actual, HostView, Unreachable},
     config::{Intent, NodeIntent},
     error::ErrorClass,
+    facts::{Actual, HostView, Unreachable},
     model::{NodeName, Role},
 };
 

@@ -6,9 +6,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{super::encryption, PkiContext, PkiError, cert::new_authority, given::Given, key::Key};
 use crate::{
-    actual::{Actual, ApiView, HostFacts},
     config::{Bastion, Intent, NodeIntent},
     etcd::{ExternalView, Quorum},
+    facts::{Actual, ApiView, HostFacts},
     model::{ClusterId, Component, EtcdKeyspace, NodeName, Role, Secret, label},
     state::{
         Authority, BastionEntry, ClusterState, DigestKey, EncryptionKey, GivenCertificates,

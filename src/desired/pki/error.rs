@@ -7,8 +7,8 @@ use super::{
     newest::{CopyPlace, Newer, OtherCopy},
 };
 use crate::{
-    actual::Unreachable,
     error::{ErrorClass, Explain},
+    facts::Unreachable,
     model::{ClusterId, NodeName, quoted},
 };
 

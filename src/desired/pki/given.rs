@@ -16,8 +16,8 @@ use super::{
     reconcile::admin,
 };
 use crate::{
-    actual::Actual,
     config::{Intent, NodeIntent},
+    facts::Actual,
     model::{ClientIdentity, NodeName, Secret, quoted},
     state::{self, CaPair, ClusterState, GivenCertificates},
 };

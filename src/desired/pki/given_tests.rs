@@ -10,13 +10,13 @@ use super::{
     reconcile::{admin, reconcile},
 };
 use crate::{
-    actual::{Actual, HostView},
     config::Intent,
     desired::{
         Desired,
         fixture::{NO_NODE, NOBODY, applied, blank, desired, down, intent_of, now},
     },
     error::Explain as _,
+    facts::{Actual, HostView},
     model::{NodeName, Role, Secret},
     state::{self, codec},
 };

@@ -40,7 +40,7 @@ pub use self::{
 };
 pub(super) use self::{certificate::record, kubeconfig::component as component_kubeconfig};
 use crate::{
-    actual::Actual,
+    facts::Actual,
     model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},
     state::ClusterState,
 };

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt};
 
 use super::{PkiError, recover::same_keys};
 use crate::{
-    actual::{Actual, ApiView, FileFact, HostView, StateCopy},
+    facts::{Actual, ApiView, FileFact, HostView, StateCopy},
     model::{ClusterId, NodeName, path},
     state::{ClusterState, Membership, codec},
 };

@@ -24,8 +24,8 @@ use super::{
     recover,
 };
 use crate::{
-    actual::{Actual, ApiHealth, HostView},
     config::{Intent, NodeIntent},
+    facts::{Actual, ApiHealth, HostView},
     model::{ClientIdentity, ClusterId, Endpoint, NodeName, Role, Secret, label, path},
     state::{self, ClusterState, Membership},
 };

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CopyPlace, PkiError};
 use crate::{
-    actual::{Actual, ApiView, HostView},
     config::Intent,
+    facts::{Actual, ApiView, HostView},
     model::{ClusterId, NodeName, Role, path, quoted},
     state::{ClusterState, InventoryEntry, Membership, codec},
 };

@@ -17,7 +17,6 @@ use super::{
     CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, left_out, reconcile,
 };
 use crate::{
-    actual::{Actual, ApiHealth, ClockFact, FileFact, HostFacts, HostView},
     config::Intent,
     desired::{
         Desired,
@@ -27,6 +26,7 @@ use crate::{
         },
     },
     error::{ErrorClass, Explain as _},
+    facts::{Actual, ApiHealth, ClockFact, FileFact, HostFacts, HostView},
     model::{CLAIM, ClientIdentity, ClusterId, NodeName, Role, Secret, path},
     state::{Authority, CaPair, ClusterState, EncryptionKey, Membership, codec},
 };

@@ -7,7 +7,6 @@ use kube::runtime::controller::Action;
 
 use super::Reconcile;
 use crate::{
-    actual::Unreachable,
     api::{
         ApiEndpoint, CertificateStatus, ClusterStatus, NodeCounts,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
@@ -15,6 +14,7 @@ use crate::{
     converge::{Error, Survey},
     desired::pki::PkiError,
     error::ErrorClass,
+    facts::Unreachable,
     model::{NodeName, Role},
     operator::{
         context::{ReconcileError, explained},

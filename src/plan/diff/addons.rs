@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    actual::{self, Actual, ApiView, ClusterFacts, DryRun},
     desired::{Addon, Desired},
+    facts::{self, Actual, ApiView, ClusterFacts, DryRun},
     model::{ObjectRef, label},
     plan::FieldChange,
 };
@@ -83,7 +83,7 @@ fn changes(
 ) -> Vec<FieldChange> {
     let why = match api.dry_runs.get(object) {
         Some(DryRun::Would(would)) => {
-            let changes = actual::object_changes(live, would).into_iter();
+            let changes = facts::object_changes(live, would).into_iter();
             return changes
                 .take(SHOWN)
                 .map(|change| FieldChange {

@@ -7,8 +7,8 @@ use super::{
     images::{MissingImage, present},
 };
 use crate::{
-    actual::{Actual, ApiView, ChartFact, HostFacts},
     desired::{Desired, WantedChart},
+    facts::{Actual, ApiView, ChartFact, HostFacts},
     model::{Component, NodeName, ObjectRef},
 };
 

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use super::specs;
 use crate::{
-    actual::{ContainerFact, ContainerState, HostFacts},
     desired::DesiredHost,
+    facts::{ContainerFact, ContainerState, HostFacts},
     model::{Component, ContainerSpec, Field, label, path},
     plan::{Cause, FieldChange},
 };

@@ -7,8 +7,8 @@ use hmac::{Hmac, Mac};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    actual::{ContainerdCommand, FileFact, HostFacts},
     desired::{self, DesiredHost},
+    facts::{ContainerdCommand, FileFact, HostFacts},
     model::{ContainerdWants, Digest, Field, NodeName, path},
     plan::{Cause, FieldChange, PreflightError},
     state::ClusterState,

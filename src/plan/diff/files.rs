@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::components::{self, Need};
 use crate::{
-    actual::{FileFact, HostFacts},
     desired::{DesiredFile, DesiredHost},
+    facts::{FileFact, HostFacts},
     model::{Component, Field, Owner, path},
     plan::{Cause, FieldChange, FileRef},
 };
@@ -195,7 +195,7 @@ fn directory(
         Some(fact) if fact.is_dir && fact.mode == mode && fact.is_of(Owner::ROOT) => None,
         Some(fact) => change(Some(shape(fact))),
         None if !readable(path) => {
-            let watched = crate::actual::Baseline::PATHS.contains(&path);
+            let watched = crate::facts::Baseline::PATHS.contains(&path);
             if watched && !facts.system.paths.contains(path) {
                 change(None)
             } else {

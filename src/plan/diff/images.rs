@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Need;
 use crate::{
-    actual::HostFacts, catalog::tagged, desired::DesiredHost, model::Component, plan::Cause,
+    catalog::tagged, desired::DesiredHost, facts::HostFacts, model::Component, plan::Cause,
 };
 
 /// An image that has to be pulled.

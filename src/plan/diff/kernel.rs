@@ -1,6 +1,6 @@
 //! Modules and sysctls that a node's kernel lacks. Pure.
 
-use crate::{actual::SystemFacts, model::KernelWants, plan::FieldChange};
+use crate::{facts::SystemFacts, model::KernelWants, plan::FieldChange};
 
 pub(super) fn differences(wants: &KernelWants, system: &SystemFacts) -> Vec<FieldChange> {
     let modules = wants

@@ -8,8 +8,8 @@ use super::{
     held::{Held, Replacement, Turn},
 };
 use crate::{
-    actual::{Actual, ApiView, ContainerState, HostFacts},
     desired::{Desired, DesiredHost},
+    facts::{Actual, ApiView, ContainerState, HostFacts},
     model::{Component, NodeName},
 };
 

@@ -2,8 +2,8 @@
 
 use super::pool::Fleet;
 use crate::{
-    actual::ApiHealth,
     etcd::view::quota,
+    facts::ApiHealth,
     model::{Component, Field, FieldChange, NodeName},
     plan::{
         Cause, Guard,

@@ -20,7 +20,7 @@ use super::{
     held::{Held, NoQuorum, Replacement, Turn},
 };
 use crate::{
-    actual::{ContainerState, HostView},
+    facts::{ContainerState, HostView},
     model::{Component, FieldChange, NodeName},
 };
 
@@ -135,7 +135,7 @@ fn not_judged(host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Held> {
     let runs = etcd.is_some_and(|fact| fact.state == ContainerState::Running);
     let members = diff.want.with(Component::Etcd).count();
     let members = members.max(diff.have.etcd.voters().count());
-    (runs && members > 2).then(|| Held::EtcdDoesNotServe(why))
+    (runs && members > 2).then_some(Held::EtcdDoesNotServe(why))
 }
 
 /// The first API server that is not replaced yet, and so does not know of new members.

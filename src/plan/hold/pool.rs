@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    actual::ApiView,
     desired::Desired,
+    facts::ApiView,
     model::{Component, NodeName},
     plan::{Queue, diff::Diff, lost},
 };

@@ -1,7 +1,7 @@
 //! Which release goes first: no kubelet and no kube-proxy is newer than any API server. Pure.
 
 use crate::{
-    actual::HostView,
+    facts::HostView,
     model::{Component, ImageVersion, NodeName, version},
     plan::{
         diff::{Diff, HostDiff, Need},

@@ -8,9 +8,9 @@ use std::net::Ipv4Addr;
 
 use super::PreflightError;
 use crate::{
-    actual::HostFacts,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
+    facts::HostFacts,
     model::{Component, ContainerSpec, NodeName, label, path},
     plan::diff::applied,
 };

@@ -3,9 +3,9 @@
 
 use super::{PreflightError, PreflightErrors};
 use crate::{
-    actual::{Actual, HostFacts},
     error::ErrorClass,
     etcd::ExternalView,
+    facts::{Actual, HostFacts},
     model::{Component, EtcdKeyspace, EtcdPlace, ExternalEtcd, keys_below, label},
     state::ClusterState,
 };
@@ -198,9 +198,9 @@ pub(super) fn lost_its_data(state: &ClusterState, keyspace: &EtcdKeyspace) -> Pr
 mod tests {
     use super::*;
     use crate::{
-        actual::{ContainerFact, ContainerState, HostView},
         desired::fixture,
         etcd::{EtcdView, ExternalFault},
+        facts::{ContainerFact, ContainerState, HostView},
         model::{ClientIdentity, EtcdUrl},
         state::tests::saved,
     };

@@ -3,22 +3,19 @@
 //! nothing is changed on the node.
 
 use super::{
-    super::ownership::{self, Unclaimed},
+    super::{
+        folders,
+        ownership::{self, Unclaimed},
+    },
     PreflightError, machine, network,
 };
 use crate::{
-    actual::{Actual, ContainerFact, HostFacts, is_rke},
     desired::{Desired, DesiredHost},
     error::ErrorClass,
+    facts::{Actual, ContainerFact, HostFacts, is_rke},
     model::{CLAIM, ClusterId, Component, NodeName, label, path, quoted},
     state::codec,
 };
-
-/// Folders that a node without a claim must not have, unless they are empty (a disk that is
-/// mounted there for etcd).
-const FOLDERS: [&str; 4] = [path::KUBERNETES, NET_D, path::ETCD, path::KUBELET];
-
-const NET_D: &str = "/etc/cni/net.d";
 
 /// Everything on this node that prevents `up`.
 pub(super) fn errors(
@@ -305,17 +302,10 @@ pub(in crate::plan) fn listener(port: u16, facts: &HostFacts) -> (String, String
     )
 }
 
-/// The folders that only a Kubernetes fills, and that are not empty here.
-pub(in crate::plan) fn filled(facts: &HostFacts) -> impl Iterator<Item = &'static str> {
-    FOLDERS
-        .into_iter()
-        .filter(|folder| is_there(folder, facts) && !facts.system.empty.contains(*folder))
-}
-
 /// Kubernetes lived here, or lives here without us.
 fn folders(name: &NodeName, facts: &HostFacts) -> Vec<PreflightError> {
-    let (closed, full): (Vec<&str>, Vec<&str>) = filled(facts)
-        .partition(|folder| *folder != NET_D && facts.system.unreadable.contains(*folder));
+    let (closed, full): (Vec<&str>, Vec<&str>) = folders::filled(facts)
+        .partition(|folder| *folder != folders::NET_D && facts.system.unreadable.contains(*folder));
     let mut errors = Vec::new();
     if !full.is_empty() {
         errors.push(another_kubernetes(name, facts, &full));
@@ -361,20 +351,6 @@ fn others_moved_in(name: &NodeName, facts: &HostFacts) -> Option<PreflightError>
                 format!("else take `{name}` out of the config"),
             ],
         )
-    })
-}
-
-fn is_there(folder: &str, facts: &HostFacts) -> bool {
-    let paths = &facts.system.paths;
-    if folder != NET_D {
-        return paths.contains(folder);
-    }
-    // containerd makes an empty `net.d` that only root may look into: a file in it counts, unless
-    // it is podman's or nerdctl's, which share the folder with Kubernetes.
-    let inside = format!("{folder}/");
-    paths.iter().any(|path| {
-        path.strip_prefix(&inside)
-            .is_some_and(|file| !file.contains("podman") && !file.contains("nerdctl"))
     })
 }
 

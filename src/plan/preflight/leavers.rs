@@ -18,12 +18,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{PreflightError, lost};
+use super::PreflightError;
 use crate::{
-    actual::{Actual, ApiHealth},
     desired::Desired,
     error::ErrorClass,
     etcd::{Member, MemberId, member_name},
+    facts::{Actual, ApiHealth},
     model::{Component, NodeName, Role, label::LOSE, quoted},
     plan::roles::GivenUp,
     state::Membership,
@@ -89,7 +89,17 @@ fn leaving<'a>(want: &'a Desired, have: &'a Actual) -> BTreeSet<&'a NodeName> {
     let goes =
         |name: &&NodeName| !want.hosts.contains_key(*name) || GivenUp::of(name, want, have).any();
     let gone = nodes(have).filter(goes);
-    gone.chain(lost::given_up(want, have)).collect()
+    gone.chain(given_up(want, have)).collect()
+}
+
+/// The nodes that this run gives up: the state does not have them as lost yet.
+pub(super) fn given_up<'a>(want: &'a Desired, have: &Actual) -> BTreeSet<&'a NodeName> {
+    let before = have.saved.as_ref();
+    let entries = want.saved.inventory.iter();
+    let lost = entries.filter(|(_, entry)| entry.membership == Membership::Lost);
+    lost.map(|(name, _)| name)
+        .filter(|name| before.is_some_and(|saved| !saved.is_lost(name)))
+        .collect()
 }
 
 /// What no consent allows.

@@ -2,20 +2,18 @@
 //! machine is in its place, and a person has named it. Pure. What is alive is never given up: its
 //! kubelet reports to the API, or etcd hears from its member.
 
-use std::collections::BTreeSet;
-
 use super::{PreflightError, PreflightErrors, leavers};
 use crate::{
-    actual::{Actual, ApiView, HostView, Replaced, Unreachable},
     desired::Desired,
     error::ErrorClass,
     etcd::Quorum,
+    facts::{Actual, ApiView, HostView, Replaced, Unreachable},
     model::{
         Named, NodeName,
         label::{CLEAN, LOSE},
     },
     plan::{Guard, guard, lost, roles::GivenUp},
-    state::{ClusterState, Membership},
+    state::ClusterState,
 };
 
 /// Refuses what is lost and was not named, and what was named and may be alive.
@@ -37,20 +35,10 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
         let why = have.replaced(name)?;
         (!want.saved.is_lost(name)).then(|| replaced_error(name, &why))
     });
-    let alive = given_up(want, have)
+    let alive = leavers::given_up(want, have)
         .into_iter()
         .filter_map(|name| alive(name, have));
     silent.chain(replaced).chain(alive).collect()
-}
-
-/// The nodes that this run gives up: the state does not have them as lost yet.
-pub(super) fn given_up<'a>(want: &'a Desired, have: &Actual) -> BTreeSet<&'a NodeName> {
-    let before = have.saved.as_ref();
-    let entries = want.saved.inventory.iter();
-    let lost = entries.filter(|(_, entry)| entry.membership == Membership::Lost);
-    lost.map(|(name, _)| name)
-        .filter(|name| before.is_some_and(|saved| !saved.is_lost(name)))
-        .collect()
 }
 
 /// Refuses names that need no consent: one that is left over in a script must not become the

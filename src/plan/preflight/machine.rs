@@ -6,8 +6,8 @@ use super::{
     packages::{self, Package},
 };
 use crate::{
-    actual::HostFacts,
     desired::DesiredHost,
+    facts::HostFacts,
     model::{Component, NodeName, path, quoted},
 };
 

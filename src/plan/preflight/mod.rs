@@ -18,16 +18,16 @@ mod version;
 
 pub use error::{PreflightError, PreflightErrors};
 pub use external_etcd::external_etcd;
-pub(super) use host::{filled, listener, rke_cluster, state_of_another};
+pub(super) use host::{listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
 pub(super) use machine::lacks;
 pub(super) use network::doubts;
 
 use super::diff::Diff;
 use crate::{
-    actual::{Actual, ApiView, HostView},
     desired::Desired,
     error::ErrorClass,
+    facts::{Actual, ApiView, HostView},
     model::{Component, NodeName, Role, path, quoted},
 };
 

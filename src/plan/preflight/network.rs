@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use super::PreflightError;
 use crate::{
-    actual::{HostFacts, Route, SystemFacts},
     desired::DesiredHost,
     error::ErrorClass,
+    facts::{HostFacts, Route, SystemFacts},
     model::{Component, HostAddress, HostNetwork, NodeName, Range, RangeOf, quoted, quoted_first},
 };
 
@@ -223,7 +223,7 @@ fn way(route: &Route) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{actual::Interface, model::PodPackets};
+    use crate::{facts::Interface, model::PodPackets};
 
     fn route(text: &str, via: Option<&str>, device: &str) -> Route {
         Route {

@@ -1,6 +1,6 @@
 //! The commands that install what a node lacks, by its distribution. Pure.
 
-use crate::actual::SystemFacts;
+use crate::facts::SystemFacts;
 
 /// What is lacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use super::PreflightError;
 use crate::{
-    actual::{Actual, ApiView},
     desired::Desired,
     error::ErrorClass,
+    facts::{Actual, ApiView},
     model::{Component, ContainerSpec, label},
     plan::diff::{self, NETWORK, applied},
 };

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::PreflightError;
 use crate::{
-    actual::{Actual, Barrier, HostFacts},
     desired::Desired,
     error::ErrorClass,
+    facts::{Actual, Barrier, HostFacts},
     model::{Firewall, NodeName, OpenPort, PeerPort, quoted_first},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
             let port = ports.find(|port| its && port.has_tcp(peer.port))?;
             Some((name, port))
         })?;
-        // A node that does not answer at all is a problem by itself.
+        // A node that does not answer at all is reported already.
         let facts = have.up(to)?;
         Some(error(&from, to, facts, port, peer, how))
     });

@@ -2,10 +2,10 @@
 
 use super::PreflightError;
 use crate::{
-    actual::Actual,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
     etcd::Quorum,
+    facts::Actual,
     model::{Component, NodeName},
     plan::{release, roles::GivenUp},
 };

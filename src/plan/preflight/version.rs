@@ -5,10 +5,10 @@
 
 use super::PreflightError;
 use crate::{
-    actual::{Actual, ApiView, HostFacts},
     catalog::Catalogue,
     desired::{Desired, DesiredHost},
     error::ErrorClass,
+    facts::{Actual, ApiView, HostFacts},
     model::{Component, ImageVersion, NodeName, image_version, label, label::LOSE},
     plan::release,
 };

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::{
-    actual::{self, Actual, ApiView, ClusterFacts, DryRun, Replica, Rollout},
     desired::{Addon, Desired},
+    facts::{self, Actual, ApiView, ClusterFacts, DryRun, Replica, Rollout},
     model::{ObjectRef, is_spread, label, outlives_its_manifest},
     plan::{
         Cause, ClusterAction, Guard, Note, Stage, Step,
@@ -220,7 +220,7 @@ fn available(workload: &ObjectRef, silent: usize, api: &ClusterFacts) -> bool {
 /// A node that is silent lacks its pod of a `DaemonSet` whatever we wait for.
 pub(super) fn is_available(workload: &ObjectRef, object: &Value, silent: usize) -> bool {
     let silent = i64::try_from(silent).unwrap_or(i64::MAX);
-    match actual::rollout(&workload.kind, object) {
+    match facts::rollout(&workload.kind, object) {
         Rollout::Available => true,
         Rollout::Short { available, wanted } => {
             workload.kind == "DaemonSet" && wanted - available <= silent

@@ -3,7 +3,7 @@
 
 use super::addons;
 use crate::{
-    actual::{ApiView, ChartFact},
+    facts::{ApiView, ChartFact},
     model::ChartRecord,
     plan::{
         Cause, ClusterAction, Guard, Stage, Step,

@@ -2,7 +2,7 @@
 
 use super::hosts;
 use crate::{
-    actual::{Baseline, HostFacts},
+    facts::{Baseline, HostFacts},
     model::{FILES_IMAGE, path},
     plan::{
         Cause, HostAction, Stage, Step,

@@ -6,7 +6,7 @@
 
 use super::{addons, hosts, nodes, roles, start};
 use crate::{
-    actual::ContainerState,
+    facts::ContainerState,
     model::{Component, NodeName, path},
     plan::{
         ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, config_digest,

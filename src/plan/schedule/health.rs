@@ -3,7 +3,7 @@
 
 use super::{hosts, join, roles, skew};
 use crate::{
-    actual::{Actual, ApiHealth, ApiView, ContainerState},
+    facts::{Actual, ApiHealth, ApiView, ContainerState},
     model::{Component, NodeName},
     plan::{
         Cause, HostAction, Stage, Step,

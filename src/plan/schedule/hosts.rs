@@ -1,11 +1,11 @@
 //! Stages over the wanted hosts that answered. Pure.
 
 use crate::{
-    actual::{HostFacts, HostView},
-    model::{Component, NodeName},
+    facts::{HostFacts, HostView},
+    model::{Component, ContainerSpec, NodeName},
     plan::{
-        Enough, Held, Note, OnFailure, Stage, Step, Waits,
-        diff::{Diff, HostDiff},
+        Cause, Enough, Held, HostAction, Note, OnFailure, Stage, Step, Waits,
+        diff::{Diff, HostDiff, Need},
     },
 };
 
@@ -58,4 +58,29 @@ pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
             Some(HostView::Reachable(_)) | None => None,
         })
         .collect()
+}
+
+/// Runs or starts a component that is missing.
+pub(super) fn step(
+    name: &NodeName,
+    component: Component,
+    spec: &ContainerSpec,
+    host: &HostDiff<'_>,
+) -> Option<Step> {
+    match host.need(component) {
+        Need::Nothing | Need::Replace(..) => None,
+        Need::Run => Some(Step::on(
+            name,
+            Cause::New,
+            format!("this node has no `{component}` yet"),
+            HostAction::RunContainer {
+                component,
+                spec: Box::new(spec.clone()),
+            },
+        )),
+        Need::Start(why) => {
+            let action = HostAction::StartContainer { component };
+            Some(Step::on(name, Cause::Drift, why.clone(), action))
+        }
+    }
 }

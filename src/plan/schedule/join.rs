@@ -4,7 +4,7 @@
 //! The members that etcd was made with start together and are in `initial-cluster`; every other one
 //! is added to the etcd that serves. An API server beside a member that joins starts after it.
 
-use super::{hosts, roles, start};
+use super::{hosts, roles};
 use crate::{
     desired::Desired,
     etcd::{Member, MemberId},
@@ -128,7 +128,7 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
         let (Some(spec), true) = (wanted, joins(name, host, diff)) else {
             return Vec::new();
         };
-        let run = start::step(name, component, spec, host).filter(|_| held_back(diff).is_none());
+        let run = hosts::step(name, component, spec, host).filter(|_| held_back(diff).is_none());
         let Some(mut run) = run else {
             return Vec::new();
         };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use super::{claim, hosts};
 use crate::{
-    actual::{Actual, Baseline, HostFacts},
+    facts::{Actual, Baseline, HostFacts},
     model::{CLAIM, ClusterId, Component, NodeName, Role, label, path},
     plan::{Action, Cause, HostAction, Stage, Step},
 };

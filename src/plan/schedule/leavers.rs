@@ -12,8 +12,8 @@ use super::{
     remove::{self, Standing},
 };
 use crate::{
-    actual::{ApiHealth, ApiView, ClusterFacts, HostFacts, HostView},
     etcd::MemberId,
+    facts::{ApiHealth, ApiView, ClusterFacts, HostFacts, HostView},
     model::{Component, NodeName, Role},
     plan::{
         Cause, ClusterAction, Guard, Held, HostAction, Note, Stage, Step, Target, Waits,

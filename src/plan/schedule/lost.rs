@@ -7,8 +7,8 @@
 //! so a run that was cut off goes on without asking again.
 
 use crate::{
-    actual::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
     etcd::MemberId,
+    facts::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
     model::{NodeName, quoted_first},
     plan::{Cause, ClusterAction, Guard, Held, Note, Stage, Step, Waits, diff::Diff, hold, lost},
     state::Membership,

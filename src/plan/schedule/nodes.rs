@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{addons, health, skew};
 use crate::{
-    actual::{self, Actual, ApiView, NodeFact},
+    facts::{self, Actual, ApiView, NodeFact},
     model::{Component, DrainRules, NodeMeta, NodeName},
     plan::{
         Action, Cause, ClusterAction, Enough, Note, OnFailure, Stage, Step, Target,
@@ -93,7 +93,7 @@ fn meta(name: &NodeName, wants: &NodeMeta, seen: Option<&NodeFact>) -> Option<St
         let step = Step::cluster(Cause::New, why, action);
         return (*wants != NodeMeta::default()).then_some(step);
     };
-    let changes = actual::node_changes(node, wants);
+    let changes = facts::node_changes(node, wants);
     let why = "labels, annotations or taints differ";
     (!changes.is_empty()).then(|| Step::cluster(Cause::Change, why, action).changing(changes))
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::{addons, hosts, roles};
 use crate::{
-    actual::HostFacts,
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
+    facts::HostFacts,
     model::{CLAIM, Component, label, path},
     plan::{
         Cause, HostAction, Queue, Stage, Step,

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 
 use super::{claim, leave, plan};
 use crate::{
-    actual::{Actual, HostFacts, HostView},
     error::ErrorClass,
+    facts::{Actual, HostFacts, HostView},
     model::{
         ClusterId, FILES_IMAGE, Named, NodeName, label,
         label::{CLEAN, LOSE},
     },
     plan::{
         Cause, HostAction, LocalAction, Note, Plan, PreflightError, PreflightErrors, Stage, Step,
-        Target,
+        Target, folders,
         ownership::{self, Unclaimed, rke_containers},
         preflight,
     },
@@ -167,7 +167,7 @@ pub(super) fn standing<'a>(
         // Consent by name goes on.
         let named = clean.contains(host);
         let why = ownership::stranger(host, facts, have).filter(|_| !named)?;
-        let filled = preflight::filled(facts).next().is_some();
+        let filled = folders::filled(facts).next().is_some();
         let ours = facts.is_of(id) || (filled && have.is_known_machine(host));
         Some(Standing::Stranger { why, ours })
     };
@@ -192,7 +192,7 @@ pub(super) fn standing<'a>(
         Unclaimed::New if is_node && ownership::stranger(host, facts, have).is_some() => {
             // What a person names is cleaned as long as there is something that cleaning takes away.
             let containers = facts.foreign_container_names(id).next().is_some();
-            let left = containers || preflight::filled(facts).next().is_some();
+            let left = containers || folders::filled(facts).next().is_some();
             let named = if left {
                 Standing::Torn(facts)
             } else {

@@ -7,9 +7,9 @@
 //! member leaves etcd; and the next survey sees keys and files that nothing reads any more, which are
 //! pruned. Each part is seen by a survey, so a run that was cut off goes on.
 
-use super::start;
+use super::hosts;
 use crate::{
-    actual::ApiView,
+    facts::ApiView,
     model::{Component, NodeName},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, OnFailure, Stage, Step,
@@ -126,7 +126,7 @@ fn control_plane(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Vec<S
     if proxy_waits(proxy, host)
         && let Some(spec) = host.want.containers.get(&proxy)
     {
-        steps.extend(start::step(name, proxy, spec, host));
+        steps.extend(hosts::step(name, proxy, spec, host));
         let wait = HostAction::AwaitHealthy { component: proxy };
         steps.push(Step::on(name, Cause::Leave, "it was just started", wait));
     }

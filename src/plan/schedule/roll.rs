@@ -7,8 +7,8 @@
 
 use super::{addons, nodes, start};
 use crate::{
-    actual::{ApiHealth, ContainerState},
     etcd::Quorum,
+    facts::{ApiHealth, ContainerState},
     model::{Component, NodeName},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Waits,

@@ -1,7 +1,7 @@
 //! Which release goes first: no kubelet and no kube-proxy is newer than any API server. Pure.
 
 use crate::{
-    actual::ApiView,
+    facts::ApiView,
     model::Component,
     plan::{
         Note,

@@ -3,7 +3,7 @@
 
 use super::{hosts, join, roles, skew};
 use crate::{
-    actual::ContainerState,
+    facts::ContainerState,
     model::{Component, ContainerSpec, NodeName},
     plan::{
         Action, Cause, HostAction, Note, Stage, Step, Target,
@@ -87,7 +87,9 @@ fn with_pause(
 ) -> impl Iterator<Item = Step> {
     let pause = component == Component::Kubelet && pause_comes_with_kubelet(host);
     let pause = pause.then(|| import_pause(name, host, Cause::New));
-    pause.into_iter().chain(step(name, component, spec, host))
+    pause
+        .into_iter()
+        .chain(hosts::step(name, component, spec, host))
 }
 
 /// When the API servers answer: new ones are asked as soon as they serve, and those that leave are
@@ -101,30 +103,6 @@ pub(super) fn proxies(diff: &Diff<'_>) -> Stage {
         });
         reload.collect()
     })
-}
-
-pub(super) fn step(
-    name: &NodeName,
-    component: Component,
-    spec: &ContainerSpec,
-    host: &HostDiff<'_>,
-) -> Option<Step> {
-    match host.need(component) {
-        Need::Nothing | Need::Replace(..) => None,
-        Need::Run => Some(Step::on(
-            name,
-            Cause::New,
-            format!("this node has no `{component}` yet"),
-            HostAction::RunContainer {
-                component,
-                spec: Box::new(spec.clone()),
-            },
-        )),
-        Need::Start(why) => {
-            let action = HostAction::StartContainer { component };
-            Some(Step::on(name, Cause::Drift, why.clone(), action))
-        }
-    }
 }
 
 /// The pause image goes in before the kubelet that needs it: a run that is cut off between the

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    actual::{Actual, ApiView},
     desired::{Desired, Rewrite},
+    facts::{Actual, ApiView},
     model::{KubernetesVersion, NodeName},
     plan::{Cause, ClusterAction, FieldChange, LocalAction, Note, OnFailure, Stage, Step},
     state::{ClusterState, InventoryEntry, Membership},

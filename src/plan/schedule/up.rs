@@ -5,7 +5,7 @@ use super::{
     prepare, prune, roles, roll, skew, start, state, warnings,
 };
 use crate::{
-    actual::{Actual, ApiView},
+    facts::{Actual, ApiView},
     plan::{Held, Note, Plan, Stage, diff::Diff},
 };
 

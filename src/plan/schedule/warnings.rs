@@ -1,8 +1,8 @@
 //! What a person should know about a node before it is used. Pure.
 
 use crate::{
-    actual::HostFacts,
     desired::{self, DesiredHost},
+    facts::HostFacts,
     model::{Firewall, quoted},
     plan::{Note, Target, diff::Diff, preflight},
 };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    actual::{ChartFact, LiveObject, is_workload},
+    facts::{ChartFact, LiveObject, is_workload},
     model::{ChartRecord, ObjectKind, ObjectRef, label},
     workload::{FIELD_MANAGER, Kinds, pages},
 };

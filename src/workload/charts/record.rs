@@ -3,7 +3,7 @@
 use kube::{Client, api::Patch};
 
 use crate::{
-    actual::is_workload,
+    facts::is_workload,
     model::{ChartRecord, ObjectRef},
     workload::{
         FIELD_MANAGER, Kinds, WorkloadError,

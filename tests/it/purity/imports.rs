@@ -8,7 +8,7 @@ use std::{
 
 use syn::visit::{self, Visit};
 
-use super::{CRATES, IMPURE, PURE, VALUES};
+use super::{CRATES, IMPURE, ORDER, PURE, UPWARD, VALUES};
 
 /// The standard library, by its three names.
 const STANDARD: [&str; 3] = ["std", "core", "alloc"];
@@ -289,6 +289,44 @@ impl Tree {
         is_fault.then(|| format!("takes {written}, which is in {}", home.join("::")))
     }
 
+    /// How far up a module is.
+    fn rank(module: &[String]) -> Option<usize> {
+        let rooms = ORDER.iter().enumerate();
+        let rooms = rooms.map(|(rank, room)| (rank, segments(room)));
+        let above = rooms.filter(|(_, room)| module.starts_with(room));
+        above
+            .max_by_key(|(_, room)| room.len())
+            .map(|(rank, _)| rank)
+    }
+
+    /// What is taken from rooms above.
+    pub(super) fn upward(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (module, source) in self.files.iter().filter(|(module, _)| !module.is_empty()) {
+            let name = module.join("::");
+            let Some(rank) = Self::rank(module) else {
+                found.push(format!("{name} is in no room of the list"));
+                continue;
+            };
+            let uses = source.uses.iter().map(|(_, path)| path);
+            for path in uses.chain(&source.paths).collect::<BTreeSet<_>>() {
+                let home = self.absolute(module, path).and_then(|path| {
+                    let ours = self.files.contains_key(&path[..1.min(path.len())]);
+                    ours.then(|| self.home(&path)).flatten()
+                });
+                let Some(home) = home.filter(|home| !home.is_empty()) else {
+                    continue;
+                };
+                let is_up = Self::rank(&home).is_some_and(|its| its > rank);
+                let (path, home) = (path.join("::"), home.join("::"));
+                if is_up && (name.as_str(), home.as_str()) != UPWARD {
+                    found.push(format!("{name} takes {path}, which is in {home}, above it"));
+                }
+            }
+        }
+        found
+    }
+
     pub(super) fn faults(&self) -> Vec<String> {
         let pure = self
             .files
@@ -331,5 +369,47 @@ fn impure(path: &[String]) -> bool {
         None => path
             .first()
             .is_some_and(|first| !STANDARD.contains(&first.as_str())),
+    }
+}
+
+impl Tree {
+    /// Pairs of files below a room that take from each other, directly or over others, but for a folder's own `mod.rs`.
+    pub(super) fn circles(&self, room: &str) -> Vec<String> {
+        let room = segments(room);
+        let within = |module: &Module| module.starts_with(&room);
+        let is_folder = |module: &Module| {
+            let inner = |other: &Module| other.len() > module.len() && other.starts_with(module);
+            self.files.keys().any(inner)
+        };
+        let mut edges: BTreeMap<&Module, BTreeSet<Module>> = BTreeMap::new();
+        for (module, source) in self.files.iter().filter(|(module, _)| within(module)) {
+            let uses = source.uses.iter().map(|(_, path)| path);
+            for path in uses.chain(&source.paths) {
+                let home = self
+                    .absolute(module, path)
+                    .and_then(|path| self.home(&path));
+                let home = home.filter(|home| within(home) && home != module);
+                let folder = |one: &Module| is_folder(one);
+                if let Some(home) = home.filter(|home| !folder(home) && !folder(module)) {
+                    edges.entry(module).or_default().insert(home);
+                }
+            }
+        }
+        let reach = |from: &Module| {
+            let mut seen = BTreeSet::new();
+            let mut next = vec![from.clone()];
+            while let Some(module) = next.pop() {
+                for to in edges.get(&module).into_iter().flatten() {
+                    if seen.insert(to.clone()) {
+                        next.push(to.clone());
+                    }
+                }
+            }
+            seen
+        };
+        let circled = edges
+            .keys()
+            .filter(|module| reach(module).contains(**module));
+        circled.map(|module| module.join("::")).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::ApiHealth,
+    facts::ApiHealth,
     model::{ClusterId, Component, NodeName},
     plan::{Action, ClusterAction, HostAction, Step},
 };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
+    facts::{ContainerFact, ContainerState, ContainerdFacts, DockerFacts, HostFacts, SystemFacts},
     model::NodeName,
 };
 

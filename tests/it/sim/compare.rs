@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{Actual, ContainerState, HostFacts, HostView},
+    facts::{Actual, ContainerState, HostFacts, HostView},
     model::label,
 };
 

@@ -6,12 +6,12 @@ use std::{
 };
 
 use rke_operator::{
-    actual::{
+    desired,
+    desired::{Addon, Desired},
+    facts::{
         Actual, Baseline, ChartFact, ClusterFacts, ContainerFact, ContainerState, FileFact,
         HostFacts, HostView, NODE_META, NodeFact, NodeRecord, StateCopy,
     },
-    desired,
-    desired::{Addon, Desired},
     model::{
         AppliedObject, CLAIM, ChartRecord, ClusterId, Component, ContainerSpec, FILES_IMAGE,
         HELPER, NodeMeta, NodeName, ObjectRef, Taint, label, path, secret::Secret,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, HostFacts, HostView, StateCopy},
+    facts::{ContainerFact, ContainerState, HostFacts, HostView, StateCopy},
     model::{
         CLAIM, ChartRecord, ContainerSpec, FILES_IMAGE, HELPER, NodeName, label, path,
         secret::Secret,

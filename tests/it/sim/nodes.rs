@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    actual::{ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
     error::ErrorClass,
+    facts::{ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
     model::{ContainerSpec, NodeName, label},
 };
 

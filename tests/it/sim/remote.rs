@@ -14,7 +14,6 @@ use std::{
 
 use futures::{FutureExt, future::BoxFuture};
 use rke_operator::{
-    actual::{Actual, HostView, KeptFacts, Unreachable},
     apply::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError, Warning},
@@ -23,6 +22,7 @@ use rke_operator::{
     desired::pki::EngineClients,
     environment::Environment,
     error::{ErrorClass, Explain},
+    facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
     model::{ClusterId, NodeName, WantedObjects, secret::Secret},
     plan::Step,

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    actual::{Actual, ContainerState},
     desired,
     desired::Desired,
+    facts::{Actual, ContainerState},
     model::{FILES_IMAGE, NodeName, path},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
 };
@@ -228,7 +228,7 @@ fn instead(step: &Step, action: Action) -> Step {
 fn on(
     node: &NodeName,
     world: &mut Actual,
-    effect: impl FnOnce(&mut rke_operator::actual::HostFacts),
+    effect: impl FnOnce(&mut rke_operator::facts::HostFacts),
 ) {
     if let Ok(facts) = effect::host(node, world) {
         effect(facts);

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    actual::{
+    desired::Desired,
+    etcd::{Alarm, EtcdView, ExternalView, Member, MemberId, MemberStatus, Quorum},
+    facts::{
         Actual, ApiHealth, ClusterFacts, ContainerFact, ContainerState, DryRun, HostView,
         Unreachable,
     },
-    desired::Desired,
-    etcd::{Alarm, EtcdView, ExternalView, Member, MemberId, MemberStatus, Quorum},
     model::{
         ClusterId, Component, ImageVersion, NodeName, ObjectRef, Role, image_version, label,
         secret::Secret,
@@ -79,7 +79,7 @@ pub(crate) enum Ended {
 
 impl World {
     pub(crate) fn new(
-        hosts: impl IntoIterator<Item = (NodeName, rke_operator::actual::HostFacts)>,
+        hosts: impl IntoIterator<Item = (NodeName, rke_operator::facts::HostFacts)>,
     ) -> Self {
         let hosts = hosts.into_iter().map(|(name, mut facts)| {
             facts.files.get_or_insert_default();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::{Actual, ContainerFact, ContainerState, HostFacts};
+use super::{Actual, ContainerFact, ContainerState, HostFacts};
 use crate::model::{ClusterId, Component, NodeName, RKE_ONLY, Role, label, path};
 
 /// RKE v1's label on every container of its own.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::facts::HostFacts;
+use crate::facts::HostFacts;
 use crate::model::Secret;
 
 /// Contents of files. Of a thousand nodes each has ten files or so, and two of them are its own.
@@ -28,7 +28,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{actual::FileFact, desired::fixture};
+    use crate::{desired::fixture, facts::FileFact};
 
     fn with(contents: &[&str]) -> HostFacts {
         let files = contents.iter().enumerate().map(|(number, content)| {

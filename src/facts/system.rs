@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::facts::{
+use super::{
     Barrier, Baseline, ContainerdCommand, ContainerdFacts, Interface, Route, SystemFacts, Unreached,
 };
 use crate::model::{ClusterId, PeerPort, SWITCH_UNIT, is_printable, path};
@@ -732,7 +732,7 @@ mod tests {
                 .map(|line| unreached(line).unwrap())
                 .collect::<BTreeSet<_>>()
         };
-        let path = std::env::var("PATH").unwrap();
+        let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
         let before = format!("{}:{path}", programs.path().display());
         let ports: Vec<String> = (1..=8).map(|port| format!("a/{port}")).collect();
         let told = run(before, &ports);
@@ -751,7 +751,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap().port();
         let ports = [format!("127.0.0.1/{open}"), "127.0.0.1/1".to_owned()];
-        assert_eq!(run(path, &ports), BTreeSet::new());
-        assert_eq!(run(std::env::var("PATH").unwrap(), &[]), BTreeSet::new());
+        assert_eq!(run(path.clone(), &ports), BTreeSet::new());
+        assert_eq!(run(path, &[]), BTreeSet::new());
     }
 }

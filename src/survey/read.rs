@@ -14,19 +14,16 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    facts::{
-        Actual, ApiHealth, ClockFact, ClusterFacts, ContainerFact, DockerFacts, FileFact,
-        HostFacts, HostView, KeptFacts, OldClients, Unreachable, control_planes,
-    },
-    members,
-    same::SameContents,
-    system, traffic,
-};
+use super::{members, same::SameContents, traffic};
 use crate::{
     desired::pki::EngineClients,
     error::{ErrorClass, Explain, Passing},
     etcd::EtcdView,
+    facts::system,
+    facts::{
+        Actual, ApiHealth, ClockFact, ClusterFacts, ContainerFact, DockerFacts, FileFact,
+        HostFacts, HostView, KeptFacts, OldClients, Unreachable, control_planes,
+    },
     host::{
         Host, HostError,
         pool::{Hosts, NotOpen},

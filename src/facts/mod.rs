@@ -1,20 +1,22 @@
-//! What is. [`facts`] are types and [`system`] understands a node's own words (pure); `read` is
-//! how they are read (I/O, hosts in parallel).
+//! What is, as the surveys see it: types, and how a node's own words are understood ([`system`]). Pure. How they are
+//! read: [`crate::survey`].
 
+mod actual;
 mod chart_fact;
-pub mod facts;
+mod cluster;
 mod foreign;
-pub(crate) mod members;
+mod host;
+mod machine;
 mod node_meta;
 mod objects;
-pub mod read;
-mod same;
 pub mod system;
-mod traffic;
 mod unnamed;
 
+pub use actual::*;
 pub use chart_fact::{ChartFact, LiveObject, is_workload};
-pub use facts::*;
+pub use cluster::*;
 pub use foreign::is_rke;
+pub use host::*;
+pub use machine::*;
 pub use node_meta::{NODE_META, node_changes, node_patch};
 pub use objects::{Rollout, object_changes, rollout};

@@ -10,11 +10,9 @@ use k8s_openapi::api::{core::v1::Pod, networking::v1::NetworkPolicy};
 use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
-use super::{
-    facts::{Barrier, NoTraffic},
-    system,
-};
 use crate::{
+    facts::system,
+    facts::{Barrier, NoTraffic},
     host::{Host, HostError, pool::Hosts},
     model::{NodeName, PeerPort},
     state::{ClusterState, Membership},
@@ -90,7 +88,7 @@ fn serving(pod: &Pod) -> Option<(NodeName, PeerPort)> {
 }
 
 async fn tried(hosts: &Hosts, pair: NoTraffic) -> Option<NoTraffic> {
-    // A node that does not answer is a problem by itself.
+    // A node that does not answer is reported already.
     let host = hosts.get(&pair.from).await.ok()?;
     for _ in 0..TRIES {
         let answer = host.remote_port(&pair.pod.address, pair.pod.port);
@@ -99,7 +97,7 @@ async fn tried(hosts: &Hosts, pair: NoTraffic) -> Option<NoTraffic> {
             Ok(Err(HostError::NotReached {
                 forbidden: false, ..
             })) => return refused(&host, pair).await,
-            // sshd lets nobody through, or the connection was lost: it was not tried.
+            // sshd forwards nothing, or the connection was lost: it was not tried.
             Ok(Err(_)) => return None,
             Err(_elapsed) => {}
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::Actual;
+use super::Actual;
 use crate::{
     etcd::{Member, MemberId},
     model::{Component, HostAddress, NodeName},

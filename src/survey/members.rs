@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 
-use super::facts::{HostFacts, HostView};
 use crate::{
     error::with_causes,
     etcd::{self, Asked, EtcdView, ExternalView},
+    facts::{HostFacts, HostView},
     host::pool::Hosts,
     model::{ClientIdentity, Component, EtcdLook, NodeName, Role, label},
     state::ClusterState,

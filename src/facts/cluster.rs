@@ -1,0 +1,198 @@
+//! What the API of the cluster said. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Barrier, ChartFact};
+use crate::{
+    model::{NodeName, ObjectRef, PeerPort, Taint},
+    state::ClusterState,
+};
+
+/// What the API said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// Server version, `v1.34.4`.
+    pub version: String,
+    /// The uid of the namespace `kube-system`: who the cluster is. Read before a removal only.
+    pub uid: Option<String>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<NodeName, NodeFact>,
+    /// Objects that bear [`crate::model::label::ADDON`], as they are.
+    pub objects: BTreeMap<ObjectRef, serde_json::Value>,
+    /// The charts that were applied, by add-on.
+    pub charts: BTreeMap<String, ChartFact>,
+    /// What the server would make of those of our objects that are there.
+    pub dry_runs: BTreeMap<ObjectRef, DryRun>,
+    /// The copy of the state in `kube-system`.
+    pub state_copy: StateCopy,
+    /// The name of what all that is stored was written with; `None` while that is not known.
+    pub written_with: Option<String>,
+    /// There is a copy of a state in `kube-system`, whatever it says.
+    pub marked: bool,
+    /// What goes with the nodes that were asked about.
+    pub bound: BTreeMap<NodeName, Bound>,
+    /// The pods of those of our Deployments whose pods belong on several nodes, without those that
+    /// end.
+    pub replicas: BTreeMap<ObjectRef, Vec<Replica>>,
+    /// Who uses what the wanted release no longer has; asked before the API servers go to another
+    /// minor release only.
+    pub old_clients: OldClients,
+    /// The nodes that do not reach a pod of another one.
+    pub no_traffic: BTreeSet<NoTraffic>,
+}
+
+/// A node that does not reach a pod of another node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NoTraffic {
+    /// The node.
+    pub from: NodeName,
+    /// The other one.
+    pub to: NodeName,
+    /// The pod's address and the port that it was tried at.
+    pub pod: PeerPort,
+    /// What came back.
+    pub how: Barrier,
+}
+
+/// The copy of the state in `kube-system`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StateCopy {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It is there and is not understood; why.
+    Unreadable(String),
+    /// What it says.
+    Is(Box<ClusterState>),
+}
+
+impl StateCopy {
+    /// What it says.
+    pub fn state(&self) -> Option<&ClusterState> {
+        match self {
+            Self::Is(state) => Some(state),
+            Self::Absent | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+/// Kinds that somebody asks for and that a release no longer has, as the API servers tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OldClients {
+    /// Asked for since the API servers started.
+    pub asked: BTreeSet<RemovedApi>,
+    /// The API servers that did not tell, and why.
+    pub untold: BTreeMap<NodeName, String>,
+}
+
+/// A kind in a version that goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemovedApi {
+    /// Group; empty for the core one.
+    pub group: String,
+    /// Version in it.
+    pub version: String,
+    /// The plural.
+    pub resource: String,
+    /// The first minor release without it, `1.32`.
+    pub removed_in: String,
+}
+
+impl std::fmt::Display for RemovedApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slash = if self.group.is_empty() { "" } else { "/" };
+        let (group, version) = (&self.group, &self.version);
+        write!(f, "`{}` of `{group}{slash}{version}`", self.resource)
+    }
+}
+
+/// A pod of a Deployment, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// `None`: it has no node yet.
+    pub node: Option<NodeName>,
+}
+
+/// What goes with a node that is given up, as far as the API tells: the first of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// Persistent volumes that no other node can have.
+    pub volumes: BTreeSet<String>,
+    /// Volumes that are attached to it, and are detached.
+    pub attached: BTreeSet<String>,
+    /// Pods that nobody makes anew.
+    pub bare_pods: BTreeSet<String>,
+    /// Pods that keep something in an emptyDir.
+    pub empty_dirs: BTreeSet<String>,
+}
+
+impl ClusterFacts {
+    /// True when nothing is there of what we put into every cluster: what etcd without its data
+    /// looks like.
+    pub fn is_bare(&self) -> bool {
+        !self.marked && self.objects.is_empty()
+    }
+}
+
+/// What a server-side apply would do to an object, as the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// The object would be this.
+    Would(serde_json::Value),
+    /// The server refuses to try: a webhook that cannot, for one. The reason.
+    KnownAfterApply(String),
+}
+
+/// A Node object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFact {
+    /// Its uid.
+    #[serde(default)]
+    pub uid: String,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// Why not.
+    pub message: String,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// All annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// All taints.
+    pub taints: Vec<Taint>,
+    /// `v1.34.4`.
+    pub kubelet_version: String,
+    /// When it was made.
+    #[serde(default)]
+    pub created: Option<Timestamp>,
+    /// It is cordoned: no new pod comes.
+    #[serde(default)]
+    pub unschedulable: bool,
+    /// How many cores it has.
+    #[serde(default)]
+    pub cores: u32,
+}
+
+impl NodeFact {
+    /// True when a run of ours cordoned it and did not come to take that back.
+    pub fn is_cordoned_by_us(&self) -> bool {
+        self.annotations.contains_key(crate::model::label::CORDONED)
+    }
+
+    /// True where a pod may go that tolerates nothing.
+    pub fn takes_pods(&self) -> bool {
+        let mut taints = self.taints.iter();
+        self.ready && !self.unschedulable && taints.all(|taint| taint.effect == "PreferNoSchedule")
+    }
+
+    /// True when a person cordoned it.
+    pub fn is_cordoned_by_others(&self) -> bool {
+        self.unschedulable && !self.is_cordoned_by_us()
+    }
+}

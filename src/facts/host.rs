@@ -1,0 +1,186 @@
+//! What one host said: Docker, its containers and files. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Baseline, NodeRecord, SystemFacts};
+use crate::model::{ClusterId, Component, ContainerSpec, Owner, Secret, path};
+
+/// What one host said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Docker's view of itself.
+    pub docker: DockerFacts,
+    /// Every container of the node's Docker, by name.
+    pub containers: BTreeMap<String, ContainerFact>,
+    /// Image references (`name:tag`) that the node's Docker has.
+    pub images: BTreeSet<String>,
+    /// Files below the folders that are ours (`/etc/kubernetes`, our files in `/etc/containerd`,
+    /// `/etc/systemd/system/containerd.service.d`, `/etc/modules-load.d`, `/etc/sysctl.d`),
+    /// read through the claim container; `None` = unknown until `up` (no claim yet).
+    pub files: Option<BTreeMap<String, FileFact>>,
+    /// The system below Docker.
+    pub system: SystemFacts,
+    /// The node's clock; `None` when it was not read.
+    pub clock: Option<ClockFact>,
+}
+
+/// What a node's clock showed in the middle of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockFact {
+    /// Seconds since 1970, UTC.
+    pub unix_seconds: i64,
+    /// How far off that may be because the answer took its time.
+    pub uncertainty_ms: u32,
+}
+
+impl HostFacts {
+    /// What the node's claim remembers of the time before us. The record beside it is as old as the
+    /// first claim of this cluster; the label may be of a claim that was made again.
+    pub fn before(&self) -> Option<Baseline> {
+        let claim = self.claim()?;
+        let id = claim.labels.get(crate::model::label::CLUSTER_ID);
+        let recorded = self
+            .files
+            .as_ref()
+            .and_then(|files| files.get(crate::model::path::NODE_RECORD))
+            .and_then(|fact| NodeRecord::read(&fact.content))
+            .filter(|record| id == Some(&record.cluster_id.0));
+        recorded
+            .map(|record| record.before)
+            .or_else(|| claim.before())
+    }
+
+    /// True when a container of this node, the claim included, belongs to this cluster; or when the
+    /// claim's own file says so, which outlives every container (`docker system prune`, another data
+    /// root).
+    pub fn is_of(&self, id: &ClusterId) -> bool {
+        let mut containers = self.containers.values();
+        let label = crate::model::label::CLUSTER_ID;
+        self.system.cluster_id.as_ref() == Some(id)
+            || containers.any(|fact| fact.labels.get(label) == Some(&id.0))
+    }
+
+    /// True when a folder is filled that only a cluster fills.
+    pub fn has_data(&self) -> bool {
+        let (there, empty) = (&self.system.paths, &self.system.empty);
+        let mut folders = [path::KUBERNETES, path::ETCD, path::KUBELET].into_iter();
+        folders.any(|folder| there.contains(folder) && !empty.contains(folder))
+    }
+
+    /// The container of a component, whoever made it.
+    pub fn container(&self, component: Component) -> Option<&ContainerFact> {
+        self.containers.get(component.container())
+    }
+
+    /// Who holds this node, if anybody does.
+    pub fn claim(&self) -> Option<&ContainerFact> {
+        self.containers.get(crate::model::CLAIM)
+    }
+}
+
+/// `docker version` and `docker info`, as far as we act on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DockerFacts {
+    /// `26.1.5`.
+    pub version: String,
+    /// `1.45`.
+    pub api_version: String,
+    /// `/var/lib/docker`.
+    pub root_dir: String,
+    /// `cgroupfs` or `systemd`.
+    pub cgroup_driver: String,
+    /// 1 or 2.
+    pub cgroup_version: u8,
+    /// `name=seccomp,…`, `name=selinux`, `name=userns`, `name=rootless`.
+    pub security_options: Vec<String>,
+    /// The daemon's default log driver and whether it limits size.
+    pub log_driver: String,
+    /// True when `log-opts` already bound the size of logs.
+    pub logs_bounded: bool,
+    /// `runc`, or e.g. `nvidia`.
+    pub default_runtime: String,
+    /// The daemon's HTTP proxy, if any: http, https, and what goes without.
+    pub proxy: Option<(String, String, String)>,
+    /// `linux`/`x86_64` …
+    pub architecture: String,
+    /// Kinds of cgroup that kubelet needs and that Docker cannot limit: `memory`.
+    #[serde(default)]
+    pub lacking_cgroups: BTreeSet<String>,
+    /// Mirrors of Docker Hub, as URLs.
+    pub mirrors: Vec<String>,
+    /// Registries that are reached without TLS, or without looking at their certificate.
+    pub insecure_registries: Vec<String>,
+}
+
+/// A container of the node's Docker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerFact {
+    /// Docker's id.
+    pub id: String,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// State.
+    pub state: ContainerState,
+    /// What inspect says it runs, in the shape of a spec (its `files` are those of the label);
+    /// only for containers that bear a cluster id. World against label is drift.
+    pub runs: Option<ContainerSpec>,
+    /// Image reference it was created from.
+    pub image: String,
+    /// When it started last, in seconds since 1970 by its node's clock; only of one that bears a
+    /// cluster id.
+    pub started: Option<i64>,
+}
+
+impl ContainerFact {
+    /// It was made for that cluster.
+    pub fn is_of(&self, id: &ClusterId) -> bool {
+        self.labels.get(crate::model::label::CLUSTER_ID) == Some(&id.0)
+    }
+
+    /// What a claim remembers of the time before us; `None` when it cannot be read.
+    pub fn before(&self) -> Option<Baseline> {
+        serde_json::from_str(self.labels.get(crate::model::label::BEFORE)?).ok()
+    }
+}
+
+/// Docker's container states, folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerState {
+    /// Never started.
+    Created,
+    /// Running.
+    Running,
+    /// Docker keeps restarting it; with the last exit code.
+    Restarting(i64),
+    /// Not running; with the exit code.
+    Exited(i64),
+    /// Paused, dead or being removed.
+    Other,
+}
+
+/// A file (or directory) on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFact {
+    /// The bytes; empty for a directory. Most files are the same on every node, and kept once.
+    pub content: Arc<Secret<Vec<u8>>>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u64,
+    /// Group.
+    pub gid: u64,
+    /// True for a directory.
+    pub is_dir: bool,
+}
+
+impl FileFact {
+    /// True where both the user and the group are these.
+    pub fn is_of(&self, owner: Owner) -> bool {
+        (self.uid, self.gid) == (owner.uid.into(), owner.gid.into())
+    }
+}
