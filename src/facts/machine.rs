@@ -57,7 +57,7 @@ pub struct SystemFacts {
     pub ours: BTreeSet<String>,
     /// Mount points below kubelet's root and etcd's data.
     pub mounts: BTreeSet<String>,
-    /// What other distributions of Kubernetes write, as far as it is there ([`path::OF_ANOTHER_KUBERNETES`], and
+    /// What other distributions of Kubernetes write, as far as it is there ([`crate::model::path::OF_ANOTHER_KUBERNETES`], and
     /// static manifests).
     #[serde(default)]
     pub foreign: BTreeSet<String>,
