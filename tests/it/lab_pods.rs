@@ -234,12 +234,12 @@ fn used(management: &Management) -> BTreeSet<Right> {
                 sub => format!("{}/{sub}", text("resource")),
             };
             let verb = event["verb"].as_str()?;
-            Some(right(
-                verb,
-                &text("apiGroup"),
-                &resource,
-                &text("namespace"),
-            ))
+            // A namespace is logged as in itself, and is in none.
+            let namespace = match resource.as_str() {
+                "namespaces" => String::new(),
+                _ => text("namespace"),
+            };
+            Some(right(verb, &text("apiGroup"), &resource, &namespace))
         })
         .collect()
 }
