@@ -6,7 +6,7 @@ use crate::{
     config::{Flannel, Intent, Network},
     desired::{
         Addon,
-        addons::{account, labelled},
+        addons::{account, charts::canal::interface_of, labelled},
         node,
     },
     model::CNI_NETWORK,
@@ -136,33 +136,50 @@ echo 'flanneld has no subnet for this node yet' >&2
 exit 1
 ";
 
+/// The interface of the address that kubelet announces, as all else uses; flanneld's own choice is that
+/// of the default route, which on machines with two networks may be another one.
+fn iface(intent: &Intent, flannel: &Flannel, announced: bool) -> Option<String> {
+    if let Some(iface) = &flannel.iface {
+        return Some(format!("--iface={iface}"));
+    }
+    if announced {
+        return Some("--iface=$(NODE_IP)".to_owned());
+    }
+    let networks = interface_of(intent);
+    (!networks.is_empty()).then(|| format!("--iface-regex={networks}"))
+}
+
 fn flanneld(intent: &Intent, flannel: &Flannel) -> Value {
-    // The interface of the address that kubelet announces, as all else uses; flanneld's own choice is that
-    // of the default route, which on machines with two networks may be another one.
-    let iface = flannel.iface.as_deref().unwrap_or("$(NODE_IP)");
-    let iface = format!("--iface={iface}");
-    let args = ["--ip-masq", "--kube-subnet-mgr", iface.as_str()];
+    // With a cloud kubelet announces no address until the cloud's controller runs, which may need the network of pods.
+    let announced = intent.cloud_provider.is_none();
+    let mut args = vec!["--ip-masq".to_owned(), "--kube-subnet-mgr".to_owned()];
+    args.extend(iface(intent, flannel, announced));
     let field = |name: &str, path: &str| {
         json!({
             "name": name,
             "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}},
         })
     };
+    let mut env = vec![
+        field("POD_NAME", "metadata.name"),
+        field("POD_NAMESPACE", "metadata.namespace"),
+    ];
+    if announced {
+        env.push(field("NODE_IP", "status.hostIP"));
+    }
+    env.extend([
+        json!({"name": "EVENT_QUEUE_DEPTH", "value": "5000"}),
+        // Not through the Service's address: kube-proxy may not have made it work yet, and a
+        // packet to it that gets no answer costs half a minute.
+        json!({"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"}),
+        json!({"name": "KUBERNETES_SERVICE_PORT", "value": "6443"}),
+    ]);
     json!({
         "name": "kube-flannel",
         "image": intent.images.flannel,
         "command": ["/opt/bin/flanneld"],
         "args": args,
-        "env": [
-            field("POD_NAME", "metadata.name"),
-            field("POD_NAMESPACE", "metadata.namespace"),
-            field("NODE_IP", "status.hostIP"),
-            {"name": "EVENT_QUEUE_DEPTH", "value": "5000"},
-            // Not through the Service's address: kube-proxy may not have made it work yet, and a
-            // packet to it that gets no answer costs half a minute.
-            {"name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1"},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": "6443"},
-        ],
+        "env": env,
         "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", INSTALL_CNI_CONF]}}},
         "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}},
         "securityContext": {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}},

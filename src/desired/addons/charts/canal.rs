@@ -60,7 +60,7 @@ fn values_of(intent: &Intent, options: &Canal) -> Value {
 /// A regular expression for the interface that has a node's `internal_address`: flanneld's own choice is that of
 /// the default route. Networks stand in it, not nodes, so that a node that joins changes nothing. Empty where a
 /// node has none: there the chosen interface must be found by the default route.
-fn interface_of(intent: &Intent) -> String {
+pub(in crate::desired::addons) fn interface_of(intent: &Intent) -> String {
     let networks: Option<BTreeSet<String>> = intent
         .nodes
         .values()

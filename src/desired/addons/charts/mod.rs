@@ -1,7 +1,7 @@
 //! The add-ons that are charts of the release: which are wanted, with which values. Pure.
 
 mod calico;
-mod canal;
+pub(in crate::desired::addons) mod canal;
 mod nginx;
 mod traefik;
 mod values;
