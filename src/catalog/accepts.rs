@@ -330,7 +330,7 @@ mod tests {
             spans.filter(|(of, _)| *of == program).count()
         };
         let counts = Program::ALL.map(of);
-        assert_eq!(counts, [212, 178, 85, 204, 75, 165]);
+        assert_eq!(counts, [212, 178, 85, 204, 75, 166]);
         assert_eq!(lists.gates.len(), 480);
         assert_eq!(lists.plugins.len(), 51);
         assert_eq!(lists.controllers.len(), 93);
