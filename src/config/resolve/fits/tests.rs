@@ -78,13 +78,15 @@ fn flags_of_etcd_go_by_its_own_release() {
     `services.etcd.extra_args.enable-v2` (line 9): etcd 3.6 has no such flag; 3.5 was the last with it
       remove it
     ");
-    assert_snapshot!(unfit("v1.33.10", "{etcd: {extra_args: {debug: 'true', auto-compaction-mode: hourly, feature-gates: A=true}}}"), @"
+    assert_snapshot!(unfit("v1.33.10", "{etcd: {extra_args: {debug: 'true', auto-compaction-mode: hourly, feature-gates: A=true, kubeconfig: /x}}}"), @"
     `services.etcd.extra_args.debug` (line 9): etcd 3.5 has no such flag; 3.4 was the last with it
       write `log-level: debug`
     `services.etcd.extra_args.auto-compaction-mode` (line 9): etcd takes no such value | hourly
       it takes `periodic`, `revision`
-    `services.etcd.extra_args.feature-gates` (line 9): etcd has no such flag
-      it belongs under one of `services.kube-api`, `services.kube-controller`, `services.kubeproxy`, `services.scheduler`, `services.kubelet`
+    `services.etcd.extra_args.feature-gates` (line 9): etcd has this flag since 3.6; this is 3.5
+      remove it, or ask for a newer release
+    `services.etcd.extra_args.kubeconfig` (line 9): etcd has no such flag
+      it belongs under one of `services.kube-controller`, `services.kubeproxy`, `services.scheduler`, `services.kubelet`
     ");
 }
 
