@@ -5,21 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{host_context::HostContext, node};
 use crate::{
     config::{Backend, Ingress, Intent, Network, NetworkMode, NodeIntent},
+    facts::SystemFacts,
     model::{
         EtcdPlace, HostNetwork, NodeName, OpenPort, PeerPort, PodPackets, Protocol, Range, RangeOf,
         Reach, Role,
     },
 };
-
-/// What kube-proxy's rules and the plugin for ports of the node are made of; built in, or files of the kernel's package.
-const RULES: [&str; 6] = [
-    "xt_addrtype",
-    "xt_comment",
-    "xt_conntrack",
-    "xt_mark",
-    "xt_nat",
-    "xt_statistic",
-];
 
 /// The MTU of pods with canal, where the config names none.
 pub(super) const CANAL_MTU: u32 = 1450;
@@ -131,15 +122,17 @@ fn ingress(context: &HostContext<'_>) -> BTreeSet<u16> {
     .into()
 }
 
+/// Of those that the survey looks for: all, but for the tunnel's where there is no such tunnel.
 fn modules(network: &Network) -> BTreeSet<String> {
     let backend = match network {
         Network::Flannel(flannel) => Some(&flannel.backend),
         Network::Canal(canal) => Some(&canal.backend),
         Network::Calico(_) | Network::None => None,
     };
-    let vxlan = backend.filter(|backend| backend.kind == "vxlan");
-    let vxlan = vxlan.map(|_| "vxlan");
-    RULES.into_iter().chain(vxlan).map(str::to_owned).collect()
+    let tunnel = backend.is_some_and(|backend| backend.kind == "vxlan");
+    let needed = SystemFacts::NEEDED_MODULES.into_iter();
+    let needed = needed.filter(|module| tunnel || *module != "vxlan");
+    needed.map(str::to_owned).collect()
 }
 
 /// Of the plugins that do not look at the nodes' interfaces.
@@ -162,8 +155,8 @@ fn packets(network: &Network) -> Option<PodPackets> {
 /// How many ports of others a node tries: those of a very large cluster are alike.
 const TRIED: usize = 100;
 
-/// The TCP ports of other nodes that each node has to reach, of those pairs of which one is new. What is no TCP is
-/// proven by the traffic of pods.
+/// The TCP ports that each node must reach on other nodes, for the pairs with a new node. UDP and IP in IP are checked
+/// later, by the traffic of pods.
 pub fn peers(
     intent: &Intent,
     is_new: impl Fn(&NodeName) -> bool,

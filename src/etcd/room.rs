@@ -3,7 +3,7 @@
 use super::{AlarmKind, EtcdView};
 use crate::model::quoted;
 
-/// The cures, in the order in which they are done; nothing where there is room.
+/// The commands that free space, in order; empty while there is enough.
 pub(crate) fn cures(etcd: &EtcdView) -> Vec<String> {
     if !etcd.faults().iter().any(|fault| fault.lacks_room) {
         return Vec::new();

@@ -294,28 +294,17 @@ pub async fn apis(
     engine: &ClientIdentity,
     views: &BTreeMap<NodeName, HostView>,
 ) -> BTreeMap<NodeName, ApiHealth> {
-    let names = control_planes(saved, views)
-        .filter(|(_, facts)| runs_ours(facts, saved))
-        .map(|(name, _)| name.clone());
-    let asked = names.map(|name| async move {
-        // A connection that was lost meanwhile: the server was not asked.
-        hosts.get(&name).await.ok()?;
+    of_each_api(hosts, saved, views, |name| async move {
         let served = match apis.of(&name, engine) {
             Ok(client) => workload::serves(&client).await,
             Err(error) => Err(error.to_string()),
         };
-        let health = health(&name, served);
-        Some((name, health))
-    });
-    let asked: Vec<_> = asked.collect();
-    stream::iter(asked)
-        .buffer_unordered(WIDTH)
-        .filter_map(std::future::ready)
-        .collect()
-        .await
+        Some(health(&name, served))
+    })
+    .await
 }
 
-/// The release of each API server that tells it.
+/// The release of each API server that reports it.
 pub async fn api_versions(
     hosts: &Hosts,
     apis: &Apis,
@@ -323,14 +312,28 @@ pub async fn api_versions(
     engine: &ClientIdentity,
     views: &BTreeMap<NodeName, HostView>,
 ) -> BTreeMap<NodeName, ImageVersion> {
+    of_each_api(hosts, saved, views, |name| async move {
+        let client = apis.of(&name, engine).ok()?;
+        workload::release(&client).await
+    })
+    .await
+}
+
+/// Asks each API server of the cluster on a node that answered, all at once.
+async fn of_each_api<T, F: Future<Output = Option<T>>>(
+    hosts: &Hosts,
+    saved: &ClusterState,
+    views: &BTreeMap<NodeName, HostView>,
+    ask: impl Fn(NodeName) -> F,
+) -> BTreeMap<NodeName, T> {
     let names = control_planes(saved, views)
         .filter(|(_, facts)| runs_ours(facts, saved))
         .map(|(name, _)| name.clone());
+    let ask = &ask;
     let asked = names.map(|name| async move {
+        // A connection that was lost meanwhile: the server was not asked.
         hosts.get(&name).await.ok()?;
-        let client = apis.of(&name, engine).ok()?;
-        let version = workload::release(&client).await?;
-        Some((name, version))
+        Some((name.clone(), ask(name).await?))
     });
     let asked: Vec<_> = asked.collect();
     let answers = stream::iter(asked).buffer_unordered(WIDTH);

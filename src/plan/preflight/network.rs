@@ -93,9 +93,8 @@ fn too_long(network: &HostNetwork, system: &SystemFacts) -> Option<String> {
 /// The interface to the other nodes, and its MTU.
 fn way_out<'a>(network: &HostNetwork, system: &'a SystemFacts) -> Option<(&'a str, u32)> {
     let of = |address: IpAddr| {
-        let mut all = system.interfaces.iter();
-        let (name, it) = all.find(|(_, it)| it.addresses.contains(&address))?;
-        Some((name.as_str(), it.mtu?))
+        let (name, interface) = system.interface_of(address)?;
+        Some((name, interface.mtu?))
     };
     let own = network.address.as_ref().and_then(HostAddress::ip);
     let route = system.route_address.as_ref().and_then(|it| it.parse().ok());
