@@ -25,8 +25,7 @@ fn write(site: &Site, ingress: &str) {
 fn goes_up(site: &Site) -> String {
     let up = site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
     up.stderr
 }
 
@@ -117,8 +116,7 @@ fn what_others_do_is_mended(site: &Site) {
     // What is nobody's of ours stays.
     site.kubectl(&["annotate", set, place, "theirs=kept"])
         .well();
-    let plan = site.run(&["plan"]).well().stdout;
-    assert!(plan.contains("nothing to do"), "{plan}");
+    site.has_nothing_to_do();
 }
 
 /// A definition comes before its objects, a hook runs first; what others made of a kind keeps its definition.

@@ -88,8 +88,7 @@ fn encrypts(site: &Site, on: bool) {
     assert!(told > 10, "{told}");
     let rewritten = "write all stored secrets again";
     assert!(run.stderr.contains(rewritten), "{}", run.stderr);
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
 }
 
 /// Who asks with a token is whoever the webhook says, and may do what that user may.
@@ -228,7 +227,6 @@ fn an_older_state_is_refused_beside_newer_copies() {
     let taken: Value = serde_json::from_slice(&fs::read(&file).expect("a state")).expect("JSON");
     assert_eq!(taken["encryption"], state["encryption"]);
     assert_eq!(site.kubectl(&word).well().stdout, "dW5zZWVu");
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
     site.run(&["remove", "--force"]).well();
 }

@@ -172,8 +172,7 @@ fn refused(site: &Site, status: i32, says: &str) {
 fn settled(site: &Site) -> Run {
     let run = site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
     run
 }
 

@@ -60,13 +60,14 @@ fn one_run_outlives_a_registry_that_is_away_a_docker_that_restarts_and_a_node_th
 #[test]
 fn one_run_outlives_its_ssh_connections() {
     let site = Site::new("cut", Profile::Plain);
-    let child = site
+    let mut child = site
         .command(&["up", "--yes"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
     let begun = Instant::now();
+    let mut cuts = 0;
     let cut = format!("pkill -KILL -f '^sshd[a-z-]*: {}'", site.node().user());
     for component in WAITED_FOR {
         await_on(
@@ -74,7 +75,12 @@ fn one_run_outlives_its_ssh_connections() {
             &format!("docker ps --format '{{{{.Names}}}}' | grep -qx {component}"),
         );
         for _ in 0..3 {
-            site.node().sh(&cut).expect("there is a connection");
+            // It may take a moment until there is one again, and the run may have ended.
+            Site::eventually("a connection is cut", Duration::from_secs(30), || {
+                let is_cut = site.node().exec(&cut).is_ok_and(|output| output.ok());
+                cuts += usize::from(is_cut);
+                is_cut || child.try_wait().expect("its status").is_some()
+            });
             thread::sleep(Duration::from_secs(3));
         }
     }
@@ -82,6 +88,7 @@ fn one_run_outlives_its_ssh_connections() {
     tell(&format!("ended {:?} after its begin", begun.elapsed()));
     let said = String::from_utf8_lossy(&up.stderr);
     assert!(up.status.success(), "{}: {said}", up.status);
+    assert!(cuts > WAITED_FOR.len(), "{cuts} cuts: {said}");
     assert!(begun.elapsed() < Duration::from_secs(180), "{said}");
     assert!(site.is_ready(), "{said}");
 }

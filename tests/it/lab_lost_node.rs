@@ -80,8 +80,7 @@ fn a_member_that_is_gone_is_given_up_and_another_machine_takes_its_name() {
     let kept = fs::read_to_string(&state).expect("a state");
     assert!(kept.contains("\"lost\"") && kept.contains("\"lostAt\""));
     site.has_objects();
-    let again = site.run(&["plan"]).well();
-    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+    site.has_nothing_to_do();
 
     let fresh = [NAMED[0], NAMED[1], ("n3", "spare", CENTRAL), NAMED[3]];
     site.names_at(&fresh);
@@ -92,7 +91,6 @@ fn a_member_that_is_gone_is_given_up_and_another_machine_takes_its_name() {
     );
     assert_eq!(site.ready(), names(&["n1", "n2", "n3", "n4"]));
     site.has_objects();
-    let again = site.run(&["plan"]).well();
-    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+    site.has_nothing_to_do();
     site.run(&["remove", "--force"]).well();
 }

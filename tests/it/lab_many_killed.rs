@@ -42,8 +42,7 @@ pub(crate) fn killed(site: &Site, args: &[&str]) -> BTreeSet<String> {
 pub(crate) fn converged(site: &Site, from: &str, ready: &[&str], members: &[&str], dns: usize) {
     assert_eq!(site.ready(), names(ready));
     assert_eq!(site.members(from), names(members));
-    let again = site.run(&["plan"]).well();
-    assert!(again.stdout.contains("nothing to do"), "{again:?}");
+    site.has_nothing_to_do();
     assert_eq!(site.dns().len(), dns, "nodes with a replica of CoreDNS");
 }
 

@@ -69,8 +69,7 @@ fn goes_up(site: &Site) -> Run {
         );
     }
     assert!(site.is_ready());
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
     run
 }
 

@@ -45,8 +45,7 @@ fn add(document: &mut Value, there: &Value) {
 fn goes_up(site: &Site) {
     site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
-    let plan = site.run(&["plan"]).well();
-    assert!(plan.stdout.contains("nothing to do"), "{}", plan.stdout);
+    site.has_nothing_to_do();
 }
 
 /// Asks the API server for a pod that is not made.

@@ -73,7 +73,7 @@ fn up_makes_a_cluster_and_a_second_up_is_a_no_op() {
         "neither state nor kubeconfig is written"
     );
     snapshot::unchanged(site.node(), &before, &snapshot::alive());
-    assert!(site.run(&["plan"]).well().stdout.contains("nothing to do"));
+    site.has_nothing_to_do();
 
     a_certificate_request_is_signed(&site);
     workloads_serve(&site);

@@ -50,8 +50,7 @@ impl Site {
 
     /// There is nothing to do: neither the plan nor `up` has a step.
     fn up_is_a_no_op(&self) -> Duration {
-        let plan = self.run(&["plan"]).well();
-        assert!(plan.stdout.contains("nothing to do"), "{plan:?}");
+        self.has_nothing_to_do();
         let containers = self.containers();
         let took = self.up_takes();
         assert_eq!(self.containers(), containers, "a second `up` replaced one");

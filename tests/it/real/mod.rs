@@ -22,6 +22,7 @@ use std::{
 };
 
 use lab::{Lab, LabSpec, Node, Profile, Sweep};
+use rke_operator::plan::Plan;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -175,6 +176,22 @@ impl Site {
             );
             std::thread::sleep(Duration::from_millis(250));
         }
+    }
+
+    /// `plan` finds nothing to do. Many nodes share this machine, and where it is slow etcd may elect
+    /// another leader at any moment, without which no API server is ready: a plan that only waits is asked
+    /// for again, for a minute at most. Any other step fails the test at once.
+    #[track_caller]
+    pub(crate) fn has_nothing_to_do(&self) {
+        Self::eventually("there is nothing to do", Duration::from_secs(60), || {
+            let said = self.run(&["plan", "-o", "json"]).well().stdout;
+            let plan: Plan = serde_json::from_str(&said).expect("a plan");
+            assert!(plan.only_waits(), "there is something to do: {said}");
+            if !plan.is_empty() {
+                tell(&format!("only waits: {said}"));
+            }
+            plan.is_empty()
+        });
     }
 
     /// True when the API says that the node is Ready.
