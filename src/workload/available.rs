@@ -22,6 +22,8 @@ use crate::{
 pub enum Lack {
     /// Pods that start, or could; and the container of theirs that keeps exiting.
     Pods(String, Option<CrashLoop>),
+    /// No node takes one of its pods.
+    Place(String),
     /// All of its pods are on silent nodes: minutes go by until Kubernetes makes others.
     Nodes(String),
 }
@@ -39,7 +41,7 @@ pub fn waiting_for(
     let mut on_silent_nodes = None;
     for workload in workloads {
         match lack(workload, silent, daemon_sets, deployments, pods) {
-            Some(pods @ Lack::Pods(..)) => return Some(pods),
+            Some(pods @ (Lack::Pods(..) | Lack::Place(_))) => return Some(pods),
             Some(nodes @ Lack::Nodes(_)) => {
                 on_silent_nodes.get_or_insert(nodes);
             }
@@ -84,6 +86,7 @@ fn lack(
     };
     missing.map(|missing| match missing {
         Lack::Pods(why, crash) => Lack::Pods(format!("{workload}: {why}"), crash),
+        Lack::Place(why) => Lack::Place(format!("{workload}: {why}")),
         Lack::Nodes(why) => Lack::Nodes(format!("{workload}: {why}")),
     })
 }
@@ -126,8 +129,13 @@ fn missing(
             let homeless = lost.into_iter().filter(|pod| node(pod).is_none());
             let its: Vec<&Pod> = its.into_iter().chain(homeless).collect();
             let crash = CrashLoop::find(its.iter().copied());
-            let why = refused.unwrap_or_else(|| hangs_on(&its));
-            Some(Lack::Pods(format!("{short}: {why}"), crash))
+            let (why, has_place) = refused.map_or_else(|| hangs_on(&its), |why| (why, true));
+            let why = format!("{short}: {why}");
+            Some(if has_place {
+                Lack::Pods(why, crash)
+            } else {
+                Lack::Place(why)
+            })
         }
     }
 }
@@ -178,24 +186,26 @@ fn moves_from(nodes: &[&str]) -> String {
     )
 }
 
-/// The first of its pods that is not ready, and why.
-fn hangs_on(its: &[&Pod]) -> String {
-    let mut any = false;
+/// The first of its pods that is not ready, and why; false where no node takes that one.
+fn hangs_on(its: &[&Pod]) -> (String, bool) {
     let stuck = its.iter().find_map(|pod| {
-        any = true;
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        pod_waits_for(pod).map(|why| format!("pod `{name}`: {why}"))
+        let (why, has_place) = pod_waits_for(pod)?;
+        Some((format!("pod `{name}`: {why}"), has_place))
     });
-    match stuck {
-        Some(stuck) => stuck,
-        None if any => "its pods are just becoming available".to_owned(),
-        None => "no pod was created yet".to_owned(),
-    }
+    stuck.unwrap_or_else(|| {
+        let why = if its.is_empty() {
+            "no pod was created yet"
+        } else {
+            "its pods are just becoming available"
+        };
+        (why.to_owned(), true)
+    })
 }
 
-fn pod_waits_for(pod: &Pod) -> Option<String> {
+fn pod_waits_for(pod: &Pod) -> Option<(String, bool)> {
     let Some(status) = &pod.status else {
-        return Some("not seen yet".to_owned());
+        return Some(("not seen yet".to_owned(), true));
     };
     let conditions = || status.conditions.iter().flatten();
     if conditions().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
@@ -205,7 +215,7 @@ fn pod_waits_for(pod: &Pod) -> Option<String> {
         .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
     if let Some(condition) = unscheduled {
         let why = condition.message.as_deref().unwrap_or("no node takes it");
-        return Some(format!("not scheduled: {why}"));
+        return Some((format!("not scheduled: {why}"), false));
     }
     let containers = status
         .init_container_statuses
@@ -215,11 +225,12 @@ fn pod_waits_for(pod: &Pod) -> Option<String> {
     let stuck = containers
         .filter(|container| !container.ready)
         .find_map(container_waits_for);
-    Some(stuck.unwrap_or_else(|| {
+    let why = stuck.unwrap_or_else(|| {
         let message = status.message.clone().or_else(|| status.reason.clone());
         let phase = status.phase.as_deref().unwrap_or("Pending");
         message.unwrap_or_else(|| format!("{phase}, not ready yet"))
-    }))
+    });
+    Some((why, true))
 }
 
 fn container_waits_for(container: &ContainerStatus) -> Option<String> {

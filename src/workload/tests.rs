@@ -1027,6 +1027,37 @@ async fn a_crash_loop_ends_the_wait_with_what_the_container_said() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_no_node_takes_is_not_waited_for_all_the_time() {
+    let api = FakeApi::new();
+    let client = api.client();
+    let heard = Heard::default();
+    let ear = heard.ear();
+    let message = "0/3 nodes are available: 3 node(s) had untolerated taint(s)";
+    let unscheduled = json!([{ "type": "PodScheduled", "status": "False", "message": message }]);
+    let starting = json!({ "waiting": { "reason": "ContainerCreating" } });
+    api.put(DAEMON_SET, daemon_set(0));
+    api.put(FLANNEL_POD, pod(&json!({}), &unscheduled));
+    let (workloads, silent) = ([flannel()], BTreeSet::new());
+    let minute = Duration::from_secs(60);
+    let wait = await_workloads(&client, &workloads, &silent, 5 * minute, &ear);
+    let mut wait = std::pin::pin!(wait);
+    let early = tokio::time::timeout(minute, wait.as_mut());
+    assert!(early.await.is_err(), "a node may come");
+    // One came and went: time begins again.
+    api.put(FLANNEL_POD, pod(&starting, &json!([])));
+    let early = tokio::time::timeout(minute, wait.as_mut());
+    assert!(early.await.is_err(), "it starts");
+    api.put(FLANNEL_POD, pod(&json!({}), &unscheduled));
+    let begun = tokio::time::Instant::now();
+    let Waited::StillWaiting(why) = wait.await else {
+        panic!("it is not available");
+    };
+    insta::assert_snapshot!(why, @"DaemonSet `kube-system/flannel`: 0 of 1 available: pod `flannel-1`: not scheduled: 0/3 nodes are available: 3 node(s) had untolerated taint(s)");
+    let took = begun.elapsed();
+    assert!(took >= 2 * minute && took < 3 * minute, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_node_that_is_not_ready_the_daemons_tell_why() {
     let api = FakeApi::new();
     let client = api.client();

@@ -44,6 +44,10 @@ pub enum Waited {
 /// future: every wait only watches.
 pub type Waiting<'a> = &'a (dyn Fn(String, u64) + Send + Sync);
 
+/// So long it is waited for a node that takes a pod: the nodes are Ready by then, and one that a controller
+/// of the cluster has yet to admit, as with a cloud, is admitted sooner.
+const PLACE_PATIENCE: Duration = Duration::from_secs(120);
+
 /// Why a node that is not there is waited for.
 const NOT_REGISTERED: &str = "kubelet has not registered it yet";
 
@@ -169,7 +173,7 @@ where
 }
 
 /// Follows `seen` until it says that nothing is missing, or time is up: a container that keeps exiting takes
-/// no longer than it takes to see that it does.
+/// no longer than it takes to see that it does, and a pod that no node takes not all of the time.
 async fn until(
     client: &Client,
     seen: impl Stream<Item = Option<Lack>> + Send,
@@ -181,14 +185,23 @@ async fn until(
     let mut seen = std::pin::pin!(seen);
     let mut missing = subject;
     let mut crashes = Crashes::default();
+    let mut without_place = None;
     let mut tries = 0;
     waiting(missing.clone(), tries);
     loop {
-        match timeout_at(deadline, seen.next()).await {
+        let end = without_place.map_or(deadline, |since| deadline.min(since + PLACE_PATIENCE));
+        match timeout_at(end, seen.next()).await {
             Ok(Some(None)) => return Waited::Ready,
             Ok(Some(Some(Lack::Nodes(now)))) => return Waited::StillWaiting(now),
+            Ok(Some(Some(Lack::Place(now)))) => {
+                tries += 1;
+                without_place.get_or_insert_with(Instant::now);
+                missing = now;
+                waiting(missing.clone(), tries);
+            }
             Ok(Some(Some(Lack::Pods(now, crash)))) => {
                 tries += 1;
+                without_place = None;
                 missing = match crash {
                     Some(crash) => format!("{now}; {}", crashes.explain(client, &crash).await),
                     None => now,
