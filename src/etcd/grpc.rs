@@ -1,10 +1,13 @@
-//! One question to etcd in gRPC, which its users and roles apply to (they do not know who asks the JSON gateway): is there a
-//! key in a range? As much of gRPC and of protocol buffers as that needs. Pure.
+//! The one request that etcd gets in gRPC: is there a key in this range? Here etcd applies the users and roles of our client
+//! certificate, which its JSON gateway replaces with another one. Pure.
 
-/// etcd's `Range`.
+use percent_encoding::percent_decode_str;
+use prost::Message;
+
+/// The path of etcd's `Range`.
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 
-/// An answer to it.
+/// etcd's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranged {
     /// etcd's id of its cluster.
@@ -13,127 +16,73 @@ pub(super) struct Ranged {
     pub(super) any: bool,
 }
 
-/// Asks for the first key of a range, without its value: a `RangeRequest` as a gRPC message.
-pub(super) fn first_key((from, to): &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
-    let mut message = Vec::new();
-    for (field, bytes) in [(1, from), (2, to)] {
-        message.push(field << 3 | BYTES);
-        varint(bytes.len() as u64, &mut message);
-        message.extend(bytes);
-    }
-    // limit: 1, keys_only: true
-    message.extend([3 << 3, 1, 8 << 3, 1]);
-    framed(&message)
+/// The fields that we set, of etcd's message of this name.
+#[derive(Clone, PartialEq, Message)]
+struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    limit: i64,
+    #[prost(bool, tag = "8")]
+    keys_only: bool,
 }
 
-/// One that is not compressed.
+/// The fields that we read, of etcd's message of this name.
+#[derive(Clone, PartialEq, Message)]
+struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    header: Option<ResponseHeader>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    kvs: Vec<Vec<u8>>,
+    #[prost(int64, tag = "4")]
+    count: i64,
+}
+
+/// The field that we read, of etcd's message of this name.
+#[derive(Clone, PartialEq, Message)]
+struct ResponseHeader {
+    #[prost(uint64, tag = "1")]
+    cluster_id: u64,
+}
+
+/// Requests the first key of a range, without its value, as a gRPC message.
+pub(super) fn first_key((from, to): &(Vec<u8>, Vec<u8>)) -> Vec<u8> {
+    let request = RangeRequest {
+        key: from.clone(),
+        range_end: to.clone(),
+        limit: 1,
+        keys_only: true,
+    };
+    framed(&request.encode_to_vec())
+}
+
+/// An uncompressed gRPC message.
 fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     [&[0][..], &length.to_be_bytes(), message].concat()
 }
 
-/// Reads a `RangeResponse` out of a gRPC message; `None` when it is none.
+/// Reads the answer out of a gRPC message; `None` if it is something else.
 pub(super) fn ranged(body: &[u8]) -> Option<Ranged> {
     let (head, rest) = body.split_at_checked(5)?;
     let [0, length @ ..] = head else { return None };
     let length = u32::from_be_bytes(length.try_into().ok()?);
     let message = rest.get(..usize::try_from(length).ok()?)?;
-    let mut found = Ranged::default();
-    for field in fields(message)? {
-        match field {
-            (1, Value::Bytes(header)) => {
-                for field in fields(header)? {
-                    if let (1, Value::Number(cluster)) = field {
-                        found.cluster = cluster;
-                    }
-                }
-            }
-            (2, Value::Bytes(_)) => found.any = true,
-            // count
-            (4, Value::Number(count)) => found.any |= count > 0,
-            (_, Value::Bytes(_) | Value::Number(_) | Value::Fixed) => {}
-        }
-    }
-    // No cluster has the id 0: then it was another answer.
-    (found.cluster != 0).then_some(found)
+    let response = RangeResponse::decode(message).ok()?;
+    // No cluster has the id 0, which is what a message without a header gives.
+    let cluster = response.header?.cluster_id;
+    (cluster != 0).then_some(Ranged {
+        cluster,
+        any: !response.kvs.is_empty() || response.count > 0,
+    })
 }
 
-const NUMBER: u8 = 0;
-const FIXED_64: u8 = 1;
-const BYTES: u8 = 2;
-const FIXED_32: u8 = 5;
-
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-    Fixed,
-}
-
-/// The fields of a message, in their order.
-fn fields(mut message: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
-    let mut fields = Vec::new();
-    while !message.is_empty() {
-        let tag = take_varint(&mut message)?;
-        let value = match u8::try_from(tag & 7).ok()? {
-            NUMBER => Value::Number(take_varint(&mut message)?),
-            BYTES => {
-                let length = usize::try_from(take_varint(&mut message)?).ok()?;
-                let (bytes, rest) = message.split_at_checked(length)?;
-                message = rest;
-                Value::Bytes(bytes)
-            }
-            FIXED_64 => {
-                message = message.get(8..)?;
-                Value::Fixed
-            }
-            FIXED_32 => {
-                message = message.get(4..)?;
-                Value::Fixed
-            }
-            _ => return None,
-        };
-        fields.push((tag >> 3, value));
-    }
-    Some(fields)
-}
-
-fn varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push((number & 0x7f) as u8);
-}
-
-fn take_varint(message: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (first, rest) = message.split_first()?;
-        *message = rest;
-        number |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-/// What `grpc-message` says: its text is percent-encoded.
+/// The text of the trailer `grpc-message`, which is percent-encoded.
 pub(super) fn message(encoded: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = encoded.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).filter(|_| *first == b'%');
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        if let Some(byte) = hex {
-            bytes.push(byte);
-            rest = tail.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let decoded = percent_decode_str(encoded);
+    decoded.decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ const IMPURE: [(&str, &[&str]); 9] = [
 ];
 
 /// The crates that pure modules may use, and what of them when it is not everything.
-const CRATES: [(&str, &[&str]); 29] = [
+const CRATES: [(&str, &[&str]); 31] = [
     ("annotate_snippets", &[]),
     ("base64", &[]),
     // Types of requests that are built here and sent elsewhere.
@@ -125,6 +125,8 @@ const CRATES: [(&str, &[&str]); 29] = [
         ],
     ),
     ("p256", &[]),
+    ("percent_encoding", &[]),
+    ("prost", &[]),
     ("rcgen", &[]),
     // RSA asks for a source of randomness that its signatures of this kind do not use.
     ("ring", &["rand::SystemRandom", "signature"]),
