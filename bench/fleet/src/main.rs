@@ -49,9 +49,6 @@ use self::{config::Change, node::Fleet, run::Site};
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// From this size on only what many nodes make different is measured.
-const MANY: usize = 500;
-
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Fallible<()> {
     let mut words = std::env::args_os().skip(1);
@@ -82,18 +79,13 @@ async fn measure(binary: &std::path::Path, size: usize, out: &mut io::Stdout) ->
     };
     let fresh = site.up(size, Change::None).await?;
     tell(fresh.row(size, "fresh `up`", None))?;
-    let again = site.up(size, Change::None).await?;
-    tell(again.row(size, "nothing to do", None))?;
-    if size < MANY {
-        let changed = site.up(size, Change::Flag).await?;
-        tell(changed.row(size, "a kubelet flag on all", None))?;
-        let settled = site.up(size, Change::Flag).await?;
-        tell(settled.row(size, "nothing to do", None))?;
-        let added = site.up(size + 1, Change::Flag).await?;
-        tell(added.row(size, "one more", Some(&settled)))?;
-    } else {
-        let added = site.up(size + 1, Change::None).await?;
-        tell(added.row(size, "one more", Some(&again)))?;
-    }
+    let idle = site.up(size, Change::None).await?;
+    tell(idle.row(size, "nothing to do", None))?;
+    let changed = site.up(size, Change::Flag).await?;
+    tell(changed.row(size, "a kubelet flag on all", None))?;
+    let settled = site.up(size, Change::Flag).await?;
+    tell(settled.row(size, "nothing to do", None))?;
+    let added = site.up(size + 1, Change::Flag).await?;
+    tell(added.row(size, "one more", Some(&settled)))?;
     Ok(())
 }
