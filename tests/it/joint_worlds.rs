@@ -14,6 +14,7 @@ use rke_operator::{
     converge::{Error, Goal, Outcome},
     environment::Clock,
     error::ErrorClass,
+    etcd::{Alarm, AlarmKind, MemberId},
     model::NodeName,
     plan::Action,
 };
@@ -34,6 +35,12 @@ use crate::{
 
 /// Who asks API servers for something: the one whose life it is, and somebody else.
 const CLIENTS: &[&str] = &["a test", "another"];
+
+/// The first member's database has reached its quota.
+const NO_SPACE: Alarm = Alarm {
+    member: MemberId(1),
+    kind: AlarmKind::NoSpace,
+};
 
 /// A number that picks a step, or none.
 type Pick = Option<usize>;
@@ -64,6 +71,8 @@ struct Life {
     fails: Pick,
     /// Goes away before the second run, and comes back at some step of it.
     blinks: Option<(u8, usize)>,
+    /// etcd has no space from the edit to the end of the second run, so that no member can be added.
+    no_space: bool,
 }
 
 fn life() -> impl Strategy<Value = Life> {
@@ -85,6 +94,7 @@ fn life() -> impl Strategy<Value = Life> {
         prop::collection::vec(mishap(), 0..3),
         prop::collection::vec(fault(4, CLIENTS), 0..3),
         prop::option::weighted(0.3, any::<bool>()),
+        prop::bool::weighted(0.2),
     );
     (masks, bits, order(), chance, world).prop_map(
         |(
@@ -92,7 +102,7 @@ fn life() -> impl Strategy<Value = Life> {
             (off, elsewhere, leave),
             order,
             (stray, cut, fails, blinks),
-            (renewal, mishaps, faults, another),
+            (renewal, mishaps, faults, another, no_space),
         )| Life {
             masks,
             more,
@@ -109,6 +119,7 @@ fn life() -> impl Strategy<Value = Life> {
             another,
             fails,
             blinks,
+            no_space,
         },
     )
 }
@@ -282,9 +293,10 @@ async fn goes_on(
         runner.remote.kill(&node.0);
     }
     fails_once(runner, life.fails);
-    runner
-        .remote
-        .world(|world| world.faults.clone_from(&life.faults));
+    runner.remote.world(|world| {
+        world.faults.clone_from(&life.faults);
+        world.alarms.extend(life.no_space.then_some(NO_SPACE));
+    });
     if let Some(Cut { after, torn }) = life.cut {
         let after = after % 60;
         runner.remote.cut(Some(Cut { after, torn }));
@@ -304,6 +316,7 @@ async fn goes_on(
     runner.remote.world(|world| {
         world.down.clear();
         world.faults.clear();
+        world.alarms.clear();
         world.settle();
     });
     comes_to_its_end(runner, &less, theirs).await?;
