@@ -73,7 +73,7 @@ pub struct Unreachable {
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
-    /// Nothing answers there. False: something does, or nobody called.
+    /// True when nothing answers at that address; false when something does, or when no connection was tried.
     #[serde(default)]
     pub silent: bool,
 }
@@ -120,7 +120,7 @@ pub enum Replaced {
         /// The one that it has.
         is: String,
     },
-    /// Nothing of the cluster is there, and etcd and the API know the node: it was installed anew.
+    /// Nothing of the cluster is there, while etcd and the API know the node: it was reinstalled.
     Wiped,
 }
 
@@ -204,7 +204,7 @@ impl Actual {
         }
     }
 
-    /// The cluster id that a host's claim bears.
+    /// The cluster id in a host's claim.
     pub fn claimed_by(&self, name: &NodeName) -> Option<ClusterId> {
         let claim = self.up(name)?.claim()?;
         claim

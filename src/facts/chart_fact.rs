@@ -22,9 +22,9 @@ pub struct ChartFact {
     pub uid: String,
     /// What was applied.
     pub record: ChartRecord,
-    /// Of that, what is gone, or was made anew by others.
+    /// Recorded objects that are missing, or that others re-created.
     pub gone: BTreeSet<ObjectRef>,
-    /// Of that, what has fields of ours that others have taken over.
+    /// Recorded objects of which others have taken over fields that we set.
     pub changed: BTreeSet<ObjectRef>,
     /// The `DaemonSet`s and `Deployment`s, as they are.
     pub workloads: BTreeMap<ObjectRef, Value>,
@@ -77,7 +77,7 @@ mod tests {
     use crate::model::AppliedObject;
 
     #[test]
-    fn what_is_gone_made_anew_or_taken_over_is_seen() {
+    fn missing_re_created_and_taken_over_objects_are_found() {
         let object = |name: &str| ObjectRef {
             name: name.to_owned(),
             ..ChartRecord::object("x")

@@ -79,7 +79,7 @@ impl StateCopy {
     }
 }
 
-/// Kinds that somebody asks for and that a release no longer has, as the API servers tell.
+/// Kinds that clients still request and that a release no longer serves, as the API servers count them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OldClients {
     /// Asked for since the API servers started.
@@ -127,7 +127,7 @@ pub struct Bound {
     pub volumes: BTreeSet<String>,
     /// Volumes that are attached to it, and are detached.
     pub attached: BTreeSet<String>,
-    /// Pods that nobody makes anew.
+    /// Pods without a controller, which are not re-created.
     pub bare_pods: BTreeSet<String>,
     /// Pods that keep something in an emptyDir.
     pub empty_dirs: BTreeSet<String>,
@@ -180,7 +180,7 @@ pub struct NodeFact {
 }
 
 impl NodeFact {
-    /// True when a run of ours cordoned it and did not come to take that back.
+    /// True when `rke-operator` cordoned it and was stopped before it uncordoned it.
     pub fn is_cordoned_by_us(&self) -> bool {
         self.annotations.contains_key(crate::model::label::CORDONED)
     }

@@ -23,7 +23,7 @@ impl HostFacts {
     }
 
     /// The signs of another Kubernetes, each as a fragment of a sentence. `roles`: those that the node has
-    /// in this cluster, whose ports nobody else may have.
+    /// in this cluster; no other program may listen on their ports.
     pub fn foreign(&self, id: &ClusterId, roles: &[Role]) -> Vec<String> {
         let mut signs = self.foreign_containers(id);
         let files = self.files.iter().flat_map(|files| files.keys());
@@ -126,8 +126,8 @@ impl Actual {
         facts.foreign(&saved.cluster_id, roles)
     }
 
-    /// True where a machine that was a node of this cluster has nothing any more that says so, and another
-    /// Kubernetes: somebody reset it by hand and uses it elsewhere.
+    /// True when a machine that was a node of this cluster shows no trace of it and runs another Kubernetes:
+    /// it was reset by hand and is used elsewhere.
     pub fn is_taken_by_others(&self, name: &NodeName) -> bool {
         let (Some(saved), Some(facts)) = (&self.saved, self.up(name)) else {
             return false;
@@ -158,7 +158,7 @@ const fn listens(state: ContainerState) -> bool {
     }
 }
 
-/// A name that nobody gives to anything but a part of Kubernetes, or a container of RKE's or of a cluster's.
+/// True for a component of Kubernetes by its name, and for a container of RKE or of an rke-operator cluster.
 fn is_kubernetes(name: &str, fact: &ContainerFact) -> bool {
     let part = Component::named(name).is_some_and(|named| named != Component::NginxProxy);
     part || is_rke(name, fact) || fact.labels.contains_key(label::CLUSTER_ID)

@@ -127,12 +127,12 @@ pub struct ContainerFact {
     /// State.
     pub state: ContainerState,
     /// What inspect says it runs, in the shape of a spec (its `files` are those of the label);
-    /// only for containers that bear a cluster id. World against label is drift.
+    /// only for containers that are labelled with a cluster id. World against label is drift.
     pub runs: Option<ContainerSpec>,
     /// Image reference it was created from.
     pub image: String,
-    /// When it started last, in seconds since 1970 by its node's clock; only of one that bears a
-    /// cluster id.
+    /// When it last started, in seconds since 1970 by its node's clock; only of a container that is labelled
+    /// with a cluster id.
     pub started: Option<i64>,
 }
 

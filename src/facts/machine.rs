@@ -36,15 +36,14 @@ pub struct SystemFacts {
     pub listeners: BTreeMap<u16, String>,
     /// Those of [`Baseline::PATHS`] that exist now.
     pub paths: BTreeSet<String>,
-    /// Those of `paths` that are directories and were seen to be empty but for `lost+found`: a
-    /// mount point that waits for its data is nobody's Kubernetes.
+    /// Those of `paths` that are directories and empty except for `lost+found`: an unused mount point
+    /// does not count as another Kubernetes.
     pub empty: BTreeSet<String>,
     /// Modules that are loaded or built in, among those we want.
     pub modules: BTreeSet<String>,
     /// Current values of the sysctls that Kubernetes or we set.
     pub sysctls: BTreeMap<String, String>,
-    /// Those of `paths` that are directories which a user without rights may not look into: nobody
-    /// knows what is in them.
+    /// Those of `paths` that are directories which the SSH user may not read: their content is unknown.
     pub unreadable: BTreeSet<String>,
     /// The files by which Docker knows the authorities of registries.
     #[serde(default)]
@@ -52,8 +51,8 @@ pub struct SystemFacts {
     /// The cluster whose claim wrote its id here ([`crate::model::path::CLUSTER_ID`]); outlives the
     /// claim.
     pub cluster_id: Option<ClusterId>,
-    /// Files of ours outside of `/etc/kubernetes` that are there: containerd's configuration and
-    /// drop-in, modules, sysctls.
+    /// Files that rke-operator wrote outside of `/etc/kubernetes`: containerd's configuration and drop-in,
+    /// modules, sysctls.
     pub ours: BTreeSet<String>,
     /// Mount points below kubelet's root and etcd's data.
     pub mounts: BTreeSet<String>,

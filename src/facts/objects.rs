@@ -241,7 +241,7 @@ mod tests {
         would["metadata"]["managedFields"] = json!([]);
         would["status"] = json!({ "numberReady": 1 });
         assert_eq!(fields(&live(), &would), "");
-        // The same words elsewhere are somebody's fields.
+        // Elsewhere the same words are a user's own fields.
         would["spec"]["generation"] = 2.into();
         assert_eq!(fields(&live(), &would), "spec.generation: - → 2");
     }

@@ -232,8 +232,8 @@ fn route(line: &str) -> Option<Route> {
     })
 }
 
-/// Docker and containerd, where no unit that is started at boot wants them. A containerd that a Docker
-/// starts which is started itself needs nobody else.
+/// Docker and containerd, if no unit that starts at boot wants them. A containerd that is wanted by a Docker
+/// which starts at boot is not listed.
 fn unbooted(sections: &BTreeMap<&str, String>) -> BTreeSet<String> {
     let boots = |section: &str| {
         let unit: BTreeMap<&str, &str> = sections
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(facts.pods, 2);
     }
 
-    /// B1: disks that wait for etcd's data and its log; whatever holds no file is nobody's.
+    /// B1: empty disks that are mounted for etcd's data and its log; a folder without files has no owner.
     #[test]
     fn folders_without_a_file_are_empty_however_deep() {
         let folder = tempfile::tempdir().unwrap();
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_nobody_starts_at_boot_are_named() {
+    fn units_that_do_not_start_at_boot_are_named() {
         let unit = |state: &str, by: &str| {
             format!("LoadState=loaded\nUnitFileState={state}\nWantedBy={by}\n")
         };
@@ -573,7 +573,7 @@ mod tests {
         );
         // What Docker starts itself.
         assert_eq!(unbooted(&on, &unit("disabled", "docker.service")), none);
-        // Started by the socket alone, which nobody asks after a restart.
+        // Only its socket starts it, and nothing connects to that after a reboot.
         assert_eq!(unbooted(&unit("indirect", ""), &on), ["docker.service"]);
         // A target of people's own, and a systemd that does not tell.
         assert_eq!(unbooted(&unit("static", "cluster.target"), &on), none);

@@ -1,5 +1,5 @@
-//! Members of etcd that were added and never started: they have no name and answer nobody, so that only their peer
-//! URL tells whose they are. Pure.
+//! etcd members that were added and never started: they have no name and do not answer, so only their peer URL
+//! identifies their node. Pure.
 
 use std::collections::BTreeSet;
 

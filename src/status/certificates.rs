@@ -1,4 +1,4 @@
-//! When the certificates of a cluster end, and which `up` makes anew. Pure.
+//! When a cluster's certificates expire, and which of them `up` renews. Pure.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
     state::ClusterState,
 };
 
-/// The end of a certificate.
+/// The expiry of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateEnd {
@@ -25,7 +25,7 @@ pub struct CertificateEnd {
     pub days_left: i64,
 }
 
-/// An authority that signs, and its end. `up` does not make it anew.
+/// A certificate authority that signs, and its expiry. `up` does not renew it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Authority {
@@ -38,16 +38,16 @@ pub struct Authority {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
-    /// Where it lies; null for those that are no node's own.
+    /// The node that has it; null for certificates that belong to no single node.
     pub node: Option<NodeName>,
-    /// Whom it is about.
+    /// Its subject.
     pub subject: String,
-    /// The names and addresses that it is good for.
+    /// The names and addresses that it is valid for.
     pub subject_alternative_names: Vec<String>,
     /// Which, and its end.
     #[serde(flatten)]
     pub end: CertificateEnd,
-    /// The next `up` makes it anew.
+    /// The next `up` renews it.
     pub renewed_by_next_up: bool,
 }
 

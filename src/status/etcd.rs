@@ -39,7 +39,7 @@ pub struct EtcdStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalEtcdStatus {
-    /// Whether a majority of its members answers; null: nobody asked it.
+    /// Whether a majority of its members answers; null if it was not asked.
     pub answers: Option<bool>,
     /// Its id, in hexadecimal as `etcdctl` shows it.
     pub cluster_id: Option<String>,
@@ -212,7 +212,7 @@ fn node_of(member: &Member, actual: &Actual) -> Option<NodeName> {
     nodes.find(|node| member_name(node) == member.name).cloned()
 }
 
-/// Nodes of the state that have the role, and no member; unknown while nobody confirms the list.
+/// Nodes of the state that have the role but no member; unknown while no quorum confirms the list.
 fn without_member(actual: &Actual, members: &[MemberState]) -> Vec<NodeName> {
     let (Some(saved), Quorum::Serving { .. }) = (&actual.saved, &actual.etcd.quorum) else {
         return Vec::new();

@@ -17,7 +17,7 @@ use crate::{
     state::Membership,
 };
 
-/// Before its end an authority, which nothing makes anew, is a problem.
+/// How long before its expiry a certificate authority, which `up` does not renew, is a problem.
 const NOTICE_DAYS: i64 = 90;
 
 /// What a problem is about. There is a condition for each.
@@ -353,7 +353,7 @@ fn expired(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
         let message = format!("its certificate `{}` has expired", first.name);
         Problem {
             hints: vec![
-                "`rke-operator up` (of a `Cluster`: the next pass) makes it anew".to_owned(),
+                "`rke-operator up` (of a `Cluster`: its next reconcile) renews it".to_owned(),
             ],
             ..Problem::on(About::Certificates, &node.name, message)
         }
