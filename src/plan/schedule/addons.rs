@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::part::Part;
 use crate::{
     desired::{Addon, Desired},
     facts::{self, Actual, ApiView, ClusterFacts, DryRun, Replica, Rollout},
@@ -18,10 +19,10 @@ pub(super) fn has_network(want: &Desired) -> bool {
     network(want).is_some()
 }
 
-/// One step an add-on, in order: network first. What is spread over nodes comes in the second stage, after the
+/// One step an add-on, in order: network first. What is spread over nodes comes in the second part, after the
 /// nodes are awaited, unless two of them take pods already: all of its pods would go to the first. The user's own
 /// come in the third: they may need what charts define.
-pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 3] {
+pub(super) fn apply(diff: &Diff<'_>) -> [Part; 3] {
     let early = two_nodes_take_pods(diff.have);
     let (own, ours): (Vec<_>, Vec<_>) =
         (diff.addons.iter()).partition(|differs| differs.addon.name == label::USER_ADDONS);
@@ -29,20 +30,17 @@ pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 3] {
         let mut objects = differs.addon.objects.values();
         early || !objects.any(is_spread)
     });
-    let stage = |part: Vec<&AddonDiff<'_>>| {
-        Stage::of(
-            "addons",
-            1,
-            part.into_iter()
-                .filter_map(|differs| applied(differs, diff.have)),
-        )
+    let part = |addons: Vec<&AddonDiff<'_>>| {
+        let steps = addons.into_iter();
+        let steps = steps.filter_map(|differs| applied(differs, diff.have));
+        Part::from(Stage::of("addons", 1, steps))
     };
-    [stage(first), stage(then), stage(own)]
+    [part(first).with_notes(unseen(diff)), part(then), part(own)]
 }
 
 /// The objects of which nobody sees whether others have changed them: they are as they were applied as far
 /// as they say themselves, and the server does not tell what an apply would change.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+fn unseen(diff: &Diff<'_>) -> Vec<Note> {
     let ApiView::Up(api) = diff.have.api() else {
         return Vec::new();
     };
@@ -101,9 +99,9 @@ fn applied(differs: &AddonDiff<'_>, have: &Actual) -> Option<Step> {
 
 /// Deployments that serve and have all of their pods on one node, while another node takes them: one
 /// is evicted and comes back there. So it is where one was drained after the other.
-pub(super) fn spread(diff: &Diff<'_>) -> Stage {
+pub(super) fn spread(diff: &Diff<'_>) -> Part {
     let ApiView::Up(api) = diff.have.api() else {
-        return Stage::of("spread", 1, []);
+        return Part::default();
     };
     let workloads = diff.want.addons.iter().flat_map(|addon| &addon.workloads);
     let steps = workloads.filter_map(|workload| {
@@ -116,7 +114,7 @@ pub(super) fn spread(diff: &Diff<'_>) -> Stage {
         let why = format!("{workload} has all of its pods on one node, and another one takes them");
         Some(Step::cluster(Cause::Drift, why, action))
     });
-    Stage::of("spread", 1, steps)
+    Stage::of("spread", 1, steps).into()
 }
 
 /// The pod of such a Deployment that goes.
@@ -138,7 +136,7 @@ fn crowded<'a>(
 }
 
 /// Waits for what was applied and for what is observably not available. Slow is a warning.
-pub(super) fn wait(diff: &Diff<'_>) -> Stage {
+pub(super) fn wait(diff: &Diff<'_>) -> Part {
     let addons = diff.addons.iter();
     let awaited = addons.filter(|differs| !differs.addon.workloads.is_empty());
     let steps = awaited.filter_map(|differs| {
@@ -157,7 +155,8 @@ pub(super) fn wait(diff: &Diff<'_>) -> Stage {
         };
         Some(Step::cluster(cause, why, action))
     });
-    Stage::of("available", 1, steps).side_by_side(|_| false)
+    let stage = Stage::of("available", 1, steps);
+    stage.side_by_side(|_| false).into()
 }
 
 /// Objects of ours that nothing wants. Empty unless the API answered (invariant 1).

@@ -1,7 +1,7 @@
 //! The charts: rendered and applied when what they are rendered from differs or their objects do, awaited
 //! with a bound, pruned when no longer wanted. Pure.
 
-use super::addons;
+use super::{addons, part::Part};
 use crate::{
     facts::{ApiView, ChartFact},
     model::ChartRecord,
@@ -11,16 +11,16 @@ use crate::{
     },
 };
 
-/// One step a chart. The network comes in the first stage; the others in the second, when nodes are Ready:
+/// One step a chart. The network comes in the first part; the others in the second, when nodes are Ready:
 /// hooks of theirs are pods, whose end is awaited.
-pub(super) fn apply(diff: &Diff<'_>) -> [Stage; 2] {
+pub(super) fn apply(diff: &Diff<'_>) -> [Part; 2] {
     let is_network = |chart: &&ChartDiff<'_>| NETWORK.contains(&chart.want.chart.name.as_str());
     let (network, others): (Vec<_>, Vec<_>) = diff.charts.iter().partition(is_network);
-    let stage = |charts: Vec<&ChartDiff<'_>>| {
+    let part = |charts: Vec<&ChartDiff<'_>>| {
         let steps = charts.into_iter().map(|chart| applied(chart, diff));
-        Stage::of("charts", 1, steps)
+        Stage::of("charts", 1, steps).into()
     };
-    [stage(network), stage(others)]
+    [part(network), part(others)]
 }
 
 fn applied(chart: &ChartDiff<'_>, diff: &Diff<'_>) -> Step {
@@ -44,7 +44,7 @@ fn applied(chart: &ChartDiff<'_>, diff: &Diff<'_>) -> Step {
 }
 
 /// Waits for what was applied and for what is observably not available. Slow is a warning.
-pub(super) fn wait(diff: &Diff<'_>) -> Stage {
+pub(super) fn wait(diff: &Diff<'_>) -> Part {
     let steps = diff.want.charts.iter().filter_map(|want| {
         let name = &want.chart.name;
         let is_applied = diff.charts.iter().any(|chart| chart.want == want);
@@ -60,7 +60,7 @@ pub(super) fn wait(diff: &Diff<'_>) -> Stage {
         };
         Some(Step::cluster(cause, why, action))
     });
-    Stage::of("available", 1, steps)
+    Stage::of("available", 1, steps).into()
 }
 
 fn fact<'a>(name: &str, diff: &Diff<'a>) -> Option<&'a ChartFact> {
@@ -78,10 +78,10 @@ fn unavailable(fact: &ChartFact, diff: &Diff<'_>) -> bool {
 
 /// Charts of ours that nothing wants: before those that take their place, for two ingress controllers have the
 /// same ports of the nodes. Empty unless the API answered (invariant 1).
-pub(super) fn prune(diff: &Diff<'_>) -> Stage {
+pub(super) fn prune(diff: &Diff<'_>) -> Part {
     let want = diff.want;
     let ApiView::Up(api) = diff.have.api() else {
-        return Stage::of("charts", 1, []);
+        return Part::default();
     };
     let wanted = |name: &String| want.charts.iter().any(|want| want.chart.name == *name);
     let unwanted = api.charts.iter();
@@ -97,5 +97,5 @@ pub(super) fn prune(diff: &Diff<'_>) -> Stage {
         let step = Step::cluster(Cause::Leave, why, action);
         step.only_if(Guard::ObjectIs { object, uid })
     });
-    Stage::of("charts", 1, steps)
+    Stage::of("charts", 1, steps).into()
 }

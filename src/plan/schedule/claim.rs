@@ -1,20 +1,20 @@
 //! The claim on every node, and what it remembers of the time before us. Pure.
 
-use super::hosts;
+use super::{hosts, part::Part};
 use crate::{
     facts::{Baseline, HostFacts},
     model::{FILES_IMAGE, path},
     plan::{
-        Cause, HostAction, Stage, Step,
+        Cause, HostAction, Step,
         diff::{Diff, is_below},
         ownership::Unclaimed,
     },
 };
 
 /// The claim comes before every other effect on a node: its fixed name is the lock.
-pub(super) fn claim(diff: &Diff<'_>) -> Stage {
+pub(super) fn claim(diff: &Diff<'_>) -> Part {
     let want = diff.want;
-    hosts::stage("claim", diff, |name, host| {
+    let stage = hosts::stage("claim", diff, |name, host| {
         let facts = host.facts;
         if facts.claim().is_some() {
             return Vec::new();
@@ -38,7 +38,8 @@ pub(super) fn claim(diff: &Diff<'_>) -> Stage {
             before,
         };
         vec![Step::on(name, cause, why, action)]
-    })
+    });
+    stage.into()
 }
 
 /// True when a node has lost its claim: then only the claim is planned, because files are

@@ -4,7 +4,7 @@
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
 
-use super::{addons, hosts, nodes, roles, start};
+use super::{addons, hosts, nodes, part::Part, roles, start};
 use crate::{
     facts::ContainerState,
     model::{Component, NodeName, path},
@@ -20,51 +20,65 @@ use crate::{
 const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
 
 /// Of nodes that are new, side by side.
-pub(super) fn fresh(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("containerd", diff, |name, host| {
+pub(super) fn fresh(diff: &Diff<'_>) -> Part {
+    let stage = hosts::preparing("containerd", diff, |name, host| {
         let new = !is_living(host) && !roles::gives_up(name, diff);
         let differs = host.containerd().filter(|_| new);
         differs.map_or_else(Vec::new, |differs| configure(name, host, differs, diff))
-    })
+    });
+    stage.into()
 }
 
 /// Of nodes that serve and lack their kubelet, which will need it: one after the other.
-pub(super) fn without_kubelet(diff: &Diff<'_>) -> Stage {
-    let queues = queues(diff, |_, host| !has_kubelet(host));
-    Stage {
+pub(super) fn without_kubelet(diff: &Diff<'_>) -> Part {
+    let (queues, notes) = queues(diff, |_, host| !has_kubelet(host));
+    let stage = Stage {
         queues,
         ..Stage::of("containerd", 1, [])
-    }
+    };
+    Part::from(stage).with_notes(notes)
 }
 
 /// Of all others: one with etcd or a control plane after the other, then the workers.
-pub(super) fn living(diff: &Diff<'_>) -> [Stage; 2] {
-    [Pool::Central, Pool::Workers].map(|pool| {
-        let queues = queues(diff, |name, host| {
+pub(super) fn living(diff: &Diff<'_>) -> Part {
+    let mut part = Part::default();
+    for pool in [Pool::Central, Pool::Workers] {
+        let (queues, notes) = queues(diff, |name, host| {
             has_kubelet(host) && Pool::of(name, diff.want) == pool
         });
         let width = match pool {
             Pool::Central => 1,
             Pool::Workers => pool.width(&queues, diff),
         };
-        Stage {
+        part.stages.push(Stage {
             queues,
             ..Stage::of("containerd", width, [])
-        }
-    })
+        });
+        part.notes.extend(notes);
+    }
+    part
 }
 
-/// What is done on the living nodes that are meant, where it may be done now.
-fn queues(diff: &Diff<'_>, meant: impl Fn(&NodeName, &HostDiff<'_>) -> bool) -> Vec<Queue> {
+/// What is done on the living nodes that are meant, and where it is left as it is for now.
+fn queues(
+    diff: &Diff<'_>,
+    meant: impl Fn(&NodeName, &HostDiff<'_>) -> bool,
+) -> (Vec<Queue>, Vec<Note>) {
     let fleet = Fleet::of(diff);
-    let differing = differing(diff).filter(|(name, host, _)| meant(name, host));
-    let going = differing
-        .filter(|(name, host, differs)| held_back(name, host, differs, diff, &fleet).is_none());
-    let queues = going.map(|(name, host, differs)| Queue {
-        node: Some(name.clone()),
-        steps: queue(name, host, differs, diff, &fleet),
-    });
-    queues.collect()
+    let (mut queues, mut notes) = (Vec::new(), Vec::new());
+    for (name, host, differs) in differing(diff).filter(|(name, host, _)| meant(name, host)) {
+        let guards = must_hold(name, host, differs, diff, &fleet);
+        if let Some(why) = held_back(name, &guards, diff) {
+            let text = format!("containerd is not configured yet: {why}");
+            notes.push(Note::left(name, text, Waits::Containerd, why));
+            continue;
+        }
+        queues.push(Queue {
+            node: Some(name.clone()),
+            steps: queue(name, host, differs, guards, diff),
+        });
+    }
+    (queues, notes)
 }
 
 fn has_kubelet(host: &HostDiff<'_>) -> bool {
@@ -76,17 +90,6 @@ fn has_kubelet(host: &HostDiff<'_>) -> bool {
 fn kubelet_runs(host: &HostDiff<'_>) -> bool {
     let kubelet = host.facts.container(Component::Kubelet);
     kubelet.is_some_and(|fact| fact.state == ContainerState::Running)
-}
-
-/// Where it is left as it is for now, and why.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let fleet = Fleet::of(diff);
-    let late = differing(diff).filter_map(|(name, host, differs)| {
-        let why = held_back(name, host, differs, diff, &fleet)?;
-        let text = format!("containerd is not configured yet: {why}");
-        Some(Note::left(name, text, Waits::Containerd, why))
-    });
-    late.collect()
 }
 
 fn differing<'d>(
@@ -109,13 +112,13 @@ fn queue(
     name: &NodeName,
     host: &HostDiff<'_>,
     differs: &ContainerdDiff,
+    guards: Vec<Guard>,
     diff: &Diff<'_>,
-    fleet: &Fleet<'_>,
 ) -> Vec<Step> {
     let cause = differs.cause;
     let mut steps = configure(name, host, differs, diff);
     if let Some(step) = steps.pop() {
-        let guards = must_hold(name, host, differs, diff, fleet).into_iter();
+        let guards = guards.into_iter();
         steps.push(guards.fold(step, Step::only_if));
     }
     let back = taken_along(host).map(|component| {
@@ -131,18 +134,12 @@ fn queue(
     steps
 }
 
-fn held_back(
-    name: &NodeName,
-    host: &HostDiff<'_>,
-    differs: &ContainerdDiff,
-    diff: &Diff<'_>,
-    fleet: &Fleet<'_>,
-) -> Option<Held> {
+fn held_back(name: &NodeName, guards: &[Guard], diff: &Diff<'_>) -> Option<Held> {
     if roles::gives_up(name, diff) {
         // On some machines etcd and the API server that it still has would go away with it.
         return Some(Held::GivesUpRoles);
     }
-    hold::first_broken(&must_hold(name, host, differs, diff, fleet), diff)
+    hold::first_broken(guards, diff)
 }
 
 /// What must hold while containerd is away: what must for a kubelet, and what must for all that

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::hosts;
+use super::{hosts, part::Part};
 use crate::{
     model::{Component, Field, FieldChange},
     plan::{
-        Cause, HostAction, Stage, Step,
+        Cause, HostAction, Step,
         diff::{Diff, HostDiff, Need},
     },
 };
@@ -26,13 +26,13 @@ const TRIED: [Component; 6] = [
 ];
 
 /// A step for each host with components whose program or flags change, if anything is replaced at all.
-pub(super) fn tries(diff: &Diff<'_>) -> Stage {
+pub(super) fn tries(diff: &Diff<'_>) -> Part {
     let replaces = |host: &HostDiff<'_>| {
         let mut all = TRIED.into_iter();
         all.any(|component| changes(host, component) && host.held(component).is_none())
     };
     let any = diff.hosts.values().any(replaces);
-    hosts::preparing("flags", diff, |name, host| {
+    let stage = hosts::preparing("flags", diff, |name, host| {
         let changed = TRIED
             .into_iter()
             .filter(|component| any && changes(host, *component));
@@ -47,7 +47,8 @@ pub(super) fn tries(diff: &Diff<'_>) -> Stage {
         let why = "a flag that a program does not know is found before anything is replaced";
         let step = Step::on(name, Cause::Change, why, HostAction::TryFlags { specs });
         vec![step.guarded(&diff.want.cluster_id)]
-    })
+    });
+    stage.into()
 }
 
 /// True where another program, or the same one with other flags, takes the place of what runs.

@@ -1,7 +1,7 @@
 //! The components that must become healthy: those that this plan touches, and those of a
 //! cluster that does not answer. Pure.
 
-use super::{hosts, join, roles, skew};
+use super::{hosts, join, part::Part, roles, skew};
 use crate::{
     facts::{Actual, ApiHealth, ApiView, ContainerState},
     model::{Component, NodeName},
@@ -25,8 +25,8 @@ const OTHERS: [Component; 5] = [
 ];
 
 /// Waits for etcd and the API server: nothing of the cluster can be written before.
-pub(super) fn api(diff: &Diff<'_>) -> Stage {
-    waits("health", diff, &API)
+pub(super) fn api(diff: &Diff<'_>) -> Part {
+    waits("health", diff, &API).into()
 }
 
 /// The steps that wait for the other components of one host.

@@ -1,5 +1,6 @@
-//! Stages over the wanted hosts that answered. Pure.
+//! Stages over the wanted hosts that answered, and a note for each other one. Pure.
 
+use super::part::Part;
 use crate::{
     facts::{HostFacts, HostView},
     model::{Component, ContainerSpec, NodeName},
@@ -45,8 +46,8 @@ pub(super) const fn containerd_restarts(facts: &HostFacts) -> &'static str {
     }
 }
 
-/// Wanted hosts that do not answer.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+/// Wanted hosts that do not answer are left as they are.
+pub(super) fn silent(diff: &Diff<'_>) -> Part {
     let names = diff.want.hosts.keys();
     names
         .filter_map(|name| match diff.have.hosts.get(name) {

@@ -4,7 +4,7 @@
 //! The members that etcd was made with start together and are in `initial-cluster`; every other one
 //! is added to the etcd that serves. An API server beside a member that joins starts after it.
 
-use super::{hosts, roles};
+use super::{hosts, part::Part, roles};
 use crate::{
     desired::Desired,
     etcd::{Member, MemberId},
@@ -32,10 +32,20 @@ pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bo
     host.has(Component::Etcd) && !was_there && !votes && (new || known)
 }
 
-/// One member at a time; a failure ends the run, before API servers are told of it.
-pub(super) fn members(diff: &Diff<'_>) -> Stage {
-    let joining = joining(diff).filter(|_| held_back(diff).is_none());
-    let mut joining: Vec<_> = joining.collect();
+/// One member at a time; a failure ends the run, before API servers are told of it. What starts only next to a member
+/// that has joined comes then.
+pub(super) fn members(diff: &Diff<'_>) -> Part {
+    let hosts = diff.hosts.iter().map(|(name, host)| (*name, host));
+    let mut joining: Vec<_> = hosts
+        .filter(|(name, host)| joins(name, host, diff))
+        .collect();
+    if let Some(why) = held_back(diff) {
+        let late = joining.iter().map(|(name, _)| {
+            let text = format!("its member of etcd does not join yet: {why}");
+            Note::left(name, text, Waits::Member, why.clone())
+        });
+        return late.collect();
+    }
     // Whoever was added before and has no vote yet keeps the others out until it has one.
     joining.sort_by_key(|(name, _)| !was_added(name, diff));
     let queues = joining
@@ -57,9 +67,13 @@ pub(super) fn members(diff: &Diff<'_>) -> Stage {
                 steps: strays.chain([step]).collect(),
             })
         });
-    Stage {
+    let members = Stage {
         queues: queues.collect(),
         ..Stage::of("members", 1, [])
+    };
+    Part {
+        stages: vec![members, api_servers(diff)],
+        notes: Vec::new(),
     }
 }
 
@@ -121,15 +135,14 @@ fn makes_way(joining: &NodeName, member: MemberId) -> Step {
 }
 
 /// What starts only beside a member that has joined.
-pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
+fn api_servers(diff: &Diff<'_>) -> Stage {
     hosts::preparing("members", diff, |name, host| {
         let component = Component::ApiServer;
         let wanted = host.want.containers.get(&component);
         let (Some(spec), true) = (wanted, joins(name, host, diff)) else {
             return Vec::new();
         };
-        let run = hosts::step(name, component, spec, host).filter(|_| held_back(diff).is_none());
-        let Some(mut run) = run else {
+        let Some(mut run) = hosts::step(name, component, spec, host) else {
             return Vec::new();
         };
         if run.cause == Cause::New {
@@ -140,23 +153,6 @@ pub(super) fn api_servers(diff: &Diff<'_>) -> Stage {
         let room = roles::makes_room(name, component, host, diff);
         room.into_iter().chain([run, wait]).collect()
     })
-}
-
-/// Said of members that cannot join yet.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let why = held_back(diff);
-    let late = joining(diff).filter_map(|(name, _)| {
-        let why = why.clone()?;
-        let text = format!("its member of etcd does not join yet: {why}");
-        Some(Note::left(name, text, Waits::Member, why))
-    });
-    late.collect()
-}
-
-fn joining<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>)> {
-    let hosts = diff.hosts.iter();
-    let hosts = hosts.filter(|(name, host)| joins(name, host, diff));
-    hosts.map(|(name, host)| (*name, host))
 }
 
 /// Why etcd takes no member now, if it does not: it would refuse, or be worse off.

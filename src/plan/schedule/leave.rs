@@ -14,11 +14,11 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Why(pub(super) &'static str);
 
-/// The steps of one part.
+/// The steps of one stage.
 type Steps = fn(&ClusterId, &NodeName, &HostFacts, &Actual, Why) -> Vec<Step>;
 
 /// In order, each with the name of its stage.
-pub(super) const PARTS: [(&str, Steps); 4] = [
+pub(super) const STAGES: [(&str, Steps); 4] = [
     ("stop", stop),
     ("clean", clean_host),
     ("containerd", restore_containerd),

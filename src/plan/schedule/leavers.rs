@@ -9,6 +9,7 @@
 
 use super::{
     leave,
+    part::Part,
     remove::{self, Standing},
 };
 use crate::{
@@ -28,28 +29,49 @@ struct Leaver<'a> {
     standing: Standing<'a>,
     /// Its member of etcd, if it still has one.
     member: Option<MemberId>,
+    /// Why it cannot go now, if it cannot.
+    held: Option<Held>,
+    /// Why its copy of etcd's data is kept for now, if it is.
+    spare: Option<Held>,
 }
 
 /// In order; nothing while the API does not answer.
-pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
+pub(super) fn clean(diff: &Diff<'_>) -> Part {
+    let leavers: Vec<Leaver<'_>> = leavers(diff).collect();
     let ApiView::Up(api) = diff.have.api() else {
-        return Vec::new();
+        let leavers = leavers.iter();
+        return leavers
+            .filter_map(|leaver| stays(leaver, Some(&Held::NoApi)))
+            .collect();
     };
-    let going: Vec<Leaver<'_>> = leavers(diff)
-        .filter(|leaver| held_back(leaver, diff).is_none())
+    let notes = leavers
+        .iter()
+        .filter_map(|leaver| stays(leaver, leaver.held.as_ref().or(leaver.spare.as_ref())));
+    let going: Vec<&Leaver<'_>> = leavers
+        .iter()
+        .filter(|leaver| leaver.held.is_none())
         .collect();
-    let id = &diff.want.cluster_id;
-    let claims = going.iter().filter_map(|leaver| {
-        let torn = matches!(leaver.standing, Standing::Torn(_));
-        let name = &diff.want.saved.cluster_name;
-        torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts, diff.have))
-    });
+    let claims = going.iter().filter_map(|leaver| claimed(leaver, diff));
     let claims: Vec<Step> = claims.collect();
     if !claims.is_empty() {
-        return vec![Stage::of("leavers", 1, claims)];
+        // The others wait for that.
+        let others = going.iter().filter_map(|leaver| {
+            leaves_later(leaver, diff, "the claims are back", &Held::ClaimFirst)
+        });
+        return Part::from(Stage::of("leavers", 1, claims)).with_notes(notes.chain(others));
     }
+    Part {
+        stages: stages(&going, api, diff),
+        notes: notes.collect(),
+    }
+}
+
+/// What is done about those that go now.
+fn stages(going: &[&Leaver<'_>], api: &ClusterFacts, diff: &Diff<'_>) -> Vec<Stage> {
+    let id = &diff.want.cluster_id;
     let ours: Vec<&Leaver<'_>> = going
         .iter()
+        .copied()
         .filter(|leaver| matches!(leaver.standing, Standing::Ours(_)))
         .collect();
     let drains = ours.iter().filter_map(|leaver| drain(leaver, diff, api));
@@ -59,32 +81,25 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
         Stage::of("members", 1, members),
     ];
     let why = leave::Why("the config no longer names this node");
-    let parts = leave::PARTS
-        .iter()
-        .enumerate()
-        .map(|(number, (name, steps))| {
-            let steps = ours.iter().flat_map(|leaver| {
-                // What a voter had is deleted after another look, which sees that the others are well.
-                let waits =
-                    number > 0 && (leaver.member.is_some() || spare(leaver, diff).is_some());
-                let steps = if waits {
-                    Vec::new()
-                } else {
-                    steps(id, leaver.name, leaver.facts, diff.have, why)
-                };
-                let steps = steps
-                    .into_iter()
-                    .map(|step| with_guards(step, leaver, diff));
-                steps.collect::<Vec<_>>()
-            });
-            Stage::of(name, ours.len(), steps)
+    for (number, (name, steps)) in leave::STAGES.into_iter().enumerate() {
+        let steps = ours.iter().flat_map(|leaver| {
+            // What a voter had is deleted after another look, which sees that the others are well.
+            let waits = number > 0 && (leaver.member.is_some() || leaver.spare.is_some());
+            let steps = if waits {
+                Vec::new()
+            } else {
+                steps(id, leaver.name, leaver.facts, diff.have, why)
+            };
+            let steps = steps
+                .into_iter()
+                .map(|step| with_guards(step, leaver, diff));
+            steps.collect::<Vec<_>>()
         });
-    let parts: Vec<Stage> = parts.collect();
-    for (number, part) in parts.into_iter().enumerate() {
+        let stage = Stage::of(name, ours.len(), steps);
         if number > 0 {
-            stages.push(part);
+            stages.push(stage);
         } else {
-            stages.extend(leave::side_by_side(part));
+            stages.extend(leave::side_by_side(stage));
             // Without its kubelet it does not register itself again.
             let objects = going.iter().filter_map(|leaver| delete(leaver, api));
             stages.push(Stage::of("nodes", 1, objects));
@@ -95,46 +110,31 @@ pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
 
 /// Says what comes of nodes that leave in a later plan of the same run.
 pub(super) fn later(diff: &Diff<'_>, when: &str, why: &Held) -> Vec<Note> {
-    let going = leavers(diff).filter(|leaver| {
-        let ours = matches!(leaver.standing, Standing::Ours(_) | Standing::Torn(_));
-        ours && held_back(leaver, diff).is_none()
-    });
-    let notes = going.map(|leaver| {
+    let going = leavers(diff).filter(|leaver| leaver.held.is_none());
+    going
+        .filter_map(|leaver| leaves_later(&leaver, diff, when, why))
+        .collect()
+}
+
+fn leaves_later(leaver: &Leaver<'_>, diff: &Diff<'_>, when: &str, why: &Held) -> Option<Note> {
+    let ours = matches!(leaver.standing, Standing::Ours(_) | Standing::Torn(_));
+    ours.then(|| {
         let loss = leave::loss(leaver.name, diff.have);
         let text = format!("is no longer in the config, and leaves when {when}: {loss}");
         Note::left(leaver.name, text, Waits::Leaver, why.clone())
-    });
-    notes.collect()
-}
-
-/// True while one of them is claimed again: the others wait for that.
-fn claims_first(diff: &Diff<'_>) -> bool {
-    let mut leavers = leavers(diff);
-    leavers.any(|leaver| {
-        matches!(leaver.standing, Standing::Torn(_)) && held_back(&leaver, diff).is_none()
     })
 }
 
 /// Why a node that left the config is still here.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let claims = matches!(diff.have.api(), ApiView::Up(_)) && claims_first(diff);
-    let later = later(diff, "the claims are back", &Held::ClaimFirst)
-        .into_iter()
-        .filter(|_| claims);
-    let late = leavers(diff).filter_map(|leaver| {
-        if let Standing::Stranger { why, ours: false } = &leaver.standing {
-            // No run ever saw this machine: there is nothing of the cluster that could stay.
-            let text = remove::left_alone(leaver.name, why, false);
-            return Some(Note::of(Some(Target::Host(leaver.name.clone())), text));
-        }
-        let why = match diff.have.api() {
-            ApiView::Up(_) => held_back(&leaver, diff).or_else(|| spare(&leaver, diff))?,
-            ApiView::Unknown | ApiView::Unreachable(_) => Held::NoApi,
-        };
-        let text = format!("is no longer in the config, and stays for now: {why}");
-        Some(Note::left(leaver.name, text, Waits::Leaver, why))
-    });
-    late.chain(later).collect()
+fn stays(leaver: &Leaver<'_>, why: Option<&Held>) -> Option<Note> {
+    if let Standing::Stranger { why, ours: false } = &leaver.standing {
+        // No run ever saw this machine: there is nothing of the cluster that could stay.
+        let text = remove::left_alone(leaver.name, why, false);
+        return Some(Note::of(Some(Target::Host(leaver.name.clone())), text));
+    }
+    let why = why?;
+    let text = format!("is no longer in the config, and stays for now: {why}");
+    Some(Note::left(leaver.name, text, Waits::Leaver, why.clone()))
 }
 
 fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
@@ -147,14 +147,21 @@ fn leavers<'d>(diff: &'d Diff<'_>) -> impl Iterator<Item = Leaver<'d>> {
             (true, lost) => lost && have.up(name).is_some_and(ours),
         }
     });
-    gone.filter_map(|(name, view)| match view {
-        HostView::Reachable(facts) => Some(Leaver {
+    gone.filter_map(move |(name, view)| {
+        let HostView::Reachable(facts) = view else {
+            return None;
+        };
+        let mut leaver = Leaver {
             name,
             facts,
             standing: remove::standing(&want.cluster_id, name, facts, have, &want.clean),
             member: lost::member(name, have),
-        }),
-        HostView::Unreachable(_) => None,
+            held: None,
+            spare: None,
+        };
+        leaver.held = held_back(&leaver, diff);
+        leaver.spare = spare(&leaver, diff);
+        Some(leaver)
     })
 }
 
@@ -202,6 +209,14 @@ fn with_guards(step: Step, leaver: &Leaver<'_>, diff: &Diff<'_>) -> Step {
         }
         _ => step,
     }
+}
+
+/// One without its claim is claimed again before anything is taken from it.
+fn claimed(leaver: &Leaver<'_>, diff: &Diff<'_>) -> Option<Step> {
+    let (want, have) = (diff.want, diff.have);
+    let (id, name) = (&want.cluster_id, &want.saved.cluster_name);
+    let torn = matches!(leaver.standing, Standing::Torn(_));
+    torn.then(|| remove::reclaim(id, name, leaver.name, leaver.facts, have))
 }
 
 fn drain(leaver: &Leaver<'_>, diff: &Diff<'_>, api: &ClusterFacts) -> Option<Step> {

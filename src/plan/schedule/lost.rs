@@ -6,6 +6,7 @@
 //! again whether the node lives. The state says that they are lost before anything is done about it,
 //! so a run that was cut off goes on without asking again.
 
+use super::part::Part;
 use crate::{
     etcd::MemberId,
     facts::{ApiView, Bound, ClusterFacts, HostFacts, NodeFact},
@@ -37,42 +38,44 @@ impl Lost<'_> {
 }
 
 /// In order; nothing while the API does not answer.
-pub(super) fn stages(diff: &Diff<'_>) -> Vec<Stage> {
+pub(super) fn forget(diff: &Diff<'_>) -> Part {
+    let (mut going, mut notes) = (Vec::new(), Vec::new());
+    for lost in all(diff) {
+        let held = held_back(&lost, diff);
+        notes.extend(note(&lost, held.as_ref()));
+        if held.is_none() {
+            going.push(lost);
+        }
+    }
     let ApiView::Up(api) = diff.have.api() else {
-        return Vec::new();
+        return notes.into_iter().collect();
     };
-    let going: Vec<Lost<'_>> = all(diff)
-        .filter(|lost| held_back(lost, diff).is_none())
-        .collect();
     let members = going.iter().filter_map(|lost| leaves_etcd(lost, diff));
     let nodes = going
         .iter()
         .flat_map(|lost| forgotten(lost, diff, api).into_iter().flatten());
-    vec![
+    let stages = vec![
         Stage::of("lost", 1, members),
         Stage::of("lost", going.len(), nodes),
-    ]
+    ];
+    Part { stages, notes }
 }
 
-/// What is left of them, and why.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let notes = all(diff).filter_map(|lost| {
-        let (text, why) = match (held_back(&lost, diff), lost.node) {
-            (Some(_), Some(node)) if node.ready => (back(lost.name), Held::Back),
-            (Some(why), _) => {
-                let text = format!("was given up, and is still there for now: {why}");
-                (text, why)
-            }
-            (None, _) if lost.wanted => (
-                "was given up: it joins as a new node when nothing of the old one is left"
-                    .to_owned(),
-                Held::RemainsFirst,
-            ),
-            (None, _) => return None,
-        };
-        Some(Note::kept(lost.name, text, Waits::Lost, why))
-    });
-    notes.collect()
+/// What is left of it, and why.
+fn note(lost: &Lost<'_>, held: Option<&Held>) -> Option<Note> {
+    let (text, why) = match (held, lost.node) {
+        (Some(_), Some(node)) if node.ready => (back(lost.name), Held::Back),
+        (Some(why), _) => {
+            let text = format!("was given up, and is still there for now: {why}");
+            (text, why.clone())
+        }
+        (None, _) if lost.wanted => (
+            "was given up: it joins as a new node when nothing of the old one is left".to_owned(),
+            Held::RemainsFirst,
+        ),
+        (None, _) => return None,
+    };
+    Some(Note::kept(lost.name, text, Waits::Lost, why))
 }
 
 fn back(name: &NodeName) -> String {

@@ -1,7 +1,8 @@
 //! In which order differences are mended: together when fresh, one queue a host when alive. Pure.
-//! [`up()`] and [`remove()`] are tables of contents.
+//! [`up()`] and [`remove()`] are tables of contents: each row is a [`Part`], with the stages and the notes of one file.
 
-use super::{Note, Plan, Stage};
+use self::part::Part;
+use super::Plan;
 
 mod addons;
 mod charts;
@@ -15,6 +16,7 @@ mod leave;
 mod leavers;
 mod lost;
 mod nodes;
+mod part;
 mod prepare;
 mod prune;
 mod remove;
@@ -30,11 +32,13 @@ pub use remove::{remove, remove_named};
 
 pub(super) use self::{claim::remembered, up::up};
 
-/// Leaves out the stages that have nothing to do.
-fn plan(stages: impl IntoIterator<Item = Stage>, notes: Vec<Note>) -> Plan {
-    let stages = stages.into_iter().filter(|stage| !stage.is_empty());
-    Plan {
-        stages: stages.collect(),
-        notes,
+/// The parts in order, without the stages that have nothing to do.
+fn plan(parts: impl IntoIterator<Item = Part>) -> Plan {
+    let mut plan = Plan::default();
+    for Part { stages, notes } in parts {
+        let stages = stages.into_iter().filter(|stage| !stage.is_empty());
+        plan.stages.extend(stages);
+        plan.notes.extend(notes);
     }
+    plan
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, health, skew};
+use super::{addons, health, part::Part, skew};
 use crate::{
     facts::{self, Actual, ApiView, NodeFact},
     model::{Component, DrainRules, NodeMeta, NodeName},
@@ -14,8 +14,9 @@ use crate::{
 
 /// Cordons of ours that a run left, where none of these rolls takes them back: before others are drained,
 /// whose pods have nowhere else to go.
-pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &[Stage]) -> Stage {
+pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &Part) -> Part {
     let taken_back: BTreeSet<&NodeName> = rolls
+        .stages
         .iter()
         .flat_map(Stage::steps)
         .filter_map(|step| match &step.action {
@@ -25,12 +26,12 @@ pub(super) fn left_cordoned(diff: &Diff<'_>, rolls: &[Stage]) -> Stage {
         .collect();
     let left = diff.hosts.keys().filter(|name| !taken_back.contains(*name));
     let steps = left.filter_map(|name| uncordon(name, seen(diff.have, name)));
-    Stage::of("uncordon", diff.want.hosts.len(), steps)
+    Stage::of("uncordon", diff.want.hosts.len(), steps).into()
 }
 
 /// Health of the rest beside the Node's data and Ready, all nodes at once. The manifests are already
 /// applied, so these waits overlap with theirs.
-pub(super) fn ready(diff: &Diff<'_>) -> Stage {
+pub(super) fn ready(diff: &Diff<'_>) -> Part {
     let mut steps = health::others(diff);
     let networked = addons::has_network(diff.want);
     for (name, host) in &diff.hosts {
@@ -55,13 +56,14 @@ pub(super) fn ready(diff: &Diff<'_>) -> Stage {
     let nodes = diff.want.hosts.keys().cloned().collect();
     let stage = Stage::of("nodes", diff.want.hosts.len(), steps);
     let stage = stage.side_by_side(|step| matches!(step.action, Action::Cluster(_)));
-    stage.on_failure(OnFailure::DropNode {
+    let stage = stage.on_failure(OnFailure::DropNode {
         while_left: Enough::OneOf(nodes),
-    })
+    });
+    Part::from(stage).with_notes(without_network(diff))
 }
 
-/// Said when nobody of ours brings a network.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+/// Nodes that become Ready when the user has installed a network.
+fn without_network(diff: &Diff<'_>) -> Vec<Note> {
     if addons::has_network(diff.want) {
         return Vec::new();
     }

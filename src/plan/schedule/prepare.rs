@@ -1,17 +1,17 @@
 //! What a node needs before its components start: images, kernel, files. Pure.
 
-use super::hosts;
+use super::{hosts, part::Part};
 use crate::{
     model::{NodeName, path},
     plan::{
-        Cause, HostAction, Stage, Step,
+        Cause, HostAction, Step,
         diff::{Diff, FilesDiff},
     },
 };
 
 /// A pull for each image that is missing, and before them the authorities by which Docker knows registries.
-pub(super) fn images(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("images", diff, |name, host| {
+pub(super) fn images(diff: &Diff<'_>) -> Part {
+    let stage = hosts::preparing("images", diff, |name, host| {
         let authorities = host.files.iter().filter_map(|files| {
             let why = "authorities by which Docker and containerd know registries";
             archive(name, files, why, diff, path::is_docker_authority)
@@ -24,12 +24,13 @@ pub(super) fn images(diff: &Diff<'_>) -> Stage {
             Step::on(name, missing.cause, why, action)
         });
         authorities.chain(missing).collect()
-    })
+    });
+    stage.into()
 }
 
 /// One step a node whose modules or sysctls differ.
-pub(super) fn kernel(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("kernel", diff, |name, host| {
+pub(super) fn kernel(diff: &Diff<'_>) -> Part {
+    let stage = hosts::preparing("kernel", diff, |name, host| {
         if host.kernel.is_empty() {
             return Vec::new();
         }
@@ -43,12 +44,13 @@ pub(super) fn kernel(diff: &Diff<'_>) -> Stage {
             Cause::Drift
         };
         vec![Step::on(name, cause, why, action).changing(host.kernel.clone())]
-    })
+    });
+    stage.into()
 }
 
 /// One step an archive.
-pub(super) fn files(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("files", diff, |name, host| {
+pub(super) fn files(diff: &Diff<'_>) -> Part {
+    let stage = hosts::preparing("files", diff, |name, host| {
         let archives = host.files.iter().filter_map(|files| {
             let why = match files.cause {
                 Cause::New => "certificates and configuration that the components read",
@@ -63,7 +65,8 @@ pub(super) fn files(diff: &Diff<'_>) -> Stage {
             })
         });
         archives.collect()
-    })
+    });
+    stage.into()
 }
 
 /// One archive of those files, if there are any.

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{addons, hosts, roles};
+use super::{addons, hosts, part::Part, roles};
 use crate::{
     desired::{Desired, DesiredHost, containerd::REGISTRY_HEAD},
     facts::HostFacts,
     model::{CLAIM, Component, label, path},
     plan::{
-        Cause, HostAction, Queue, Stage, Step,
+        Cause, HostAction, Queue, Step,
         diff::{Diff, HostDiff, LOOSE_FILES, Need, applied, is_below},
     },
 };
 
 /// Last of all: containers, then the files they read, then objects.
-pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
+pub(super) fn leftovers(diff: &Diff<'_>) -> Part {
     let want = diff.want;
     let mut stage = hosts::stage("prune", diff, |name, host| {
         let gives_up = roles::gives_up(name, diff);
@@ -46,7 +46,7 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Stage {
             steps: vec![step],
         });
     }
-    stage
+    stage.into()
 }
 
 fn containers<'a>(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{claim, leave, plan};
+use super::{claim, leave, part::Part, plan};
 use crate::{
     error::ErrorClass,
     facts::{Actual, HostFacts, HostView},
@@ -125,7 +125,7 @@ pub fn remove_named(
             .filter_map(|(host, facts)| images_stay(host, facts)),
     );
     let why = leave::Why("the cluster is removed");
-    let every = leave::PARTS.map(|(stage, steps)| {
+    let every = leave::STAGES.map(|(stage, steps)| {
         let steps = ours
             .iter()
             .flat_map(|(host, facts)| steps(id, host, facts, have, why));
@@ -134,7 +134,7 @@ pub fn remove_named(
     let clean = ours.is_empty() && !again && !kept;
     let [stop, clean_host, containerd, release] = every;
     let [stop, stop_etcd] = leave::side_by_side(stop);
-    let stages = [
+    let stages = vec![
         Stage::of("claim", claims.len(), claims),
         stop,
         stop_etcd,
@@ -144,7 +144,7 @@ pub fn remove_named(
         Stage::of("images", images.len(), images),
         Stage::of("state", 1, local(clean, have)),
     ];
-    Ok(plan(stages, notes))
+    Ok(plan([Part { stages, notes }]))
 }
 
 fn is_lost(host: &NodeName, have: &Actual) -> bool {
@@ -324,5 +324,5 @@ fn without_state(have: &Actual) -> Result<Plan, PreflightErrors> {
         }
     }
     PreflightErrors::unless_empty(errors)?;
-    Ok(plan([], notes))
+    Ok(plan([Part::from_iter(notes)]))
 }

@@ -7,7 +7,7 @@
 //! member leaves etcd; and the next survey sees keys and files that nothing reads any more, which are
 //! pruned. Each part is seen by a survey, so a run that was cut off goes on.
 
-use super::hosts;
+use super::{hosts, part::Part};
 use crate::{
     facts::ApiView,
     model::{Component, NodeName},
@@ -23,24 +23,27 @@ use crate::{
 const WHY: &str = "the config gives this node other roles";
 
 /// One node after the other; a failure ends it.
-pub(super) fn stage(diff: &Diff<'_>) -> Stage {
-    let going = changing(diff).filter(|(name, _, roles)| held_back(name, *roles, diff).is_none());
-    let steps = going.flat_map(|(name, host, roles)| {
-        let control_plane = roles.control_plane.then(|| control_plane(name, host, diff));
-        let member = roles.etcd.then(|| member(name, host, diff));
-        control_plane.into_iter().chain(member).flatten()
-    });
-    Stage::of("roles", 1, steps).on_failure(OnFailure::EndRun)
-}
-
-/// Why a node has its former roles for now.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let late = changing(diff).filter_map(|(name, _, roles)| {
-        let why = held_back(name, roles, diff)?;
-        let text = format!("does not give up {} yet: {why}", roles.names());
-        Some(Note::left(name, text, Waits::Roles, why))
-    });
-    late.collect()
+pub(super) fn give_up(diff: &Diff<'_>) -> Part {
+    let (mut steps, mut notes) = (Vec::new(), Vec::new());
+    for (name, host) in &diff.hosts {
+        let roles = GivenUp::of(name, diff.want, diff.have);
+        if !roles.any() {
+            continue;
+        }
+        if let Some(why) = held_back(name, roles, diff) {
+            let text = format!("does not give up {} yet: {why}", roles.names());
+            notes.push(Note::left(name, text, Waits::Roles, why));
+            continue;
+        }
+        if roles.control_plane {
+            steps.extend(control_plane(name, host, diff));
+        }
+        if roles.etcd {
+            steps.extend(member(name, host, diff));
+        }
+    }
+    let stage = Stage::of("roles", 1, steps).on_failure(OnFailure::EndRun);
+    Part::from(stage).with_notes(notes)
 }
 
 /// True while the node gives up roles: what would restart its components besides waits.
@@ -74,17 +77,6 @@ pub(super) fn makes_room(
             diff,
         )
     })
-}
-
-fn changing<'d>(
-    diff: &'d Diff<'_>,
-) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>, GivenUp)> {
-    let hosts = diff.hosts.iter();
-    let hosts = hosts.map(|(name, host)| {
-        let roles = GivenUp::of(name, diff.want, diff.have);
-        (*name, host, roles)
-    });
-    hosts.filter(|(_, _, roles)| roles.any())
 }
 
 /// Why it cannot be now, if it cannot.

@@ -5,7 +5,7 @@
 //! again; a failure ends the roll. What must hold meanwhile is a guard on each step that takes
 //! something away; where it does not hold already, the step is left out and a note says why.
 
-use super::{addons, nodes, start};
+use super::{addons, nodes, part::Part, skew, start};
 use crate::{
     etcd::Quorum,
     facts::{ApiHealth, ContainerState},
@@ -49,89 +49,92 @@ const NODES: Roll = Roll {
 
 /// Members one at a time, the leader last. Without a quorum those that do not run come together:
 /// each serves only with the others.
-pub(super) fn etcd(diff: &Diff<'_>) -> Stage {
+pub(super) fn etcd(diff: &Diff<'_>) -> Part {
     let etcd = &diff.have.etcd;
-    match etcd.quorum {
+    let (queues, notes) = match etcd.quorum {
         // There are none.
-        Quorum::External(_) => Stage::of(ETCD.stage, 1, []),
-        Quorum::Serving { leader } => stage(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
+        Quorum::External(_) => return Part::default(),
+        Quorum::Serving { leader } => queues(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {
-            together(stage(&ETCD, diff, |_| false), |name| !etcd_runs(name, diff))
+            let (queues, notes) = queues(&ETCD, diff, |_| false);
+            (together(queues, |name| !etcd_runs(name, diff)), notes)
         }
-    }
+    };
+    Part::from(stage(&ETCD, queues)).with_notes(notes)
 }
 
 /// The queues of these nodes as one, in which everything is awaited after it all.
-fn together(roll: Stage, of: impl Fn(&NodeName) -> bool) -> Stage {
-    let queues = roll.queues.into_iter();
-    let (these, others): (Vec<Queue>, Vec<Queue>) =
-        queues.partition(|queue| queue.node.as_ref().is_some_and(&of));
+fn together(queues: Vec<Queue>, of: impl Fn(&NodeName) -> bool) -> Vec<Queue> {
+    let (these, others): (Vec<Queue>, Vec<Queue>) = queues
+        .into_iter()
+        .partition(|queue| queue.node.as_ref().is_some_and(&of));
     let steps = these.into_iter().flat_map(|queue| queue.steps);
     let (waits, steps): (Vec<Step>, Vec<Step>) = steps.partition(|step| step.action.is_wait());
     let steps: Vec<Step> = steps.into_iter().chain(waits).collect();
     let first = (!steps.is_empty()).then_some(Queue { node: None, steps });
-    Stage {
-        queues: first.into_iter().chain(others).collect(),
-        ..roll
-    }
+    first.into_iter().chain(others).collect()
 }
 
 /// API server, controller manager, scheduler: one host at a time.
-pub(super) fn control_planes(diff: &Diff<'_>) -> Stage {
-    stage(&CONTROL_PLANES, diff, |name| {
+pub(super) fn control_planes(diff: &Diff<'_>) -> Part {
+    let (queues, notes) = queues(&CONTROL_PLANES, diff, |name| {
         diff.have.apis.get(name) == Some(&ApiHealth::Serving)
-    })
+    });
+    Part::from(stage(&CONTROL_PLANES, queues))
+        .with_notes(notes)
+        .with_notes(skew::old_clients(diff))
 }
 
 /// kubelet and kube-proxy, first where etcd or a control plane is, then on the workers. Nodes that
 /// are not Ready come first, and those that a run left cordoned: they are out already.
-pub(super) fn nodes(diff: &Diff<'_>) -> [Stage; 2] {
+pub(super) fn nodes(diff: &Diff<'_>) -> Part {
     let serves = |name: &NodeName| {
         let node = nodes::seen(diff.have, name);
         node.is_some_and(|node| node.ready && !node.is_cordoned_by_us())
     };
-    let all = stage(&NODES, diff, serves);
-    let (central, workers): (Vec<Queue>, Vec<Queue>) = all.queues.into_iter().partition(|queue| {
+    let (queues, notes) = queues(&NODES, diff, serves);
+    let (central, workers): (Vec<Queue>, Vec<Queue>) = queues.into_iter().partition(|queue| {
         let name = queue.node.as_ref();
         name.is_some_and(|name| Pool::of(name, diff.want) == Pool::Central)
     });
-    [(Pool::Central, central), (Pool::Workers, workers)].map(|(pool, queues)| Stage {
+    let pools = [(Pool::Central, central), (Pool::Workers, workers)];
+    let stages = pools.map(|(pool, queues)| Stage {
         width: pool.width(&queues, diff),
-        queues,
-        ..Stage::of(NODES.stage, 1, [])
-    })
+        ..stage(&NODES, queues)
+    });
+    let part = Part {
+        stages: stages.into(),
+        notes,
+    };
+    part.with_notes(skew::undrained(diff))
 }
 
-/// What is left out of the rolls, and why.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    let rolls = [ETCD, CONTROL_PLANES, NODES];
-    let components = rolls.iter().flat_map(|roll| roll.components);
-    components
-        .flat_map(|component| {
-            diff.hosts.iter().filter_map(move |(name, host)| {
-                let why = host.held(*component)?;
-                let text = format!("`{component}` is not replaced yet: {why}");
-                let what = Waits::Component(*component);
-                Some(Note::left(name, text, what, why.clone()))
-            })
-        })
-        .collect()
-}
-
-fn stage(roll: &Roll, diff: &Diff<'_>, last: impl Fn(&NodeName) -> bool) -> Stage {
-    let hosts = diff.hosts.iter();
-    let mut queues: Vec<Queue> = hosts
-        .map(|(name, host)| Queue {
-            node: Some((*name).clone()),
-            steps: queue(roll, diff, name, host),
-        })
-        .filter(|queue| !queue.steps.is_empty())
-        .collect();
-    queues.sort_by_key(|queue| queue.node.as_ref().is_some_and(&last));
+fn stage(roll: &Roll, queues: Vec<Queue>) -> Stage {
     Stage {
         queues,
         ..Stage::of(roll.stage, 1, [])
     }
+}
+
+/// A queue for each host with something to replace, and what is left out of the roll.
+fn queues(
+    roll: &Roll,
+    diff: &Diff<'_>,
+    last: impl Fn(&NodeName) -> bool,
+) -> (Vec<Queue>, Vec<Note>) {
+    let (mut queues, mut notes) = (Vec::new(), Vec::new());
+    for (name, host) in &diff.hosts {
+        let (steps, left) = queue(roll, diff, name, host);
+        notes.extend(left);
+        if !steps.is_empty() {
+            queues.push(Queue {
+                node: Some((*name).clone()),
+                steps,
+            });
+        }
+    }
+    queues.sort_by_key(|queue| queue.node.as_ref().is_some_and(&last));
+    (queues, notes)
 }
 
 fn etcd_runs(name: &NodeName, diff: &Diff<'_>) -> bool {
@@ -140,9 +143,15 @@ fn etcd_runs(name: &NodeName, diff: &Diff<'_>) -> bool {
     etcd.is_some_and(|fact| fact.state == ContainerState::Running)
 }
 
-fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> Vec<Step> {
+/// The steps of a host, and what of it is left as it is for now.
+fn queue(
+    roll: &Roll,
+    diff: &Diff<'_>,
+    name: &NodeName,
+    host: &HostDiff<'_>,
+) -> (Vec<Step>, Vec<Note>) {
     let (want, have) = (diff.want, diff.have);
-    let mut steps = Vec::new();
+    let (mut steps, mut notes) = (Vec::new(), Vec::new());
     for component in roll.components.iter().copied() {
         let (Some(spec), Some(fact)) = (
             host.want.containers.get(&component),
@@ -154,7 +163,10 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
             continue;
         };
         let cause = *cause;
-        if host.held(component).is_some() {
+        if let Some(why) = host.held(component) {
+            let text = format!("`{component}` is not replaced yet: {why}");
+            let what = Waits::Component(component);
+            notes.push(Note::left(name, text, what, why.clone()));
             continue;
         }
         if component == Component::Kubelet {
@@ -197,10 +209,9 @@ fn queue(roll: &Roll, diff: &Diff<'_>, name: &NodeName, host: &HostDiff<'_>) -> 
         Some(_) | None => false,
     };
     if steps.iter().any(changes) {
-        set_aside(name, steps, host, diff)
-    } else {
-        steps
+        steps = set_aside(name, steps, host, diff);
     }
+    (steps, notes)
 }
 
 /// How long who asks an API server needs after its start until nobody remembers that it was away: Kubernetes'

@@ -17,18 +17,9 @@ pub(super) fn keeps_out(host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
     *host.need(Component::Kubelet) == Need::Run && matches!(diff.turn, Turn::NotYet(_))
 }
 
-/// Said of nodes that do not get their kubelet yet, and of kubelets that take another minor release
-/// with their pods in place.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
-    late(diff)
-        .into_iter()
-        .chain(undrained(diff))
-        .chain(old_clients(diff))
-        .collect()
-}
-
-/// Both wait for the API servers, and neither does without the other.
-fn late(diff: &Diff<'_>) -> Vec<Note> {
+/// Nodes that do not get their kubelet yet. Both that and kube-proxy wait for the API servers, and neither does
+/// without the other.
+pub(super) fn late(diff: &Diff<'_>) -> Vec<Note> {
     let Turn::NotYet(why) = &diff.turn else {
         return Vec::new();
     };
@@ -48,7 +39,7 @@ fn late(diff: &Diff<'_>) -> Vec<Note> {
 }
 
 /// Who gets errors from API servers of the wanted release.
-fn old_clients(diff: &Diff<'_>) -> Vec<Note> {
+pub(super) fn old_clients(diff: &Diff<'_>) -> Vec<Note> {
     let ApiView::Up(api) = diff.have.api() else {
         return Vec::new();
     };
@@ -70,7 +61,8 @@ fn old_clients(diff: &Diff<'_>) -> Vec<Note> {
     texts.map(|text| Note::of(None, text)).collect()
 }
 
-fn undrained(diff: &Diff<'_>) -> Option<Note> {
+/// Kubelets that take another minor release with their pods in place.
+pub(super) fn undrained(diff: &Diff<'_>) -> Option<Note> {
     let mut hosts = diff.hosts.iter();
     let minor = hosts.any(|(name, host)| {
         let (runs, wanted) = versions(Component::Kubelet, name, host, diff).unzip();

@@ -1,12 +1,12 @@
 //! What is missing or stands still: run, started, and awaited elsewhere. What differs is replaced
 //! in a roll. Pure.
 
-use super::{hosts, join, roles, skew};
+use super::{hosts, join, part::Part, roles, skew};
 use crate::{
     facts::ContainerState,
     model::{Component, ContainerSpec, NodeName},
     plan::{
-        Action, Cause, HostAction, Note, Stage, Step, Target,
+        Action, Cause, HostAction, Note, Step, Target,
         diff::{Diff, HostDiff, Need},
         held::Turn,
         hold,
@@ -23,9 +23,9 @@ const CLIENTS: [Component; 3] = [
 ];
 
 /// On all hosts side by side: all of a fresh cluster are started before any is awaited.
-pub(super) fn start(diff: &Diff<'_>) -> Stage {
+pub(super) fn start(diff: &Diff<'_>) -> Part {
     let now = diff.turn == Turn::Now;
-    hosts::preparing("start", diff, |name, host| {
+    let stage = hosts::preparing("start", diff, |name, host| {
         let mut steps = Vec::new();
         let joins = join::joins(name, host, diff);
         for (component, spec) in &host.want.containers {
@@ -40,11 +40,12 @@ pub(super) fn start(diff: &Diff<'_>) -> Stage {
             steps.extend(with_pause(name, component, spec, host));
         }
         steps
-    })
+    });
+    Part::from(stage).with_notes(restarting(diff))
 }
 
 /// Started when the API answers.
-pub(super) fn clients(diff: &Diff<'_>) -> Stage {
+pub(super) fn clients(diff: &Diff<'_>) -> Part {
     let stage = hosts::preparing("clients", diff, |name, host| {
         // Beside a member that joins the API server was started just now, and kubelet needs it.
         let late = join::joins(name, host, diff) || diff.turn != Turn::Now;
@@ -68,14 +69,15 @@ pub(super) fn clients(diff: &Diff<'_>) -> Stage {
             .collect()
     });
     // None of them needs another; kubelet needs the image of every pod.
-    stage.side_by_side(|step| match &step.action {
+    let stage = stage.side_by_side(|step| match &step.action {
         Action::Host(_, HostAction::ImportPause { .. }) => true,
         Action::Host(
             _,
             HostAction::RunContainer { component, .. } | HostAction::StartContainer { component },
         ) => *component == Component::Kubelet,
         Action::Host(..) | Action::Cluster(_) | Action::Local(_) => false,
-    })
+    });
+    Part::from(stage).with_notes(skew::late(diff))
 }
 
 /// What it takes to start a component; for kubelet also the image of every pod.
@@ -94,15 +96,16 @@ fn with_pause(
 
 /// When the API servers answer: new ones are asked as soon as they serve, and those that leave are
 /// asked no more before they go.
-pub(super) fn proxies(diff: &Diff<'_>) -> Stage {
-    hosts::preparing("proxies", diff, |name, host| {
+pub(super) fn proxies(diff: &Diff<'_>) -> Part {
+    let stage = hosts::preparing("proxies", diff, |name, host| {
         let reload = host.reload.iter().map(|(cause, read)| {
             let action = HostAction::ReloadProxy { read: read.clone() };
             let why = "it sends to the API servers of the file that it has read";
             Step::on(name, *cause, why, action).guarded(&diff.want.cluster_id)
         });
         reload.collect()
-    })
+    });
+    stage.into()
 }
 
 /// The pause image goes in before the kubelet that needs it: a run that is cut off between the
@@ -120,8 +123,8 @@ pub(super) fn import_pause(name: &NodeName, host: &HostDiff<'_>, cause: Cause) -
     Step::on(name, cause, "containerd starts every pod from it", action)
 }
 
-/// What keeps restarting is left to Docker and awaited; the reader is told.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+/// What keeps restarting is left to Docker and awaited.
+fn restarting(diff: &Diff<'_>) -> Vec<Note> {
     let each = diff.hosts.iter().flat_map(|(name, host)| {
         let containers = host.want.containers.keys();
         containers.filter_map(move |component| {

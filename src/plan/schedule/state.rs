@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::part::Part;
 use crate::{
     desired::{Desired, Rewrite},
     facts::{Actual, ApiView},
@@ -11,8 +12,8 @@ use crate::{
     state::{ClusterState, InventoryEntry, Membership},
 };
 
-/// Baseline anything else: no node has a key that is not saved (invariant 2).
-pub(super) fn save(want: &Desired, have: &Actual) -> Stage {
+/// Before anything else: no node has a key that is not saved (invariant 2).
+pub(super) fn save(want: &Desired, have: &Actual) -> Part {
     let step = match have.saved.as_deref() {
         Some(saved) if *saved == want.saved => None,
         Some(saved) => Some(
@@ -29,11 +30,11 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Stage {
             LocalAction::SaveState,
         )),
     };
-    Stage::of("state", 1, step)
+    Part::from(Stage::of("state", 1, step)).with_notes(notes(want))
 }
 
 /// The copy in `kube-system`, which any machine with the config can carry on from.
-pub(super) fn copy(want: &Desired, have: &Actual) -> Stage {
+pub(super) fn copy(want: &Desired, have: &Actual) -> Part {
     let there = match have.api() {
         ApiView::Up(facts) => facts.state_copy.state() == Some(&want.saved.copy()),
         ApiView::Unknown | ApiView::Unreachable(_) => false,
@@ -45,11 +46,11 @@ pub(super) fn copy(want: &Desired, have: &Actual) -> Stage {
             ClusterAction::SaveStateCopy,
         )
     });
-    Stage::of("copies", 1, step)
+    Stage::of("copies", 1, step).into()
 }
 
 /// Written as soon as the API answers, so that it is there when a later wait is interrupted.
-pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Stage {
+pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Part {
     let step = match &have.kubeconfig {
         Some(there) if *there == want.kubeconfig => None,
         Some(_) => Some((
@@ -59,20 +60,21 @@ pub(super) fn kubeconfig(want: &Desired, have: &Actual) -> Stage {
         None => Some((Cause::New, "the administrator reaches the cluster with it")),
     }
     .map(|(cause, why)| Step::local(cause, why, LocalAction::WriteKubeconfig));
-    Stage::of("kubeconfig", 1, step)
+    Stage::of("kubeconfig", 1, step).into()
 }
 
 /// Before any API server writes with something else than what is stored was written with.
-pub(super) fn forget_written(want: &Desired) -> Stage {
+pub(super) fn forget_written(want: &Desired) -> Part {
     let step = (want.rewrite == Some(Rewrite::Forget)).then(|| {
         let why = "the API servers are about to write with something else";
         Step::cluster(Cause::Change, why, ClusterAction::ForgetWritten)
     });
-    Stage::of("encryption", 1, step).on_failure(OnFailure::EndRun)
+    let stage = Stage::of("encryption", 1, step);
+    stage.on_failure(OnFailure::EndRun).into()
 }
 
 /// After all of them write as they shall.
-pub(super) fn rewrite(want: &Desired) -> Stage {
+pub(super) fn rewrite(want: &Desired) -> Part {
     let step = match &want.rewrite {
         Some(Rewrite::All { resources, with }) => Some(Step::cluster(
             Cause::New,
@@ -84,7 +86,8 @@ pub(super) fn rewrite(want: &Desired) -> Stage {
         )),
         Some(Rewrite::Forget) | None => None,
     };
-    Stage::of("encryption", 1, step).on_failure(OnFailure::EndRun)
+    let stage = Stage::of("encryption", 1, step);
+    stage.on_failure(OnFailure::EndRun).into()
 }
 
 /// What there is to say about keys and certificates.

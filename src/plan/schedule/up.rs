@@ -1,12 +1,14 @@
 //! Make the world as the intent says: the table of contents. Pure.
+//!
+//! Each row gives its stages with their notes, and the notes of a plan are in the order of its rows.
 
 use super::{
-    addons, charts, claim, containerd, flags, health, hosts, join, leavers, lost, nodes, plan,
-    prepare, prune, roles, roll, skew, start, state, warnings,
+    addons, charts, claim, containerd, flags, health, hosts, join, leavers, lost, nodes,
+    part::Part, plan, prepare, prune, roles, roll, start, state, warnings,
 };
 use crate::{
     facts::{Actual, ApiView},
-    plan::{Held, Note, Plan, Stage, diff::Diff},
+    plan::{Held, Note, Plan, diff::Diff},
 };
 
 /// The plan that mends what differs; empty when nothing does.
@@ -17,6 +19,8 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     }
     let first = [
         state::save(want, have), // keys are kept before they are used
+        warnings::nodes(diff),   // to be read before anything is done
+        hosts::silent(diff),     // nothing is done on these
         claim::claim(diff),      // a node belongs to one cluster
         prepare::images(diff),
         prepare::kernel(diff),
@@ -31,28 +35,24 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     ];
     let control_planes = roll::control_planes(diff);
     // An API server that is paused or differs answers when it is replaced, and not before.
-    let differs = !control_planes.is_empty() || first.iter().any(|stage| !stage.is_empty());
+    let differs = control_planes.has_steps() || first.iter().any(Part::has_steps);
     if must_see_the_api(have) && differs {
         let first = first.into_iter().chain([control_planes]);
         return until_the_api_answers(first, diff);
     }
-    let [containerd_central, containerd_workers] = containerd::living(diff);
-    let rolls = roll::nodes(diff);
-    let left_cordoned = nodes::left_cordoned(diff, &rolls);
-    let [central, workers] = rolls;
+    let kubelets = roll::nodes(diff);
+    let left_cordoned = nodes::left_cordoned(diff, &kubelets);
     let [addons, addons_spread, addons_of_user] = addons::apply(diff);
     let [network_chart, charts] = charts::apply(diff);
     let then = [
+        lost::forget(diff),  // etcd takes no member while one of its members is dead
         join::members(diff), // one at a time, caught up before it votes
-        join::api_servers(diff),
         state::forget_written(want), // before anything is written otherwise
-        control_planes,              // no kubelet and no controller is newer than an API server
+        control_planes,      // no kubelet and no controller is newer than an API server
         start::clients(diff),
         left_cordoned, // pods need somewhere to go
-        containerd_central,
-        containerd_workers,
-        central,
-        workers,
+        containerd::living(diff),
+        kubelets,
         network_chart, // the network first; no node is Ready without
         addons,
         state::kubeconfig(want, have),
@@ -66,25 +66,11 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
         charts::wait(diff),
+        roles::give_up(diff),   // what takes their place is there
+        leavers::clean(diff),   // as it is for these
+        prune::leftovers(diff), // ours, there, and no longer wanted
     ];
-    let lost = lost::stages(diff).into_iter(); // etcd takes nobody while a member of its own is dead
-    let last = [roles::stage(diff)].into_iter(); // what takes their place is there
-    let last = last.chain(leavers::stages(diff)); // as it is for these
-    let last = last.chain([prune::leftovers(diff)]); // ours, there, and no longer wanted
-    let mut notes = state::notes(want);
-    notes.extend(warnings::notes(diff));
-    notes.extend(start::notes(diff));
-    notes.extend(addons::notes(diff));
-    notes.extend(join::notes(diff));
-    notes.extend(nodes::notes(diff));
-    notes.extend(containerd::notes(diff));
-    notes.extend(roll::notes(diff));
-    notes.extend(skew::notes(diff));
-    notes.extend(hosts::notes(diff));
-    notes.extend(lost::notes(diff));
-    notes.extend(roles::notes(diff));
-    notes.extend(leavers::notes(diff));
-    plan(first.into_iter().chain(lost).chain(then).chain(last), notes)
+    plan(first.into_iter().chain(then))
 }
 
 /// True while it is not known whether etcd has its data, of a cluster that had some: nothing is
@@ -95,24 +81,27 @@ fn must_see_the_api(have: &Actual) -> bool {
     populated && !matches!(have.api(), ApiView::Up(_))
 }
 
-fn until_the_api_answers(first: impl IntoIterator<Item = Stage>, diff: &Diff<'_>) -> Plan {
-    let mut notes = state::notes(diff.want);
+fn until_the_api_answers(parts: impl IntoIterator<Item = Part>, diff: &Diff<'_>) -> Plan {
     let text = "what the cluster holds is looked at before anything is written to it: what else \
                differs is known after its API answers";
+    let mut notes = state::notes(diff.want);
     notes.push(Note::left_anywhere(text.to_owned(), Held::ApiFirst));
     notes.extend(leavers::later(diff, "the API answers", &Held::ApiFirst));
-    plan(first, notes)
+    only(parts, notes)
 }
 
 fn claims_only(diff: &Diff<'_>) -> Plan {
-    let stages = [state::save(diff.want, diff.have), claim::claim(diff)];
+    let parts = [state::save(diff.want, diff.have), claim::claim(diff)];
+    let why = Held::ClaimFirst;
     let text = "files of a node are read through its claim: what else differs is known after \
                the claim is back";
-    let mut notes = vec![Note::left_anywhere(text.to_owned(), Held::ClaimFirst)];
-    notes.extend(leavers::later(
-        diff,
-        "the claims are back",
-        &Held::ClaimFirst,
-    ));
-    plan(stages, notes)
+    let mut notes = vec![Note::left_anywhere(text.to_owned(), why.clone())];
+    notes.extend(leavers::later(diff, "the claims are back", &why));
+    only(parts, notes)
+}
+
+/// These parts alone. What they hold back has no note: one note says it of everything.
+fn only(parts: impl IntoIterator<Item = Part>, notes: Vec<Note>) -> Plan {
+    let stages = parts.into_iter().flat_map(|part| part.stages).collect();
+    plan([Part { stages, notes }])
 }

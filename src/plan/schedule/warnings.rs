@@ -1,5 +1,6 @@
 //! What a person should know about a node before it is used. Pure.
 
+use super::part::Part;
 use crate::{
     desired::{self, DesiredHost},
     facts::HostFacts,
@@ -8,7 +9,7 @@ use crate::{
 };
 
 /// What a person should know about a node before it is used, and what ends a node that is used.
-pub(super) fn notes(diff: &Diff<'_>) -> Vec<Note> {
+pub(super) fn nodes(diff: &Diff<'_>) -> Part {
     let hosts = diff.hosts.iter();
     hosts
         .flat_map(|(name, host)| {
