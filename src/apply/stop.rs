@@ -1,5 +1,5 @@
-//! Stopping is one signal: Ctrl-C, SIGTERM, a lost lease, a changed or deleted object. Every wait,
-//! pull and drain selects on it; effects in flight finish.
+//! Stopping is one signal: Ctrl-C, SIGTERM, a lost lease, a changed or deleted object, the end of a run's time limit.
+//! Every wait, pull and drain selects on it; effects in flight finish.
 //!
 //! A process that leads by a lease may act until an instant that its renewals move on. It is part
 //! of the signal, so that a process that was frozen past it finds at its next step that it is over,
