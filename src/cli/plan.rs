@@ -10,7 +10,7 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
-    converge::{Goal, survey},
+    converge::{Goal, Removal, survey},
     plan::{render, render_in_full},
 };
 
@@ -34,15 +34,17 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     } else {
         Some(intent::load_whole(file, session)?.intent)
     };
-    let goal = match &intent {
-        Some(intent) if !args.remove => Goal::Up(intent),
-        intent => Goal::Remove(intent.as_ref()),
+    let survey = async {
+        match &intent {
+            Some(intent) if !args.remove => survey(&Goal::Up(intent), &environment).await,
+            intent => survey(&Removal(intent.as_ref()), &environment).await,
+        }
     };
     let survey = tokio::select! {
         biased;
         // Nothing is written, so there is nothing to finish.
         _ = session.stop.stopped() => return Ok(STOPPED),
-        survey = survey(&goal, &environment) => survey?,
+        survey = Box::pin(survey) => survey?,
     };
     match args.output {
         Output::Text if args.full => print::data(&render_in_full(&survey.plan))?,

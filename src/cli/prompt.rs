@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use super::output::Screen;
 use crate::{
     apply::stop::Stop,
-    converge::Consent,
+    converge::{Consent, Declined},
     model::Endpoint,
     plan::{Plan, disruptions, disruptive_steps},
 };
@@ -122,13 +122,15 @@ pub struct AskConsent {
 }
 
 impl Consent for AskConsent {
-    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool> {
+    type Refusal = Declined;
+
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), Declined>> {
         Box::pin(async move {
             if self.given {
-                return true;
+                return Ok(());
             }
             if !self.prompt.is_interactive() {
-                return false;
+                return Err(Declined);
             }
             let mut question = format!("{}:\n", disruptive_steps(plan.disruptions().count()));
             for disruption in disruptions(plan) {
@@ -137,7 +139,8 @@ impl Consent for AskConsent {
                 question.push('\n');
             }
             question.push_str("Continue?");
-            self.prompt.yes(&question).await
+            let yes = self.prompt.yes(&question).await;
+            yes.then_some(()).ok_or(Declined)
         })
     }
 }
@@ -217,6 +220,6 @@ mod tests {
             given: false,
             prompt,
         };
-        assert!(!consent.ask(&Plan::default()).await);
+        assert!(consent.ask(&Plan::default()).await.is_err());
     }
 }

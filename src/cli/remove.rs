@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::Intent,
-    converge::{Consent, Goal, Outcome},
+    converge::{Consent, Convergence, Declined, Removal, RemovalOutcome},
     environment::Environment,
     model::{Named, Role, quoted},
     plan::{self, Plan},
@@ -54,9 +54,9 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         saved: saved.as_ref(),
         prompt: session.prompt.clone(),
     };
-    let goal = Goal::Remove(intent.as_ref());
-    match converge_shown(&goal, &environment, &consent, args.output, session).await? {
-        Outcome::Converged { changed, .. } => {
+    let removal = Removal(intent.as_ref());
+    match converge_shown(&removal, &environment, &consent, args.output, session).await? {
+        Convergence::Settled(RemovalOutcome::Removed { changed }) => {
             session.screen.print_unless_quiet(if changed {
                 "\nthe cluster is removed and its nodes are clean"
             } else {
@@ -73,15 +73,15 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
                 kubeconfig: None,
             })
         }
-        Outcome::ConsentRefused { changed, .. } => Err(Failure::Declined { changed }.into()),
-        Outcome::Degraded { left, .. } => {
-            let left = left.into_iter().collect();
+        Convergence::Settled(RemovalOutcome::Incomplete { left, claimed: _ }) => {
             Err(incomplete(left, &environment).await?.into())
         }
-        Outcome::RemovalIncomplete { left, .. } => {
-            Err(incomplete(left, &environment).await?.into())
-        }
-        Outcome::Stopped(_) => {
+        Convergence::ConsentRefused {
+            refusal: Declined,
+            disruptions: _,
+            changed,
+        } => Err(Failure::Declined { changed }.into()),
+        Convergence::Stopped(_) => {
             session
                 .screen
                 .print("stopped; `rke-operator remove` again continues from here");
@@ -149,15 +149,17 @@ struct AskRemoval<'a> {
 }
 
 impl Consent for AskRemoval<'_> {
-    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool> {
+    type Refusal = Declined;
+
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), Declined>> {
         Box::pin(async move {
             // A later plan of the run cleans no other nodes.
             if self.force || self.agreed.load(Ordering::Relaxed) {
-                return true;
+                return Ok(());
             }
             let yes = self.prompt.yes(&question(self.saved, plan)).await;
             self.agreed.store(yes, Ordering::Relaxed);
-            yes
+            yes.then_some(()).ok_or(Declined)
         })
     }
 }

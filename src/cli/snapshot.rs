@@ -15,7 +15,7 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
-    converge::{Goal, targets},
+    converge::{Goal, Purpose, targets},
     error::{ErrorClass, distinct},
     etcd::snapshot::{self, Snapshot, SnapshotName},
     facts::Unreachable,
@@ -58,7 +58,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         Some(name) => name.clone(),
         None => SnapshotName::of_time(environment.clock.now()),
     };
-    let mut targets = targets(&Goal::Up(&intent), Some(&saved), &environment).await;
+    let mut targets = targets(Goal::Up(&intent).any(), Some(&saved), &environment).await;
     let has_etcd = |node: &NodeName| {
         let entry = saved.inventory.get(node);
         entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))

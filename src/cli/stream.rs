@@ -2,7 +2,6 @@
 
 use std::{io, time::Duration};
 
-use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{
@@ -12,7 +11,7 @@ use super::{
 };
 use crate::{
     apply::event::{Event, Events},
-    converge::{Consent, Error, Goal, Outcome, converge},
+    converge::{Consent, Convergence, Error, Purpose, converge},
     environment::Environment,
 };
 
@@ -22,16 +21,17 @@ const CAPACITY: usize = 256;
 const REDRAW: Duration = Duration::from_millis(200);
 
 /// Converges, and shows how. Ends when the convergence does and everything is shown.
-pub(super) async fn converge_shown(
-    goal: &Goal<'_>,
+pub(super) async fn converge_shown<P: Purpose, R>(
+    purpose: &P,
     environment: &Environment,
-    consent: &dyn Consent,
+    consent: &dyn Consent<Refusal = R>,
     output: Output,
     session: &Session,
-) -> Result<Outcome, Error> {
+) -> Result<Convergence<P::Outcome, R>, Error> {
     let (events, mut incoming) = Events::channel(CAPACITY);
     let mut sink = Sink::new(output, &session.screen);
-    let mut run = converge(goal, environment, consent, &events, &session.stop).boxed();
+    let run = converge(purpose, environment, consent, &events, &session.stop);
+    let mut run = Box::pin(run);
     let mut ticks = interval(REDRAW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let outcome = loop {

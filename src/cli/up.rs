@@ -22,7 +22,7 @@ use super::{
 use crate::{
     apply::step::Warning,
     config::Intent,
-    converge::{Goal, Outcome},
+    converge::{Convergence, Declined, Goal, Outcome},
     error::distinct,
     facts::Unreachable,
     model::NodeName,
@@ -50,7 +50,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     };
     let goal = Goal::Up(&intent);
     match converge_shown(&goal, &environment, &consent, args.output, session).await? {
-        Outcome::Converged { changed, .. } => {
+        Convergence::Settled(Outcome::Converged { changed, .. }) => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let took = span(begun.elapsed());
             session
@@ -61,12 +61,12 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
                 kubeconfig: Some(kubeconfig),
             })
         }
-        Outcome::Degraded {
+        Convergence::Settled(Outcome::Degraded {
             left,
             changed,
             warnings,
             survey: _,
-        } => {
+        }) => {
             let kubeconfig = kubeconfig_beside(file).display().to_string();
             let missing = warnings.iter().filter(|warning| warning.degrades);
             let missing: Vec<&Warning> = missing.collect();
@@ -77,7 +77,8 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
                 left,
             })
         }
-        Outcome::ConsentRefused {
+        Convergence::ConsentRefused {
+            refusal: Declined,
             disruptions,
             changed,
         } => Err(if session.prompt.is_interactive() {
@@ -89,11 +90,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
             }
         }
         .into()),
-        Outcome::RemovalIncomplete { left, .. } => {
-            let place = environment.store.place();
-            Err(Failure::incomplete(left, Some(&place)).into())
-        }
-        Outcome::Stopped(_) => {
+        Convergence::Stopped(_) => {
             session
                 .screen
                 .print("stopped; `rke-operator up` again continues from here");

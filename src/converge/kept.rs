@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Goal, Survey};
+use super::{AnyPurpose, Survey};
 use crate::{
     apply::event::RunOutcome,
     facts::{HostView, KeptFacts},
@@ -40,7 +40,7 @@ impl Kept {
     /// What still holds of a survey after a run of its plan that ended so. `since`: when its oldest facts
     /// were read.
     pub(super) fn after(
-        goal: &Goal<'_>,
+        purpose: AnyPurpose<'_>,
         survey: Survey,
         outcome: &RunOutcome,
         since: Timestamp,
@@ -55,7 +55,7 @@ impl Kept {
             RunOutcome::Completed | RunOutcome::Degraded => true,
             RunOutcome::PlanAgain | RunOutcome::Failed | RunOutcome::Stopped => false,
         };
-        if matches!(goal, Goal::Remove(_)) || !as_planned {
+        if matches!(purpose, AnyPurpose::Removal(_)) || !as_planned {
             return (Self::default(), plan);
         }
         let touched = touched(&plan);
@@ -111,6 +111,7 @@ pub(super) fn touched(plan: &Plan) -> BTreeSet<NodeName> {
 mod tests {
     use super::*;
     use crate::{
+        converge::{Goal, Purpose, Removal},
         error::ErrorClass,
         facts::{Actual, Unreachable},
         plan::{Action, Cause, ClusterAction, HostAction, OnFailure, Queue, Stage, Step},
@@ -174,8 +175,8 @@ mod tests {
         }
     }
 
-    fn names(goal: &Goal<'_>, outcome: &RunOutcome, seconds: i64) -> Vec<String> {
-        let (kept, _) = Kept::after(goal, survey(), outcome, THEN);
+    fn names(purpose: &impl Purpose, outcome: &RunOutcome, seconds: i64) -> Vec<String> {
+        let (kept, _) = Kept::after(purpose.any(), survey(), outcome, THEN);
         let now = THEN + SignedDuration::from_secs(seconds);
         let Good { hosts, since } = kept.at(now);
         assert_eq!(since == THEN, !hosts.is_empty());
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_removal_or_of_a_run_that_went_otherwise() {
         let intent = crate::desired::fixture::intent();
-        let removal = Goal::Remove(Some(&intent));
+        let removal = Removal(Some(&intent));
         assert_eq!(names(&removal, &RunOutcome::Completed, 1), [""; 0]);
         for outcome in [
             RunOutcome::PlanAgain,

@@ -9,9 +9,9 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    Error, Goal, Inspection, Survey,
+    AnyPurpose, Error, Goal, Inspection, Purpose, Removal, Survey,
     kept::{self, Kept},
-    left, left_alone, silent,
+    left_alone, silent,
 };
 use crate::{
     apply::{
@@ -55,17 +55,25 @@ pub struct Iteration<'w> {
 
 impl<'w> Iteration<'w> {
     /// Looks. Writes nothing, anywhere.
-    pub async fn look(goal: &Goal<'_>, environment: &'w Environment) -> Result<Self, Error> {
+    pub async fn look(purpose: &impl Purpose, environment: &'w Environment) -> Result<Self, Error> {
+        let purpose = purpose.any();
         let session = open(environment);
         let so_far = SoFar::default();
-        Box::pin(look(goal, environment, session, &so_far, Kept::default())).await
+        Box::pin(look(
+            purpose,
+            environment,
+            session,
+            &so_far,
+            Kept::default(),
+        ))
+        .await
     }
 
-    /// The same look for another goal towards the same intent.
-    pub(super) fn about(mut self, goal: &Goal<'_>) -> Self {
+    /// The same look for another purpose with the same intent.
+    pub(super) fn about(mut self, purpose: AnyPurpose<'_>) -> Self {
         let all = self.survey.all.take();
         let all = all.unwrap_or_else(|| std::mem::take(&mut self.survey.plan));
-        (self.survey.plan, self.survey.all) = part(goal, all);
+        (self.survey.plan, self.survey.all) = part(purpose, all);
         self
     }
 
@@ -76,12 +84,13 @@ impl<'w> Iteration<'w> {
 
     /// Saves that the cluster was seen with what we put there, once: see
     /// [`crate::state::OperatorMemory::populated`].
-    pub(super) async fn remember(&self, goal: &Goal<'_>) -> Result<(), Error> {
+    pub(super) async fn remember(&self, purpose: AnyPurpose<'_>) -> Result<(), Error> {
         let actual = &self.survey.actual;
         let (Some(saved), ApiView::Up(api)) = (&actual.saved, actual.api()) else {
             return Ok(());
         };
-        if matches!(goal, Goal::Remove(_)) || saved.memory.populated || api.is_bare() {
+        let removes = matches!(purpose, AnyPurpose::Removal(_));
+        if removes || saved.memory.populated || api.is_bare() {
             return Ok(());
         }
         let mut next = saved.clone();
@@ -94,10 +103,10 @@ impl<'w> Iteration<'w> {
     /// What there is left of it after a run of its plan that ended so.
     pub(super) fn leave(
         self,
-        goal: &Goal<'_>,
+        purpose: AnyPurpose<'_>,
         outcome: &RunOutcome,
     ) -> (Box<dyn RemoteSession>, Plan, Kept) {
-        let (kept, plan) = Kept::after(goal, self.survey, outcome, self.since);
+        let (kept, plan) = Kept::after(purpose, self.survey, outcome, self.since);
         (self.session, plan, kept)
     }
 
@@ -161,13 +170,6 @@ impl SoFar {
         plan::enough_answer(with(Component::Etcd), with(Component::ApiServer), &have).is_err()
     }
 
-    /// The nodes that are left to the next run, and why.
-    pub(super) fn left(&self, goal: &Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-        let mut left = left(goal, survey);
-        left.extend(self.failed.clone());
-        left
-    }
-
     /// The nodes that a person gives up as lost: once the state has them so that is used up.
     fn lose(&self, names: &BTreeSet<NodeName>, saved: Option<&ClusterState>) -> BTreeSet<NodeName> {
         let leaves = |name: &NodeName| {
@@ -187,7 +189,7 @@ pub(super) fn open(environment: &Environment) -> Box<dyn RemoteSession> {
 }
 
 pub(super) async fn look<'w>(
-    goal: &Goal<'_>,
+    purpose: AnyPurpose<'_>,
     environment: &'w Environment,
     mut session: Box<dyn RemoteSession>,
     so_far: &SoFar,
@@ -196,12 +198,19 @@ pub(super) async fn look<'w>(
     let kept = kept.at(environment.clock.now());
     let names: BTreeSet<NodeName> = kept.hosts.keys().cloned().collect();
     let mut since = kept.since;
-    let mut reading = read(goal, environment, &mut *session, so_far, kept.hosts).await?;
-    let mut decision = decide(goal, environment, &reading, so_far);
+    let mut reading = read(purpose, environment, &mut *session, so_far, kept.hosts).await?;
+    let mut decision = decide(purpose, environment, &reading, so_far);
     if !names.is_empty() && !is_idle(&decision, &names) {
         since = environment.clock.now();
-        reading = read(goal, environment, &mut *session, so_far, KeptFacts::new()).await?;
-        decision = decide(goal, environment, &reading, so_far);
+        reading = read(
+            purpose,
+            environment,
+            &mut *session,
+            so_far,
+            KeptFacts::new(),
+        )
+        .await?;
+        decision = decide(purpose, environment, &reading, so_far);
     }
     // Another run from this very store may have gone on since it was loaded.
     let mut again = 0..STORE_READS;
@@ -210,8 +219,15 @@ pub(super) async fn look<'w>(
         && has_moved(environment, &reading).await?
     {
         since = environment.clock.now();
-        reading = read(goal, environment, &mut *session, so_far, KeptFacts::new()).await?;
-        decision = decide(goal, environment, &reading, so_far);
+        reading = read(
+            purpose,
+            environment,
+            &mut *session,
+            so_far,
+            KeptFacts::new(),
+        )
+        .await?;
+        decision = decide(purpose, environment, &reading, so_far);
     }
     let Decision {
         desired,
@@ -276,12 +292,18 @@ fn is_idle(decision: &Result<Decision, Error>, hosts: &BTreeSet<NodeName>) -> bo
 /// What is, and what an `up` would do about it, or why it would do nothing. Writes nothing,
 /// anywhere.
 pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspection, Error> {
-    let goal = Goal::Up(intent);
+    let purpose = AnyPurpose::Goal(Goal::Up(intent));
     let mut session = open(environment);
     let so_far = SoFar::default();
-    let reading = read(&goal, environment, &mut *session, &so_far, KeptFacts::new());
+    let reading = read(
+        purpose,
+        environment,
+        &mut *session,
+        &so_far,
+        KeptFacts::new(),
+    );
     let reading = Box::pin(reading).await?;
-    let (desired, plan) = match decide(&goal, environment, &reading, &so_far) {
+    let (desired, plan) = match decide(purpose, environment, &reading, &so_far) {
         Ok(decision) => (decision.desired, Ok(decision.plan)),
         Err(error) => (None, Err(error)),
     };
@@ -309,7 +331,7 @@ struct Reading<'i> {
 }
 
 async fn read<'i>(
-    goal: &Goal<'i>,
+    purpose: AnyPurpose<'i>,
     environment: &Environment,
     session: &mut dyn RemoteSession,
     so_far: &SoFar,
@@ -321,7 +343,7 @@ async fn read<'i>(
         Loaded::Absent => (None, None),
         Loaded::Present { saved, revision } => (Some(*saved), Some(revision)),
     };
-    session.aim(targets(goal, loaded.as_ref(), environment).await);
+    session.aim(targets(purpose, loaded.as_ref(), environment).await);
     let kubeconfig = environment
         .kubeconfig
         .load()
@@ -330,9 +352,9 @@ async fn read<'i>(
             place: environment.kubeconfig.place(),
             source,
         })?;
-    let intent = match goal {
-        Goal::Up(wanted) | Goal::Heal(wanted) => Some(keeping(wanted, loaded.as_ref())?),
-        Goal::Remove(_) => None,
+    let intent = match purpose {
+        AnyPurpose::Goal(goal) => Some(keeping(goal.intent(), loaded.as_ref())?),
+        AnyPurpose::Removal(_) => None,
     };
     let wanted = intent.as_deref().map(desired::wanted_objects);
     let mut wanted = wanted.unwrap_or_default();
@@ -342,7 +364,7 @@ async fn read<'i>(
         wanted.peers = desired::peers(intent, is_new);
     }
     wanted.bound_to.clone_from(&environment.lose);
-    wanted.identity = matches!(goal, Goal::Remove(_));
+    wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
     let reading = session.read(loaded, reader.as_ref(), kubeconfig, &wanted, kept);
@@ -374,7 +396,7 @@ struct Decision {
 }
 
 fn decide(
-    goal: &Goal<'_>,
+    purpose: AnyPurpose<'_>,
     environment: &Environment,
     reading: &Reading<'_>,
     so_far: &SoFar,
@@ -382,9 +404,10 @@ fn decide(
     let actual = &reading.actual;
     let loaded = actual.saved.as_deref();
     let lose = so_far.lose(&environment.lose, loaded);
-    let (desired, (plan, all), saved) = match goal {
-        Goal::Up(written) | Goal::Heal(written) => {
-            let intent = reading.intent.as_deref().unwrap_or(*written);
+    let (desired, (plan, all), saved) = match purpose {
+        AnyPurpose::Goal(goal) => {
+            let written = goal.intent();
+            let intent = reading.intent.as_deref().unwrap_or(written);
             let new = loaded.is_none() && environment.recover.is_none();
             before_keys(intent, actual, new)?;
             let context = PkiContext {
@@ -407,11 +430,11 @@ fn decide(
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
-            let plan = part(goal, plan::up(&desired, actual)?);
+            let plan = part(purpose, plan::up(&desired, actual)?);
             let saved = desired.saved.clone();
             (Some(desired), plan, Some(saved))
         }
-        Goal::Remove(_) => {
+        AnyPurpose::Removal(_) => {
             spares_home(environment, actual)?;
             let id = loaded.map(|saved| &saved.cluster_id);
             if let Some(saved) = loaded {
@@ -455,11 +478,11 @@ fn checked(plan: Plan, actual: &Actual, saved: Option<&ClusterState>) -> Result<
     }
 }
 
-/// What a goal is about of all that would be done, and all, where that is more.
-fn part(goal: &Goal<'_>, plan: Plan) -> (Plan, Option<Plan>) {
-    match goal {
-        Goal::Heal(_) => (plan.unasked(), Some(plan)),
-        Goal::Up(_) | Goal::Remove(_) => (plan, None),
+/// The part of all that would be done that serves the purpose, and all, where that is more.
+fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
+    match purpose {
+        AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
+        AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => (plan, None),
     }
 }
 
@@ -491,13 +514,13 @@ fn kept_back(kept: &Intent, wanted: &Intent) -> Option<String> {
 /// Where every host is: of the intent, and of the inventory what the intent no longer names. What was
 /// given up is looked for only by a removal: each look would wait for a machine that is not there.
 pub(crate) async fn targets(
-    goal: &Goal<'_>,
+    purpose: AnyPurpose<'_>,
     saved: Option<&ClusterState>,
     environment: &Environment,
 ) -> BTreeMap<NodeName, ConnectionTarget> {
-    let intent = match goal {
-        Goal::Up(intent) | Goal::Heal(intent) => Some(*intent),
-        Goal::Remove(intent) => *intent,
+    let intent = match purpose {
+        AnyPurpose::Goal(goal) => Some(goal.intent()),
+        AnyPurpose::Removal(Removal(intent)) => intent,
     };
     let mut targets: BTreeMap<NodeName, ConnectionTarget> = intent
         .into_iter()
@@ -519,7 +542,7 @@ pub(crate) async fn targets(
         })
         .collect();
     for (name, entry) in saved.iter().flat_map(|saved| &saved.inventory) {
-        let removes = matches!(goal, Goal::Remove(_));
+        let removes = matches!(purpose, AnyPurpose::Removal(_));
         let looked_for = removes || entry.membership != Membership::Lost;
         if looked_for && !targets.contains_key(name) {
             targets.insert(name.clone(), from_inventory(name, entry, environment).await);

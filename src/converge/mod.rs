@@ -17,7 +17,7 @@ use crate::{
     config::Intent,
     desired::Desired,
     environment::Environment,
-    error::{ErrorClass, Explain, distinct},
+    error::{Explain, distinct},
     facts::{Actual, Unreachable},
     model::NodeName,
     plan,
@@ -31,6 +31,7 @@ mod attempts;
 mod error;
 mod kept;
 mod look;
+mod purpose;
 mod turn;
 
 use announced::Announced;
@@ -40,24 +41,24 @@ use kept::Kept;
 pub(crate) use look::targets;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
+pub use purpose::{
+    AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
+};
 use turn::InTurn;
-
-/// What a run is for, with what it needs to know.
-pub enum Goal<'a> {
-    /// Make the world as the intent says.
-    Up(&'a Intent),
-    /// As `Up`, without what nobody asked for: the intent was applied before, so what was changed
-    /// outside is put right and what ends soon is renewed, and nothing else changes.
-    Heal(&'a Intent),
-    /// Give every node of the saved inventory (and of the intent, if there still is one) back.
-    Remove(Option<&'a Intent>),
-}
 
 /// Asked once before a plan with disruptive steps runs.
 pub trait Consent: Send + Sync {
-    /// True to go on. Sees the plan that will run.
-    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool>;
+    /// What a refusal is. [`Infallible`](std::convert::Infallible) says that consent is always given: then no run ends
+    /// with [`Convergence::ConsentRefused`].
+    type Refusal;
+
+    /// `Ok` to go on. Sees the plan that will run.
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), Self::Refusal>>;
 }
+
+/// Consent was requested, and not given.
+#[derive(Debug)]
+pub struct Declined;
 
 /// What a survey found and what would be done about it.
 #[derive(Debug)]
@@ -108,97 +109,46 @@ impl Inspection {
     }
 }
 
-/// How a convergence ended well, or ended for now.
-#[derive(Debug)]
-pub enum Outcome {
-    /// What can converge has; these nodes of the config did not answer, or a step on them failed, or what a
-    /// warning names is missing and the cluster does not work as a whole without it.
-    Degraded {
-        /// The nodes, and why.
-        left: BTreeMap<NodeName, Unreachable>,
-        /// False: nothing was done at all.
-        changed: bool,
-        /// Said on the way.
-        warnings: Vec<Warning>,
-        /// The last one; `None` where it left nodes alone on which a step failed.
-        survey: Option<Box<Survey>>,
-    },
-    /// The last survey's plan was empty.
-    Converged {
-        /// False: nothing was done at all.
-        changed: bool,
-        /// Said on the way.
-        warnings: Vec<Warning>,
-        /// The last one; `None` where it was before the last effect.
-        survey: Option<Box<Survey>>,
-    },
-    /// The plan disturbs what runs, and consent was not given; nothing of it was done.
-    ConsentRefused {
-        /// What it would disrupt, equal disruptions of several nodes in one line.
-        disruptions: Vec<String>,
-        /// True: an earlier iteration of this run did something.
-        changed: bool,
-    },
-    /// A removal that gave back every node that it could; these do not answer, or hold another
-    /// cluster beside what is left of this one. The state is kept.
-    RemovalIncomplete {
-        /// The nodes, and why.
-        left: Vec<(NodeName, Unreachable)>,
-        /// Those of them that answer, and are another cluster's.
-        claimed: BTreeSet<NodeName>,
-    },
-    /// The stop signal was given.
-    Stopped(StopCause),
-}
-
-impl Outcome {
-    /// With the last survey. One in which failed nodes stand as silent ones tells who was left, not how
-    /// it is.
-    fn carrying(mut self, last: Survey, so_far: &SoFar) -> Self {
-        match &mut self {
-            Self::Degraded { survey, .. } | Self::Converged { survey, .. } => {
-                *survey = so_far.failed.is_empty().then(|| Box::new(last));
-            }
-            Self::ConsentRefused { .. } | Self::RemovalIncomplete { .. } | Self::Stopped(_) => {}
-        }
-        self
-    }
-}
-
 /// Reads the world and works out what to do. Writes nothing, anywhere.
-pub async fn survey(goal: &Goal<'_>, environment: &Environment) -> Result<Survey, Error> {
-    let iteration = Iteration::look(goal, environment).await?;
+pub async fn survey(purpose: &impl Purpose, environment: &Environment) -> Result<Survey, Error> {
+    let iteration = Iteration::look(purpose, environment).await?;
     Ok(iteration.survey)
 }
 
 /// Survey, run, and again until the plan is empty, or nothing is gained by another iteration.
-pub async fn converge(
-    goal: &Goal<'_>,
+pub async fn converge<P: Purpose, R>(
+    purpose: &P,
     environment: &Environment,
-    consent: &dyn Consent,
+    consent: &dyn Consent<Refusal = R>,
     events: &Events,
     stop: &Stop,
-) -> Result<Outcome, Error> {
-    Box::pin(converge_from(
-        None,
-        goal,
-        environment,
-        consent,
-        events,
-        stop,
-    ))
-    .await
+) -> Result<Convergence<P::Outcome, R>, Error> {
+    converge_from(None, purpose, environment, consent, events, stop).await
 }
 
-/// As [`converge`], by a look that was just done for the same goal.
-pub async fn converge_from<'w>(
-    mut first: Option<Box<Iteration<'w>>>,
-    goal: &Goal<'_>,
+/// As [`converge`], by a look that was just done for the same config.
+pub async fn converge_from<'w, P: Purpose, R>(
+    first: Option<Box<Iteration<'w>>>,
+    purpose: &P,
     environment: &'w Environment,
-    consent: &dyn Consent,
+    consent: &dyn Consent<Refusal = R>,
     events: &Events,
     stop: &Stop,
-) -> Result<Outcome, Error> {
+) -> Result<Convergence<P::Outcome, R>, Error> {
+    let ended = iterate(first, purpose.any(), environment, consent, events, stop);
+    let ended = Box::pin(ended).await?;
+    Ok(ended.map(|settled| purpose.outcome(settled)))
+}
+
+/// The loop, the same for every purpose.
+async fn iterate<'w, R>(
+    mut first: Option<Box<Iteration<'w>>>,
+    purpose: AnyPurpose<'_>,
+    environment: &'w Environment,
+    consent: &dyn Consent<Refusal = R>,
+    events: &Events,
+    stop: &Stop,
+) -> Result<Convergence<Settled, R>, Error> {
     let mut warnings = Vec::new();
     let mut agreed = BTreeSet::new();
     let mut announced: Option<Announced> = None;
@@ -212,33 +162,34 @@ pub async fn converge_from<'w>(
     let mut kept = Kept::default();
     let mut attempts = Attempts::new();
     while let Some(number) = attempts.next() {
-        let looks = begin(first.take(), goal, environment, session, &so_far, kept);
+        let looks = begin(first.take(), purpose, environment, session, &so_far, kept);
         let iteration = tokio::select! {
             biased;
-            cause = stop.stopped() => return Ok(Outcome::Stopped(cause)),
+            cause = stop.stopped() => return Ok(Convergence::Stopped(cause)),
             iteration = Box::pin(looks) => iteration
                 .map_err(|error| if changed { error.after_changes() } else { error })?,
         };
         let plan = &iteration.survey.plan;
         attempts.plans(plan);
         if plan.steps().all(|step| waited.contains(&step.action)) {
-            iteration.remember(goal).await?;
-            let outcome = settled(goal, &iteration.survey, changed, warnings);
-            return Ok(outcome.carrying(iteration.survey, &so_far));
+            iteration.remember(purpose).await?;
+            let warnings = distinct(warnings.into_iter().chain(no_traffic(&iteration.survey)));
+            return Ok(settled(iteration.survey, so_far, changed, warnings));
         }
         let unseen = announced.as_ref().map(|announced| announced.misses(plan));
         let unseen = unseen.unwrap_or_default();
         if !unseen.is_empty() {
             // They are left alone, and what is done to the others is planned without them.
             so_far.failed.extend(unseen);
-            if let Some(left) = too_few(goal, &iteration, &so_far).await? {
-                return Ok(degraded(left, changed, warnings));
+            if so_far.leaves_too_few(&iteration.survey) {
+                iteration.remember(purpose).await?;
+                return Ok(settled(iteration.survey, so_far, changed, warnings));
             }
             (session, kept) = (iteration.session, Kept::default());
             continue;
         }
-        if !agree(plan, consent, &mut agreed).await {
-            return Ok(refused(plan, changed, stop));
+        if let Err(refusal) = agree(plan, consent, &mut agreed).await {
+            return Ok(refused(refusal, plan, changed, stop));
         }
         let report = match Box::pin(iteration.in_turn(number, events, stop)).await? {
             InTurn::Ran(report) => report,
@@ -246,7 +197,7 @@ pub async fn converge_from<'w>(
                 (session, kept) = (iteration.session, Kept::default());
                 continue;
             }
-            InTurn::Stopped(cause) => return Ok(Outcome::Stopped(cause)),
+            InTurn::Stopped(cause) => return Ok(Convergence::Stopped(cause)),
         };
         changed |= !plan.only_waits();
         announced.get_or_insert_with(|| Announced::by(&iteration.survey));
@@ -266,12 +217,13 @@ pub async fn converge_from<'w>(
         }
         match outcome {
             RunOutcome::Stopped => {
-                return Ok(Outcome::Stopped(stop.cause().unwrap_or(StopCause::Signal)));
+                let cause = stop.cause().unwrap_or(StopCause::Signal);
+                return Ok(Convergence::Stopped(cause));
             }
             // The survey before this iteration saw every host clean or not ours. After it nobody
             // could tell any more whose a claim is, so there is nothing left to look for.
             RunOutcome::Completed if plan.deletes_state() => {
-                return Ok(settled(goal, &iteration.survey, true, warnings));
+                return Ok(settled(iteration.survey, so_far, changed, warnings));
             }
             RunOutcome::Completed
             | RunOutcome::PlanAgain
@@ -279,36 +231,23 @@ pub async fn converge_from<'w>(
             | RunOutcome::Failed => {}
         }
         so_far.ran = true;
-        (session, last, kept) = iteration.leave(goal, &outcome);
+        (session, last, kept) = iteration.leave(purpose, &outcome);
     }
     Err(unsettled(attempts.count(), &last))
-}
-
-/// Where too few nodes are left to go on with: those that are left to the next run.
-async fn too_few(
-    goal: &Goal<'_>,
-    iteration: &Iteration<'_>,
-    so_far: &SoFar,
-) -> Result<Option<BTreeMap<NodeName, Unreachable>>, Error> {
-    if !so_far.leaves_too_few(&iteration.survey) {
-        return Ok(None);
-    }
-    iteration.remember(goal).await?;
-    Ok(Some(so_far.left(goal, &iteration.survey)))
 }
 
 /// The look that an iteration goes by: one that was just done, or a new one.
 async fn begin<'w>(
     first: Option<Box<Iteration<'w>>>,
-    goal: &Goal<'_>,
+    purpose: AnyPurpose<'_>,
     environment: &'w Environment,
     session: Box<dyn RemoteSession>,
     so_far: &SoFar,
     kept: Kept,
 ) -> Result<Iteration<'w>, Error> {
     match first {
-        Some(first) => Ok(first.about(goal)),
-        None => Box::pin(look(goal, environment, session, so_far, kept)).await,
+        Some(first) => Ok(first.about(purpose)),
+        None => Box::pin(look(purpose, environment, session, so_far, kept)).await,
     }
 }
 
@@ -335,23 +274,6 @@ fn waits(plan: &Plan) -> impl Iterator<Item = Action> {
     waits.map(|step| step.action.clone())
 }
 
-/// The nodes of which something is left as it is for now, and why.
-fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
-    let left = plan.notes.iter().filter(|note| note.is_left);
-    left.filter_map(|note| {
-        let Some(Target::Host(name)) = &note.target else {
-            return None;
-        };
-        let why = Unreachable {
-            silent: false,
-            class: ErrorClass::Host,
-            why: note.text.clone(),
-            hints: Vec::new(),
-        };
-        Some((name.clone(), why))
-    })
-}
-
 /// The hosts that do not answer, and why.
 pub(crate) fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
     let silent = actual.unreachable();
@@ -368,29 +290,6 @@ fn left_alone(failure: &Failure) -> Option<(NodeName, Unreachable)> {
     Some((node, why))
 }
 
-/// What a removal leaves to other clusters, and why. The plan that ends one deletes the state: where
-/// there is nothing to do and the state is there, it is kept for what is on the nodes that the
-/// plan's notes name.
-fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-    if survey.actual.saved.is_none() || !survey.plan.is_empty() {
-        return BTreeMap::new();
-    }
-    let notes = survey.plan.notes.iter().filter_map(|note| {
-        let Some(Target::Host(name)) = &note.target else {
-            return None;
-        };
-        survey.actual.up(name)?;
-        let why = Unreachable {
-            silent: false,
-            class: ErrorClass::User,
-            why: format!("node `{name}` {}", note.text),
-            hints: Vec::new(),
-        };
-        Some((name.clone(), why))
-    });
-    notes.collect()
-}
-
 /// Between which nodes no packets of pods travel: the cluster does not work as a whole without that.
 fn no_traffic(survey: &Survey) -> impl Iterator<Item = Warning> {
     let cases = status::missing_traffic(&survey.actual, survey.desired.as_ref());
@@ -401,96 +300,44 @@ fn no_traffic(survey: &Survey) -> impl Iterator<Item = Warning> {
     })
 }
 
-/// The nodes that are not as the config says, and why.
-fn left(goal: &Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
-    let mut left = silent(&survey.actual);
-    // What is only healed follows no change, nor what a change waits for.
-    if matches!(goal, Goal::Up(_)) {
-        for (name, why) in waiting(&survey.plan) {
-            left.entry(name).or_insert(why);
-        }
-    }
-    left
-}
-
-fn settled(goal: &Goal<'_>, survey: &Survey, changed: bool, warnings: Vec<Warning>) -> Outcome {
-    match goal {
-        Goal::Remove(_) => {
-            let (mut left, claimed) = (silent(&survey.actual), claimed(survey));
-            // What was given up is not waited for.
-            let saved = survey.actual.saved.as_ref();
-            left.retain(|name, _| !saved.is_some_and(|saved| saved.is_lost(name)));
-            let names = claimed.keys().cloned().collect();
-            left.extend(claimed);
-            if left.is_empty() {
-                Outcome::Converged {
-                    changed,
-                    warnings,
-                    survey: None,
-                }
-            } else {
-                Outcome::RemovalIncomplete {
-                    left: left.into_iter().collect(),
-                    claimed: names,
-                }
-            }
-        }
-        Goal::Up(_) | Goal::Heal(_) => {
-            let left = left(goal, survey);
-            let warnings = distinct(warnings.into_iter().chain(no_traffic(survey)));
-            let whole = left.is_empty() && !warnings.iter().any(|warning| warning.degrades);
-            if whole {
-                Outcome::Converged {
-                    changed,
-                    warnings,
-                    survey: None,
-                }
-            } else {
-                degraded(left, changed, warnings)
-            }
-        }
-    }
-}
-
-const fn degraded(
-    left: BTreeMap<NodeName, Unreachable>,
+fn settled<R>(
+    survey: Survey,
+    so_far: SoFar,
     changed: bool,
     warnings: Vec<Warning>,
-) -> Outcome {
-    Outcome::Degraded {
-        left,
+) -> Convergence<Settled, R> {
+    Convergence::Settled(Settled {
+        survey,
+        failed: so_far.failed,
         changed,
         warnings,
-        survey: None,
-    }
+    })
 }
 
 /// Asks once for what disturbs; what was agreed to is not asked again in a later iteration.
-async fn agree(
+async fn agree<R>(
     plan: &Plan,
-    consent: &dyn Consent,
+    consent: &dyn Consent<Refusal = R>,
     agreed: &mut BTreeSet<(Target, String)>,
-) -> bool {
+) -> Result<(), R> {
     let wanted: BTreeSet<_> = plan
         .disruptions()
         .map(|(step, what)| (step.target(), what.to_owned()))
         .collect();
-    if wanted.is_subset(agreed) {
-        return true;
-    }
-    let yes = consent.ask(plan).await;
-    if yes {
+    if !wanted.is_subset(agreed) {
+        consent.ask(plan).await?;
         agreed.extend(wanted);
     }
-    yes
+    Ok(())
 }
 
-/// Whoever pressed Ctrl-C at the question has not said no.
-fn refused(plan: &Plan, changed: bool, stop: &Stop) -> Outcome {
+/// Ctrl-C at the question is not a no.
+fn refused<R>(refusal: R, plan: &Plan, changed: bool, stop: &Stop) -> Convergence<Settled, R> {
     if let Some(cause) = stop.cause() {
-        return Outcome::Stopped(cause);
+        return Convergence::Stopped(cause);
     }
-    Outcome::ConsentRefused {
+    Convergence::ConsentRefused {
+        refusal,
         disruptions: plan::disruptions(plan),
         changed,
     }

@@ -33,7 +33,7 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::stop::StopCause,
-    converge::{self, Goal, Iteration, Survey},
+    converge::{self, Goal, Iteration, Removal, Survey},
     environment::Environment,
     error::Explain,
     plan::{Cause, Plan, Step},
@@ -195,9 +195,9 @@ impl Reconcile<'_> {
             return Ok(Found::unseen("the operator ends"));
         };
         let environment = environment::environment(self.ctx, self.view, None).await?;
-        let goal = Goal::Remove(None);
+        let removal = Removal(None);
         Ok(
-            match Box::pin(converge::survey(&goal, &environment)).await {
+            match Box::pin(converge::survey(&removal, &environment)).await {
                 Ok(Survey { actual, .. }) if actual.saved.is_some() => {
                     self.ctx.looked_at(self.view);
                     Found::of(&Status::of(&Seen {

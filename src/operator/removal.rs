@@ -26,7 +26,7 @@ use super::{
     memory::{self, Kept},
     orphan::{self, Left},
     reasons::{self, Reasoned},
-    run::{self, Ended, Task, stopped},
+    run::{self, Task, stopped},
     status::{Run, StatusWriter},
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
     },
     apply::stop::StopCause,
     config::Intent,
-    converge::{self, Error, Goal, Outcome},
+    converge::{self, Convergence, Error, Removal, RemovalOutcome},
     environment::Environment,
     error::{ErrorClass, on_object, with_causes},
     facts::Unreachable,
@@ -125,14 +125,14 @@ pub(super) async fn pass(
         ctx.forget(&view.uid());
         return Ok(Action::await_change());
     }
-    let removal = Removal {
+    let reconcile = RemovalReconcile {
         ctx,
         view,
         status,
         deadline: Deadline::of(view),
         end: None,
     };
-    removal.go().await
+    reconcile.go().await
 }
 
 /// What keeps a removal from its end.
@@ -177,7 +177,8 @@ enum RemovalProgress {
     Spared,
 }
 
-struct Removal<'a> {
+/// One reconcile of an object that is being deleted.
+struct RemovalReconcile<'a> {
     ctx: &'a Context,
     view: &'a ClusterObject,
     status: StatusWriter,
@@ -186,7 +187,7 @@ struct Removal<'a> {
     end: Option<Instant>,
 }
 
-impl Removal<'_> {
+impl RemovalReconcile<'_> {
     async fn go(mut self) -> Result<Action, ReconcileError> {
         if self.is_late() && self.was_tried() {
             return self.orphan(Left::Late).await;
@@ -341,9 +342,9 @@ impl Removal<'_> {
     ) -> Result<RemovalProgress, ReconcileError> {
         let base = Self::conditions(Reason::Removing, "cleans the nodes");
         let task = Task {
-            goal: Goal::Remove(intent),
+            purpose: Removal(intent),
             first: None,
-            purpose: Run::Remove,
+            run: Run::Remove,
             key: None,
             limit: self.time_left(),
         };
@@ -351,26 +352,14 @@ impl Removal<'_> {
         let run = run::run(self.ctx, self.view, task, environment, status, &base);
         let ended = Box::pin(run).await;
         Ok(match ended {
-            Ended::ByItself(Ok(Outcome::Converged { .. })) => RemovalProgress::Removed,
-            Ended::ByItself(Ok(Outcome::Degraded { left, .. })) => {
-                let left = left.into_iter().collect();
-                RemovalProgress::Incomplete(hosts_left(left, &BTreeSet::new()))
+            Ok(Convergence::Settled(RemovalOutcome::Removed { changed: _ })) => {
+                RemovalProgress::Removed
             }
-            Ended::ByItself(Ok(Outcome::RemovalIncomplete { left, claimed })) => {
+            Ok(Convergence::Settled(RemovalOutcome::Incomplete { left, claimed })) => {
                 RemovalProgress::Incomplete(hosts_left(left, &claimed))
             }
-            Ended::ByItself(Ok(Outcome::ConsentRefused { disruptions, .. })) => {
-                RemovalProgress::Incomplete(RemovalError {
-                    class: ErrorClass::Bug,
-                    reason: Reason::InternalError,
-                    text: format!("consent is missing for: {}", disruptions.join("; ")),
-                    remaining: Vec::new(),
-                })
-            }
-            Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
-                RemovalProgress::Stopped(cause)
-            }
-            Ended::ByItself(Err(error)) => RemovalProgress::Incomplete(RemovalError::of(&error)),
+            Ok(Convergence::Stopped(cause)) => RemovalProgress::Stopped(cause),
+            Err(error) => RemovalProgress::Incomplete(RemovalError::of(&error)),
         })
     }
 
@@ -399,9 +388,9 @@ impl Removal<'_> {
                     .to_owned(),
             ));
         }
-        let goal = Goal::Remove(intent);
+        let removal = Removal(intent);
         let survey = tokio::select! {
-            survey = Box::pin(converge::survey(&goal, environment)) => survey,
+            survey = Box::pin(converge::survey(&removal, environment)) => survey,
             cause = self.ctx.outdated(self.view, None) => return Ok(RemovalProgress::Stopped(cause)),
         };
         let survey = match survey {

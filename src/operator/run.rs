@@ -1,7 +1,7 @@
 //! One run for one object: stopped when the object changes, told to the status and
 //! to events as it goes. The sinks never hold the run up for longer than one write.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::runtime::controller::Action;
@@ -20,7 +20,7 @@ use crate::{
         progress::Progress,
         stop::{StopCause, Stopper},
     },
-    converge::{self, Consent, Error, Goal, Iteration, Outcome},
+    converge::{self, Consent, Convergence, Error, Iteration, Purpose},
     environment::Environment,
     plan::Plan,
 };
@@ -35,30 +35,27 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 /// Events that wait for the sinks.
 const BUFFER: usize = 256;
 
-/// How a run ended.
-pub(super) enum Ended {
-    /// By itself, or by the stop signal.
-    ByItself(Result<Outcome, Error>),
-    /// It did not stop in time.
-    Dropped(StopCause),
-}
+/// How a run ended. One that did not stop in time was dropped, and counts as stopped.
+type Ended<P> = Result<Convergence<<P as Purpose>::Outcome, Infallible>, Error>;
 
 /// Every consent is given: that is what `changes: Automatic` and a deletion say.
 struct Automatic;
 
 impl Consent for Automatic {
-    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
-        futures::future::ready(true).boxed()
+    type Refusal = Infallible;
+
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), Infallible>> {
+        futures::future::ready(Ok(())).boxed()
     }
 }
 
 /// What a run is for, and what ends it.
-pub(super) struct Task<'a, 'w> {
-    pub(super) goal: Goal<'a>,
+pub(super) struct Task<'a, 'w, P> {
+    pub(super) purpose: P,
     /// A look towards the same config that was just done.
     pub(super) first: Option<Box<Iteration<'w>>>,
-    /// As the status tells it.
-    pub(super) purpose: Run,
+    /// As the status shows it.
+    pub(super) run: Run,
     /// A newer one ends the run.
     pub(super) key: Option<&'a KeyVersion>,
     /// The run is told to stop in time to be over by then.
@@ -66,19 +63,19 @@ pub(super) struct Task<'a, 'w> {
 }
 
 /// Converges for `view` until it ends, the object changes or the limit is over.
-pub(super) async fn run<'w>(
+pub(super) async fn run<'w, P: Purpose>(
     ctx: &Context,
     view: &ClusterObject,
-    task: Task<'_, 'w>,
+    task: Task<'_, 'w, P>,
     environment: &'w Environment,
     status: &mut StatusWriter,
     base: &ConditionSet,
-) -> Ended {
+) -> Ended<P> {
     let (events, stream) = Events::channel(BUFFER);
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
     let name = view.name();
-    let purpose = task.purpose;
+    let shown = task.run;
     let (over, is_over) = watch::channel(false);
     let run = async {
         let ended = stoppable(ctx, view, task, environment, &events).await;
@@ -90,23 +87,23 @@ pub(super) async fn run<'w>(
     let (ended, (), (), ()) = tokio::join!(
         run,
         pump(ctx, &name, stream, seen, say),
-        status.follow(base, purpose, &*environment.store, progress),
+        status.follow(base, shown, &*environment.store, progress),
         tell(ctx, view, notices, is_over),
     );
     ended
 }
 
-async fn stoppable<'w>(
+async fn stoppable<'w, P: Purpose>(
     ctx: &Context,
     view: &ClusterObject,
-    task: Task<'_, 'w>,
+    task: Task<'_, 'w, P>,
     environment: &'w Environment,
     events: &Events,
-) -> Ended {
+) -> Ended<P> {
     let Task {
-        goal,
+        purpose,
         first,
-        purpose: _,
+        run: _,
         key,
         limit,
     } = task;
@@ -128,10 +125,10 @@ async fn stoppable<'w>(
         tokio::time::sleep(grace).await;
         cause
     };
-    let converge = converge::converge_from(first, &goal, environment, &Automatic, events, &stop);
+    let converge = converge::converge_from(first, &purpose, environment, &Automatic, events, &stop);
     tokio::select! {
-        result = Box::pin(converge) => Ended::ByItself(result),
-        cause = guard => Ended::Dropped(cause),
+        ended = Box::pin(converge) => ended,
+        cause = guard => Ok(Convergence::Stopped(cause)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt::Debug,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +16,7 @@ use rke_operator::{
         stop::{StopCause, Stopper},
     },
     config::Intent,
-    converge::{Consent, Goal, Outcome},
+    converge::{Consent, Convergence, Declined, Goal, Outcome, Purpose, Removal},
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId},
     facts::{Barrier, ContainerState, HostFacts, HostView, NoTraffic},
@@ -91,13 +92,15 @@ impl Answers {
 }
 
 impl Consent for Answers {
-    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, bool> {
+    type Refusal = Declined;
+
+    fn ask<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), Declined>> {
         let mut asked = self.asked.lock().unwrap();
         (self.meanwhile)(asked.len());
         asked.push(disruptions(plan));
         let answer = self.left.lock().unwrap().pop_front();
         let answer = answer.expect("it is not asked that often");
-        futures::future::ready(answer).boxed()
+        futures::future::ready(answer.then_some(()).ok_or(Declined)).boxed()
     }
 }
 
@@ -105,9 +108,11 @@ impl Consent for Answers {
 struct Leaves(Stopper);
 
 impl Consent for Leaves {
-    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
+    type Refusal = Declined;
+
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), Declined>> {
         self.0.stop(StopCause::Signal);
-        futures::future::ready(false).boxed()
+        futures::future::ready(Err(Declined)).boxed()
     }
 }
 
@@ -116,48 +121,53 @@ impl Consent for Leaves {
 async fn a_stop_at_the_question_is_a_stop() {
     let runner = settled(&Wish::plain().intent()).await;
     let intent = changed();
-    for goal in [Goal::Up(&intent), Goal::Remove(Some(&intent))] {
-        let (stopper, stop) = Stopper::new();
-        let before = runner.remote.world(|world| world.clone());
-        let outcome = runner.converge_until(&goal, &Leaves(stopper), &stop).await;
-        let stopped = matches!(outcome, Ok(Outcome::Stopped(StopCause::Signal)));
-        assert!(stopped, "{outcome:?}");
-        assert!(runner.remote.world(|world| *world == before));
-    }
+    stops_at_the_question(&runner, &Goal::Up(&intent)).await;
+    stops_at_the_question(&runner, &Removal(Some(&intent))).await;
+}
+
+async fn stops_at_the_question(runner: &Runner, purpose: &impl Purpose<Outcome: Debug>) {
+    let (stopper, stop) = Stopper::new();
+    let before = runner.remote.world(|world| world.clone());
+    let consent = Leaves(stopper);
+    let ended = runner.converge_until(purpose, &consent, &stop).await;
+    let stopped = matches!(ended, Ok(Convergence::Stopped(StopCause::Signal)));
+    assert!(stopped, "{ended:?}");
+    assert!(runner.remote.world(|world| *world == before));
 }
 
 #[tokio::test]
 async fn nothing_is_done_without_consent() {
     let (old, new) = (Wish::plain().intent(), changed());
-    let goals = [
-        (runner(), Goal::Up(&new)),
-        (settled(&old).await, Goal::Up(&new)),
-        (settled(&old).await, Goal::Remove(Some(&old))),
-    ];
-    for (runner, goal) in goals {
-        let would = disruptions(&runner.plan(&goal).await.unwrap());
-        assert!(!would.is_empty());
-        let before = (
-            runner.remote.world(|world| world.clone()),
-            runner.memory.shell(),
-        );
-        let consent = Answers::new(&[false], |_| ());
-        let outcome = runner.converge_with(&goal, &consent).await.unwrap();
-        let Outcome::ConsentRefused {
-            disruptions,
-            changed: false,
-        } = outcome
-        else {
-            panic!("{outcome:?}");
-        };
-        assert_eq!(disruptions, would);
-        assert_eq!(consent.asked(), [would]);
-        let after = (
-            runner.remote.world(|world| world.clone()),
-            runner.memory.shell(),
-        );
-        assert_eq!(after, before);
-    }
+    let up = Goal::Up(&new);
+    does_nothing_without_consent(&runner(), &up).await;
+    does_nothing_without_consent(&settled(&old).await, &up).await;
+    does_nothing_without_consent(&settled(&old).await, &Removal(Some(&old))).await;
+}
+
+async fn does_nothing_without_consent(runner: &Runner, purpose: &impl Purpose<Outcome: Debug>) {
+    let would = disruptions(&runner.plan(purpose).await.unwrap());
+    assert!(!would.is_empty());
+    let before = (
+        runner.remote.world(|world| world.clone()),
+        runner.memory.shell(),
+    );
+    let consent = Answers::new(&[false], |_| ());
+    let ended = runner.converge_with(purpose, &consent).await.unwrap();
+    let Convergence::ConsentRefused {
+        refusal: Declined,
+        disruptions,
+        changed: false,
+    } = ended
+    else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(disruptions, would);
+    assert_eq!(consent.asked(), [would]);
+    let after = (
+        runner.remote.world(|world| world.clone()),
+        runner.memory.shell(),
+    );
+    assert_eq!(after, before);
 }
 
 /// Somebody makes the kubelet's container anew, so that the guard of its replacement does not hold
@@ -183,10 +193,13 @@ async fn what_was_agreed_to_is_not_asked_again_in_a_later_iteration() {
         }
     });
     let goal = Goal::Up(&new);
-    let outcome = runner.converge_with(&goal, &consent).await.unwrap();
+    let ended = runner.converge_with(&goal, &consent).await.unwrap();
     assert!(
-        matches!(outcome, Outcome::Converged { changed: true, .. }),
-        "{outcome:?}"
+        matches!(
+            ended,
+            Convergence::Settled(Outcome::Converged { changed: true, .. })
+        ),
+        "{ended:?}"
     );
     assert_eq!(replaced.load(Ordering::SeqCst), 1);
     let [asked] = &consent.asked()[..] else {
@@ -226,11 +239,12 @@ async fn what_a_later_iteration_disturbs_besides_is_asked_for() {
         let world = runner.remote.world(|world| world.clone());
         let then = asked_again.lock().unwrap().take().unwrap();
         match outcome {
-            Outcome::Converged { changed, .. } => {
+            Convergence::Settled(Outcome::Converged { changed, .. }) => {
                 assert!(agrees && changed);
                 assert!(runner.plan(&goal).await.unwrap().is_empty());
             }
-            Outcome::ConsentRefused {
+            Convergence::ConsentRefused {
+                refusal: Declined,
                 disruptions,
                 changed,
             } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rke_operator::{
     config::Intent,
-    converge::{Goal, Outcome},
+    converge::{Goal, Outcome, Removal},
     error::Explain as _,
     facts::{Actual, ApiView, HostView, StateCopy},
     model::{Secret, path},
@@ -144,7 +144,7 @@ async fn an_older_state_is_refused_and_overwrites_nothing() {
     assert_eq!(truth(&runner), before);
     assert_eq!(other.memory.shell().saved, old.saved);
     // It names every node, so a removal forgets none.
-    other.converge(&Goal::Remove(None)).await.unwrap();
+    other.converge(&Removal(None)).await.unwrap();
 }
 
 /// The newest copy is taken over by name, and with it goes on who was refused; then the other one is the older.
@@ -305,13 +305,13 @@ async fn a_removal_by_an_older_state_leaves_no_node_behind() {
     runner.memory.keep(old);
     let before = truth(&runner);
     let error = runner
-        .converge(&Goal::Remove(None))
+        .converge(&Removal(None))
         .await
         .unwrap_err()
         .to_string();
     assert!(error.contains("also names `n3`"), "{error}");
     assert_eq!(truth(&runner), before);
     assert!(newest.saved.unwrap().inventory.len() == 3);
-    runner.converge(&Goal::Remove(Some(&more))).await.unwrap();
+    runner.converge(&Removal(Some(&more))).await.unwrap();
     assert!(runner.memory.shell().saved.is_none());
 }

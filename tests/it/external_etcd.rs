@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
     config::Intent,
-    converge::{Error, Goal, Outcome},
+    converge::{Error, Goal, Outcome, Removal, RemovalOutcome},
     error::{ErrorClass, Explain},
     etcd::{ExternalFault, ExternalView},
     model::{EtcdKeyspace, NodeName},
@@ -315,13 +315,13 @@ async fn nodes_come_and_go() {
 #[tokio::test]
 async fn a_removal_leaves_the_data_and_says_so() {
     let runner = settled(&external(), Some(answers("cafe", false))).await;
-    let plan = runner.plan(&Goal::Remove(None)).await.expect("a plan");
+    let plan = runner.plan(&Removal(None)).await.expect("a plan");
     let notes: Vec<_> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     let said = |text: &&&str| text.contains("keeps the data of this cluster, below `/production/`");
     assert_eq!(notes.iter().filter(said).count(), 1, "{notes:?}");
-    let outcome = runner.converge(&Goal::Remove(None)).await.expect("it goes");
+    let outcome = runner.converge(&Removal(None)).await.expect("it goes");
     assert!(
-        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        matches!(outcome, RemovalOutcome::Removed { changed: true }),
         "{outcome:?}"
     );
     assert_eq!(runner.memory.shell().saved, None);

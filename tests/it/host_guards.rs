@@ -10,7 +10,7 @@ use rke_operator::{
         step::{Done, Reporter, StepError},
         stop::Stopper,
     },
-    converge::Goal,
+    converge::{Goal, Removal},
     desired::pki::{EngineClients, Seed, engine_clients},
     environment::Environment,
     error::ErrorClass,
@@ -373,8 +373,11 @@ async fn no_guarded_step_of_a_plan_touches_a_node_that_another_cluster_has_claim
     (MEANWHILE[0].1)(&site);
     site.remember();
     let mut tried = Vec::new();
-    for goal in [Goal::Up(&new), Goal::Remove(Some(&old))] {
-        let plan = runner.plan(&goal).await.unwrap();
+    let plans = [
+        runner.plan(&Goal::Up(&new)).await.unwrap(),
+        runner.plan(&Removal(Some(&old))).await.unwrap(),
+    ];
+    for plan in plans {
         for step in plan.steps().filter(|step| !step.guards.is_empty()) {
             let title = rke_operator::plan::title(step);
             let ended = site.act(step).await;

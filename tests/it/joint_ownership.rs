@@ -2,7 +2,7 @@
 //! on simulated worlds.
 
 use rke_operator::{
-    converge::{Goal, Outcome},
+    converge::{Goal, Outcome, Removal, RemovalOutcome},
     etcd::MemberId,
     facts::HostView,
     model::{ClusterId, NodeName, path},
@@ -81,10 +81,11 @@ fn a_machine_that_no_run_saw_is_not_emptied_by_a_removal() {
         let (runner, whole) = with_a_stranger().await;
         let theirs = runner.remote.whole("n3");
         let outcome = runner
-            .converge(&Goal::Remove(Some(&whole.intent())))
+            .converge(&Removal(Some(&whole.intent())))
             .await
             .unwrap();
-        assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+        let removed = matches!(outcome, RemovalOutcome::Removed { .. });
+        assert!(removed, "{outcome:?}");
         assert_eq!(runner.remote.whole("n3"), theirs);
     });
 }
@@ -93,23 +94,29 @@ fn a_machine_that_no_run_saw_is_not_emptied_by_a_removal() {
 #[test]
 fn a_stranger_is_cleaned_when_a_person_names_it() {
     block_on(async {
-        for removal in [false, true] {
+        for removes in [false, true] {
             let (runner, whole) = with_a_stranger().await;
             let less = without(&whole, &[3]).intent();
-            let goal = if removal {
-                Goal::Remove(Some(&less))
-            } else {
-                Goal::Up(&less)
-            };
+            let (goal, removal) = (Goal::Up(&less), Removal(Some(&less)));
             let naming = runner.cleaning(&["n3"]);
-            let plan = naming.plan(&goal).await.unwrap();
-            let text = plan::render(&plan);
+            let plan = if removes {
+                naming.plan(&removal).await
+            } else {
+                naming.plan(&goal).await
+            };
+            let text = plan::render(&plan.unwrap());
             assert!(
                 text.contains("of another Kubernetes: `/etc/kubernetes/admin.conf`"),
                 "{text}"
             );
-            let outcome = naming.converge(&goal).await.unwrap();
-            assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+            if removes {
+                let outcome = naming.converge(&removal).await.unwrap();
+                let removed = matches!(outcome, RemovalOutcome::Removed { .. });
+                assert!(removed, "{outcome:?}");
+            } else {
+                let outcome = naming.converge(&goal).await.unwrap();
+                assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+            }
             let left = runner.remote.whole("n3").system.paths;
             for folder in [path::KUBERNETES, path::ETCD, path::KUBELET] {
                 assert!(!left.contains(folder), "{folder}");
@@ -137,15 +144,16 @@ fn a_node_that_was_reset_by_hand_and_joined_elsewhere_stops_by_name() {
         );
         assert_eq!(runner.remote.whole("n3"), theirs);
 
-        let removal = Goal::Remove(Some(&less));
-        let Outcome::RemovalIncomplete { claimed, .. } = runner.converge(&removal).await.unwrap()
+        let removal = Removal(Some(&less));
+        let RemovalOutcome::Incomplete { claimed, .. } = runner.converge(&removal).await.unwrap()
         else {
             panic!("the state is kept for it");
         };
         assert!(claimed.contains(&NodeName::from("n3")));
         assert_eq!(runner.remote.whole("n3"), theirs);
         let outcome = runner.losing(&["n3"]).converge(&removal).await.unwrap();
-        assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+        let removed = matches!(outcome, RemovalOutcome::Removed { .. });
+        assert!(removed, "{outcome:?}");
         assert_eq!(runner.remote.whole("n3"), theirs);
         assert_eq!(runner.memory.shell().saved, None);
     });
@@ -207,7 +215,7 @@ fn the_mark_of_another_cluster_is_never_emptied_with_or_without_consent() {
         drop(
             runner
                 .cleaning(&["n3"])
-                .converge(&Goal::Remove(Some(&less)))
+                .converge(&Removal(Some(&less)))
                 .await,
         );
         assert_eq!(runner.remote.whole("n3"), theirs);
@@ -440,14 +448,15 @@ fn a_node_that_comes_back_in_a_run_is_left_to_the_next_one() {
             .remote
             .watch(|world, _| drop(world.down.remove(&NodeName::from("n3"))));
         let there = runner.remote.whole("n3");
-        let removal = Goal::Remove(Some(&goal));
-        let Outcome::RemovalIncomplete { left, .. } = runner.converge(&removal).await.unwrap()
+        let removal = Removal(Some(&goal));
+        let RemovalOutcome::Incomplete { left, .. } = runner.converge(&removal).await.unwrap()
         else {
             panic!("n3 was not in the plan");
         };
         assert_eq!(left.len(), 1);
         assert_eq!(runner.remote.whole("n3"), there);
         let outcome = runner.converge(&removal).await.unwrap();
-        assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
+        let removed = matches!(outcome, RemovalOutcome::Removed { .. });
+        assert!(removed, "{outcome:?}");
     });
 }

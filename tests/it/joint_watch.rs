@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
     config::Intent,
-    converge::{Error, Goal, Outcome, inspect},
+    converge::{AnyPurpose, Error, Purpose, inspect},
     desired::pki::in_use,
     facts::{Actual, HostFacts, HostView},
     model::{ClusterId, Component, NodeName, Role, image_version, label, path},
@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// The nodes that a plan disturbs, and those that answer and of which it says that they stay as they are for now.
-fn announced(plan: &Plan, goal: &Goal<'_>, off: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+fn announced(plan: &Plan, wanted: Option<&Intent>, off: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
     let disturbed = plan.disruptions().filter_map(|(step, _)| step.node());
     let mut all: BTreeSet<NodeName> = disturbed.cloned().collect();
     for note in plan.notes.iter().filter(|note| note.is_left) {
-        let left: Vec<NodeName> = match (&note.target, goal) {
+        let left: Vec<NodeName> = match (&note.target, wanted) {
             (Some(Target::Host(name)), _) => vec![name.clone()],
-            (None, Goal::Up(intent) | Goal::Heal(intent)) => intent.nodes.keys().cloned().collect(),
+            (None, Some(intent)) => intent.nodes.keys().cloned().collect(),
             (_, _) => Vec::new(),
         };
         all.extend(left.into_iter().filter(|name| !off.contains(name)));
@@ -75,13 +75,19 @@ struct Watch {
 }
 
 impl Watch {
-    fn begin(runner: &Runner, goal: &Goal<'_>, first: &Plan, theirs: &BTreeSet<NodeName>) -> Self {
+    fn begin(
+        runner: &Runner,
+        purpose: AnyPurpose<'_>,
+        first: &Plan,
+        theirs: &BTreeSet<NodeName>,
+    ) -> Self {
         let saved = runner.memory.shell().saved;
         let id = saved.as_ref().map(|saved| saved.cluster_id.clone());
-        let wanted = match goal {
-            Goal::Up(intent) | Goal::Heal(intent) => Some(intent.with_role(Role::Etcd).count()),
-            Goal::Remove(_) => None,
+        let intent = match purpose {
+            AnyPurpose::Goal(goal) => Some(goal.intent()),
+            AnyPurpose::Removal(_) => None,
         };
+        let wanted = intent.map(|intent| intent.with_role(Role::Etcd).count());
         runner.remote.world(|world| {
             let off = world.down.keys().cloned().collect();
             let serves = id.as_ref().filter(|_| wanted.is_some());
@@ -95,7 +101,7 @@ impl Watch {
             Self {
                 text: render(first),
                 theirs: theirs.clone(),
-                announced: announced(first, goal, &off),
+                announced: announced(first, intent, &off),
                 // Whatever is on it, where a person names it.
                 ours: ours
                     .map(|(name, _)| name.clone())
@@ -174,14 +180,14 @@ fn newer_kubelet(world: &World, step: &Step) -> Option<rke_operator::model::Imag
 }
 
 /// A run during which all that holds; `back`: a node that comes back at that step.
-pub(crate) async fn holds(
+pub(crate) async fn holds<P: Purpose>(
     runner: &Runner,
-    goal: &Goal<'_>,
+    goal: &P,
     theirs: &BTreeSet<NodeName>,
     back: Option<(NodeName, usize)>,
-) -> Result<Outcome, Error> {
+) -> Result<P::Outcome, Error> {
     let first = runner.plan(goal).await?;
-    let mut watch = Watch::begin(runner, goal, &first, theirs);
+    let mut watch = Watch::begin(runner, goal.any(), &first, theirs);
     let mut steps = 0;
     runner.remote.watch(move |world, step: &Step| {
         steps += 1;

@@ -14,7 +14,7 @@ use rke_operator::{
         stop::Stopper,
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
-    converge::{Goal, Iteration, survey},
+    converge::{Goal, Iteration, Purpose, Removal, survey},
     environment::{Clock, Environment, KeyRing},
     facts::Actual,
     host::{KnownHosts, Policy, TcpDial},
@@ -139,7 +139,7 @@ async fn run(round: &Iteration<'_>, plan: &Plan, number: u32) -> Report {
 /// Runs every step of a round by itself and holds what is read against the model.
 async fn refined(
     round: &Iteration<'_>,
-    goal: &Goal<'_>,
+    goal: &impl Purpose,
     world: &Environment,
     number: u32,
 ) -> Vec<String> {
@@ -190,7 +190,7 @@ async fn refined(
 }
 
 /// Rounds until nothing is to do; every difference between model and world.
-async fn until_done(goal: &Goal<'_>, world: &Environment) -> Vec<String> {
+async fn until_done(goal: &impl Purpose, world: &Environment) -> Vec<String> {
     let mut wrong = Vec::new();
     for number in 1..=ROUNDS {
         let round = Iteration::look(goal, world).await;
@@ -216,6 +216,6 @@ async fn every_step_does_what_the_simulation_says() {
     assert!(site.is_ready());
     let intent = intent(&site, &edited(config(&site)));
     wrong.extend(until_done(&Goal::Up(&intent), &world).await);
-    wrong.extend(until_done(&Goal::Remove(Some(&intent)), &world).await);
+    wrong.extend(until_done(&Removal(Some(&intent)), &world).await);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! A run looks again after its steps, and asks only those nodes again that it may have changed.
 
 use rke_operator::{
-    converge::{Error, Goal, Outcome},
+    converge::{Error, Goal, Outcome, Removal},
     error::ErrorClass,
     facts::{ContainerState, HostView, Unreachable},
     model::NodeName,
@@ -44,7 +44,7 @@ fn a_removal_looks_at_all_of_them_each_time() {
         let runner = runner(3);
         settle(&runner, &of(&[0, 0]).intent()).await;
         runner.remote.asked();
-        runner.converge(&Goal::Remove(None)).await.unwrap();
+        runner.converge(&Removal(None)).await.unwrap();
         let asked = runner.remote.asked();
         assert!(asked[&name(1)] > 1, "{asked:?}");
         assert!(

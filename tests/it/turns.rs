@@ -12,7 +12,7 @@ use std::{
 use rke_operator::{
     apply::stop::{StopCause, Stopper},
     config::Intent,
-    converge::{Error, Goal, Outcome},
+    converge::{Convergence, Error, Goal, Outcome},
     environment::Clock,
     plan::title,
 };
@@ -319,7 +319,7 @@ async fn whoever_waits_can_be_stopped() {
         stopping
     );
     assert!(
-        matches!(ended, Ok(Outcome::Stopped(StopCause::Signal))),
+        matches!(ended, Ok(Convergence::Stopped(StopCause::Signal))),
         "{ended:?}"
     );
     assert_eq!(shared.steps(), steps);

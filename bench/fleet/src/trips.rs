@@ -13,6 +13,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
     fmt::Write as _,
     io,
     sync::{Arc, Mutex},
@@ -27,7 +28,7 @@ use rke_operator::{
         stop::Stopper,
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
-    converge::{self, Consent, Goal, Outcome},
+    converge::{self, Consent, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome},
     environment::{Clock, Environment, KeyRing},
     host::{Dial, KnownHosts, Policy, Stream},
     model::{Endpoint, NodeName, secret::Secret},
@@ -174,8 +175,10 @@ impl KeyRing for Nobody {
 }
 
 impl Consent for Nobody {
-    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
-        futures::future::ready(true).boxed()
+    type Refusal = Infallible;
+
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), Infallible>> {
+        futures::future::ready(Ok(())).boxed()
     }
 }
 
@@ -271,11 +274,16 @@ impl Site {
     }
 
     async fn up(&self) -> Run {
-        self.run(&Goal::Up(&self.intent)).await
+        let (run, outcome) = self.run(&Goal::Up(&self.intent)).await;
+        let converged = matches!(outcome, Outcome::Converged { .. });
+        assert!(converged, "{outcome:?} after {:#?}", run.steps);
+        run
     }
 
     async fn remove(&self) -> Run {
-        let run = self.run(&Goal::Remove(Some(&self.intent))).await;
+        let (run, outcome) = self.run(&Removal(Some(&self.intent))).await;
+        let removed = matches!(outcome, RemovalOutcome::Removed { .. });
+        assert!(removed, "{outcome:?} after {:#?}", run.steps);
         for node in &self.nodes {
             assert!(node.host.docker().containers.is_empty());
         }
@@ -289,13 +297,13 @@ impl Site {
         }
     }
 
-    async fn run(&self, goal: &Goal<'_>) -> Run {
+    async fn run<P: Purpose>(&self, purpose: &P) -> (Run, P::Outcome) {
         let environment = self.environment();
         let (_stopper, stop) = Stopper::new();
         let (events, mut stream) = Events::channel(64);
         let begun = Instant::now();
         let run = async {
-            let outcome = converge::converge(goal, &environment, &Nobody, &events, &stop).await;
+            let outcome = converge::converge(purpose, &environment, &Nobody, &events, &stop).await;
             drop(events);
             (outcome, begun.elapsed())
         };
@@ -315,8 +323,9 @@ impl Site {
         };
         let ((outcome, took), steps) = Box::pin(async { tokio::join!(run, listen) }).await;
         match outcome {
-            Ok(Outcome::Converged { .. }) => Run { took, steps },
-            other => panic!("{other:?} after {steps:#?}"),
+            Ok(Convergence::Settled(outcome)) => (Run { took, steps }, outcome),
+            Ok(Convergence::Stopped(cause)) => panic!("{cause:?} after {steps:#?}"),
+            Err(error) => panic!("{error:?} after {steps:#?}"),
         }
     }
 }

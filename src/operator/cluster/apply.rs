@@ -1,7 +1,10 @@
 //! One run towards a spec: its turn in the queue, what is said while it goes on, and what became
 //! of it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::runtime::controller::Action;
 
@@ -12,15 +15,16 @@ use crate::{
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::{step::Warning, stop::StopCause},
-    converge::{self, Error, Goal, Iteration, Outcome, Survey},
+    converge::{self, Convergence, Error, Goal, Iteration, Outcome},
     environment::Environment,
-    error::ErrorClass,
+    facts::Unreachable,
+    model::NodeName,
     operator::{
         context::ReconcileError,
         environment::{self, Wanted},
         memory,
         queue::{Queue, Slot},
-        run::{self, Ended, Task, stopped},
+        run::{self, Task, stopped},
         status::Run,
     },
 };
@@ -83,12 +87,12 @@ impl Reconcile<'_> {
         };
         let base = self.starting(base, purpose, wanted).await?;
         let task = Task {
-            goal: match purpose {
+            purpose: match purpose {
                 Run::Heal | Run::Renew => Goal::Heal(&wanted.intent),
                 Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
             },
             first,
-            purpose,
+            run: purpose,
             key: wanted.key.as_ref(),
             limit: None,
         };
@@ -100,20 +104,29 @@ impl Reconcile<'_> {
         self.status
             .write(&base, |status| status.cluster_id = id)
             .await?;
-        let mut outcome = match ended {
-            Ended::ByItself(Ok(Outcome::Stopped(cause))) | Ended::Dropped(cause) => {
-                return Ok(stopped(cause));
-            }
-            Ended::ByItself(outcome) => outcome,
+        let (ended, survey) = match ended {
+            Ok(Convergence::Settled(Outcome::Converged {
+                changed: _,
+                warnings,
+                survey,
+            })) => (Ok((BTreeMap::new(), warnings)), Some(survey)),
+            Ok(Convergence::Settled(Outcome::Degraded {
+                left,
+                changed: _,
+                warnings,
+                survey,
+            })) => (Ok((left, warnings)), survey),
+            Ok(Convergence::Stopped(cause)) => return Ok(stopped(cause)),
+            Err(error) => (Err(error), None),
         };
-        let found = match last_survey(&mut outcome) {
+        let found = match survey {
             Some(survey) => self.seen(wanted, &survey),
             None => match self.look_again(wanted, environment).await {
                 Ok(found) => found,
                 Err(cause) => return Ok(stopped(cause)),
             },
         };
-        self.ended(wanted, purpose, outcome, found).await
+        self.ended(wanted, purpose, ended, found).await
     }
 
     /// Whatever became of the run: what is said about the cluster was seen after it. What was asked
@@ -140,48 +153,26 @@ impl Reconcile<'_> {
         })
     }
 
-    /// Says what became of a run.
+    /// Reports how a run ended: with the nodes that it left to the next one, and its warnings.
     async fn ended(
-        mut self,
+        self,
         wanted: &Wanted,
         purpose: Run,
-        outcome: Result<Outcome, Error>,
+        ended: Result<(BTreeMap<NodeName, Unreachable>, Vec<Warning>), Error>,
         mut found: Found,
     ) -> Result<Action, ReconcileError> {
         let texts = |warnings: Vec<Warning>| -> Vec<String> {
             warnings.iter().map(environment::warning).collect()
         };
-        match outcome {
-            Ok(Outcome::Converged { warnings, .. }) => {
+        match ended {
+            Ok((left, warnings)) if left.is_empty() => {
                 self.applied(wanted, found, Some(purpose), &texts(warnings))
                     .await
             }
-            Ok(Outcome::Degraded { left, warnings, .. }) if left.is_empty() => {
-                self.applied(wanted, found, Some(purpose), &texts(warnings))
-                    .await
-            }
-            Ok(Outcome::Degraded { left, warnings, .. }) => {
+            Ok((left, warnings)) => {
                 memory::forget_requests(self.ctx, self.view, true, true).await?;
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
-            // The operator asks for no consent; reported as an update that waits for an edit.
-            Ok(Outcome::ConsentRefused { disruptions, .. }) => {
-                let kind = ConditionType::UpToDate;
-                let message = disruptions.join("\n");
-                found.conditions.set(kind, Reason::UpdateAvailable, message);
-                self.report_about(wanted, found).await?;
-                Ok(self.ctx.retry(self.view, ErrorClass::User))
-            }
-            // Only a removal ends so; told as the hosts that do not answer.
-            Ok(Outcome::RemovalIncomplete { left, .. }) => {
-                let error = Error::HostsUnreachable {
-                    down: left,
-                    why: None,
-                    changed: true,
-                };
-                self.failed(&error, found).await
-            }
-            Ok(Outcome::Stopped(cause)) => Ok(stopped(cause)),
             Err(error) => {
                 found.unreachable(&error);
                 self.failed(&error, found).await
@@ -216,18 +207,5 @@ impl Reconcile<'_> {
             })
             .await?;
         Ok(base)
-    }
-}
-
-/// The survey that a run ended with, when it says how the cluster is now.
-fn last_survey(outcome: &mut Result<Outcome, Error>) -> Option<Box<Survey>> {
-    match outcome {
-        Ok(Outcome::Converged { survey, .. } | Outcome::Degraded { survey, .. }) => survey.take(),
-        Ok(
-            Outcome::ConsentRefused { .. }
-            | Outcome::RemovalIncomplete { .. }
-            | Outcome::Stopped(_),
-        )
-        | Err(_) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    convert::Infallible,
     sync::{Arc, Mutex},
 };
 
@@ -12,7 +13,7 @@ use rke_operator::{
         stop::{Stop, Stopper},
     },
     config::Credential,
-    converge::{self, Consent, Error, Goal, Outcome},
+    converge::{self, AnyPurpose, Consent, Convergence, Error, Goal, Purpose},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
     model::{ClusterId, NodeName, secret::Secret},
@@ -139,8 +140,10 @@ impl KeyRing for AnyKey {
 pub(crate) struct Yes;
 
 impl Consent for Yes {
-    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, bool> {
-        futures::future::ready(true).boxed()
+    type Refusal = Infallible;
+
+    fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), Infallible>> {
+        futures::future::ready(Ok(())).boxed()
     }
 }
 
@@ -235,77 +238,85 @@ impl Runner {
     }
 
     /// As the product converges, with every consent.
-    pub(crate) async fn converge(&self, goal: &Goal<'_>) -> Result<Outcome, Error> {
-        self.converge_with(goal, &Yes).await
+    pub(crate) async fn converge<P: Purpose>(&self, purpose: &P) -> Result<P::Outcome, Error> {
+        self.converge_with(purpose, &Yes).await.map(unstopped)
     }
 
     /// As the product converges.
-    pub(crate) async fn converge_with(
+    pub(crate) async fn converge_with<P: Purpose, R>(
         &self,
-        goal: &Goal<'_>,
-        consent: &dyn Consent,
-    ) -> Result<Outcome, Error> {
+        purpose: &P,
+        consent: &dyn Consent<Refusal = R>,
+    ) -> Result<Convergence<P::Outcome, R>, Error> {
         let (_stopper, stop) = Stopper::new();
-        self.converge_until(goal, consent, &stop).await
+        self.converge_until(purpose, consent, &stop).await
     }
 
     /// As the product converges, until it is told to stop.
-    pub(crate) async fn converge_until(
+    pub(crate) async fn converge_until<P: Purpose, R>(
         &self,
-        goal: &Goal<'_>,
-        consent: &dyn Consent,
+        purpose: &P,
+        consent: &dyn Consent<Refusal = R>,
         stop: &Stop,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Convergence<P::Outcome, R>, Error> {
         let environment = self.environment();
         let (events, mut stream) = Events::channel(64);
         let run = async {
-            let outcome = converge::converge(goal, &environment, consent, &events, stop).await;
+            let ended = converge::converge(purpose, &environment, consent, &events, stop).await;
             drop(events);
-            outcome
+            ended
         };
         let listen = async { while stream.recv().await.is_some() {} };
         Box::pin(async { tokio::join!(run, listen).0 }).await
     }
 
     /// What it would do now, and whether it may, without a second thought about it ([`Self::plan`]).
-    pub(crate) async fn would(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
-        let survey = converge::survey(goal, &self.environment()).await?;
+    pub(crate) async fn would(&self, purpose: &impl Purpose) -> Result<Plan, Error> {
+        let survey = converge::survey(purpose, &self.environment()).await?;
         Ok(survey.plan)
     }
 
     /// As the product converges from a look that was just done, of which `first` is told the plan.
-    pub(crate) async fn converge_seen(
+    pub(crate) async fn converge_seen<P: Purpose>(
         &self,
-        goal: &Goal<'_>,
+        purpose: &P,
         first: impl FnOnce(&Plan),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<P::Outcome, Error> {
         let environment = self.environment();
-        let seen = Box::new(converge::Iteration::look(goal, &environment).await?);
+        let seen = Box::new(converge::Iteration::look(purpose, &environment).await?);
         first(&seen.survey().plan);
         let (_stopper, stop) = Stopper::new();
         let (events, mut stream) = Events::channel(64);
         let run = async {
             let seen = Some(seen);
-            let outcome =
-                converge::converge_from(seen, goal, &environment, &Yes, &events, &stop).await;
+            let ended =
+                converge::converge_from(seen, purpose, &environment, &Yes, &events, &stop).await;
             drop(events);
-            outcome
+            ended.map(unstopped)
         };
         let listen = async { while stream.recv().await.is_some() {} };
         Box::pin(async { tokio::join!(run, listen).0 }).await
     }
 
     /// What it would do now. The same facts give the same plan.
-    pub(crate) async fn plan(&self, goal: &Goal<'_>) -> Result<Plan, Error> {
-        let survey = converge::survey(goal, &self.environment()).await?;
+    pub(crate) async fn plan(&self, purpose: &impl Purpose) -> Result<Plan, Error> {
+        let survey = converge::survey(purpose, &self.environment()).await?;
         if let Some(want) = &survey.desired {
             let whole = plan_up(want, &survey.actual).unwrap();
-            let plan = match goal {
-                Goal::Heal(_) => whole.unasked(),
-                Goal::Up(_) | Goal::Remove(_) => whole,
+            let plan = match purpose.any() {
+                AnyPurpose::Goal(Goal::Heal(_)) => whole.unasked(),
+                AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => whole,
             };
             assert_eq!(plan, survey.plan);
         }
         Ok(survey.plan)
+    }
+}
+
+/// What a run came to that is not told to stop.
+fn unstopped<O>(ended: Convergence<O, Infallible>) -> O {
+    match ended {
+        Convergence::Settled(outcome) => outcome,
+        Convergence::Stopped(cause) => panic!("stopped: {cause:?}"),
     }
 }
