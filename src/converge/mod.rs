@@ -34,11 +34,11 @@ mod look;
 mod purpose;
 mod turn;
 
+pub(crate) use self::{look::targets, purpose::silent};
 use announced::Announced;
 use attempts::Attempts;
 pub use error::{Error, StepFailure};
 use kept::Kept;
-pub(crate) use look::targets;
 pub use look::{Iteration, inspect};
 use look::{SoFar, look};
 pub use purpose::{
@@ -176,8 +176,7 @@ async fn iterate<'w, R>(
             let warnings = distinct(warnings.into_iter().chain(no_traffic(&iteration.survey)));
             return Ok(settled(iteration.survey, so_far, changed, warnings));
         }
-        let unseen = announced.as_ref().map(|announced| announced.misses(plan));
-        let unseen = unseen.unwrap_or_default();
+        let unseen = unannounced(announced.as_ref(), plan);
         if !unseen.is_empty() {
             // They are left alone, and what is done to the others is planned without them.
             so_far.failed.extend(unseen);
@@ -236,6 +235,11 @@ async fn iterate<'w, R>(
     Err(unsettled(attempts.count(), &last))
 }
 
+/// The nodes that a plan disturbs and the first plan of the run did not name.
+fn unannounced(first: Option<&Announced>, plan: &Plan) -> BTreeMap<NodeName, Unreachable> {
+    first.map(|first| first.misses(plan)).unwrap_or_default()
+}
+
 /// The look that an iteration goes by: one that was just done, or a new one.
 async fn begin<'w>(
     first: Option<Box<Iteration<'w>>>,
@@ -272,14 +276,6 @@ fn unsettled(iterations: u32, last: &Plan) -> Error {
 fn waits(plan: &Plan) -> impl Iterator<Item = Action> {
     let waits = plan.steps().filter(|step| step.action.is_wait());
     waits.map(|step| step.action.clone())
-}
-
-/// The hosts that do not answer, and why.
-pub(crate) fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
-    let silent = actual.unreachable();
-    silent
-        .map(|(name, down)| (name.clone(), down.clone()))
-        .collect()
 }
 
 /// A failure on a node, as the fact that the rest of the run goes by.

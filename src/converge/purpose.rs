@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Survey, silent};
+use super::Survey;
 use crate::{
     apply::{step::Warning, stop::StopCause},
     config::Intent,
     error::ErrorClass,
-    facts::Unreachable,
+    facts::{Actual, Unreachable},
     model::NodeName,
     plan::{Plan, Target},
 };
@@ -269,4 +269,12 @@ fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
         Some((name.clone(), why))
     });
     notes.collect()
+}
+
+/// The hosts that do not answer, and why.
+pub(crate) fn silent(actual: &Actual) -> BTreeMap<NodeName, Unreachable> {
+    let silent = actual.unreachable();
+    silent
+        .map(|(name, down)| (name.clone(), down.clone()))
+        .collect()
 }

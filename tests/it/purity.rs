@@ -7,13 +7,14 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 29] = [
+const PURE: [&str; 30] = [
     "api",
     "apply::limit",
     "apply::progress",
     "catalog",
     "config",
     "converge::announced",
+    "converge::purpose",
     "desired",
     "error",
     "etcd::external_view",
@@ -150,11 +151,13 @@ const CRATES: [(&str, &[&str]); 31] = [
 ];
 
 /// Types, mere values, of modules that are not pure.
-const VALUES: [(&str, &[&str]); 4] = [
+const VALUES: [(&str, &[&str]); 6] = [
     (
         "apply::event",
         &["Event", "RunOutcome", "StepId", "StepOutcome"],
     ),
+    ("apply::step", &["Warning"]),
+    ("apply::stop", &["StopCause"]),
     ("converge", &["Survey"]),
     (
         "host::error",

@@ -239,7 +239,7 @@ impl Runner {
 
     /// As the product converges, with every consent.
     pub(crate) async fn converge<P: Purpose>(&self, purpose: &P) -> Result<P::Outcome, Error> {
-        self.converge_with(purpose, &Yes).await.map(unstopped)
+        self.converge_with(purpose, &Yes).await.and_then(whole)
     }
 
     /// As the product converges.
@@ -292,7 +292,7 @@ impl Runner {
             let ended =
                 converge::converge_from(seen, purpose, &environment, &Yes, &events, &stop).await;
             drop(events);
-            ended.map(unstopped)
+            ended.and_then(whole)
         };
         let listen = async { while stream.recv().await.is_some() {} };
         Box::pin(async { tokio::join!(run, listen).0 }).await
@@ -313,10 +313,10 @@ impl Runner {
     }
 }
 
-/// What a run came to that is not told to stop.
-fn unstopped<O>(ended: Convergence<O, Infallible>) -> O {
+/// The outcome of a run. One that the world has cut off has none, as one that has lost its lock.
+fn whole<O>(ended: Convergence<O, Infallible>) -> Result<O, Error> {
     match ended {
-        Convergence::Settled(outcome) => outcome,
-        Convergence::Stopped(cause) => panic!("stopped: {cause:?}"),
+        Convergence::Settled(outcome) => Ok(outcome),
+        Convergence::Stopped(_) => Err(Error::TurnLost),
     }
 }
