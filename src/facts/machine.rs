@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClusterId, NodeName, PeerPort, Secret};
+use crate::model::{ClusterId, Firewall, NodeName, PeerPort, Secret};
 
 /// The system below Docker, read by one unprivileged SSH command.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
@@ -135,6 +135,13 @@ impl SystemFacts {
         "xt_nat",
         "xt_statistic",
     ];
+
+    /// The firewalls that are active.
+    pub fn firewalls(&self) -> impl Iterator<Item = Firewall> {
+        let firewalld = self.firewalld.then_some(Firewall::Firewalld);
+        let ufw = self.services.contains("ufw").then_some(Firewall::Ufw);
+        firewalld.into_iter().chain(ufw)
+    }
 
     /// The interface that has this address, with its name.
     pub fn interface_of(&self, address: IpAddr) -> Option<(&str, &Interface)> {

@@ -49,3 +49,8 @@ pub(super) fn wanted(
         Component::Etcd | Component::NginxProxy => None,
     })
 }
+
+/// As people write it.
+pub(super) fn text((major, minor, patch): ImageVersion) -> String {
+    format!("v{major}.{minor}.{patch}")
+}

@@ -8,7 +8,7 @@ use rke_operator::{
     desired::Desired,
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId, Quorum},
-    facts::{ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
+    facts::{Actual, ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
     model::{
         Component, Digest, DrainRules, ImageVersion, KubernetesVersion, MaxUnavailable, NodeName,
         Secret, UpgradeStrategy, image_version, label, path,
@@ -942,6 +942,35 @@ fn with_certificate(text: &str) -> Desired {
         host.files.insert(CERTIFICATE.to_owned(), file);
     }
     want
+}
+
+/// Nothing tells which etcd an image without a version has: the plan says so before it runs.
+#[test]
+fn an_image_of_etcd_without_a_version_is_named() {
+    let named = |image: Option<&str>| {
+        let mut want = wish(1, &Knobs::default(), UpgradeStrategy::default());
+        for host in want.hosts.values_mut() {
+            if let (Some(spec), Some(image)) = (host.containers.get_mut(&Component::Etcd), image) {
+                image.clone_into(&mut spec.image);
+                host.images.insert(image.to_owned());
+            }
+        }
+        want
+    };
+    let (mut world, mut shell) = (fresh(4), Shell::default());
+    converge_up(&mut world, &named(None), &mut shell);
+    let warned = |want: &Desired, have: &Actual| {
+        let plan = plan_up(want, have).unwrap();
+        let notes = plan.notes.iter();
+        notes
+            .filter(|note| note.text.contains("is no version"))
+            .count()
+    };
+    let want = named(Some("registry.local/etcd:prod"));
+    let members = want.with(Component::Etcd).count();
+    assert_eq!(warned(&want, &world.observe(&shell)), members);
+    converge_up(&mut world, &want, &mut shell);
+    assert_eq!(warned(&want, &world.observe(&shell)), 0);
 }
 
 /// An image that is named by its digest says nothing of its release: what runs does.

@@ -8,7 +8,7 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     facts::{Actual, Barrier, HostFacts},
-    model::{Firewall, NodeName, OpenPort, PeerPort, quoted_first},
+    model::{NodeName, OpenPort, PeerPort, quoted_first},
 };
 
 /// How many nodes a message names.
@@ -84,16 +84,7 @@ fn cure(
     open: &OpenPort,
     how: Barrier,
 ) -> String {
-    let firewall = if facts.system.firewalld {
-        Some(Firewall::Firewalld)
-    } else {
-        facts
-            .system
-            .services
-            .contains("ufw")
-            .then_some(Firewall::Ufw)
-    };
-    match (how, firewall) {
+    match (how, facts.system.firewalls().next()) {
         (Barrier::UnknownName, _) => format!(
             "an `internal_address` that is an IP address, or a line in /etc/hosts on {}",
             quoted_first(NAMED, from)

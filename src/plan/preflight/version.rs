@@ -10,7 +10,7 @@ use crate::{
     error::ErrorClass,
     facts::{Actual, ApiView, HostFacts},
     model::{Component, ImageVersion, NodeName, image_version, label, label::LOSE},
-    plan::release,
+    plan::release::{self, text},
 };
 
 /// Components that go from one minor release of Kubernetes to the next. A kubelet, and kube-proxy with
@@ -176,10 +176,6 @@ fn too_far(
         )],
         class: ErrorClass::User,
     }
-}
-
-fn text((major, minor, patch): ImageVersion) -> String {
-    format!("v{major}.{minor}.{patch}")
 }
 
 #[cfg(test)]

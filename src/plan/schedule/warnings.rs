@@ -4,8 +4,12 @@ use super::part::Part;
 use crate::{
     desired::{self, DesiredHost},
     facts::HostFacts,
-    model::{Firewall, quoted},
-    plan::{Note, Target, diff::Diff, preflight},
+    model::{Component, Field, NodeName, quoted},
+    plan::{
+        Note, Target,
+        diff::{Diff, HostDiff, Need},
+        preflight, release,
+    },
 };
 
 /// What a person should know about a node before it is used, and what ends a node that is used.
@@ -15,6 +19,7 @@ pub(super) fn nodes(diff: &Diff<'_>) -> Part {
         .flat_map(|(name, host)| {
             let (want, facts) = (host.want, host.facts);
             let mut texts = always(want, facts);
+            texts.extend(etcd_image(name, host, diff));
             if facts.claim().is_none() {
                 texts.extend(before_use(want, facts));
             } else {
@@ -26,6 +31,25 @@ pub(super) fn nodes(diff: &Diff<'_>) -> Part {
             texts.into_iter().map(note)
         })
         .collect()
+}
+
+/// Where another image of etcd comes and its tag is no version: what is known of releases cannot be checked.
+fn etcd_image(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<String> {
+    let spec = host.want.containers.get(&Component::Etcd)?;
+    let Need::Replace(_, _, changes) = host.need(Component::Etcd) else {
+        return None;
+    };
+    let another = changes.iter().any(|change| change.field == Field::Image);
+    if !another || release::wanted(Component::Etcd, spec, diff.want).is_some() {
+        return None;
+    }
+    let runs = release::runs(Component::Etcd, name, diff.have)?;
+    Some(format!(
+        "the tag of etcd's image `{}` is no version, so it is not checked that this etcd can read the data of {}: it \
+         must be of the same minor release or of the next one",
+        spec.image,
+        release::text(runs)
+    ))
 }
 
 /// Of every node, at every run.
@@ -89,27 +113,23 @@ fn before_use(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
          pods, needs it in a drop-in of its own (`systemctl edit containerd`)"
             .to_owned()
     });
-    let firewall = facts.system.firewalld.then(|| {
-        let rules = want.network.rules(Firewall::Firewalld).join(", ");
-        format!("firewalld is active and rejects the traffic of the cluster: {rules}")
+    let firewalls = facts.system.firewalls().map(|firewall| {
+        let (name, rules) = (firewall.name(), want.network.rules(firewall).join(", "));
+        format!("{name} is active and rejects the traffic of the cluster: {rules}")
     });
-    let fixed = [runtime, proxy, firewall].into_iter().flatten();
-    fixed
-        .chain(services(want, facts))
+    [runtime, proxy]
+        .into_iter()
+        .flatten()
+        .chain(firewalls)
+        .chain(services(facts))
         .chain(preflight::doubts(want, facts))
         .collect()
 }
 
 /// What else works on the node's network, and how it leaves that of pods alone.
-fn services(want: &DesiredHost, facts: &HostFacts) -> Vec<String> {
+fn services(facts: &HostFacts) -> Vec<String> {
     let has = |name: &str| facts.system.services.contains(name);
     let mut texts = Vec::new();
-    if has("ufw") {
-        let rules = want.network.rules(Firewall::Ufw).join(", ");
-        texts.push(format!(
-            "ufw is active and rejects the traffic of the cluster: {rules}"
-        ));
-    }
     if has("NetworkManager") {
         texts.push(
             "NetworkManager may take over the links of pods: \
