@@ -8,7 +8,10 @@ use super::{
     session::Session,
     sources::{FileSources, read_at_most},
 };
-use crate::config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig};
+use crate::{
+    config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig},
+    desired,
+};
 
 /// A config that is valid.
 pub(super) struct Loaded {
@@ -46,6 +49,7 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     } = RkeConfig::parse(&text)
         .and_then(|config| Intent::from_config(&config, &FileSources::default().beside(file)))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
+    desired::check(&intent)?;
     let loaded = Loaded {
         intent,
         warnings,

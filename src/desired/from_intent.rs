@@ -31,9 +31,7 @@ impl Desired {
     pub fn from_intent(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Self, DesiredError> {
         let (intent, kept) = etcd_never_goes_back(intent, have);
         let intent = &*intent;
-        if let Some((object, addon)) = addons::claimed_twice(intent) {
-            return Err(DesiredError::OwnObject { object, addon });
-        }
+        check(intent)?;
         let encryption = encryption::phase(intent, keys, have)?;
         let mut hosts = BTreeMap::new();
         for (name, node) in &intent.nodes {
@@ -74,6 +72,14 @@ impl Desired {
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
         })
+    }
+}
+
+/// Refuses a config that cannot be met, whatever the nodes are like. Both shells call this before they connect.
+pub fn check(intent: &Intent) -> Result<(), DesiredError> {
+    match addons::claimed_twice(intent) {
+        Some((object, addon)) => Err(DesiredError::OwnObject { object, addon }),
+        None => Ok(()),
     }
 }
 

@@ -72,7 +72,7 @@ pub use self::{
     addons::wanted_objects,
     chart::{Chart, WantedChart},
     containerd::containerd_config,
-    from_intent::DesiredError,
+    from_intent::{DesiredError, check},
     network::peers,
 };
 use crate::{

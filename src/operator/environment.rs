@@ -23,6 +23,7 @@ use crate::{
         conditions::{ConditionType, Reason, shorten},
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
+    desired::{self, DesiredError},
     environment::{Environment, KeyRing},
     error::{ErrorClass, Explain, on_object},
     host::{KnownHosts, Policy},
@@ -156,6 +157,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
     let document = serde_json::Value::Object(spec.config.clone());
     let config = RkeConfig::from_json(&document)?;
     let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
+    desired::check(&resolved.intent)?;
     let warning = |problem: &crate::config::Problem| {
         let mut text = problem.to_string();
         if let Some(hint) = &problem.hint {
@@ -194,6 +196,9 @@ pub(super) enum SpecError {
     /// The config is wrong.
     #[error(transparent)]
     Problems(#[from] crate::config::Problems),
+    /// The config contradicts what rke-operator adds to it.
+    #[error(transparent)]
+    Desired(#[from] DesiredError),
     /// The Secret is not there, or has no such key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -203,9 +208,10 @@ impl SpecError {
     /// The reason in `ConfigValid`.
     pub(super) const fn reason(&self) -> Reason {
         match self {
-            Self::Unreadable(_) | Self::Problems(_) | Self::Key(KeyError::NotAName) => {
-                Reason::InvalidConfig
-            }
+            Self::Unreadable(_)
+            | Self::Problems(_)
+            | Self::Desired(_)
+            | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
             Self::Key(
                 KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
             ) => Reason::SourceMissing,
@@ -217,9 +223,10 @@ impl SpecError {
 impl Reasoned for SpecError {
     fn verdict(&self) -> (ConditionType, Reason) {
         let user = match self {
-            Self::Unreadable(_) | Self::Problems(_) | Self::Key(KeyError::NotAName) => {
-                Reason::InvalidConfig
-            }
+            Self::Unreadable(_)
+            | Self::Problems(_)
+            | Self::Desired(_)
+            | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
             Self::Key(KeyError::Api { .. }) => Reason::PermissionDenied,
             Self::Key(
                 KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
@@ -234,6 +241,7 @@ impl Explain for SpecError {
         match self {
             Self::Unreadable(_) => ErrorClass::User,
             Self::Problems(problems) => problems.class(),
+            Self::Desired(error) => error.class(),
             Self::Key(error) => error.class(),
         }
     }
@@ -244,6 +252,7 @@ impl Explain for SpecError {
                 vec!["`kubectl explain cluster.spec` has the form of every field".into()]
             }
             Self::Problems(problems) => problems.hints(),
+            Self::Desired(error) => error.hints(),
             Self::Key(error) => error.hints(),
         }
     }

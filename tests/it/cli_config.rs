@@ -103,6 +103,12 @@ const CASES: &[Case] = &[
         "network: {plugin: weave}\n",
         &["cluster.yml:", "network.plugin", "canal"],
     ),
+    (
+        "a manifest with an object of an add-on",
+        "ingress:",
+        "addons: |\n  apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: coredns, namespace: kube-system}\ningress:",
+        &["`addons`", "ConfigMap `kube-system/coredns`", "hint: "],
+    ),
 ];
 
 #[test]
@@ -114,7 +120,12 @@ fn a_bad_config_names_line_and_cure_and_changes_nothing() {
         );
         let context = Context::with(&GOOD.replacen(from, to, 1));
         let before = context.files();
-        for command in [&["up", "--yes"][..], &["plan"], &["remove", "--force"]] {
+        for command in [
+            &["validate"][..],
+            &["up", "--yes"],
+            &["plan"],
+            &["remove", "--force"],
+        ] {
             let ran = context.run(command);
             assert_eq!(ran.code, Some(1), "{name}: {ran}");
             assert_eq!(ran.stdout, "", "{name}");

@@ -351,6 +351,23 @@ async fn an_edit_is_applied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_manifest_with_an_object_of_an_add_on_is_an_invalid_config() {
+    let rig = Rig::start(&["n1"]);
+    let mut bad = cluster("a", "n1");
+    let object =
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: coredns, namespace: kube-system}}";
+    bad["spec"]["config"]["addons"] = json!(object);
+    rig.create(&bad).await;
+    let cluster = rig
+        .until("a", |cluster| is(cluster, "ConfigValid", "False"))
+        .await;
+    assert_eq!(reason(&cluster, "ConfigValid"), "InvalidConfig");
+    let text = message(&cluster, "ConfigValid");
+    assert!(text.contains("ConfigMap `kube-system/coredns`"), "{text}");
+    assert_eq!(rig.nodes.counts().ups, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_invalid_config_is_told_and_mended() {
     let rig = Rig::start(&["n1"]);
     let mut bad = cluster("a", "n1");
