@@ -68,6 +68,9 @@ struct Watch {
     ours: BTreeSet<NodeName>,
     /// How many members of etcd the config asks for.
     wanted: Option<usize>,
+    /// The control planes of the config: those of nodes that leave are in no proxy's list, and serve no kubelet
+    /// that changes.
+    planes: BTreeSet<NodeName>,
     /// etcd has a spare member, and the API servers have one.
     spare: (bool, bool),
     /// Who votes, and whether it runs.
@@ -88,6 +91,10 @@ impl Watch {
             AnyPurpose::Removal(_) => None,
         };
         let wanted = intent.map(|intent| intent.with_role(Role::Etcd).count());
+        let planes = intent.map(|intent| {
+            let planes = intent.with_role(Role::ControlPlane);
+            planes.map(|(name, _)| name.clone()).collect()
+        });
         runner.remote.world(|world| {
             let off = world.down.keys().cloned().collect();
             let serves = id.as_ref().filter(|_| wanted.is_some());
@@ -108,6 +115,7 @@ impl Watch {
                     .chain(runner.environment().clean)
                     .collect(),
                 wanted,
+                planes: planes.unwrap_or_default(),
                 spare: (spare, apis),
                 voters: id.as_ref().map(|id| world.voters(id)).unwrap_or_default(),
                 id: id.clone(),
@@ -156,7 +164,7 @@ impl Watch {
         }
         self.voters = voters;
         let kubelet = newer_kubelet(world, step);
-        if let (Some(kubelet), Some(oldest)) = (kubelet, world.oldest_api(id)) {
+        if let (Some(kubelet), Some(oldest)) = (kubelet, world.oldest_api(id, &self.planes)) {
             assert!(kubelet <= oldest, "newer than {oldest:?}: {step:?}\n{text}");
         }
     }

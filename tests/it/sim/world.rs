@@ -311,9 +311,13 @@ impl World {
         serving(&self.apis(id)).count()
     }
 
-    /// The oldest release of the API servers that somebody may be served by, whether or not we reach them.
-    pub(crate) fn oldest_api(&self, id: &ClusterId) -> Option<ImageVersion> {
-        let nodes = self.truth.hosts.keys();
+    /// The oldest release of these nodes' API servers that serve, whether or not we reach them.
+    pub(crate) fn oldest_api(
+        &self,
+        id: &ClusterId,
+        planes: &BTreeSet<NodeName>,
+    ) -> Option<ImageVersion> {
+        let nodes = planes.iter();
         let releases = nodes.filter_map(|name| {
             let fact = self.runs(name, Component::ApiServer)?;
             let ours = fact.labels.get(label::CLUSTER_ID) == Some(&id.0);
