@@ -1,5 +1,5 @@
 //! In which order differences are mended: together when fresh, one queue a host when alive. Pure.
-//! [`up()`] and [`remove()`] are tables of contents: each row is a [`Part`], with the stages and the notes of one file.
+//! [`up()`] and [`remove()`] are tables of contents; a [`Part`] has the stages and the notes of one place in the order.
 
 use self::part::Part;
 use super::Plan;
