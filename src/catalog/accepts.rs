@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::OnceLock};
 
+pub use super::value_type::{ValueType, go_bool, go_uint};
+
 /// A minor release of Kubernetes or of etcd: `1.34`, `3.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Minor {
@@ -105,6 +107,7 @@ pub struct Version {
 #[derive(Default)]
 struct Lists {
     flags: BTreeMap<&'static str, Vec<(Program, Span)>>,
+    types: BTreeMap<(Program, &'static str), ValueType>,
     gates: BTreeMap<&'static str, Gate>,
     plugins: BTreeMap<&'static str, Span>,
     controllers: BTreeMap<&'static str, Span>,
@@ -130,6 +133,17 @@ pub fn flags(program: Program, release: Minor) -> impl Iterator<Item = &'static 
     let all = lists().flags.iter();
     all.filter(move |(_, of)| of.iter().any(|(of, span)| has(of, span)))
         .map(|(name, _)| *name)
+}
+
+/// The type of a flag's value; `None` where it is text, a list or a map, or was not read.
+pub fn value_type(program: Program, flag: &str) -> Option<ValueType> {
+    lists().types.get(&(program, flag)).copied()
+}
+
+/// The cipher suites of TLS that every program takes.
+pub fn ciphers() -> impl Iterator<Item = &'static str> {
+    let lines = include_str!("accepts/ciphers.txt").lines();
+    lines.filter(|line| !line.starts_with('#'))
 }
 
 /// A feature gate.
@@ -227,6 +241,17 @@ fn read() -> Lists {
                     lists.flags.entry(word).or_default().push((program, span));
                 }
             }
+        }
+    }
+    for (head, words) in blocks(include_str!("accepts/types.txt")) {
+        let Some((name, kind)) = head.split_once(' ') else {
+            continue;
+        };
+        let program = Program::ALL.into_iter().find(|of| of.name() == name);
+        let kind = ValueType::ALL.into_iter().find(|of| of.name() == kind);
+        if let (Some(program), Some(kind)) = (program, kind) {
+            let typed = words.into_iter().map(|word| ((program, word), kind));
+            lists.types.extend(typed);
         }
     }
     for (head, words) in blocks(include_str!("accepts/gates.txt")) {
@@ -372,6 +397,21 @@ mod tests {
         );
         assert!(plugin("PodSecurityPolicy").is_some_and(|span| !span.has(k(28))));
         assert!(controller("nodeipam").is_some() && controller("podpreset").is_none());
+    }
+
+    /// A type of a flag that is none would never be asked for.
+    #[test]
+    fn types_are_those_of_flags() {
+        for (program, name) in lists().types.keys() {
+            assert!(
+                flag(*program, name).is_some(),
+                "{} --{name}",
+                program.name()
+            );
+        }
+        assert!(lists().types.len() > 300 && ciphers().count() > 20);
+        let etcd = value_type(Program::Etcd, "heartbeat-interval");
+        assert_eq!(etcd, Some(ValueType::Uint));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod accepts;
+mod value_type;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use lab::{KUBERNETES_VERSION, LabSpec, Node, Profile};
 use rke_operator::catalog::{
     Catalogue,
-    accepts::{self, Minor, Program},
+    accepts::{self, Minor, Program, ValueType},
 };
 
 use crate::real::Site;
@@ -60,6 +60,9 @@ fn flags(node: &Node, image: &str, program: Program, release: Minor) {
     };
     let shown = shown(&help);
     assert!(shown.len() > 30, "{name} {release}: {help}");
+    if !alone {
+        types(&help, program, release);
+    }
     let listed: BTreeSet<&str> = accepts::flags(program, release).collect();
     let unlisted: Vec<_> = shown
         .difference(&listed)
@@ -94,6 +97,63 @@ fn flags(node: &Node, image: &str, program: Program, release: Minor) {
         let is_taken = line.ends_with(" 0");
         let of_us = line.starts_with("no-such-flag ");
         assert!(is_taken != of_us, "{name} {release}: {line}");
+    }
+}
+
+/// The type that a program shows next to a flag: `      --name type   …`, and none for a bool.
+fn type_shown(line: &str) -> Option<(&str, ValueType)> {
+    let (_, flag) = line
+        .split_once("--")
+        .filter(|(before, _)| before.len() < 8)?;
+    let (flag, _) = flag.split_once("   ").unwrap_or((flag, ""));
+    let (name, kind) = flag
+        .trim_end()
+        .split_once(' ')
+        .unwrap_or((flag.trim_end(), ""));
+    let kind = match kind {
+        "" => ValueType::Bool,
+        "int" | "int32" | "int64" => ValueType::Int,
+        "uint" | "uint32" | "uint64" | "Level" => ValueType::Uint,
+        "float" | "float32" | "float64" => ValueType::Float,
+        "duration" => ValueType::Duration,
+        "ip" => ValueType::Ip,
+        _ => return None,
+    };
+    Some((name, kind))
+}
+
+/// The list of types says of each flag what its program shows.
+fn types(help: &str, program: Program, release: Minor) {
+    let name = program.name();
+    let listed: Vec<_> = help
+        .lines()
+        .filter_map(type_shown)
+        .filter_map(|(flag, shown)| Some((flag, shown, accepts::value_type(program, flag)?)))
+        .collect();
+    assert!(listed.len() > 10, "{name} {release}: {listed:?}");
+    for (flag, shown, listed) in listed {
+        assert_eq!(shown, listed, "{name} {release} --{flag}");
+    }
+}
+
+/// etcd shows no types: each of its flags that has one refuses a text.
+fn types_of_etcd(node: &Node, image: &str, release: Minor) {
+    let typed = accepts::flags(Program::Etcd, release);
+    let typed = typed.filter(|flag| accepts::value_type(Program::Etcd, flag).is_some());
+    let tries = typed.fold(String::new(), |mut tries, flag| {
+        let _ = writeln!(
+            tries,
+            "echo {flag} $(/tmp/etcd --{flag}=x --no-such-flag 2>&1 | grep -c no-such-flag)"
+        );
+        tries
+    });
+    let script = format!(
+        "id=$(docker create {image} etcd) && docker cp $id:/usr/local/bin/etcd /tmp/etcd && docker rm $id >/dev/null\n{tries}"
+    );
+    let tried = node.sh(&script).expect("its flags");
+    assert!(tried.lines().count() > 10, "{release}: {tried}");
+    for line in tried.lines() {
+        assert!(line.ends_with(" 0"), "etcd {release} takes `x`: {line}");
     }
 }
 
@@ -159,6 +219,14 @@ fn names(node: &Node, image: &str, release: Minor) {
     assert_eq!(shown, listed, "{release}");
 }
 
+fn ciphers(node: &Node, image: &str, release: Minor) {
+    let help = says(node, image, "kube-apiserver --help");
+    let preferred = after(&help, "Preferred values: ", ".");
+    let insecure = after(&help, "Insecure values: ", ".");
+    let shown: BTreeSet<_> = preferred.union(&insecure).copied().collect();
+    assert_eq!(shown, accepts::ciphers().collect(), "{release}");
+}
+
 /// All lists, against the programs of a release that the lab has.
 pub(crate) fn are_what_the_programs_take(site: &Site, release: &str) {
     let catalogue = Catalogue::builtin().expect("the catalogue");
@@ -181,17 +249,15 @@ pub(crate) fn are_what_the_programs_take(site: &Site, release: &str) {
     }
     gates(node, &images.kubernetes, minor);
     names(node, &images.kubernetes, minor);
+    ciphers(node, &images.kubernetes, minor);
     let etcd = images.etcd.rsplit_once(":v").and_then(|(_, tag)| {
         let mut parts = tag.split('.');
         let (major, minor) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         Some(Minor { major, minor })
     });
-    flags(
-        node,
-        &images.etcd,
-        Program::Etcd,
-        etcd.expect("a release of etcd"),
-    );
+    let etcd = etcd.expect("a release of etcd");
+    flags(node, &images.etcd, Program::Etcd, etcd);
+    types_of_etcd(node, &images.etcd, etcd);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::net::Ipv4Addr;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::{Found, nodes::Named};
-use crate::config::{cursor::Cursor, intent::Services, network::Network};
+use crate::{
+    catalog::accepts::{ValueType, go_uint},
+    config::{cursor::Cursor, intent::Services, network::Network},
+};
 
 /// What kube-controller-manager gives a node where nothing is said: 256 addresses.
 const NODE_MASK: u8 = 24;
@@ -49,10 +52,14 @@ pub(super) fn check(
     let mask = match &written {
         None => NODE_MASK,
         Some((_, text)) => {
-            let Some(mask) = text.parse::<u8>().ok().filter(|mask| *mask <= 30) else {
-                let problem =
-                    mask_at.problem("is not the width of a node's part of the pods' range");
-                found.problem(problem.detail(*text).hint("write a number like `24`"));
+            let mask = go_uint(text).and_then(|mask| u8::try_from(mask).ok());
+            let Some(mask) = mask.filter(|mask| *mask <= 30) else {
+                // What is no number is reported as any other value of a flag.
+                if ValueType::Int.takes(text) {
+                    let problem =
+                        mask_at.problem("is not the width of a node's part of the pods' range");
+                    found.problem(problem.detail(*text).hint("write a number like `24`"));
+                }
                 return;
             };
             mask
@@ -77,6 +84,13 @@ pub(super) fn check(
     pods_of_a_node(&at, services, network, mask, found);
 }
 
+/// What is no number at all is reported as any other value of a flag.
+fn below_zero(at: &Cursor<'_>, text: &str, found: &mut Found) {
+    if ValueType::Int.takes(text) {
+        found.problem(at.problem("must be a whole number, 0 or more").detail(text));
+    }
+}
+
 /// flannel and canal take a pod's address from the node's part; calico has blocks of its own.
 fn pods_of_a_node(
     at: &Cursor<'_>,
@@ -90,13 +104,15 @@ fn pods_of_a_node(
     }
     let written = services.kubelet.extra_args.get("max-pods");
     let written = written.filter(|text| !text.is_empty());
-    let most = match written.map(|text| text.parse::<u64>()) {
+    let most = match written {
         None => MAX_PODS,
-        Some(Ok(most)) => most,
-        Some(Err(_)) => {
-            let flag = at.get("kubelet").get("extra_args").get("max-pods");
-            found.problem(flag.problem("must be a whole number, 0 or more"));
-            return;
+        Some(text) => {
+            let Some(most) = go_uint(text) else {
+                let flag = at.get("kubelet").get("extra_args").get("max-pods");
+                below_zero(&flag, text, found);
+                return;
+            };
+            most
         }
     };
     let room = (1_u64 << (32 - mask)).saturating_sub(NOT_FOR_PODS);
@@ -182,8 +198,9 @@ mod tests {
         `services.kube-controller.extra_args.node-cidr-mask-size` (line 8): kube-controller-manager cannot divide the pods' range among nodes like this | /16 into parts of /12
           `node-cidr-mask-size` is at most 16 more than the width of `cluster_cidr`, and not less than it
         ");
-        assert_snapshot!(bad(&services("{kube-controller: {extra_args: {node-cidr-mask-size: wide}}}")), @"
-        `services.kube-controller.extra_args.node-cidr-mask-size` (line 8): is not the width of a node's part of the pods' range | wide
+        assert_snapshot!(bad(&services("{kube-controller: {extra_args: {node-cidr-mask-size: wide}}}")), @"`services.kube-controller.extra_args.node-cidr-mask-size` (line 8): must be a whole number | wide");
+        assert_snapshot!(bad(&services("{kube-controller: {extra_args: {node-cidr-mask-size: '31'}}}")), @"
+        `services.kube-controller.extra_args.node-cidr-mask-size` (line 8): is not the width of a node's part of the pods' range | 31
           write a number like `24`
         ");
         let three = "nodes: [{address: 192.0.2.10, user: u, role: [controlplane, etcd, worker]}, {address: 192.0.2.11, user: u, role: [worker]}, {address: 192.0.2.12, user: u, role: [worker]}]\nservices: {kube-controller: {cluster_cidr: 10.42.0.0/23}}\n";
@@ -207,7 +224,8 @@ mod tests {
             told(&services("{kubelet: {extra_args: {max-pods: '250'}}}")),
             ""
         );
-        assert_snapshot!(bad(&services("{kubelet: {extra_args: {max-pods: many}}}")), @"`services.kubelet.extra_args.max-pods` (line 8): must be a whole number, 0 or more");
+        assert_snapshot!(bad(&services("{kubelet: {extra_args: {max-pods: many}}}")), @"`services.kubelet.extra_args.max-pods` (line 8): must be a whole number | many");
+        assert_snapshot!(bad(&services("{kubelet: {extra_args: {max-pods: '-1'}}}")), @"`services.kubelet.extra_args.max-pods` (line 8): must be a whole number, 0 or more | -1");
     }
 
     #[test]

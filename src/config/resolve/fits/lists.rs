@@ -2,7 +2,7 @@
 
 use super::{Arg, Runs, instead};
 use crate::{
-    catalog::accepts::{self, Minor, Program, Span},
+    catalog::accepts::{self, Minor, Program, Span, go_bool},
     config::{cursor::Cursor, problem::Problem, resolve::Found, validate::nearest},
 };
 
@@ -50,15 +50,6 @@ pub(super) fn is_on(args: &[Arg<'_>], gate: &str) -> bool {
         .filter_map(|item| item.trim().split_once('='))
         .rfind(|(name, _)| *name == gate)
         .is_some_and(|(_, value)| go_bool(value) == Some(true))
-}
-
-/// A bool as Go's `strconv.ParseBool` reads it.
-pub(super) fn go_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 /// `Name=true`. Since 1.31 a component may stand before it: `kube:Name=true`.

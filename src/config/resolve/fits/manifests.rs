@@ -1,7 +1,11 @@
 //! Which objects of Kubernetes' own groups the API server of the release serves.
 
-use super::{Arg, Release, Runs, args, instead, lists::go_bool};
-use crate::{catalog::accepts, config::cursor::Cursor, model::quoted};
+use super::{Arg, Release, Runs, args, instead};
+use crate::{
+    catalog::accepts::{self, go_bool},
+    config::cursor::Cursor,
+    model::quoted,
+};
 
 /// What the API server serves.
 #[derive(Clone, Debug)]

@@ -173,6 +173,36 @@ fn groups_and_controllers() {
     ");
 }
 
+/// By the type of each flag, as Go reads it.
+#[test]
+fn values_of_another_type_are_refused() {
+    assert_snapshot!(unfit("v1.34.4", "{etcd: {extra_args: {quota-backend-bytes: 8GB, heartbeat-interval: 100ms, cipher-suites: TLS_RSA_WITH_RC4_128_SHA1}}, kube-api: {extra_args: {max-requests-inflight: big, authorization-mode: 'Node,RABC', request-timeout: 60, profiling: 'off', advertise-address: n1, service-node-port-range: 30000..32767}}, kube-controller: {extra_args: {node-monitor-grace-period: 40 s, kube-api-qps: fast, tls-cipher-suites: TLS_AES_128_GCM_SHA265}}, kubelet: {extra_args: {fail-swap-on: 'no', streaming-connection-idle-timeout: 4 hours}, extra_args_array: {v: ['2', high]}}}"), @"
+    `services.etcd.extra_args.quota-backend-bytes` (line 9): must be a whole number | 8GB
+    `services.etcd.extra_args.heartbeat-interval` (line 9): must be a whole number, 0 or more | 100ms
+    `services.etcd.extra_args.cipher-suites` (line 9): etcd takes no such value | TLS_RSA_WITH_RC4_128_SHA1
+      did you mean `TLS_RSA_WITH_RC4_128_SHA`?
+    `services.kube-api.extra_args.max-requests-inflight` (line 9): must be a whole number | big
+    `services.kube-api.extra_args.authorization-mode` (line 9): kube-apiserver takes no such value | RABC
+      did you mean `RBAC`?
+    `services.kube-api.extra_args.request-timeout` (line 9): must be a duration like `30s` or `1h30m` | 60
+    `services.kube-api.extra_args.profiling` (line 9): must be `true` or `false` | off
+    `services.kube-api.extra_args.advertise-address` (line 9): must be an IP address | n1
+    `services.kube-api.extra_args.service-node-port-range` (line 9): is not a range of ports | 30000..32767
+      write one like `30000-32767`
+    `services.kube-controller.extra_args.node-monitor-grace-period` (line 9): must be a duration like `30s` or `1h30m` | 40 s
+    `services.kube-controller.extra_args.kube-api-qps` (line 9): must be a number | fast
+    `services.kube-controller.extra_args.tls-cipher-suites` (line 9): kube-controller-manager takes no such value | TLS_AES_128_GCM_SHA265
+      did you mean `TLS_AES_128_GCM_SHA256`?
+    `services.kubelet.extra_args.fail-swap-on` (line 9): must be `true` or `false` | no
+    `services.kubelet.extra_args.streaming-connection-idle-timeout` (line 9): must be a duration like `30s` or `1h30m` | 4 hours
+    `services.kubelet.extra_args_array.v[1]` (line 9): must be a whole number, 0 or more | high
+    ");
+    fits(
+        "v1.34.4",
+        "{kube-api: {extra_args: {authorization-mode: 'Node, RBAC', request-timeout: 1m30s, profiling: 'False', advertise-address: 10.0.0.1, service-node-port-range: 30000+2767}}, kube-controller: {extra_args: {kube-api-qps: '20.5', tls-cipher-suites: 'TLS_AES_128_GCM_SHA256,TLS_RSA_WITH_RC4_128_SHA'}}, kubelet: {extra_args: {fail-swap-on: '0', max-pods: '0x40'}}, etcd: {extra_args: {quota-backend-bytes: '8589934592', heartbeat-interval: '100'}}}",
+    );
+}
+
 #[test]
 fn values_that_a_program_refuses() {
     assert_snapshot!(unfit("v1.34.4", "{kube-api: {extra_args: {storage-backend: etcd2, audit-log-version: audit.k8s.io/v1beta1}, secrets_encryption_config: {enabled: true, custom_config: {resources: [{resources: [secrets], providers: [{kms: {name: a, endpoint: b}}, {identity: {}}]}]}}}, kube-controller: {extra_args: {cloud-provider: aws}}, kubeproxy: {extra_args: {proxy-mode: userspace}}, kubelet: {extra_args: {node-labels: 'a=b,node-role.kubernetes.io/worker=true', runonce: 'true', container-log-max-files: '1', enforce-node-allocatable: 'pods,kube-reserved', topology-manager-policy: strict, cloud-provider: azure}}}"), @"

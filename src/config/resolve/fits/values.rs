@@ -2,8 +2,8 @@
 
 use super::{Arg, Runs, lists};
 use crate::{
-    catalog::accepts::{Minor, Program},
-    config::{cursor::Cursor, problem::Problem, resolve::Found},
+    catalog::accepts::{self, Minor, Program, ValueType, go_bool},
+    config::{cursor::Cursor, problem::Problem, resolve::Found, validate::nearest},
     model::quoted,
 };
 
@@ -92,6 +92,16 @@ const WORDS: &[(Option<Program>, &str, &[&str])] = &[
     ),
 ];
 
+/// The modes by which kube-apiserver authorizes requests.
+const AUTHORIZATION: [&str; 6] = [
+    "AlwaysAllow",
+    "AlwaysDeny",
+    "ABAC",
+    "Webhook",
+    "RBAC",
+    "Node",
+];
+
 pub(super) fn read(
     program: Program,
     runs: Runs,
@@ -111,19 +121,63 @@ pub(super) fn read(
                     .hint(format!("it takes {}", quoted(*words)))
             })
         });
-        let problem = of_words.or_else(|| match program {
+        let of_type = || {
+            let kind = accepts::value_type(program, &arg.name)?;
+            (!kind.takes(text)).then(|| wrong_type(at, text, kind))
+        };
+        let of_list = || of_list(program, arg, at, text);
+        let problem = of_words.or_else(of_type).or_else(of_list);
+        let problem = problem.or_else(|| match program {
             Program::Kubelet => of_kubelet(arg, at, text, all, runs.release),
             Program::Proxy => proxy_mode(arg, at, text, all, runs.release),
             Program::ControllerManager | Program::ApiServer if arg.name == "cloud-provider" => {
                 in_tree(at, text, program, runs.release)
             }
             Program::Etcd => of_etcd(arg, at, text, runs.release),
+            Program::ApiServer if arg.name == "service-node-port-range" => port_range(at, text),
             Program::ControllerManager | Program::ApiServer | Program::Scheduler => None,
         });
         if let Some(problem) = problem {
             runs.say(problem, found);
         }
     }
+}
+
+/// An item of a list that the program does not know.
+fn of_list(program: Program, arg: &Arg<'_>, at: &Cursor<'_>, text: &str) -> Option<Problem> {
+    let known: Vec<&str> = match (program, arg.name.as_str()) {
+        (Program::ApiServer, "authorization-mode") => AUTHORIZATION.to_vec(),
+        (Program::Etcd, "cipher-suites") | (_, "tls-cipher-suites") => accepts::ciphers().collect(),
+        _ => return None,
+    };
+    let mut items = text.split(',').map(str::trim);
+    let other = items.find(|item| !known.contains(item))?;
+    let hint = nearest(other, known.iter().copied()).map_or_else(
+        || format!("it takes {}", quoted(&known)),
+        |near| format!("did you mean `{near}`?"),
+    );
+    let problem = at.problem(format!("{} takes no such value", program.name()));
+    Some(problem.detail(other).hint(hint))
+}
+
+/// `30000-32767`, or, as Kubernetes reads it as well, `30000+2767` and a single port.
+fn port_range(at: &Cursor<'_>, text: &str) -> Option<Problem> {
+    let port = |text: &str| text.trim().parse::<u16>().ok();
+    let ends = text.split_once('-').or_else(|| text.split_once('+'));
+    let is_range = match ends {
+        Some((first, last)) => port(first).zip(port(last)).is_some_and(|(first, last)| {
+            text.contains('+') && first.checked_add(last).is_some() || first <= last
+        }),
+        None => port(text).is_some(),
+    };
+    (!is_range).then(|| {
+        let problem = at.problem("is not a range of ports").detail(text);
+        problem.hint("write one like `30000-32767`")
+    })
+}
+
+fn wrong_type(at: &Cursor<'_>, text: &str, kind: ValueType) -> Problem {
+    at.problem(format!("must be {}", kind.form())).detail(text)
 }
 
 /// A cloud that was built in. The hardened images have none from 1.29 on, nor has anyone.
@@ -164,7 +218,7 @@ fn of_kubelet(
                     .hint("write it under `labels` of the node"),
             )
         }
-        "runonce" if release >= k(32) && lists::go_bool(text) == Some(true) => Some(
+        "runonce" if release >= k(32) && go_bool(text) == Some(true) => Some(
             at.problem("kubelet refuses `true` since 1.32")
                 .hint("remove it"),
         ),
