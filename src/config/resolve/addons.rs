@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{Found, fits::Serving, values};
 use crate::{
+    catalog::accepts,
     config::{
         cursor::Cursor, manifest::Manifest, problem::Problem, sources::Sources, tree::Node,
         tree::Value,
@@ -200,6 +201,23 @@ impl Place<'_> {
             };
             found.problem(self.problem(line, what));
         }
+        let group = at.get("apiVersion").scalar().map(group_of);
+        let name = metadata.get("name");
+        if let (Some(group), Some(name)) = (group, name.scalar())
+            && !name.is_empty()
+            && !may_be_named(group, name)
+        {
+            let what = "`metadata.name` is not a name that Kubernetes takes";
+            found.problem(self.problem(line, what));
+        }
+        let namespace = metadata.get("namespace");
+        if namespace
+            .scalar()
+            .is_some_and(|text| !text.is_empty() && !values::is_dns_label(text))
+        {
+            let what = "`metadata.namespace` is not the name of a namespace";
+            found.problem(self.problem(line, what));
+        }
         for key in ["labels", "annotations"] {
             let at = metadata.get(key);
             let is_map = matches!(at.value(), None | Some(Value::Null | Value::Map(_)));
@@ -213,6 +231,20 @@ impl Place<'_> {
             objects.push(object);
         }
     }
+}
+
+/// The group of `apps/v1`; that of `v1` has no name.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Whether an object of this group may have the name. Of groups that are not Kubernetes' own, an aggregated API server
+/// decides.
+fn may_be_named(group: &str, name: &str) -> bool {
+    if group == "rbac.authorization.k8s.io" {
+        return !matches!(name, "." | "..") && !name.contains(['/', '%']);
+    }
+    !accepts::is_own_group(group) || values::is_dns_name(name)
 }
 
 impl Place<'_> {
@@ -413,5 +445,42 @@ addons: |-
 addons_include: [missing.yaml, '']
 ")));
         assert_snapshot!(bad(&and("addons: [{kind: ConfigMap}]")));
+    }
+
+    #[test]
+    fn names_that_no_api_server_takes_are_refused() {
+        let object = |version: &str, kind: &str, metadata: &str| {
+            let object =
+                format!("{{apiVersion: {version}, kind: {kind}, metadata: {{{metadata}}}}}");
+            and(&format!("addons: '{object}'"))
+        };
+        for (version, kind, metadata) in [
+            ("v1", "ConfigMap", "name: A_B"),
+            ("apps/v1", "Deployment", "name: a/b"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole", "name: a/b"),
+        ] {
+            let told = bad(&object(version, kind, metadata));
+            assert!(
+                told.contains("is not a name that Kubernetes takes"),
+                "{told}"
+            );
+        }
+        let told = bad(&object("v1", "ConfigMap", "name: a, namespace: B"));
+        assert!(told.contains("is not the name of a namespace"), "{told}");
+        for (version, kind, metadata) in [
+            (
+                "v1",
+                "ConfigMap",
+                "name: kube-root-ca.crt, namespace: default",
+            ),
+            (
+                "rbac.authorization.k8s.io/v1",
+                "ClusterRole",
+                "name: \"system:Mine_too\"",
+            ),
+            ("example.com/v1", "Part", "name: A_B"),
+        ] {
+            good(&object(version, kind, metadata));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use super::{Found, nodes::Named, values};
@@ -10,6 +10,11 @@ use crate::config::{cursor::Cursor, intent::Services, problem::Problem};
 
 pub(super) fn check(at: &Cursor<'_>, address: &str, found: &mut Found) {
     if values::is_host(address) {
+        let number = address.parse::<Ipv4Addr>().ok();
+        if number.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()) {
+            let problem = at.problem("is no address of a single machine");
+            found.problem(problem.detail(address));
+        }
         return;
     }
     let problem = at

@@ -1,6 +1,8 @@
 //! `network`: the plugin and its options. RKE takes an option from `options`, or from the section that is
 //! named after the plugin.
 
+use std::net::IpAddr;
+
 use super::{
     Found,
     pods::{self, Runs},
@@ -149,7 +151,7 @@ fn canal(at: &Cursor<'_>, found: &mut Found) -> Canal {
     Canal {
         iface: iface(at, "canal", found),
         backend: backend(&options, "canal_flannel", found),
-        mtu: values::number(&at.get("mtu"), found).filter(|mtu| *mtu > 0),
+        mtu: mtu(&at.get("mtu"), found),
         volume_plugins: volume_plugins(&options.get("canal_flex_volume_plugin_dir"), found),
         values: values::json_map(&at.get("values"), found),
     }
@@ -158,7 +160,7 @@ fn canal(at: &Cursor<'_>, found: &mut Found) -> Canal {
 fn calico(at: &Cursor<'_>, found: &mut Found) -> Calico {
     let options = at.get("options");
     Calico {
-        mtu: values::number(&at.get("mtu"), found).filter(|mtu| *mtu > 0),
+        mtu: mtu(&at.get("mtu"), found),
         volume_plugins: volume_plugins(&options.get("calico_flex_volume_plugin_dir"), found),
         node_selector: values::labels(&at.get("node_selector"), found),
         tolerations: pods::tolerations(&at.get("tolerations"), found),
@@ -178,7 +180,8 @@ fn iface(at: &Cursor<'_>, plugin: &str, found: &mut Found) -> Option<String> {
             continue;
         };
         // What Linux takes as a name; flannel takes an address, too.
-        let fits = text.len() <= 39 && !text.contains(|c: char| c.is_whitespace() || c == '/');
+        let is_name = text.len() <= 15 && !text.contains(|c: char| c.is_whitespace() || c == '/');
+        let fits = is_name || text.parse::<IpAddr>().is_ok();
         if !fits {
             let problem = at.problem("is not the name of a network interface");
             found.problem(problem.detail(text));
@@ -232,6 +235,18 @@ fn volume_plugins(at: &Cursor<'_>, found: &mut Found) -> Option<String> {
     folder.map(str::to_owned)
 }
 
+/// What pods' interfaces get; 0 is left to the plugin.
+fn mtu(at: &Cursor<'_>, found: &mut Found) -> Option<u32> {
+    /// Every host of IPv4 takes packets of this size, in bytes.
+    const LEAST: u32 = 576;
+    let mtu = values::number(at, found).filter(|mtu| *mtu > 0)?;
+    if mtu < LEAST {
+        let problem = at.problem(format!("must be 0 or at least {LEAST} bytes"));
+        found.problem(problem.detail(mtu.to_string()));
+    }
+    Some(mtu)
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
@@ -254,6 +269,17 @@ mod tests {
         assert_snapshot!(bad(&network(
             "{plugin: cilium, weave_network_provider: {password: hunter2}}"
         )));
+    }
+
+    #[test]
+    fn what_no_kernel_takes_is_refused() {
+        assert_snapshot!(bad(&network("{plugin: canal, mtu: 50, options: {canal_iface: interface-with-16}}")), @"
+        `network.mtu` (line 5): must be 0 or at least 576 bytes | 50
+        `network.options.canal_iface` (line 5): is not the name of a network interface | interface-with-16
+        ");
+        good(&network(
+            "{plugin: canal, mtu: 1400, options: {canal_iface: 10.0.0.1}}",
+        ));
     }
 
     #[test]

@@ -275,7 +275,9 @@ fn event_rate_limit(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
     let at = at.get("configuration");
     let written = values::object(&at, &[API], "Configuration", found);
     if written.is_some() {
-        values::mappings(&at.get("limits"), found);
+        for limit in values::mappings(&at.get("limits"), found) {
+            limit_of_events(&limit, found);
+        }
     }
     let settings = written.map_or_else(
         || {
@@ -288,6 +290,26 @@ fn event_rate_limit(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
         Json::from,
     );
     enabled.then_some(settings)
+}
+
+/// An API server does not start with a limit of another type, or of nothing.
+fn limit_of_events(limit: &Cursor<'_>, found: &mut Found) {
+    const TYPES: [&str; 4] = ["Server", "Namespace", "User", "SourceAndObject"];
+    let at = limit.get("type");
+    let kind = values::text(&at, found);
+    if !kind.is_some_and(|kind| TYPES.contains(&kind)) {
+        let problem = at.problem("is not a type of a limit");
+        let problem = problem.hint(format!("write one of {}", quoted(TYPES)));
+        found.problem(kind.into_iter().fold(problem, Problem::detail));
+    }
+    for key in ["qps", "burst"] {
+        let at = limit.get(key);
+        let text = at.scalar();
+        if !text.is_some_and(|text| text.parse::<u32>().is_ok_and(|number| number > 0)) {
+            let problem = at.problem("must be a whole number, 1 or more");
+            found.problem(text.into_iter().fold(problem, Problem::detail));
+        }
+    }
 }
 
 /// The plugins of an `AdmissionConfiguration` by name. RKE dropped all but its own two; here each is taken.

@@ -372,6 +372,7 @@ fn nodes_and_roles() {
 #[test]
 fn addresses_and_names() {
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.300")), @"`nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.300");
+    assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 0.0.0.0")), @"`nodes[0].address` (line 2): is no address of a single machine | 0.0.0.0");
     assert_snapshot!(bad(&with("address: 192.0.2.10", "address: 192.0.2.10:22")), @"
     `nodes[0].address` (line 2): is neither a host name nor an IPv4 address | 192.0.2.10:22
       write the port in `port`
@@ -1033,4 +1034,14 @@ fn a_strategy_that_says_nothing_is_rkes() {
         drain: Some(rules),
     };
     assert_eq!(strategy(all), wanted);
+}
+
+#[test]
+fn limits_of_events_are_those_that_the_plugin_has() {
+    assert_snapshot!(bad(&and("services: {kube-api: {event_rate_limit: {enabled: true, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: Servr, qps: 1, burst: 0}, {type: User, burst: 1}]}}}}")), @"
+    `services.kube-api.event_rate_limit.configuration.limits[0].type` (line 8): is not a type of a limit | Servr
+      write one of `Server`, `Namespace`, `User`, `SourceAndObject`
+    `services.kube-api.event_rate_limit.configuration.limits[0].burst` (line 8): must be a whole number, 1 or more | 0
+    `services.kube-api.event_rate_limit.configuration.limits[1].qps` (line 8): must be a whole number, 1 or more
+    ");
 }

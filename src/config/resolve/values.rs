@@ -252,7 +252,7 @@ pub(super) fn mappings<'a>(at: &Cursor<'a>, found: &mut Found) -> Vec<Cursor<'a>
 }
 
 /// RFC 1123: letters, digits and `-`, not at the ends, at most 63.
-fn is_dns_label(text: &str) -> bool {
+pub(super) fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text
             .bytes()
