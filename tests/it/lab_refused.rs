@@ -59,16 +59,16 @@ fn what_cannot_be_changes_nothing_that_runs() {
         });
         let words = [program, "has no such flag", "nothing was changed"];
         is_refused(&format!("a flag that {program} does not know"), 1, &words);
-        // Only the program itself tells that it does not take a value.
-        let flag = if program == "etcd" {
-            "heartbeat-interval"
+        // Only the program itself tells that it does not take a value of the right type.
+        let (flag, value) = if program == "etcd" {
+            ("v2-deprecation", "maybe")
         } else {
-            "v"
+            ("v", "4294967296")
         };
         write(&site, |config| {
-            config["services"][service]["extra_args"][flag] = json!("many");
+            config["services"][service]["extra_args"][flag] = json!(value);
         });
-        let words = [program, "many", "nothing that runs was replaced"];
+        let words = [program, value, "nothing that runs was replaced"];
         is_refused(&format!("a value that {program} does not take"), 1, &words);
     }
 
