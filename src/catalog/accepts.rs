@@ -73,6 +73,10 @@ impl Program {
         Self::Etcd,
     ];
 
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|of| of.name() == name)
+    }
+
     /// As its binary is called.
     pub const fn name(self) -> &'static str {
         match self {
@@ -235,7 +239,7 @@ fn read() -> Lists {
             let Some((name, span)) = head.split_once(' ') else {
                 continue;
             };
-            let program = Program::ALL.into_iter().find(|of| of.name() == name);
+            let program = Program::named(name);
             if let (Some(program), Some(span)) = (program, span_of(span)) {
                 for word in words {
                     lists.flags.entry(word).or_default().push((program, span));
@@ -247,7 +251,7 @@ fn read() -> Lists {
         let Some((name, kind)) = head.split_once(' ') else {
             continue;
         };
-        let program = Program::ALL.into_iter().find(|of| of.name() == name);
+        let program = Program::named(name);
         let kind = ValueType::ALL.into_iter().find(|of| of.name() == kind);
         if let (Some(program), Some(kind)) = (program, kind) {
             let typed = words.into_iter().map(|word| ((program, word), kind));

@@ -188,6 +188,18 @@ pub(super) fn open(environment: &Environment) -> Box<dyn RemoteSession> {
         .session(Arc::clone(&environment.host_keys))
 }
 
+/// Reads everything, and decides by it.
+async fn afresh<'i>(
+    purpose: AnyPurpose<'i>,
+    environment: &Environment,
+    session: &mut dyn RemoteSession,
+    so_far: &SoFar,
+) -> Result<(Reading<'i>, Result<Decision, Error>), Error> {
+    let reading = read(purpose, environment, session, so_far, KeptFacts::new()).await?;
+    let decision = decide(purpose, environment, &reading, so_far);
+    Ok((reading, decision))
+}
+
 pub(super) async fn look<'w>(
     purpose: AnyPurpose<'_>,
     environment: &'w Environment,
@@ -202,15 +214,7 @@ pub(super) async fn look<'w>(
     let mut decision = decide(purpose, environment, &reading, so_far);
     if !names.is_empty() && !is_idle(&decision, &names) {
         since = environment.clock.now();
-        reading = read(
-            purpose,
-            environment,
-            &mut *session,
-            so_far,
-            KeptFacts::new(),
-        )
-        .await?;
-        decision = decide(purpose, environment, &reading, so_far);
+        (reading, decision) = afresh(purpose, environment, &mut *session, so_far).await?;
     }
     // Another run from this very store may have gone on since it was loaded.
     let mut again = 0..STORE_READS;
@@ -219,15 +223,7 @@ pub(super) async fn look<'w>(
         && has_moved(environment, &reading).await?
     {
         since = environment.clock.now();
-        reading = read(
-            purpose,
-            environment,
-            &mut *session,
-            so_far,
-            KeptFacts::new(),
-        )
-        .await?;
-        decision = decide(purpose, environment, &reading, so_far);
+        (reading, decision) = afresh(purpose, environment, &mut *session, so_far).await?;
     }
     let Decision {
         desired,

@@ -338,7 +338,7 @@ fn named(
         text(&["metadata", "name"]),
     );
     let namespace = text(&["metadata", "namespace"]);
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(&api_version);
     let of_kubernetes = CLUSTER_WIDE
         .iter()
         .any(|(of, kinds)| *of == group && (kinds.is_empty() || kinds.contains(&kind.as_str())));

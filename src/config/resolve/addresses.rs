@@ -10,8 +10,7 @@ use crate::config::{cursor::Cursor, intent::Services, problem::Problem};
 
 pub(super) fn check(at: &Cursor<'_>, address: &str, found: &mut Found) {
     if values::is_host(address) {
-        let number = address.parse::<Ipv4Addr>().ok();
-        if number.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast()) {
+        if address.parse().is_ok_and(is_of_no_machine) {
             let problem = at.problem("is no address of a single machine");
             found.problem(problem.detail(address));
         }
@@ -31,6 +30,11 @@ pub(super) fn check(at: &Cursor<'_>, address: &str, found: &mut Found) {
     });
 }
 
+/// `0.0.0.0`, and the addresses of multicast and broadcast.
+const fn is_of_no_machine(address: Ipv4Addr) -> bool {
+    address.is_unspecified() || address.is_multicast() || address.is_broadcast()
+}
+
 /// With a zone (`fe80::1%eth0`) and in brackets, too.
 fn is_ipv6(text: &str) -> bool {
     let plain = text.trim_start_matches('[');
@@ -40,12 +44,7 @@ fn is_ipv6(text: &str) -> bool {
 
 pub(super) fn check_internal(at: &Cursor<'_>, internal: &str, found: &mut Found) {
     match internal.parse::<IpAddr>() {
-        Ok(IpAddr::V4(address))
-            if address.is_loopback()
-                || address.is_unspecified()
-                || address.is_multicast()
-                || address.is_broadcast() =>
-        {
+        Ok(IpAddr::V4(address)) if address.is_loopback() || is_of_no_machine(address) => {
             let problem = at.problem("is no address at which other nodes reach this one");
             found.problem(problem.detail(internal).hint(
                 "write the address of an interface of the node, one that `ip addr` shows there",

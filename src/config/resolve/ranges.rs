@@ -84,13 +84,6 @@ pub(super) fn check(
     pods_of_a_node(&at, services, network, mask, found);
 }
 
-/// What is no number at all is reported as any other value of a flag.
-fn below_zero(at: &Cursor<'_>, text: &str, found: &mut Found) {
-    if ValueType::Int.takes(text) {
-        found.problem(at.problem("must be a whole number, 0 or more").detail(text));
-    }
-}
-
 /// flannel and canal take a pod's address from the node's part; calico has blocks of its own.
 fn pods_of_a_node(
     at: &Cursor<'_>,
@@ -108,8 +101,14 @@ fn pods_of_a_node(
         None => MAX_PODS,
         Some(text) => {
             let Some(most) = go_uint(text) else {
-                let flag = at.get("kubelet").get("extra_args").get("max-pods");
-                below_zero(&flag, text, found);
+                // What is no number is reported as any other value of a flag.
+                if ValueType::Int.takes(text) {
+                    let flag = at.get("kubelet").get("extra_args").get("max-pods");
+                    found.problem(
+                        flag.problem("must be a whole number, 0 or more")
+                            .detail(text),
+                    );
+                }
                 return;
             };
             most

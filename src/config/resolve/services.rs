@@ -252,18 +252,27 @@ fn audit_log(at: &Cursor<'_>, found: &mut Found) -> Option<AuditLog> {
     })
 }
 
+/// A word that must be there, and one of these.
+fn one_of(at: &Cursor<'_>, words: &[&str], otherwise: &str, found: &mut Found) {
+    let written = values::text(at, found);
+    if !written.is_some_and(|written| words.contains(&written)) {
+        let problem = at.problem(otherwise);
+        let problem = problem.hint(format!("write one of {}", quoted(words)));
+        found.problem(written.into_iter().fold(problem, Problem::detail));
+    }
+}
+
 /// An API server does not start with a policy that says nothing, or a level that it does not know.
 fn audit_policy(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
     const LEVELS: [&str; 4] = ["None", "Metadata", "Request", "RequestResponse"];
     let policy = values::object(at, &["audit.k8s.io/v1"], "Policy", found)?;
     for rule in values::mappings(&at.get("rules"), found) {
-        let at = rule.get("level");
-        let level = values::text(&at, found);
-        if !level.is_some_and(|level| LEVELS.contains(&level)) {
-            let problem = at.problem("is not a level of the audit log");
-            let problem = problem.hint(format!("write one of {}", quoted(LEVELS)));
-            found.problem(level.into_iter().fold(problem, Problem::detail));
-        }
+        one_of(
+            &rule.get("level"),
+            &LEVELS,
+            "is not a level of the audit log",
+            found,
+        );
     }
     Some(policy.into())
 }
@@ -295,13 +304,12 @@ fn event_rate_limit(at: &Cursor<'_>, found: &mut Found) -> Option<Json> {
 /// An API server does not start with a limit of another type, or of nothing.
 fn limit_of_events(limit: &Cursor<'_>, found: &mut Found) {
     const TYPES: [&str; 4] = ["Server", "Namespace", "User", "SourceAndObject"];
-    let at = limit.get("type");
-    let kind = values::text(&at, found);
-    if !kind.is_some_and(|kind| TYPES.contains(&kind)) {
-        let problem = at.problem("is not a type of a limit");
-        let problem = problem.hint(format!("write one of {}", quoted(TYPES)));
-        found.problem(kind.into_iter().fold(problem, Problem::detail));
-    }
+    one_of(
+        &limit.get("type"),
+        &TYPES,
+        "is not a type of a limit",
+        found,
+    );
     for key in ["qps", "burst"] {
         let at = limit.get(key);
         let text = at.scalar();
