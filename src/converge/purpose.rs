@@ -231,7 +231,7 @@ fn left(goal: Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
     left
 }
 
-/// The nodes of which something is left as it is for now, and why.
+/// Nodes with changes that wait, each with the reason.
 fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
     let left = plan.notes.iter().filter(|note| note.is_left);
     left.filter_map(|note| {

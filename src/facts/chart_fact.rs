@@ -24,7 +24,7 @@ pub struct ChartFact {
     pub record: ChartRecord,
     /// Recorded objects that are missing, or that others re-created.
     pub gone: BTreeSet<ObjectRef>,
-    /// Recorded objects of which others have taken over fields that we set.
+    /// Recorded objects with fields that we set and another client has taken over.
     pub changed: BTreeSet<ObjectRef>,
     /// The `DaemonSet`s and `Deployment`s, as they are.
     pub workloads: BTreeMap<ObjectRef, Value>,

@@ -162,9 +162,9 @@ impl KubeconfigStore for Memory {
     }
 }
 
-struct Nobody;
+struct Unattended;
 
-impl KeyRing for Nobody {
+impl KeyRing for Unattended {
     fn credential<'a>(
         &'a self,
         _: &'a str,
@@ -174,7 +174,7 @@ impl KeyRing for Nobody {
     }
 }
 
-impl Consent for Nobody {
+impl Consent for Unattended {
     type Refusal = Infallible;
 
     fn ask<'a>(&'a self, _: &'a Plan) -> BoxFuture<'a, Result<(), Infallible>> {
@@ -259,7 +259,7 @@ impl Site {
             host_keys: Arc::new(known),
             store: Arc::clone(&self.memory) as Arc<dyn Store>,
             kubeconfig: Arc::clone(&self.memory) as Arc<dyn KubeconfigStore>,
-            key_ring: Arc::new(Nobody),
+            key_ring: Arc::new(Unattended),
             recover: None,
             accept_etcd: None,
             held_elsewhere: BTreeSet::new(),
@@ -303,7 +303,8 @@ impl Site {
         let (events, mut stream) = Events::channel(64);
         let begun = Instant::now();
         let run = async {
-            let outcome = converge::converge(purpose, &environment, &Nobody, &events, &stop).await;
+            let outcome =
+                converge::converge(purpose, &environment, &Unattended, &events, &stop).await;
             drop(events);
             (outcome, begun.elapsed())
         };

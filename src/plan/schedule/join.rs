@@ -32,8 +32,8 @@ pub(super) fn joins(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> bo
     host.has(Component::Etcd) && !was_there && !votes && (new || known)
 }
 
-/// One member at a time; a failure ends the run, before API servers are told of it. What starts only next to a member
-/// that has joined comes then.
+/// Adds etcd members one at a time, then starts the API servers on their nodes. A failure ends the run before an API
+/// server connects to the new member.
 pub(super) fn members(diff: &Diff<'_>) -> Part {
     let hosts = diff.hosts.iter().map(|(name, host)| (*name, host));
     let mut joining: Vec<_> = hosts

@@ -178,9 +178,9 @@ impl Site {
         }
     }
 
-    /// `plan` finds nothing to do. Many nodes share this machine, and where it is slow etcd may elect
-    /// another leader at any moment, without which no API server is ready: a plan that only waits is asked
-    /// for again, for a minute at most. Any other step fails the test at once.
+    /// `plan` finds nothing to do. All nodes share one machine. If it is slow, etcd may elect a new leader at
+    /// any moment, and API servers are not ready during the election. So a plan that only waits is requested
+    /// again, for a minute at most. Any other step fails the test at once.
     #[track_caller]
     pub(crate) fn has_nothing_to_do(&self) {
         Self::eventually("there is nothing to do", Duration::from_secs(60), || {
