@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -111,9 +112,9 @@ fn planes<'r>(run: &'r Executor<'_>) -> Result<Vec<&'r NodeName>, StepError> {
 }
 
 /// The Node objects as they are now, if the API answers.
-pub(super) async fn nodes(run: &Executor<'_>) -> Option<BTreeMap<NodeName, NodeFact>> {
+pub(super) async fn nodes(run: &Executor<'_>) -> Option<Arc<BTreeMap<NodeName, NodeFact>>> {
     let client = api(run).await.ok()?;
-    workload::nodes(&client).await.ok()
+    workload::nodes(&client).await.ok().map(Arc::new)
 }
 
 /// One object as it is now.

@@ -1,7 +1,7 @@
 //! What every effect works with: the run's connections and stores, what the survey saw and what
 //! must be; and how an effect waits and fails.
 
-use std::{borrow::Cow, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
@@ -11,12 +11,13 @@ use futures::{
 use super::{
     cluster,
     remote::Context,
+    shared::Shared,
     step::{Reporter, StepError},
     stop::Stop,
 };
 use crate::{
     error::{ErrorClass, Explain},
-    facts::{HostFacts, HostView, Unreachable},
+    facts::{HostFacts, HostView, NodeFact, Unreachable},
     host::{
         Host, HostError,
         pool::{Hosts, NotOpen},
@@ -39,6 +40,8 @@ pub struct Executor<'a> {
     pub context: Context<'a>,
     /// The kinds that the cluster's API has, as far as this run has asked.
     pub kinds: &'a Kinds,
+    /// The Node objects, for all steps that ask at the same time.
+    pub(super) nodes: &'a Shared<Option<Arc<BTreeMap<NodeName, NodeFact>>>>,
 }
 
 impl Executor<'_> {
@@ -114,7 +117,7 @@ impl Executor<'_> {
                 live.versions =
                     read::api_versions(self.hosts, self.apis, saved, engine, views).await;
             }
-            Look::Nodes => live.nodes = cluster::nodes(self).await,
+            Look::Nodes => live.nodes = self.nodes.read(|| cluster::nodes(self)).await,
             Look::Object(object) => live.object = cluster::object(self, object).await?,
         }
         Ok(live)

@@ -13,6 +13,7 @@ pub mod progress;
 pub mod remote;
 mod retry;
 pub mod run;
+mod shared;
 mod stage;
 pub mod step;
 pub mod stop;

@@ -11,13 +11,14 @@ use tokio::time::Instant;
 use super::{
     cluster,
     executor::{Executor, bug},
+    shared::Shared,
     step::{Done, Reporter, StepError},
     stop::Stop,
 };
 use crate::{
     desired::{Desired, pki::EngineClients},
     environment::Environment,
-    facts::{Actual, KeptFacts},
+    facts::{Actual, KeptFacts, NodeFact},
     host::{
         Dial, HostKeys,
         pool::{ConnectionTarget, Hosts},
@@ -156,6 +157,7 @@ impl Remote for OverSsh {
             apis: Apis::new(&hosts),
             hosts,
             kinds: Kinds::default(),
+            nodes: Shared::default(),
         })
     }
 }
@@ -164,6 +166,7 @@ struct Open {
     hosts: Hosts,
     apis: Apis,
     kinds: Kinds,
+    nodes: Shared<Option<Arc<BTreeMap<NodeName, NodeFact>>>>,
 }
 
 impl Open {
@@ -173,6 +176,7 @@ impl Open {
             apis: &self.apis,
             context,
             kinds: &self.kinds,
+            nodes: &self.nodes,
         }
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! What was not read counts against the guard: a look that failed is no proof.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -76,7 +79,7 @@ pub struct Live {
     /// The releases of the API servers that answered.
     pub versions: BTreeMap<NodeName, ImageVersion>,
     /// The Node objects, if the API answered.
-    pub nodes: Option<BTreeMap<NodeName, NodeFact>>,
+    pub nodes: Option<Arc<BTreeMap<NodeName, NodeFact>>>,
     /// The object that the guard names, if it is there.
     pub object: Option<Value>,
 }
@@ -89,7 +92,7 @@ pub fn holds(guard: &Guard, live: &Live) -> Result<(), String> {
         etcd: &live.etcd,
         apis: &live.apis,
         versions: &live.versions,
-        nodes: live.nodes.as_ref(),
+        nodes: live.nodes.as_deref(),
         object: live.object.as_ref(),
     };
     judged(guard, &facts)
@@ -402,7 +405,7 @@ mod tests {
                 (name(id), fact)
             });
             Live {
-                nodes: Some(facts.collect()),
+                nodes: Some(Arc::new(facts.collect())),
                 ..Live::default()
             }
         };
@@ -457,7 +460,7 @@ mod tests {
                 ..NodeFact::default()
             };
             Live {
-                nodes: Some([("n1".into(), fact)].into()),
+                nodes: Some(Arc::new([("n1".into(), fact)].into())),
                 ..Live::default()
             }
         };
@@ -466,7 +469,7 @@ mod tests {
         assert!(holds(&guard(Some("u")), &live(false, "v")).is_err());
         assert!(holds(&guard(None), &live(false, "v")).is_err());
         let gone = Live {
-            nodes: Some([].into()),
+            nodes: Some(Arc::default()),
             ..Live::default()
         };
         assert_eq!(holds(&guard(Some("u")), &gone), Ok(()));

@@ -1,7 +1,10 @@
 //! The whole truth about some nodes and a cluster, what a survey sees of it, and runs that end
 //! early.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rke_operator::{
     desired::Desired,
@@ -411,7 +414,7 @@ impl World {
                     if let (Look::Object(object), Some(api)) = (guard.look(), &seen.cluster) {
                         live.object = api.objects.get(object).cloned();
                     }
-                    live.nodes = seen.cluster.map(|api| api.nodes);
+                    live.nodes = seen.cluster.map(|api| Arc::new(api.nodes));
                 }
             }
             plan::holds(guard, &live).map_err(Ended::PlanAgain)?;
