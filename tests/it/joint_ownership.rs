@@ -369,6 +369,30 @@ fn a_learner_of_a_node_that_joins_stays() {
     });
 }
 
+/// A run was killed in the middle of a join, and then the config gave the node another role: it has a member of
+/// etcd to give up, and nothing that a restart of containerd would take along.
+#[test]
+fn a_worker_whose_learner_never_started_has_containerd_before_its_kubelet() {
+    block_on(async {
+        let runner = runner(3);
+        settle(&runner, &of(&[]).intent()).await;
+        let goal = of(&[0]).intent();
+        runner.remote.kill("n2");
+        let outcome = runner.converge(&Goal::Up(&goal)).await.unwrap();
+        assert!(matches!(outcome, Outcome::Degraded { .. }), "{outcome:?}");
+        runner.remote.revive("n2");
+        runner
+            .remote
+            .world(|world| world.learners.insert("n2".into(), false));
+        let plan = runner.plan(&Goal::Up(&goal)).await.unwrap();
+        let stray = format!("n2: remove member {} of etcd", MemberId(1002));
+        let order = ["n2: configure containerd", "n2: run kubelet", &stray];
+        in_this_order(&all(&plan), &order);
+        settle(&runner, &goal).await;
+        assert!(runner.remote.world(|world| world.learners.is_empty()));
+    });
+}
+
 /// A run was killed in the middle of a join: that member comes to its vote before another one is added.
 #[test]
 fn whoever_was_added_before_joins_first() {

@@ -13,6 +13,7 @@ use crate::{
         diff::{ContainerdDiff, Diff, HostDiff, Need},
         held::{Held, Waits},
         hold::{self, Fleet, Pool},
+        roles::is_there,
     },
 };
 
@@ -22,8 +23,7 @@ const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
 /// Of nodes that are new, side by side.
 pub(super) fn fresh(diff: &Diff<'_>) -> Part {
     let stage = hosts::preparing("containerd", diff, |name, host| {
-        let new = !is_living(host) && !roles::gives_up(name, diff);
-        let differs = host.containerd().filter(|_| new);
+        let differs = host.containerd().filter(|_| !is_living(host, diff));
         differs.map_or_else(Vec::new, |differs| configure(name, host, differs, diff))
     });
     stage.into()
@@ -96,16 +96,14 @@ fn differing<'d>(
     diff: &'d Diff<'_>,
 ) -> impl Iterator<Item = (&'d NodeName, &'d HostDiff<'d>, &'d ContainerdDiff)> {
     let hosts = diff.hosts.iter();
-    let hosts = hosts.filter(|(_, host)| is_living(host));
+    let hosts = hosts.filter(|(_, host)| is_living(host, diff));
     hosts.filter_map(|(name, host)| Some((*name, host, host.containerd()?)))
 }
 
-/// True where a component of ours is.
-fn is_living(host: &HostDiff<'_>) -> bool {
-    let mut all = Component::ALL
-        .into_iter()
-        .filter(|component| host.has(*component));
-    all.any(|component| *host.need(component) != Need::Run)
+/// True where a component of ours is, also one that the config no longer gives this node.
+fn is_living(host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
+    let mut all = Component::ALL.into_iter();
+    all.any(|component| is_there(component, host.facts, diff.want))
 }
 
 fn queue(
