@@ -141,19 +141,32 @@ impl Image {
         format!("rke-lab-{}:{}", self.program, self.key)
     }
 
-    /// The archive's only entry.
-    pub(crate) fn archive(&self) -> Result<Archive, LabError> {
+    /// The archive's entries: the image, and others of the same files.
+    fn archives(&self) -> Result<Vec<Archive>, LabError> {
         let path = self.dir.join("manifest.json");
-        let understood = |why: String| LabError::Content {
-            path: path.clone(),
-            why,
-        };
-        let entries: Vec<Archive> =
-            serde_json::from_str(&cache::read(&path)?).map_err(|e| understood(e.to_string()))?;
-        entries
-            .into_iter()
-            .next()
-            .ok_or_else(|| understood("it has no image".to_owned()))
+        serde_json::from_str(&cache::read(&path)?).map_err(|e| LabError::Content {
+            path,
+            why: e.to_string(),
+        })
+    }
+
+    /// The archive's first entry.
+    pub(crate) fn archive(&self) -> Result<Archive, LabError> {
+        let first = self.archives()?.into_iter().next();
+        first.ok_or_else(|| LabError::Content {
+            path: self.dir.join("manifest.json"),
+            why: "it has no image".to_owned(),
+        })
+    }
+
+    /// Its entries under the names that a registry shall have. A release may give the image other
+    /// names than its recipe; those of the others are the recipe's.
+    pub(crate) fn named(&self) -> Result<Vec<Archive>, LabError> {
+        let mut entries = self.archives()?;
+        if let Some(first) = entries.first_mut() {
+            first.repo_tags.clone_from(&self.names);
+        }
+        Ok(entries)
     }
 
     /// A command that writes the image as an archive, as `docker load` and `ctr import` take it.

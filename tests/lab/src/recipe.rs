@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{Read, Write},
+    iter,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Instant,
@@ -32,6 +33,18 @@ const TIME: &str = "@1767225600";
 /// What scripts of several recipes source.
 const SHARED: [&str; 2] = ["busybox.sh", "debian.sh"];
 
+/// How a container of an image is started, as far as a recipe says.
+type Config = BTreeMap<String, serde_json::Value>;
+
+/// An image of a recipe's files that has names of its own and is started in another way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variant {
+    names: Vec<String>,
+    #[serde(default)]
+    config: Config,
+}
+
 /// What a folder of `images/` says about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +53,10 @@ pub(crate) struct Recipe {
     pub(crate) version: String,
     pub(crate) names: Vec<String>,
     #[serde(default)]
-    config: BTreeMap<String, serde_json::Value>,
+    config: Config,
+    /// Other images of the same files.
+    #[serde(default)]
+    variants: Vec<Variant>,
     /// A folder whose files take the place of the recipe's own.
     #[serde(skip)]
     over: Option<PathBuf>,
@@ -203,21 +219,27 @@ impl Recipe {
             .arg(".")
             .done()?;
         let digest = digest(&layer)?;
-        let config = self.image_config(key, &digest);
-        let text = config.to_string();
-        let config_name = format!("{}.json", hex::encode(Sha256::digest(&text)));
-        cache::write(&image.join(&config_name), text)?;
         let tags = if self.names.is_empty() {
             vec![format!("rke-lab-{}:{key}", self.program)]
         } else {
             self.names.clone()
         };
-        let entry = Archive {
-            config: config_name,
-            repo_tags: tags,
-            layers: vec!["layer.tar".to_owned()],
-        };
-        self.finish(key, &entry, &image)
+        let mut entries = Vec::new();
+        let variants = self
+            .variants
+            .iter()
+            .map(|variant| (&variant.config, variant.names.clone()));
+        for (config, repo_tags) in iter::once((&self.config, tags)).chain(variants) {
+            let text = self.image_config(config, key, &digest).to_string();
+            let config = format!("{}.json", hex::encode(Sha256::digest(&text)));
+            cache::write(&image.join(&config), text)?;
+            entries.push(Archive {
+                config,
+                repo_tags,
+                layers: vec!["layer.tar".to_owned()],
+            });
+        }
+        self.finish(key, &entries, &image)
     }
 
     /// A copy of the recipe with other files in the place of its own, beside what its script sources.
@@ -238,15 +260,15 @@ impl Recipe {
         Ok(source)
     }
 
-    /// The image's configuration, as Docker and OCI have it.
-    fn image_config(&self, key: &str, layer_digest: &str) -> serde_json::Value {
+    /// An image's configuration, as Docker and OCI have it.
+    fn image_config(&self, own: &Config, key: &str, layer_digest: &str) -> serde_json::Value {
         let mut config = serde_json::Map::new();
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         config.insert(
             "Env".to_owned(),
             serde_json::json!([format!("PATH={path}")]),
         );
-        for (name, value) in &self.config {
+        for (name, value) in own {
             let mut value = value.clone();
             if let (Some(all), Some(more)) = (
                 config.get_mut(name).and_then(|v| v.as_array_mut()),
@@ -310,7 +332,7 @@ impl Recipe {
             version,
             ..self.clone()
         }
-        .finish(key, &entry, &image)
+        .finish(key, &[entry], &image)
     }
 
     fn described(&self, key: &str) -> Image {
@@ -324,10 +346,10 @@ impl Recipe {
     }
 
     /// Writes what makes a folder an image of the lab.
-    fn finish(&self, key: &str, entry: &Archive, image: &Path) -> Result<(), LabError> {
+    fn finish(&self, key: &str, entries: &[Archive], image: &Path) -> Result<(), LabError> {
         cache::write(
             &image.join("manifest.json"),
-            serde_json::json!([entry]).to_string(),
+            serde_json::json!(entries).to_string(),
         )?;
         let described = serde_json::json!(self.described(key)).to_string();
         cache::write(&image.join("image.json"), described)

@@ -16,6 +16,7 @@ use crate::{
     Image, LabError,
     cache::{self, make_dir},
     command::Run,
+    image::Archive,
     recipe,
 };
 
@@ -109,7 +110,9 @@ impl Registry {
     ) -> Result<(), LabError> {
         let root = self.dir.join("store/docker/registry/v2");
         for image in images {
-            stock_one(&root, image)?;
+            for archive in image.named()? {
+                stock_one(&root, &image.dir, &archive)?;
+            }
         }
         Ok(())
     }
@@ -125,15 +128,14 @@ impl Registry {
     }
 }
 
-/// Writes one image as the registry's file system driver would have after a push.
-fn stock_one(root: &Path, image: &Image) -> Result<(), LabError> {
-    let archive = image.archive()?;
-    let config = image.dir.join(&archive.config);
-    let (config_digest, config_size) = blob_of_file(root, &config)?;
+/// Writes one image as the registry's file system driver would have after a push. Its files are in
+/// that folder of the cache.
+fn stock_one(root: &Path, dir: &Path, archive: &Archive) -> Result<(), LabError> {
+    let (config_digest, config_size) = blob_of_file(root, &dir.join(&archive.config))?;
     let mut digests = vec![config_digest.clone()];
     let mut layers = Vec::new();
     for layer in &archive.layers {
-        let (digest, size) = blob_of_file(root, &image.dir.join(layer))?;
+        let (digest, size) = blob_of_file(root, &dir.join(layer))?;
         layers.push(serde_json::json!({
             "mediaType": "application/vnd.docker.image.rootfs.diff.tar",
             "size": size,
@@ -157,7 +159,7 @@ fn stock_one(root: &Path, image: &Image) -> Result<(), LabError> {
     make_dir(data.parent().unwrap_or(root))?;
     cache::write(&data, manifest)?;
 
-    for name in &image.names {
+    for name in &archive.repo_tags {
         let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
         let repository = root.join("repositories").join(repository);
         for digest in &digests {
