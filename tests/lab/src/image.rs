@@ -17,6 +17,7 @@ use crate::{
     LabError,
     cache::{self, make_dir},
     command::Run,
+    e2e,
     recipe::Recipe,
     release,
 };
@@ -37,7 +38,8 @@ const RECIPES: [&str; 12] = [
     "runtime",
 ];
 
-/// Recipes that are built when they are asked for: by the benchmark, by nodes of that profile.
+/// Recipes that are built when they are asked for: by the benchmark, by nodes of that profile; those
+/// of Kubernetes' own tests are in [`e2e`].
 const KUBEADM: &str = "kubeadm";
 pub(crate) const CONTAINERD: &str = "containerd";
 
@@ -280,6 +282,14 @@ impl Store {
         recipe.image(&self.root.join("images"), registry, place, log)
     }
 
+    /// The same store, whose images are built wherever others come from.
+    pub(crate) fn that_builds(&self) -> Self {
+        Self {
+            registry: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether published images are pulled, and not built.
     pub(crate) fn pulls(&self) -> bool {
         self.registry.is_some()
@@ -308,8 +318,9 @@ pub fn etcd(release: &str, log: &mut dyn Write) -> Result<PathBuf, LabError> {
 
 /// The folders in the cache of images that are made when they are asked for.
 fn rare() -> Result<Vec<String>, LabError> {
-    let asked_for = [KUBEADM, CONTAINERD].map(Recipe::of).into_iter();
+    let asked_for = [KUBEADM, CONTAINERD].into_iter().chain(e2e::recipes());
     asked_for
+        .map(Recipe::of)
         .chain(release::recipes()?.into_iter().map(Ok))
         .map(|recipe| {
             let recipe = recipe?;
@@ -319,7 +330,7 @@ fn rare() -> Result<Vec<String>, LabError> {
 }
 
 /// A program of an image's `/usr/local/bin`, taken out of it.
-fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError> {
+pub(crate) fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError> {
     let dir = cache::root().join("bin").join(&image.key);
     let path = dir.join(name);
     let _lock = cache::lock(name)?;

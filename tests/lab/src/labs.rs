@@ -39,6 +39,9 @@ pub struct LabSpec {
     /// Releases of Kubernetes whose images its registry has beside those of the default one.
     #[serde(default)]
     pub releases: Vec<String>,
+    /// Whether its registry has the images of Kubernetes' own tests too.
+    #[serde(default)]
+    pub e2e: bool,
 }
 
 /// What a node shall be.
@@ -59,6 +62,7 @@ impl LabSpec {
             name: name.to_owned(),
             nodes: Vec::new(),
             releases: Vec::new(),
+            e2e: false,
         }
     }
 
@@ -77,6 +81,13 @@ impl LabSpec {
         self
     }
 
+    /// Adds the images of Kubernetes' own tests.
+    #[must_use]
+    pub fn e2e(mut self) -> Self {
+        self.e2e = true;
+        self
+    }
+
     /// Adds a node with a disk of the usual size.
     #[must_use]
     pub fn node(mut self, name: &str, profile: Profile) -> Self {
@@ -90,7 +101,7 @@ impl LabSpec {
 }
 
 impl LabSpec {
-    /// The images of other releases, and those whose programs some node has in the place of its own;
+    /// The images of other releases and of Kubernetes' tests, and those whose programs some node has in the place of its own;
     /// built if the cache lacks them.
     fn rare_images(&self, log: &mut dyn Write) -> Result<Rare, LabError> {
         let store = Store::from_environment();
@@ -99,12 +110,15 @@ impl LabSpec {
             .iter()
             .filter_map(|node| node.profile.programs())
             .collect();
+        let mut stocked = Vec::new();
+        for release in &self.releases {
+            stocked.push(store.release(release, log)?);
+        }
+        if self.e2e {
+            stocked.push(store.e2e(log)?);
+        }
         Ok(Rare {
-            releases: self
-                .releases
-                .iter()
-                .map(|release| store.release(release, log))
-                .collect::<Result<_, _>>()?,
+            stocked,
             programs: programs
                 .into_iter()
                 .map(|program| store.image(program, log))
@@ -115,7 +129,9 @@ impl LabSpec {
 
 /// Images that only some labs need.
 struct Rare {
-    releases: Vec<Images>,
+    /// For the registry.
+    stocked: Vec<Images>,
+    /// For nodes.
     programs: Vec<Image>,
 }
 
@@ -221,8 +237,8 @@ impl Lab {
         lab.make_keys()?;
         lab.registry.make_certificates()?;
         lab.registry.stock(images.published())?;
-        for release in &rare.releases {
-            lab.registry.stock(release.published())?;
+        for images in &rare.stocked {
+            lab.registry.stock(images.published())?;
         }
         lab.start_registry(images.program("registry")?)?;
         for node in &lab.nodes {

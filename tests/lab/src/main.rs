@@ -37,6 +37,9 @@ enum Command {
         /// Have the images of another release of Kubernetes too, as in v1.33.13.
         #[arg(long = "release", value_name = "VERSION")]
         releases: Vec<String>,
+        /// Have the images of Kubernetes' own tests too.
+        #[arg(long)]
+        e2e: bool,
     },
     /// Show the labs with their nodes and images.
     Status,
@@ -120,6 +123,15 @@ enum Command {
     },
     /// Print the path of a kubectl that runs on this machine.
     Kubectl,
+    /// Kubernetes' own tests: the programs that run them.
+    #[command(subcommand)]
+    E2e(E2e),
+}
+
+#[derive(Subcommand)]
+enum E2e {
+    /// Build `e2e.test` and `ginkgo` if the cache lacks them, and print the folder that has them.
+    Programs,
 }
 
 fn assignment(text: &str) -> Result<(String, Profile), String> {
@@ -155,8 +167,9 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             profile,
             exceptions,
             releases,
+            e2e,
         } => {
-            up(&name, nodes, profile, &exceptions, &releases)?;
+            up(&name, nodes, profile, &exceptions, &releases, e2e)?;
         }
         Command::Status => status()?,
         Command::Ssh {
@@ -223,6 +236,17 @@ fn run(command: Command) -> Result<ExitCode, LabError> {
             }
         }
         Command::Kubectl => say(format_args!("{}", lab::kubectl()?.display())),
+        Command::E2e(command) => return e2e(command),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn e2e(command: E2e) -> Result<ExitCode, LabError> {
+    match command {
+        E2e::Programs => {
+            let store = Store::from_environment();
+            say(store.e2e_programs(&mut io::stderr())?.display());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -248,8 +272,12 @@ fn up(
     profile: Profile,
     exceptions: &[(String, Profile)],
     releases: &[String],
+    e2e: bool,
 ) -> Result<(), LabError> {
     let mut spec = LabSpec::new(name);
+    if e2e {
+        spec = spec.e2e();
+    }
     for release in releases {
         spec = spec.release(release);
     }

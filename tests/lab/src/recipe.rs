@@ -88,6 +88,13 @@ impl Recipe {
         }
     }
 
+    /// The names of its image and of the variants of it.
+    #[cfg(test)]
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        let variants = self.variants.iter().flat_map(|variant| &variant.names);
+        self.names.iter().chain(variants).cloned().collect()
+    }
+
     /// The image from the cache, or made now.
     pub(crate) fn image(
         &self,
