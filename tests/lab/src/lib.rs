@@ -8,7 +8,7 @@
 //! A lab's registry has the images of one release of Kubernetes; others are built when a lab asks for
 //! them ([`LabSpec::release`]). What goes wrong with servers and networks can be done to nodes, and
 //! undone ([`Fault`], [`Node::cut_from`], [`Lab::heal`]). Kubernetes' own tests can be run against a
-//! cluster of the lab's nodes ([`LabSpec::e2e`], [`Store::e2e_programs`]).
+//! cluster of the lab's nodes ([`LabSpec::e2e`], [`Store::e2e_programs`], [`Conformance`]).
 //!
 //! It may use the machine's Docker, its loop devices and its cache folder, and nothing else. The
 //! product knows nothing of it: what Kubernetes needs only on such machines is in [`Lab::overlay`],
@@ -27,6 +27,7 @@
 
 mod cache;
 mod command;
+mod conformance;
 mod e2e;
 mod error;
 mod fault;
@@ -42,6 +43,7 @@ mod release;
 mod subnet;
 
 pub use command::Output;
+pub use conformance::Conformance;
 pub use error::LabError;
 pub use fault::Fault;
 pub use host::Host;

@@ -2,11 +2,12 @@
 
 use std::{
     io::{self, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::{Parser, Subcommand};
-use lab::{Fault, Host, Lab, LabError, LabSpec, Node, Profile, Store, Sweep};
+use lab::{Conformance, Fault, Host, Lab, LabError, LabSpec, Node, Profile, Store, Sweep};
 
 /// What a node is by default.
 const ALL_ROLES: &str = "controlplane,etcd,worker";
@@ -123,7 +124,7 @@ enum Command {
     },
     /// Print the path of a kubectl that runs on this machine.
     Kubectl,
-    /// Kubernetes' own tests: the programs that run them.
+    /// Kubernetes' own tests: the programs that run them, and what their reports say.
     #[command(subcommand)]
     E2e(E2e),
 }
@@ -132,6 +133,22 @@ enum Command {
 enum E2e {
     /// Build `e2e.test` and `ginkgo` if the cache lacks them, and print the folder that has them.
     Programs,
+    /// Print a regular expression for the conformance tests that have passed.
+    Passed {
+        /// Reports of earlier runs, the oldest first.
+        reports: Vec<PathBuf>,
+    },
+    /// Print a table of the conformance tests; fails if one failed or, but for a part, was not run.
+    Table {
+        /// A document that may explain failures, each in a line that begins with: - `NAME`:
+        #[arg(long)]
+        explained: PathBuf,
+        /// Only some tests were to run.
+        #[arg(long)]
+        part: bool,
+        /// Reports of all runs, the oldest first.
+        reports: Vec<PathBuf>,
+    },
 }
 
 fn assignment(text: &str) -> Result<(String, Profile), String> {
@@ -247,8 +264,39 @@ fn e2e(command: E2e) -> Result<ExitCode, LabError> {
             let store = Store::from_environment();
             say(store.e2e_programs(&mut io::stderr())?.display());
         }
+        E2e::Passed { reports } => say(Conformance::read(&reports)?.passed()),
+        E2e::Table {
+            explained,
+            part,
+            reports,
+        } => return table(&explained, part, &reports),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what became of the conformance tests, and whether that is as it shall be.
+fn table(explained: &Path, part: bool, reports: &[PathBuf]) -> Result<ExitCode, LabError> {
+    let tests = Conformance::read(reports)?;
+    say(tests.table().trim_end());
+    let failed = tests.unexplained(explained)?;
+    let log = &mut io::stderr();
+    for name in &failed {
+        let _ = writeln!(log, "{} does not explain: {name}", explained.display());
+    }
+    let enough = tests.ran() > 0 && (part || tests.left() == 0);
+    if !enough {
+        let _ = writeln!(
+            log,
+            "{} tests were run, {} were not",
+            tests.ran(),
+            tests.left()
+        );
+    }
+    Ok(if failed.is_empty() && enough {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// A `cluster.yml` for nodes of a lab, each with its roles behind `=`, or with all.
