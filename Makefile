@@ -20,7 +20,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants worlds fuzz soak soak-ha lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants worlds fuzz soak soak-ha conformance lab lab-up lab-status lab-ssh lab-down \
 	test-versions docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -105,6 +105,9 @@ soak: ## Repeats the fault tests: make soak N=50 SEED=7
 
 soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
 	@SOAK_SEED='$(SEED)' CLUSTER='$(CLUSTER)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
+
+conformance: ## Kubernetes' own conformance tests on five real nodes, with a table: FOCUS=sig-network PROCS=4 MINUTES=600 KEEP=1
+	@FOCUS='$(FOCUS)' PROCS='$(PROCS)' MINUTES='$(MINUTES)' KEEP='$(KEEP)' tests/conformance.sh
 
 lab: ## Builds the lab's command
 	@cargo build --quiet --locked --package lab

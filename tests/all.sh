@@ -85,6 +85,7 @@ left() { cargo nextest list --workspace --locked --profile "$1" --message-format
 echo "== versions: $(left versions) tests of other releases of Kubernetes left out: make test-versions runs them"
 echo "== ha: $(left ha) long tests of several nodes left out: make test-ha runs them"
 echo "== soak-ha: everything that is done to a cluster while everything goes wrong left out: make soak-ha goes on with it"
+echo "== conformance: Kubernetes' own conformance tests left out: make conformance runs them"
 
 printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"
 if ((failed > 0)); then printf ', %d failed' "$failed"; fi

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154,SC2034 # who sources it sets `name`, `part` and `kubectl`, and reads `doing`
-# What the two parts of `make demo` share: commands shown as you would type them, and the state of a node.
+# What the two parts of `make demo` and `make conformance` share: commands shown as you would type them, and the
+# state of a node.
 # Sourced after `name` (the lab's) and `part` (a folder of its own) are set.
 
 target="$(pwd)/target"

@@ -161,6 +161,62 @@ fn a_soak_goes_on_where_it_is_told_and_ends_with_its_table_even_if_it_fails() {
     assert!(!said.contains("lab"), "no lab is needed: {said}");
 }
 
+/// Builds a lab in which a test fails, whatever is run.
+const CONFORMANCE: &[(&str, &str)] = &[
+    ("git", "echo abc"),
+    ("id", "echo 0"),
+    (
+        "cargo",
+        r#"cd "$CARGO_TARGET_DIR" && mkdir -p debug && cd debug
+echo 'echo "rke $*"' > rke-operator
+cat > lab << 'IN'
+echo "lab $*" >&2
+case "$1 $2" in
+'e2e programs') dirname "$0" ;;
+'e2e passed') echo 'one$' ;;
+'e2e table') echo '| table |' && exit 1 ;;
+'ssh --name') exit 1 ;;
+'status ') printf 'lab conformance:\n  known hosts /dev/null\n' ;;
+esac
+IN
+cat > ginkgo << 'IN'
+echo "$*" >> "$(dirname "$0")/asked"
+for word; do
+    case $word in --report-dir=*) mkdir -p "${word#*=}/ginkgo" && echo '[]' > "${word#*=}/ginkgo/report.json" ;; esac
+done
+exit 1
+IN
+for program in *; do sed -i '1i #!/bin/sh' "$program" && chmod +x "$program"; done"#,
+    ),
+];
+
+#[test]
+fn conformance_tests_that_failed_run_once_more_alone_and_the_lab_goes() {
+    let programs = Programs::new(CONFORMANCE);
+    let run = |environment: &[(&str, &str)]| {
+        let asked = programs.0.path().join("debug/asked");
+        let _ = fs::remove_file(&asked);
+        let output = programs.run("tests/conformance.sh", environment);
+        let (table, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(table.contains("commit abc\n\n| table |"), "{table}");
+        assert!(said.ends_with("lab down --name conformance\n"), "{said}");
+        (fs::read_to_string(asked).unwrap(), said)
+    };
+    let (asked, said) = run(&[("PROCS", "3")]);
+    let asked: Vec<&str> = asked.lines().collect();
+    assert!(asked[0].contains("--procs=3") && asked[0].contains("--skip=one$"));
+    assert!(asked[1].contains("--procs=1") && asked.len() == 2);
+    assert!(said.contains("lab up --name conformance --nodes 5 --e2e"));
+    assert!(!said.contains("--part"), "{said}");
+
+    // A part is no whole; where there is no time there is no second try.
+    let (asked, said) = run(&[("FOCUS", "some"), ("MINUTES", "5")]);
+    assert!(asked.contains("--timeout=5m") && asked.contains("--focus=some"));
+    assert_eq!(asked.lines().count(), 1);
+    assert!(said.contains("--part"), "{said}");
+}
+
 /// What a change must pass has the lab's tests in it, unless somebody says otherwise beforehand.
 #[test]
 fn ci_requires_the_lab() {
