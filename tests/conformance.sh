@@ -74,7 +74,11 @@ cat >"$dir/registries.yml" <<-TEXT
 	TEXT
 
 step 'three control planes with etcd, two workers'
-if ! lab ssh --name "$name" n5 true &>/dev/null; then lab up --name "$name" --nodes 5 --e2e; fi
+if ! lab ssh --name "$name" n5 true &>/dev/null; then
+  # What an earlier run kept is the state of a cluster whose machines are gone.
+  root rm -f "$dir"/{cluster.rke-operator.json,kube_config_cluster.yml}
+  lab up --name "$name" --nodes 5 --e2e
+fi
 root cp "$(of_lab 'known hosts')" "$dir/.ssh/known_hosts"
 lab config --name "$name" n{1,2,3}=controlplane,etcd n{4,5}=worker >"$dir/cluster.yml"
 rke up --config "$dir/cluster.yml" --yes
