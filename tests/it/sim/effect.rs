@@ -203,8 +203,8 @@ fn in_cluster(
             }
             Ok(())
         }
-        // Who is a member of etcd is the world's.
-        ClusterAction::RemoveMember { .. } => api(world).map(drop),
+        // Who is a member of etcd is the world's, and etcd is asked, not the API.
+        ClusterAction::RemoveMember { .. } => Ok(()),
         ClusterAction::OutOfService { node, uid } => {
             let nodes = &mut api(world)?.nodes;
             if let Some(there) = nodes.get_mut(node).filter(|there| there.uid == *uid) {
