@@ -106,7 +106,7 @@ soak: ## Repeats the fault tests: make soak N=50 SEED=7
 soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
 	@SOAK_SEED='$(SEED)' CLUSTER='$(CLUSTER)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
 
-conformance: ## Kubernetes' own conformance tests on five real nodes, with a table: FOCUS=sig-network PROCS=4 MINUTES=600 KEEP=1
+conformance: ## Kubernetes' own conformance tests on five real nodes, with a table: FOCUS=sig-network PROCS=6 MINUTES=600 KEEP=1
 	@FOCUS='$(FOCUS)' PROCS='$(PROCS)' MINUTES='$(MINUTES)' KEEP='$(KEEP)' tests/conformance.sh
 
 lab: ## Builds the lab's command

@@ -40,8 +40,9 @@ table() { lab e2e table --explained docs/conformance.md ${FOCUS:+--part} "${foun
 
 # Runs what has not passed yet. Serial tests run after all others, in the first of the processes.
 run_tests() {
-  local procs=$1 minutes=$(((end_of_time - SECONDS) / 60)) skip to
+  local procs=$1 minutes=$(((end_of_time - SECONDS + 59) / 60)) skip to
   read_reports
+  if ((minutes < 1)); then return; fi
   skip=$(lab e2e passed "${found[@]}")
   to=$reports/$(date -u +%FT%H%M%S)
   mkdir -p "$to"
@@ -83,7 +84,7 @@ root cp "$(of_lab 'known hosts')" "$dir/.ssh/known_hosts"
 lab config --name "$name" n{1,2,3}=controlplane,etcd n{4,5}=worker >"$dir/cluster.yml"
 rke up --config "$dir/cluster.yml" --yes
 
-run_tests "${PROCS:-4}"
+run_tests "${PROCS:-6}"
 if ! table &>/dev/null && ((end_of_time - SECONDS > 600)); then run_tests 1; fi
 
 step 'what became of them'

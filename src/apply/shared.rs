@@ -1,12 +1,12 @@
-//! One read for all who ask while it waits for its turn: the guards of a roll ask for all Node
+//! One read for all callers that ask while it waits for its turn: the guards of a roll ask for all Node
 //! objects before each step, a hundred of them at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
 
-/// A read whose answer may be shared. Guarantee: whoever asks gets what was read wholly after that.
-/// So those who wait for a read that runs share the next one.
+/// A read whose answer may be shared. Guarantee: the read that a caller gets the answer of began
+/// after the call. So those that wait for a read that runs share the next one.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
     asked: AtomicU64,
@@ -31,7 +31,7 @@ impl<T> Default for Shared<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Reads, unless somebody else's read has begun since this was called: then its answer counts.
+    /// Reads, unless another caller's read has begun since this was called: then that answer counts.
     pub(super) async fn read<F>(&self, read: impl FnOnce() -> F) -> T
     where
         F: Future<Output = T>,
