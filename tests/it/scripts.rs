@@ -161,7 +161,7 @@ fn a_soak_goes_on_where_it_is_told_and_ends_with_its_table_even_if_it_fails() {
     assert!(!said.contains("lab"), "no lab is needed: {said}");
 }
 
-/// Builds a lab in which a test fails, whatever is run.
+/// Stand-ins for the programs that the script calls; a test fails in each run.
 const CONFORMANCE: &[(&str, &str)] = &[
     ("git", "echo abc"),
     ("id", "echo 0"),

@@ -100,7 +100,7 @@ fn differing<'d>(
     hosts.filter_map(|(name, host)| Some((*name, host, host.containerd()?)))
 }
 
-/// True where a component of ours is, also one that the config no longer gives this node.
+/// True where the node has a component of this cluster, including one that the config no longer gives it.
 fn is_living(host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
     let mut all = Component::ALL.into_iter();
     all.any(|component| is_there(component, host.facts, diff.want))

@@ -203,7 +203,7 @@ fn in_cluster(
             }
             Ok(())
         }
-        // Who is a member of etcd is the world's, and etcd is asked, not the API.
+        // The world keeps the list of members; etcd itself removes one, without an API server.
         ClusterAction::RemoveMember { .. } => Ok(()),
         ClusterAction::OutOfService { node, uid } => {
             let nodes = &mut api(world)?.nodes;

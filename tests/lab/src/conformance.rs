@@ -198,7 +198,7 @@ impl Test {
                 let reason = spec.reason().unwrap_or_else(|| spec.state.clone());
                 self.reasons.push(reason);
             }
-            // One that has begun and skips itself says why; what nobody asked for does not.
+            // A test that skips itself gives a reason; one that the filters left out gives none.
             "skipped" => self
                 .reasons
                 .extend(spec.reason().map(|why| format!("skipped: {why}"))),
@@ -275,7 +275,7 @@ mod tests {
             (A, "failed", "\n  no a|b\nmore"),
             (B, "failed", "no"),
             (C, "skipped", ""),
-            ("other", "failed", "none of ours"),
+            ("other", "failed", "not a conformance test"),
         ];
         let second = [
             (A, "passed", ""),

@@ -17,7 +17,7 @@ const IMAGES: [&str; 2] = ["e2e-images", "busybox"];
 /// Images of the lab under the names that the tests have for them.
 const RENAMED: [(&str, &str); 2] = [("etcd", "etcd:3.6.4-0"), ("pause", "pause:3.10.1")];
 
-/// Where the tests find these images if nothing else is said.
+/// The registry from which the tests pull these images by default.
 const PUBLISHED: &str = "registry.k8s.io/";
 
 /// All recipes that only these tests need.

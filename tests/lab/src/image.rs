@@ -38,8 +38,8 @@ const RECIPES: [&str; 12] = [
     "runtime",
 ];
 
-/// Recipes that are built when they are asked for: by the benchmark, by nodes of that profile; those
-/// of Kubernetes' own tests are in [`e2e`].
+/// Recipes that are built on demand: for the benchmark, and for nodes with their own containerd. Those of
+/// Kubernetes' own tests are in [`e2e`].
 const KUBEADM: &str = "kubeadm";
 pub(crate) const CONTAINERD: &str = "containerd";
 

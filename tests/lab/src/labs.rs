@@ -101,7 +101,7 @@ impl LabSpec {
 }
 
 impl LabSpec {
-    /// The images of other releases and of Kubernetes' tests, and those whose programs some node has in the place of its own;
+    /// The images of other releases and of Kubernetes' tests, and those whose programs replace a node's own;
     /// built if the cache lacks them.
     fn rare_images(&self, log: &mut dyn Write) -> Result<Rare, LabError> {
         let store = Store::from_environment();
