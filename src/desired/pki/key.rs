@@ -3,6 +3,8 @@
 //! A key is a function of the run's seed and of the slot that it is for, and its signatures are
 //! deterministic (RFC 6979): the same inputs give the same bytes, so `Desired::from_intent` stays a function.
 
+use std::sync::OnceLock;
+
 use hmac::{Hmac, Mac};
 use p256::{
     SecretKey,
@@ -12,7 +14,9 @@ use p256::{
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, PublicKeyData, SignatureAlgorithm};
 use ring::{
     rand::SystemRandom,
-    signature::{RSA_PKCS1_SHA256, RsaKeyPair},
+    signature::{
+        ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+    },
 };
 use sha2::Sha256;
 use x509_parser::pem::Pem;
@@ -58,7 +62,22 @@ pub(super) struct Key {
 
 enum Signer {
     P256(SigningKey),
+    /// One in PKCS#8 that ring has checked. Most keys are read to compare them with a certificate and sign nothing:
+    /// what p256 takes for reading one costs ten times as much, so it reads those that sign.
+    Checked(Zeroizing<Vec<u8>>, OnceLock<Option<SigningKey>>),
     Rsa(Box<RsaKeyPair>),
+}
+
+impl Signer {
+    fn p256(&self) -> Option<&SigningKey> {
+        match self {
+            Self::P256(signing) => Some(signing),
+            Self::Checked(der, signing) => signing
+                .get_or_init(|| SigningKey::from_pkcs8_der(der).ok())
+                .as_ref(),
+            Self::Rsa(_) => None,
+        }
+    }
 }
 
 impl Key {
@@ -79,9 +98,11 @@ impl Key {
         let block = Pem::iter_from_buffer(pem.as_bytes()).next()?.ok()?;
         let der = Zeroizing::new(block.contents);
         match block.label.as_str() {
-            "PRIVATE KEY" => SecretKey::from_pkcs8_der(&der)
-                .ok()
-                .map(|secret| Self::p256(&secret))
+            "PRIVATE KEY" => Self::checked(&der)
+                .or_else(|| {
+                    let secret = SecretKey::from_pkcs8_der(&der).ok()?;
+                    Some(Self::p256(&secret))
+                })
                 .or_else(|| RsaKeyPair::from_pkcs8(&der).ok().map(Self::rsa)),
             "EC PRIVATE KEY" => SecretKey::from_sec1_der(&der)
                 .ok()
@@ -91,10 +112,23 @@ impl Key {
         }
     }
 
+    /// A P-256 key with its public half in it, as we write them. The randomness is for signatures that ring would
+    /// make.
+    fn checked(der: &Zeroizing<Vec<u8>>) -> Option<Self> {
+        let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?;
+        Some(Self {
+            public: pair.public_key().as_ref().to_vec(),
+            signer: Signer::Checked(der.clone(), OnceLock::new()),
+        })
+    }
+
     fn p256(secret: &SecretKey) -> Self {
+        let signing = SigningKey::from(secret);
+        let point = signing.verifying_key().to_sec1_point(false);
         Self {
-            signer: Signer::P256(SigningKey::from(secret)),
-            public: secret.public_key().to_sec1_bytes().into_vec(),
+            public: point.as_bytes().to_vec(),
+            signer: Signer::P256(signing),
         }
     }
 
@@ -107,9 +141,9 @@ impl Key {
 
     /// PKCS#8 PEM. Only of keys that we make: what was read is kept as it was written.
     pub(super) fn to_pem(&self, slot: &str) -> Result<Secret<String>, PkiError> {
-        let Signer::P256(signing) = &self.signer else {
-            return Err(PkiError::internal(slot, "an RSA key is kept as it is"));
-        };
+        let signing = self.signer.p256();
+        let signing =
+            signing.ok_or_else(|| PkiError::internal(slot, "an RSA key is kept as it is"))?;
         SecretKey::from(signing)
             .to_pkcs8_pem(LineEnding::LF)
             .map(|pem| Secret::new(pem.as_str().to_owned()))
@@ -137,7 +171,7 @@ impl PublicKeyData for Key {
 
     fn algorithm(&self) -> &'static SignatureAlgorithm {
         match self.signer {
-            Signer::P256(_) => &PKCS_ECDSA_P256_SHA256,
+            Signer::P256(_) | Signer::Checked(..) => &PKCS_ECDSA_P256_SHA256,
             Signer::Rsa(_) => &PKCS_RSA_SHA256,
         }
     }
@@ -146,10 +180,11 @@ impl PublicKeyData for Key {
 impl rcgen::SigningKey for Key {
     fn sign(&self, msg: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         match &self.signer {
-            Signer::P256(signing) => {
+            Signer::P256(_) | Signer::Checked(..) => {
+                let signing = self.signer.p256();
                 let signature: Signature = signing
-                    .try_sign(msg)
-                    .map_err(|_| rcgen::Error::RemoteKeyError)?;
+                    .and_then(|signing| signing.try_sign(msg).ok())
+                    .ok_or(rcgen::Error::RemoteKeyError)?;
                 Ok(signature.to_der().as_bytes().to_vec())
             }
             Signer::Rsa(pair) => {

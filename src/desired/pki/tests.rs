@@ -441,6 +441,45 @@ fn a_key_in_sec1_is_read() {
     );
 }
 
+/// Whoever made the same key and however it was read, it signs the same bytes.
+#[test]
+fn a_key_that_was_read_signs_as_the_one_that_was_made() {
+    use rcgen::SigningKey as _;
+    let made = Key::derive(&Seed::new([7; 32]), "a key").unwrap();
+    let read = Key::from_pem(made.to_pem("a key").unwrap().expose()).unwrap();
+    assert_eq!(read.public(), made.public());
+    assert_eq!(
+        read.sign(b"a message").unwrap(),
+        made.sign(b"a message").unwrap()
+    );
+    assert_eq!(read.to_pem("a key").unwrap(), made.to_pem("a key").unwrap());
+}
+
+/// In PKCS#8 the public half may be missing, and one of another key is a damaged file.
+#[test]
+fn a_private_key_with_anothers_public_half_is_refused() {
+    let pem = |slot: &str| {
+        let key = Key::derive(&Seed::new([7; 32]), slot).unwrap();
+        key.to_pem(slot).unwrap().expose().clone()
+    };
+    let der = |pem: &str| {
+        let block = x509_parser::pem::Pem::iter_from_buffer(pem.as_bytes()).next();
+        block.unwrap().unwrap().contents
+    };
+    let write = |der: &[u8]| {
+        let document = p256::pkcs8::der::Document::try_from(der).unwrap();
+        document
+            .to_pem("PRIVATE KEY", p256::pkcs8::LineEnding::default())
+            .unwrap()
+    };
+    let (one, other) = (der(&pem("one")), der(&pem("other")));
+    assert!(Key::from_pem(&write(&one)).is_some());
+    // The point is the last 64 bytes.
+    let at = one.len() - 64;
+    let mixed = [&one[..at], &other[at..]].concat();
+    assert!(Key::from_pem(&write(&mixed)).is_none());
+}
+
 /// The serial counts the changes of the state: nothing else does.
 #[test]
 fn the_serial_grows_exactly_when_the_state_changes() {
