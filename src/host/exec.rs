@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use russh::{Channel, ChannelMsg, client::Msg};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -10,6 +11,9 @@ use crate::model::printable;
 
 /// How much a command may write.
 const OUTPUT_LIMIT: usize = 4 << 20;
+
+/// A script goes to the node in pieces of this size: a connection keeps buffers as large as the largest one it sent.
+const PIECE: usize = 4 << 10;
 
 /// What we allow on top of a command's own limit.
 const GRACE: Duration = Duration::from_secs(15);
@@ -113,10 +117,11 @@ async fn talk(
         })
     };
     channel.exec(true, command).await.map_err(failed)?;
-    channel
-        .data_bytes(script.into_bytes())
-        .await
-        .map_err(failed)?;
+    let mut script = Bytes::from(script);
+    while !script.is_empty() {
+        let piece = script.split_to(script.len().min(PIECE));
+        channel.data_bytes(piece).await.map_err(failed)?;
+    }
     channel.eof().await.map_err(failed)?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut status = None;
