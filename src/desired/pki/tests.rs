@@ -441,7 +441,7 @@ fn a_key_in_sec1_is_read() {
     );
 }
 
-/// Whoever made the same key and however it was read, it signs the same bytes.
+/// Signatures do not depend on which library read the key.
 #[test]
 fn a_key_that_was_read_signs_as_the_one_that_was_made() {
     use rcgen::SigningKey as _;
