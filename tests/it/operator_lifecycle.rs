@@ -116,6 +116,27 @@ async fn a_settled_cluster_is_looked_at_and_nothing_is_written() {
     );
 }
 
+/// Once before its steps and once after them, whose answer is the status, too.
+#[tokio::test(start_paused = true)]
+async fn for_an_edit_the_nodes_are_looked_at_twice() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    tokio::time::sleep(std::time::Duration::from_secs(100)).await;
+    let surveys = rig.nodes.counts().surveys;
+    let edit = json!({"spec": {"config": {"services": {"kubelet": {"extra_args": {"v": "4"}}}}}});
+    rig.api.patch("clusters", "", "a", &edit);
+    rig.until("a", |cluster| {
+        cluster["status"]["observedGeneration"] == 2
+            && settled(cluster)
+            && is(cluster, "UpToDate", "True")
+    })
+    .await;
+    let words = rig.nodes.definition("n1", "kubelet").command;
+    assert!(words.iter().any(|word| word == "--v=4"), "{words:?}");
+    assert_eq!(rig.nodes.counts().surveys - surveys, 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dead_node_takes_ready_away_and_gives_it_back() {
     let rig = Rig::start(&["n1"]);
