@@ -1,9 +1,11 @@
 //! For `tests/guards.sh`: `guards names PREFIX`, `guards test NAME`, `guards file NAME`, `guards without NAME` (the
-//! text of its file without the guard).
+//! text of its file without the guard), `guards weave TREE` (a copy of the sources gets every guard that can be taken
+//! away at run time; their names).
 
-use std::{io::Write, path::Path, process::ExitCode};
+use std::{fs, io::Write, path::Path, process::ExitCode};
 
 mod table;
+mod weave;
 
 use table::{Guard, guards};
 
@@ -29,12 +31,22 @@ fn answer() -> Result<String, String> {
         let names: Vec<_> = some.map(|guard| guard.name.as_str()).collect();
         return Ok(names.join("\n"));
     }
+    if what == "weave" {
+        let woven = weave::weave(root, &all)?;
+        for (file, text) in woven.files {
+            let path = Path::new(&name).join(file);
+            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        return Ok(woven.names.join("\n"));
+    }
     let guard = all.iter().find(|guard| guard.name == name);
     let guard: &Guard = guard.ok_or_else(|| format!("there is no guard `{name}`"))?;
     match what.as_str() {
         "file" => Ok(format!("{}\n", guard.file)),
         "test" => Ok(format!("{}\n", guard.test)),
         "without" => guard.without(root),
-        _ => Err(format!("`{what}` is none of names, file, test, without")),
+        _ => Err(format!(
+            "`{what}` is none of names, file, test, without, weave"
+        )),
     }
 }

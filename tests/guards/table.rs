@@ -1,6 +1,6 @@
 //! The table of guards, `tests/guards.toml`: what keeps clusters alive, where it stands, and how it is taken away.
 
-use std::{fs, path::Path};
+use std::{fs, ops::Range, path::Path};
 
 use serde::Deserialize;
 
@@ -40,7 +40,7 @@ pub(crate) fn guards(root: &Path) -> Result<Vec<Guard>, String> {
     Ok(table.guard)
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     String::from_utf8(text).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -48,24 +48,40 @@ fn read(path: &Path) -> Result<String, String> {
 impl Guard {
     /// Its file without it; an error when it does not stand there exactly once.
     pub(crate) fn without(&self, root: &Path) -> Result<String, String> {
-        let mut text = read(&root.join(&self.file))?;
+        let text = read(&root.join(&self.file))?;
+        Ok(replaced(&text, self.places(&text)?))
+    }
+
+    /// Where it stands in its file, in the order of the text, and what comes there without it.
+    pub(crate) fn places(&self, text: &str) -> Result<Vec<(Range<usize>, String)>, String> {
         let first = Edit {
             function: self.function.clone(),
             find: self.find.clone(),
             replace: self.replace.clone(),
         };
-        for edit in [first].iter().chain(&self.also) {
-            let place = edit.place(&text).map_err(|why| {
+        let mut places = Vec::new();
+        for edit in [first].into_iter().chain(self.also.clone()) {
+            let place = edit.place(text).map_err(|why| {
                 format!("tests/guards.toml: `{}` in {}: {why}", self.name, self.file)
             })?;
-            text.replace_range(place, &edit.replace);
+            places.push((place, edit.replace));
         }
-        Ok(text)
+        places.sort_by_key(|(place, _)| place.start);
+        Ok(places)
     }
 }
 
+/// The text with other words at these places, which are in its order.
+pub(crate) fn replaced(text: &str, places: Vec<(Range<usize>, String)>) -> String {
+    let mut text = text.to_owned();
+    for (place, words) in places.into_iter().rev() {
+        text.replace_range(place, &words);
+    }
+    text
+}
+
 impl Edit {
-    fn place(&self, text: &str) -> Result<std::ops::Range<usize>, String> {
+    fn place(&self, text: &str) -> Result<Range<usize>, String> {
         let regions = match &self.function {
             Some(name) => functions(text, name),
             None => std::iter::once(0..text.len()).collect(),
@@ -94,25 +110,36 @@ impl Edit {
     }
 }
 
-/// Where functions of this name are, as rustfmt writes them.
-fn functions(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
+/// Where functions of this name are.
+fn functions(text: &str, name: &str) -> Vec<Range<usize>> {
+    let named = |range: &Range<usize>| {
+        let words = text.get(range.clone()).unwrap_or_default();
+        let rest = declared(words).and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(['(', '<']))
+    };
+    every_function(text).into_iter().filter(named).collect()
+}
+
+/// Where functions are, as rustfmt writes them; those within others are theirs.
+pub(crate) fn every_function(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut open: Option<(usize, String)> = None;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let end = at + line.len();
         let inner = line.trim_start();
+        let start = end - inner.len();
         let indent = line.get(..line.len() - inner.len()).unwrap_or_default();
         if let Some((start, closing)) = &open {
             if line.starts_with(closing.as_str()) {
                 found.push(*start..end);
                 open = None;
             }
-        } else if begins(inner, name) {
-            if line.trim_end().ends_with('}') {
-                found.push(at..end);
+        } else if declared(inner).is_some() {
+            if line.trim_end().ends_with(['}', ';']) {
+                found.push(start..end);
             } else {
-                open = Some((at, format!("{indent}}}")));
+                open = Some((start, format!("{indent}}}")));
             }
         }
         at = end;
@@ -120,23 +147,19 @@ fn functions(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// True for the first line of a function of this name.
-fn begins(line: &str, name: &str) -> bool {
-    let Some((before, after)) = line.split_once("fn ") else {
-        return false;
-    };
-    let modifiers = before.split_whitespace();
+/// From its name on, what begins with the declaration of a function.
+fn declared(text: &str) -> Option<&str> {
+    let (before, after) = text.lines().next()?.split_once("fn ")?;
     let plain = |word: &str| {
         word.starts_with("pub")
             || word.ends_with(')')
             || matches!(word, "const" | "async" | "unsafe")
     };
-    let rest = after.strip_prefix(name);
-    modifiers.into_iter().all(plain) && rest.is_some_and(|rest| rest.starts_with(['(', '<']))
+    before.split_whitespace().all(plain).then_some(after)
 }
 
 /// Where these words stand, whatever white space is between them.
-fn occurrences(text: &str, find: &str) -> Vec<std::ops::Range<usize>> {
+fn occurrences(text: &str, find: &str) -> Vec<Range<usize>> {
     let solid = |text: &str| -> Vec<(usize, char)> {
         let all = text.char_indices();
         all.filter(|(_, c)| !c.is_whitespace()).collect()

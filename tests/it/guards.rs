@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 #[path = "../guards/table.rs"]
 mod table;
+#[path = "../guards/weave.rs"]
+mod weave;
 
 use table::{Guard, guards};
 
@@ -28,6 +30,23 @@ fn every_guard_stands_exactly_once_in_its_place() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let names: BTreeSet<_> = all.iter().map(|guard| &guard.name).collect();
     assert_eq!(names.len(), all.len(), "no name stands twice");
+}
+
+/// `make guards` would take hours if each guard wanted a build.
+#[test]
+fn one_build_has_nearly_every_guard() {
+    let all = all();
+    let woven = weave::weave(root(), &all).expect("the sources");
+    let alone = all.len() - woven.names.len();
+    assert!(alone * 20 < all.len(), "{alone} of {} are alone", all.len());
+    for (file, text) in &woven.files {
+        syn::parse_file(text).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+    for name in &woven.names {
+        let arm = format!("{name:?} => {{");
+        let has = |text: &String| text.contains(&arm);
+        assert!(woven.files.values().any(has), "{name} can be taken away");
+    }
 }
 
 fn sources(below: &Path, found: &mut String) {
