@@ -533,6 +533,31 @@ fn an_api_server_is_not_replaced_twice_within_two_minutes() {
     assert!(!waits(20, 500, false), "nobody has it");
 }
 
+/// A kubelet that is yet to start on a node that serves would not find its CRI.
+#[test]
+fn containerd_is_configured_before_a_kubelet_that_is_missing() {
+    let (mut world, shell) = settled(2);
+    let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&node(1)) else {
+        panic!("it is on");
+    };
+    facts.containers.remove("kubelet");
+    let files = facts.files.as_mut().unwrap();
+    files.remove(path::CONTAINERD_CONFIG);
+    let want = wish(2, &Knobs::default(), UpgradeStrategy::default());
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let at = |wanted: fn(&HostAction) -> bool| {
+        let mut steps = plan.steps().filter_map(|step| step.action.on_host());
+        let at = steps.position(|(name, action)| *name == node(1) && wanted(action));
+        at.unwrap_or_else(|| panic!("{}", plan::render(&plan)))
+    };
+    let configured = at(|action| matches!(action, HostAction::ConfigureContainerd { .. }));
+    let started = at(|action| {
+        let kubelet = Component::Kubelet;
+        matches!(action, HostAction::RunContainer { component, .. } if *component == kubelet)
+    });
+    assert!(configured < started, "{}", plan::render(&plan));
+}
+
 /// On such machines Docker goes down with containerd, and etcd and the API server with Docker.
 #[test]
 fn containerd_is_configured_on_one_member_after_the_other() {

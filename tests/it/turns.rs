@@ -95,9 +95,13 @@ impl Shared {
         }
     }
 
+    /// Nobody stops it: whatever else ends it is an error that says so.
     async fn up(&self) -> Result<Outcome, Error> {
         let goal = Goal::Up(&self.changed);
-        Box::pin(self.first.converge(&goal)).await
+        match Box::pin(self.first.converge_with(&goal, &Yes)).await? {
+            Convergence::Settled(outcome) => Ok(outcome),
+            Convergence::Stopped(cause) => panic!("stopped: {cause:?}"),
+        }
     }
 }
 

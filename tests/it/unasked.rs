@@ -7,7 +7,7 @@ use rke_operator::{
     converge::{Error, Goal, Outcome, Removal, RemovalOutcome},
     error::{ErrorClass, Explain},
     facts::{ContainerState, HostFacts, HostView},
-    model::KubernetesVersion,
+    model::{KubernetesVersion, path},
     plan::{HostAction, Plan, render},
 };
 
@@ -170,6 +170,37 @@ async fn a_run_that_only_heals_follows_no_fact_of_a_node() {
         );
         assert!(runner.remote.world(|world| *world == before), "{names:?}");
     }
+}
+
+/// `up` follows a package of containerd that was upgraded: its file has the format and the plugins of what that
+/// containerd prints, and nothing of the one before.
+#[tokio::test]
+async fn up_follows_a_containerd_that_was_upgraded() {
+    let intent = Wish::plain().intent();
+    let runner = copy(&settled(&intent).await);
+    let file = |runner: &Runner| {
+        runner.remote.world(|world| {
+            let files = node(world).files.as_ref().expect("they can be read");
+            let file = files.get(path::CONTAINERD_CONFIG).expect("it is there");
+            String::from_utf8(file.content.expose().to_vec()).expect("it is text")
+        })
+    };
+    let before = file(&runner);
+    assert!(before.contains("version = 2"), "{before}");
+    assert!(before.contains("io.containerd.grpc.v1.cri"), "{before}");
+    runner.remote.world(|world| {
+        "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n"
+            .clone_into(&mut node(world).system.containerd.dump);
+    });
+    let outcome = runner.converge(&Goal::Up(&intent)).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    let after = file(&runner);
+    assert!(after.contains("version = 3"), "{after}");
+    assert!(after.contains("io.containerd.cri.v1.images"), "{after}");
+    assert!(!after.contains("io.containerd.grpc.v1.cri"), "{after}");
 }
 
 /// What is broken is healed all the same, and nothing else with it.
