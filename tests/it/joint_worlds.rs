@@ -17,6 +17,7 @@ use rke_operator::{
     etcd::{Alarm, AlarmKind, MemberId},
     model::NodeName,
     plan::Action,
+    state::ClusterState,
 };
 
 use crate::{
@@ -195,13 +196,14 @@ async fn renews(runner: &Runner, intent: &Intent, cut: Cut) -> Result<(), TestCa
     Ok(())
 }
 
-/// Somebody else goes on from an older state. Where a newer copy is seen, nothing is done.
+/// Somebody else goes on from an older state. Where a newer copy is seen, nothing is done. False where
+/// a node that they know nothing of has a newer copy: a run that sees it is refused until a person takes it over.
 async fn another_runs(
     runner: &Runner,
     former: Shell,
     intent: &Intent,
     theirs: &BTreeSet<NodeName>,
-) -> Result<(), TestCaseError> {
+) -> Result<bool, TestCaseError> {
     let serial = former.saved.as_ref().unwrap().serial;
     let another = runner.beside("another", former);
     let newer = newest_copy(runner).is_some_and(|copy| copy > serial);
@@ -212,9 +214,25 @@ async fn another_runs(
         prop_assert!(runner.remote.world(|world| *world == before));
     } else if runner.remote.world(|world| *world != before) {
         // It is theirs to go on with.
-        runner.memory.keep(another.memory.shell());
+        let shell = another.memory.shell();
+        let one = shell.saved.clone();
+        runner.memory.keep(shell);
+        let newer = |one: &ClusterState| {
+            let mut copies = copies(runner).into_iter();
+            copies.any(|copy| copy.cluster_id == one.cluster_id && copy.serial > one.serial)
+        };
+        return Ok(one.is_none_or(|one| !newer(&one)));
     }
-    Ok(())
+    Ok(true)
+}
+
+/// The copies of the state on the nodes.
+fn copies(runner: &Runner) -> Vec<ClusterState> {
+    runner.remote.world(|world| {
+        let hosts = world.truth.hosts.keys();
+        let up = hosts.filter_map(|name| world.truth.up(name));
+        up.filter_map(copy_on).collect()
+    })
 }
 
 /// A cluster is made, and time passes.
@@ -305,7 +323,9 @@ async fn goes_on(
     }
     if let Some(of_before) = life.another {
         let config = if of_before { before } else { &less };
-        another_runs(runner, former, config, theirs).await?;
+        if !another_runs(runner, former, config, theirs).await? {
+            return Ok(());
+        }
     }
     drop(holds(runner, &goal, theirs, back).await);
     says_one_thing(runner, &less)
