@@ -182,7 +182,7 @@ async fn up_follows_a_containerd_that_was_upgraded() {
         runner.remote.world(|world| {
             let files = node(world).files.as_ref().expect("they can be read");
             let file = files.get(path::CONTAINERD_CONFIG).expect("it is there");
-            String::from_utf8(file.content.expose().to_vec()).expect("it is text")
+            String::from_utf8(file.content.expose().clone()).expect("it is text")
         })
     };
     let before = file(&runner);
