@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `make guards`: what keeps clusters alive is taken away, one guard at a time, in a copy of the tree, and
 # the tests that need no lab must notice. `tests/guards.toml` says how each is taken away; ONLY=plan-roll
-# takes those whose names begin so. Nearly all are taken away at run time, in one build (tests/guards/weave.rs); the
-# others take a build each. Fails for a guard that nobody misses.
+# takes those whose names begin so. One build serves nearly all of them (tests/guards/weave.rs); the others need a
+# build each. Fails for a guard that nobody misses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -12,7 +12,8 @@ use crate::model::printable;
 /// How much a command may write.
 const OUTPUT_LIMIT: usize = 4 << 20;
 
-/// A script goes to the node in pieces of this size: a connection keeps buffers as large as the largest one it sent.
+/// A script is sent in pieces of this size, since a connection keeps its buffers as large as what it once had to send.
+/// Pieces that are sent together still share one buffer.
 const PIECE: usize = 4 << 10;
 
 /// What we allow on top of a command's own limit.

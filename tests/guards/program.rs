@@ -1,6 +1,6 @@
 //! For `tests/guards.sh`: `guards names PREFIX`, `guards test NAME`, `guards file NAME`, `guards without NAME` (the
-//! text of its file without the guard), `guards weave TREE` (a copy of the sources gets every guard that can be taken
-//! away at run time; their names).
+//! text of its file without the guard), `guards weave TREE` (changes a copy of the
+//! sources so that one build serves many guards; prints their names).
 
 use std::{fs, io::Write, path::Path, process::ExitCode};
 

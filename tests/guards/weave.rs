@@ -1,23 +1,23 @@
-//! Every guard in one program: a function that has guards gets one body for each of them that is taken away, and a file
-//! says which counts. So the tests are built once and not once for each guard.
+//! One build for many guards: every function with guards gets one more body per guard, in which that guard is missing,
+//! and a file selects the body to run. So the tests are built once, not once per guard.
 
 use std::{collections::BTreeMap, fmt::Write as _, ops::Range, path::Path};
 
 use super::table::{Guard, every_function, read, replaced};
 
-/// The file in the tree that names the guard that is taken away. Programs that tests start read it too; an environment
-/// variable would not reach those whose environment is their own.
+/// The file in the tree with the name of the missing guard. A file also reaches the programs that tests start with an
+/// empty environment; a variable would not.
 const FILE: &str = "guard-taken-away";
 
-/// Sources with every guard that can be taken away at run time.
+/// Sources in which guards are removed at run time.
 pub(crate) struct Woven {
     /// By their paths in the tree.
     pub(crate) files: BTreeMap<String, String>,
-    /// The names of these guards.
+    /// The names of the guards that the file may select.
     pub(crate) names: Vec<String>,
 }
 
-/// The bodies of one function, by the guard that is not in them.
+/// The changes that make the other bodies of one function, by the guard that is missing in each.
 type Bodies<'a> = BTreeMap<&'a str, Vec<(Range<usize>, String)>>;
 
 /// Weaves all of these. Guards outside functions, in shell scripts, and in functions whose type the body decides
@@ -47,11 +47,13 @@ pub(crate) fn weave(root: &Path, guards: &[Guard]) -> Result<Woven, String> {
                 };
                 functions.iter().find(holds)
             };
-            if !places.iter().all(|(place, _)| of(place).is_some()) {
+            let within = places
+                .into_iter()
+                .map(|(place, words)| Some((of(&place)?, place, words)));
+            let Some(within) = within.collect::<Option<Vec<_>>>() else {
                 continue;
-            }
-            for (place, words) in places {
-                let Some(function) = of(&place) else { continue };
+            };
+            for (function, place, words) in within {
                 let (_, bodies) = bodies
                     .entry(function.start)
                     .or_insert_with(|| (function.clone(), BTreeMap::new()));
@@ -85,7 +87,7 @@ fn can_have_bodies(function: &str) -> bool {
     !signature.is_empty() && !signature.contains("-> impl ")
 }
 
-/// The function with a body for each guard, and its own for all other runs.
+/// The function with one more body per guard; its own runs while no guard of it is selected.
 fn with_bodies(text: &str, function: &Range<usize>, bodies: Bodies<'_>) -> String {
     let whole = text.get(function.clone()).unwrap_or_default();
     let signature = signature(whole);
@@ -99,7 +101,7 @@ fn with_bodies(text: &str, function: &Range<usize>, bodies: Bodies<'_>) -> Strin
         let without = body(&replaced(whole, moved.collect()));
         let _ = writeln!(arms, "{name:?} => {without},");
     }
-    // What is chosen at run time is no constant.
+    // A function that reads a file is not `const`.
     let signature = signature.replacen("const fn", "fn", 1);
     let own = body(whole);
     format!("{signature}{{ match crate::guard_taken_away() {{\n{arms}_ => {own}\n}} }}\n")
@@ -108,7 +110,7 @@ fn with_bodies(text: &str, function: &Range<usize>, bodies: Bodies<'_>) -> Strin
 fn chooser() -> String {
     format!(
         "
-/// The guard that is not there in this run.
+/// The guard that is missing in this run.
 fn guard_taken_away() -> &'static str {{
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let file = concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/\", {FILE:?});

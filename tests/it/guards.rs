@@ -32,7 +32,7 @@ fn every_guard_stands_exactly_once_in_its_place() {
     assert_eq!(names.len(), all.len(), "no name stands twice");
 }
 
-/// `make guards` would take hours if each guard wanted a build.
+/// `make guards` would take hours if each guard needed a build of its own.
 #[test]
 fn one_build_has_nearly_every_guard() {
     let all = all();
@@ -45,7 +45,7 @@ fn one_build_has_nearly_every_guard() {
     for name in &woven.names {
         let arm = format!("{name:?} => {{");
         let has = |text: &String| text.contains(&arm);
-        assert!(woven.files.values().any(has), "{name} can be taken away");
+        assert!(woven.files.values().any(has), "no function lacks {name}");
     }
 }
 

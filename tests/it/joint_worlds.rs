@@ -196,8 +196,8 @@ async fn renews(runner: &Runner, intent: &Intent, cut: Cut) -> Result<(), TestCa
     Ok(())
 }
 
-/// Somebody else goes on from an older state. Where a newer copy is seen, nothing is done. False where
-/// a node that they know nothing of has a newer copy: a run that sees it is refused until a person takes it over.
+/// Another user runs with an older state; a run that sees a newer copy changes nothing. Returns false if a node outside
+/// their config has a newer copy than their state: every run that sees that copy is refused until a user recovers it.
 async fn another_runs(
     runner: &Runner,
     former: Shell,
@@ -215,13 +215,12 @@ async fn another_runs(
     } else if runner.remote.world(|world| *world != before) {
         // It is theirs to go on with.
         let shell = another.memory.shell();
-        let one = shell.saved.clone();
-        runner.memory.keep(shell);
-        let newer = |one: &ClusterState| {
+        let is_behind = shell.saved.as_ref().is_some_and(|saved| {
             let mut copies = copies(runner).into_iter();
-            copies.any(|copy| copy.cluster_id == one.cluster_id && copy.serial > one.serial)
-        };
-        return Ok(one.is_none_or(|one| !newer(&one)));
+            copies.any(|copy| copy.cluster_id == saved.cluster_id && copy.serial > saved.serial)
+        });
+        runner.memory.keep(shell);
+        return Ok(!is_behind);
     }
     Ok(true)
 }

@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Nobody stops it: whatever else ends it is an error that says so.
+    /// Runs `up` without a signal to stop: a run that stops all the same must return an error, not `Stopped`.
     async fn up(&self) -> Result<Outcome, Error> {
         let goal = Goal::Up(&self.changed);
         match Box::pin(self.first.converge_with(&goal, &Yes)).await? {

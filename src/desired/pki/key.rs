@@ -62,8 +62,8 @@ pub(super) struct Key {
 
 enum Signer {
     P256(SigningKey),
-    /// One in PKCS#8 that ring has checked. Most keys are read to compare them with a certificate and sign nothing:
-    /// what p256 takes for reading one costs ten times as much, so it reads those that sign.
+    /// In PKCS#8, checked by ring. Most keys are only compared with a certificate, and p256 takes much longer to read
+    /// one: it reads a key when the key is to sign.
     Checked(Zeroizing<Vec<u8>>, OnceLock<Option<SigningKey>>),
     Rsa(Box<RsaKeyPair>),
 }
@@ -99,10 +99,7 @@ impl Key {
         let der = Zeroizing::new(block.contents);
         match block.label.as_str() {
             "PRIVATE KEY" => Self::checked(&der)
-                .or_else(|| {
-                    let secret = SecretKey::from_pkcs8_der(&der).ok()?;
-                    Some(Self::p256(&secret))
-                })
+                .or_else(|| Some(Self::p256(&SecretKey::from_pkcs8_der(&der).ok()?)))
                 .or_else(|| RsaKeyPair::from_pkcs8(&der).ok().map(Self::rsa)),
             "EC PRIVATE KEY" => SecretKey::from_sec1_der(&der)
                 .ok()
@@ -112,8 +109,8 @@ impl Key {
         }
     }
 
-    /// A P-256 key with its public half in it, as we write them. The randomness is for signatures that ring would
-    /// make.
+    /// A P-256 key that contains its public half, as ours do. ring asks for randomness for its own signatures, which
+    /// are not used.
     fn checked(der: &Zeroizing<Vec<u8>>) -> Option<Self> {
         let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?;
