@@ -31,7 +31,7 @@ const FORMAT: &str = "1";
 const TIME: &str = "@1767225600";
 
 /// What scripts of several recipes source.
-const SHARED: [&str; 2] = ["busybox.sh", "debian.sh"];
+const SHARED: [&str; 3] = ["busybox.sh", "debian.sh", "ldflags.sh"];
 
 /// How a container of an image is started, as far as a recipe says.
 type Config = BTreeMap<String, serde_json::Value>;
