@@ -21,7 +21,7 @@ use super::{
     memory::{self, Kept},
 };
 use crate::{
-    api::{ClusterStatus, RemainingNode},
+    api::{ClusterStatus, RemainingNode, conditions::Reason},
     error::with_causes,
     state::ClusterState,
 };
@@ -38,7 +38,7 @@ struct Record {
     why: &'static str,
     /// When the time for the deletion was over, if that is why.
     deadline: Option<String>,
-    /// What the removal said last.
+    /// What the removal said last; where none said anything, every node.
     remaining: Vec<RemainingNode>,
     nodes: Vec<LeftNode>,
     /// Nodes that there was no room for.
@@ -77,6 +77,20 @@ struct LeftNode {
     user: String,
 }
 
+impl LeftNode {
+    /// No removal came to an end that could say more.
+    fn was_not_clean_in_time(&self) -> RemainingNode {
+        RemainingNode {
+            name: self.name.clone(),
+            reason: Reason::DeletionOverdue.name().to_owned(),
+            message: format!(
+                "node `{}` was not clean when the time for the deletion was over",
+                self.name
+            ),
+        }
+    }
+}
+
 /// How long a management cluster that fails is asked to take the record, after the deadline.
 const TRIES: SignedDuration = SignedDuration::from_hours(1);
 
@@ -108,6 +122,10 @@ pub(super) async fn record(
         .map_or_else(|| named_in(view.raw_spec()), inventory);
     let more_nodes = nodes.len().saturating_sub(NODES);
     nodes.truncate(NODES);
+    let mut remaining = status.remaining.clone();
+    if remaining.is_empty() && left == Left::Late {
+        remaining = nodes.iter().map(LeftNode::was_not_clean_in_time).collect();
+    }
     let record = Record {
         cluster: name.clone(),
         uid: view.uid(),
@@ -117,7 +135,7 @@ pub(super) async fn record(
         deleted: view.deleted_at().map(|at| at.to_string()),
         why: left.why(),
         deadline: (left == Left::Late).then(|| since.to_string()),
-        remaining: status.remaining.clone(),
+        remaining,
         nodes,
         more_nodes,
         state,

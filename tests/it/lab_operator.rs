@@ -447,8 +447,8 @@ fn an_object_is_a_cluster_until_it_is_deleted() {
 
 /// Deletes a cluster that cannot be cleaned; the object goes when its time is over, and a record
 /// names the node.
-fn is_orphaned(management: &Management, node: &Node, why: &str) {
-    let patch = json!({"spec": {"deletion": {"timeout": "15s", "onTimeout": "Orphan"}}});
+fn is_orphaned(management: &Management, node: &Node, within: &str, why: &str) {
+    let patch = json!({"spec": {"deletion": {"timeout": within, "onTimeout": "Orphan"}}});
     management.edit(CLUSTER, &patch);
     let uid = management.cluster(CLUSTER).expect("it is there")["metadata"]["uid"].clone();
     let uid = uid.as_str().expect("a uid");
@@ -464,7 +464,7 @@ fn is_orphaned(management: &Management, node: &Node, why: &str) {
         told["metadata"]["finalizers"],
         json!(["clusterprovisioner.rke.io/cleanup"])
     );
-    management.gone(CLUSTER, SOON);
+    management.gone(CLUSTER, MINUTES);
     let map = management
         .own("configmap", "minimal-orphaned")
         .expect("the record");
@@ -526,7 +526,7 @@ fn a_deletion_ends_whatever_is_broken() {
     });
     let id = management.cluster(CLUSTER).expect("it")["status"]["clusterID"].clone();
     management.take_key();
-    is_orphaned(&management, node, "minimal-ssh");
+    is_orphaned(&management, node, "15s", "minimal-ssh");
 
     // An object of the same name goes on where that one ended, when a person says so.
     management.give_key();
@@ -537,7 +537,8 @@ fn a_deletion_ends_whatever_is_broken() {
     // The node is dead to the world.
     let ids = containers(node);
     node.cut().expect("the node is cut off");
-    is_orphaned(&management, node, "n2");
+    // Time for a connection that is lost to be noticed, and for another one to be tried.
+    is_orphaned(&management, node, "45s", "n2");
     node.heal().expect("the node is back");
     node.wait_ssh(SOON).expect("it answers");
     create();

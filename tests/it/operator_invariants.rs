@@ -684,6 +684,18 @@ async fn invariant_11_the_deadline_ends_a_removal_that_hangs() {
         );
         let hung = rig.nodes.counts().hanging > 0;
         assert_eq!(hung, !in_step);
+        let [map] = &rig.api.objects("configmaps")[..] else {
+            panic!("one record");
+        };
+        let entries = map["data"].as_object().unwrap();
+        let record = entries.values().next().and_then(Value::as_str).unwrap();
+        let record: Value = serde_json::from_str(record).unwrap();
+        let [left] = &record["remaining"].as_array().unwrap()[..] else {
+            panic!("one node: {record:#}");
+        };
+        assert_eq!(left["name"], "n1");
+        let why = left["message"].as_str().unwrap();
+        assert!(why.contains("`n1` was not clean"), "{why}");
     }
 }
 
