@@ -3,23 +3,32 @@
 use super::{hosts, part::Part};
 use crate::{
     facts::{Baseline, HostFacts},
-    model::{FILES_IMAGE, path},
+    model::{FILES_IMAGE, NodeName, path},
     plan::{
         Cause, HostAction, Step,
-        diff::{Diff, is_below},
+        diff::{Diff, HostDiff, is_below},
         ownership::Unclaimed,
     },
 };
 
 /// The claim comes before every other effect on a node: its fixed name is the lock.
 pub(super) fn claim(diff: &Diff<'_>) -> Part {
+    claims(diff, |_| true)
+}
+
+/// The claims that nodes of this cluster have lost.
+pub(super) fn lost(diff: &Diff<'_>) -> Part {
+    claims(diff, |unclaimed| unclaimed != Unclaimed::New)
+}
+
+fn claims(diff: &Diff<'_>, of: impl Fn(Unclaimed) -> bool) -> Part {
     let want = diff.want;
     let stage = hosts::stage("claim", diff, |name, host| {
         let facts = host.facts;
-        if facts.claim().is_some() {
+        let Some(unclaimed) = unclaimed(name, host, diff).filter(|it| of(*it)) else {
             return Vec::new();
-        }
-        let (cause, before, why) = match Unclaimed::of(&want.cluster_id, name, facts, diff.have) {
+        };
+        let (cause, before, why) = match unclaimed {
             Unclaimed::Ours => (
                 Cause::Drift,
                 rebuilt_before(facts),
@@ -42,13 +51,20 @@ pub(super) fn claim(diff: &Diff<'_>) -> Part {
     stage.into()
 }
 
-/// True when a node has lost its claim: then only the claim is planned, because files are
-/// read through it, and the next survey sees them.
-pub(super) fn must_look_again(diff: &Diff<'_>) -> bool {
-    diff.hosts.iter().any(|(name, host)| {
-        let unclaimed = Unclaimed::of(&diff.want.cluster_id, name, host.facts, diff.have);
-        host.facts.claim().is_none() && unclaimed != Unclaimed::New
-    })
+fn unclaimed(name: &NodeName, host: &HostDiff<'_>, diff: &Diff<'_>) -> Option<Unclaimed> {
+    let id = &diff.want.cluster_id;
+    let none = host.facts.claim().is_none();
+    none.then(|| Unclaimed::of(id, name, host.facts, diff.have))
+}
+
+/// The nodes of this cluster that have lost their claims: while there are any only these claims are planned, because
+/// files are read through them, and the next survey sees them.
+pub(super) fn have_lost_it<'a>(diff: &'a Diff<'_>) -> impl Iterator<Item = &'a NodeName> {
+    let hosts = diff.hosts.iter();
+    let lost = hosts.filter(|(name, host)| {
+        unclaimed(name, host, diff).is_some_and(|unclaimed| unclaimed != Unclaimed::New)
+    });
+    lost.map(|(name, _)| *name)
 }
 
 /// What is on a node that nobody has touched.

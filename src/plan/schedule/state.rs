@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::part::Part;
+use super::{claim, part::Part};
 use crate::{
     desired::{Desired, Rewrite},
     facts::{Actual, ApiView},
     model::{KubernetesVersion, NodeName},
-    plan::{Cause, ClusterAction, FieldChange, LocalAction, Note, OnFailure, Stage, Step},
+    plan::{
+        Cause, ClusterAction, FieldChange, LocalAction, Note, OnFailure, Stage, Step, diff::Diff,
+    },
     state::{ClusterState, InventoryEntry, Membership},
 };
 
@@ -31,6 +33,21 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Part {
         )),
     };
     Part::from(Stage::of("state", 1, step)).with_notes(notes(want))
+}
+
+/// Before nodes have their claims again: only what makes these claims ours. A state that changes before the copies on
+/// these nodes are seen gets a serial that a newer copy may have.
+pub(super) fn save_for_claims(diff: &Diff<'_>) -> Part {
+    let (want, have) = (diff.want, diff.have);
+    let is_saved = have.saved.as_deref().is_some_and(|saved| {
+        let mut lost = claim::have_lost_it(diff);
+        saved.cluster_id == want.cluster_id && lost.all(|name| saved.inventory.contains_key(name))
+    });
+    if is_saved {
+        notes(want).into_iter().collect()
+    } else {
+        save(want, have)
+    }
 }
 
 /// The copy in `kube-system`, which any machine with the config can carry on from.

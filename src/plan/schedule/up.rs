@@ -14,7 +14,7 @@ use crate::{
 /// The plan that mends what differs; empty when nothing does.
 pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let (want, have) = (diff.want, diff.have);
-    if claim::must_look_again(diff) {
+    if claim::have_lost_it(diff).next().is_some() {
         return claims_only(diff);
     }
     let first = [
@@ -91,7 +91,7 @@ fn until_the_api_answers(parts: impl IntoIterator<Item = Part>, diff: &Diff<'_>)
 }
 
 fn claims_only(diff: &Diff<'_>) -> Plan {
-    let parts = [state::save(diff.want, diff.have), claim::claim(diff)];
+    let parts = [state::save_for_claims(diff), claim::lost(diff)];
     let why = Held::ClaimFirst;
     let text = "files of a node are read through its claim: what else differs is known after \
                the claim is back";
