@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     model::NodeName,
-    plan::{OnFailure, Plan, Stage},
+    plan::{Action, OnFailure, Plan, Stage},
 };
 
 /// Said where what comes relies on nodes, and one of them failed.
@@ -40,6 +40,8 @@ pub struct Report {
     pub plan_again: Option<Cow<'static, str>>,
     /// Everything that was warned about.
     pub warnings: Vec<Warning>,
+    /// The waits that ended with a warning.
+    pub slow: Vec<Action>,
 }
 
 /// Runs a plan. Emits `RunStarted` first and exactly one `RunFinished`, last, always: also when
@@ -97,6 +99,7 @@ async fn stages<A: Act>(plan: &Plan, act: &A, events: &Events, stop: &Stop) -> R
         failures: Vec::new(),
         plan_again: None,
         warnings: Vec::new(),
+        slow: Vec::new(),
     };
     let mut dropped = BTreeSet::new();
     for (index, stage) in plan.stages.iter().enumerate() {
@@ -147,6 +150,7 @@ impl Report {
 
     fn take(&mut self, stage: &Stage, end: QueueEnd) {
         self.warnings.extend(end.warnings);
+        self.slow.extend(end.slow);
         match end.outcome {
             QueueOutcome::Completed => {}
             QueueOutcome::Failed(failure) => {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     error::{ErrorClass, Explain, with_causes},
     model::NodeName,
-    plan::{OnFailure, Stage, Step, Target, title},
+    plan::{Action, OnFailure, Stage, Step, Target, title},
 };
 
 /// Steps of one queue, each with its number in the stage.
@@ -51,6 +51,8 @@ fn queues(index: usize, stage: &Stage) -> Vec<(Option<&NodeName>, Numbered<'_>)>
 pub(super) struct QueueEnd {
     pub(super) outcome: QueueOutcome,
     pub(super) warnings: Vec<Warning>,
+    /// The waits that ended with a warning.
+    pub(super) slow: Vec<Action>,
 }
 
 impl QueueEnd {
@@ -151,6 +153,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
         let mut end = QueueEnd {
             outcome: QueueOutcome::Completed,
             warnings: Vec::new(),
+            slow: Vec::new(),
         };
         for (id, step) in steps {
             if matches!(end.outcome, QueueOutcome::Completed) && self.stop.cause().is_some() {
@@ -159,7 +162,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
             let goes_on = matches!(end.outcome, QueueOutcome::Completed)
                 && !self.ended.load(Ordering::Relaxed);
             if goes_on {
-                end.outcome = self.step(id, step, &mut end.warnings).await;
+                end.outcome = self.step(id, step, &mut end).await;
             } else {
                 self.skip(id, step).await;
             }
@@ -180,7 +183,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
             .await;
     }
 
-    async fn step(&self, id: StepId, step: &Step, warnings: &mut Vec<Warning>) -> QueueOutcome {
+    async fn step(&self, id: StepId, step: &Step, end: &mut QueueEnd) -> QueueOutcome {
         self.events
             .emit(Event::StepStarted {
                 id,
@@ -201,7 +204,10 @@ impl<'a, A: Act> StageRunner<'a, A> {
                             message: warning.message.clone(),
                             hints: warning.hints.clone(),
                         });
-                warnings.extend(warning);
+                if warning.is_some() && step.action.is_wait() {
+                    end.slow.push(step.action.clone());
+                }
+                end.warnings.extend(warning);
                 (QueueOutcome::Completed, outcome, detail)
             }
             Err(StepError::Guard(why)) => (

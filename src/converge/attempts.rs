@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::plan::{Plan, Step};
+use crate::plan::{Action, Plan};
 
 /// So many iterations in a row that came no further, and the run ends.
 const IDLE: u32 = 5;
@@ -55,7 +55,7 @@ impl Attempts {
         let (mut count, mut is_new) = (0, false);
         for step in plan.steps() {
             count += 1;
-            is_new |= self.planned.insert(digest(step));
+            is_new |= self.planned.insert(digest(&step.action));
         }
         self.idle = if is_new || count < self.fewest {
             0
@@ -66,11 +66,11 @@ impl Attempts {
     }
 }
 
-/// Of its action, with the digests of what it would write.
-fn digest(step: &Step) -> u64 {
+/// Of an action, with the digests of what it would write.
+pub(super) fn digest(action: &Action) -> u64 {
     let mut hasher = DefaultHasher::new();
     // An action is data that can always be written.
-    serde_json::to_string(&step.action)
+    serde_json::to_string(action)
         .unwrap_or_default()
         .hash(&mut hasher);
     hasher.finish()
@@ -79,7 +79,7 @@ fn digest(step: &Step) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Action, Cause, ClusterAction, OnFailure, Queue, Stage};
+    use crate::plan::{Cause, ClusterAction, OnFailure, Queue, Stage, Step};
 
     /// One that applies these add-ons.
     fn plan(addons: &[u32]) -> Plan {

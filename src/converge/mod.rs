@@ -21,7 +21,7 @@ use crate::{
     facts::{Actual, Unreachable},
     model::NodeName,
     plan,
-    plan::{Action, Plan, Target},
+    plan::{Plan, Target},
     status,
     status::Seen,
 };
@@ -33,6 +33,7 @@ mod kept;
 mod look;
 mod purpose;
 mod turn;
+mod waited;
 
 pub(crate) use self::{look::targets, purpose::silent};
 use announced::Announced;
@@ -45,6 +46,7 @@ pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };
 use turn::InTurn;
+use waited::Waited;
 
 /// Asked once before a plan with disruptive steps runs.
 pub trait Consent: Send + Sync {
@@ -154,8 +156,7 @@ async fn iterate<'w, R>(
     let mut announced: Option<Announced> = None;
     let mut session = look::open(environment);
     let mut last = Plan::default();
-    // What was waited for, each once: what is still slow then was warned about.
-    let mut waited = Vec::new();
+    let mut waited = Waited::default();
     // A plan with effects was run. One that only waits changes nothing.
     let mut changed = false;
     let mut so_far = SoFar::default();
@@ -171,7 +172,7 @@ async fn iterate<'w, R>(
         };
         let plan = &iteration.survey.plan;
         attempts.plans(plan);
-        if plan.steps().all(|step| waited.contains(&step.action)) {
+        if waited.is_done_with(plan) {
             iteration.remember(purpose).await?;
             let warnings = distinct(warnings.into_iter().chain(no_traffic(&iteration.survey)));
             return Ok(settled(iteration.survey, so_far, changed, warnings));
@@ -205,11 +206,13 @@ async fn iterate<'w, R>(
             failures,
             plan_again: _,
             warnings: new,
+            slow,
         } = report;
+        waited.in_vain(&slow);
         warnings = distinct(warnings.into_iter().chain(new));
         // A run that ended early has not waited for all of it.
         if outcome == RunOutcome::Completed {
-            waited.extend(waits(plan));
+            waited.completed(plan);
         }
         if let Some(failure) = so_far.ends(&outcome, failures) {
             return Err(failed(failure));
@@ -271,11 +274,6 @@ fn unsettled(iterations: u32, last: &Plan) -> Error {
         iterations,
         changing: changing.collect(),
     }
-}
-
-fn waits(plan: &Plan) -> impl Iterator<Item = Action> {
-    let waits = plan.steps().filter(|step| step.action.is_wait());
-    waits.map(|step| step.action.clone())
 }
 
 /// A failure on a node, as the fact that the rest of the run goes by.

@@ -258,8 +258,22 @@ async fn what_a_later_iteration_disturbs_besides_is_asked_for() {
     }
 }
 
-/// Workloads of the add-ons that never become available; returns how often each is waited for.
+/// Workloads of the add-ons that never become available, so that each wait ends with a warning; returns how often each
+/// is waited for.
 fn nothing_becomes_available(runner: &Runner) -> Arc<Mutex<BTreeMap<String, usize>>> {
+    runner.remote.script(|_, _, step| match &step.action {
+        Action::Cluster(ClusterAction::AwaitAddon { addon }) => Turn::Warn(Warning {
+            message: format!("add-on `{addon}` is not available yet: no endpoint"),
+            hints: Vec::new(),
+            degrades: false,
+        }),
+        _ => Turn::Go,
+    });
+    nothing_stays_available(runner)
+}
+
+/// The same where they become available for a moment: each wait ends well.
+fn nothing_stays_available(runner: &Runner) -> Arc<Mutex<BTreeMap<String, usize>>> {
     let waits: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
     let count = Arc::clone(&waits);
     runner.remote.watch(move |world, step| {
@@ -290,6 +304,22 @@ async fn a_run_that_changed_something_ends_where_only_waits_are_left() {
     assert!(waits.values().all(|times| *times == 1), "{waits:?}");
     let plan = runner.plan(&goal).await.unwrap();
     assert!(!plan.is_empty() && plan.only_waits());
+}
+
+/// What comes and goes is not waited for without end.
+#[tokio::test]
+async fn a_run_ends_though_what_it_waits_for_comes_and_goes() {
+    let runner = runner();
+    let waits = nothing_stays_available(&runner);
+    let intent = Wish::plain().intent();
+    let outcome = runner.converge(&Goal::Up(&intent)).await.unwrap();
+    assert!(
+        matches!(outcome, Outcome::Converged { changed: true, .. }),
+        "{outcome:?}"
+    );
+    let waits = waits.lock().unwrap().clone();
+    assert!(!waits.is_empty());
+    assert!(waits.values().all(|times| *times == 3), "{waits:?}");
 }
 
 /// What a run sees only once the API answers again is waited for, too: a cluster with a node that

@@ -4,14 +4,19 @@ use rke_operator::{
     converge::{Error, Goal, Outcome, Removal},
     error::ErrorClass,
     facts::{ContainerState, HostView, Unreachable},
-    model::NodeName,
-    plan::{Action, ClusterAction, Step},
+    model::{CLAIM, Component, NodeName},
+    plan::{Action, ClusterAction, HostAction, Step},
 };
 
 use crate::{
     joint_nodes::of,
     joint_properties::{block_on, no_longer_watched, runner, settle},
-    sim::{World, runner::Runner},
+    sim::{
+        World,
+        api::{ApiFault, How, Verb},
+        remote::Turn,
+        runner::Runner,
+    },
 };
 
 fn name(number: usize) -> NodeName {
@@ -164,5 +169,65 @@ fn a_run_that_cannot_go_on_says_that_what_it_has_done_stays() {
         let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("nothing is changed: "), "{text}");
+    });
+}
+
+/// The first API server is replaced when others serve. They do, but at the one look that it goes by.
+#[test]
+fn an_api_server_that_did_not_answer_once_is_waited_for_again() {
+    block_on(async {
+        let runner = runner(3);
+        settle(&runner, &of(&[]).intent()).await;
+        let hangs = |server| ApiFault {
+            server: Some(name(server)),
+            client: None,
+            verb: Verb::Ready,
+            how: How::Hangs,
+        };
+        let others = vec![hangs(2), hangs(3)];
+        let remote = runner.remote.clone();
+        runner.remote.script(move |_, _, step| {
+            match &step.action {
+                Action::Cluster(ClusterAction::AwaitNodeReady { node }) if *node == name(3) => {
+                    remote.world(|world| world.faults.clone_from(&others));
+                }
+                Action::Host(_, HostAction::AwaitHealthy { component })
+                    if *component == Component::ApiServer =>
+                {
+                    remote.world(|world| world.faults.clear());
+                }
+                _ => {}
+            }
+            Turn::Go
+        });
+        settle(&runner, &of(&[3, 3]).intent()).await;
+    });
+}
+
+/// A copy of the state is read through the claim of its node.
+#[test]
+fn an_older_state_does_not_change_before_the_copies_are_seen() {
+    block_on(async {
+        let runner = runner(3);
+        settle(&runner, &of(&[]).intent()).await;
+        let former = runner.memory.shell();
+        settle(&runner, &of(&[0]).intent()).await;
+        runner.remote.world(|world| {
+            let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&name(1)) else {
+                panic!("`n1` is up");
+            };
+            facts.containers.remove(CLAIM);
+            world.faults.push(ApiFault {
+                server: None,
+                client: None,
+                verb: Verb::Ready,
+                how: How::Hangs,
+            });
+        });
+        let another = runner.beside("another", former.clone());
+        let ended = another.converge(&Goal::Up(&of(&[0, 0]).intent())).await;
+        let error = ended.expect_err("there is a newer copy");
+        assert!(error.to_string().contains("serial 2"), "{error}");
+        assert_eq!(another.memory.shell().saved, former.saved);
     });
 }
