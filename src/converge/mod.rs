@@ -201,19 +201,15 @@ async fn iterate<'w, R>(
         };
         changed |= !plan.only_waits();
         announced.get_or_insert_with(|| Announced::by(&iteration.survey));
+        waited.ran(plan, &report);
         let Report {
             outcome,
             failures,
             plan_again: _,
             warnings: new,
-            slow,
+            slow: _,
         } = report;
-        waited.in_vain(&slow);
         warnings = distinct(warnings.into_iter().chain(new));
-        // A run that ended early has not waited for all of it.
-        if outcome == RunOutcome::Completed {
-            waited.completed(plan);
-        }
         if let Some(failure) = so_far.ends(&outcome, failures) {
             return Err(failed(failure));
         }

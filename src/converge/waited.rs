@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attempts::digest;
-use crate::plan::{Action, Plan, Step};
+use crate::{
+    apply::{event::RunOutcome, run::Report},
+    plan::{Plan, Step},
+};
 
 /// How often a run waits for the same.
 const TIMES: u32 = 3;
@@ -16,16 +19,15 @@ pub(super) struct Waited {
 }
 
 impl Waited {
-    /// Sees a plan that was run to its end.
-    pub(super) fn completed(&mut self, plan: &Plan) {
+    /// Sees how a plan was run. A run that ended early has not waited for all of it.
+    pub(super) fn ran(&mut self, plan: &Plan, report: &Report) {
+        self.slow.extend(report.slow.iter().map(digest));
+        if report.outcome != RunOutcome::Completed {
+            return;
+        }
         for step in plan.steps().filter(|step| step.action.is_wait()) {
             *self.times.entry(digest(&step.action)).or_default() += 1;
         }
-    }
-
-    /// Sees the waits that ended with a warning.
-    pub(super) fn in_vain(&mut self, waits: &[Action]) {
-        self.slow.extend(waits.iter().map(digest));
     }
 
     /// True when nothing of the plan is worth another wait, and it has nothing but waits.
