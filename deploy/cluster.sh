@@ -36,6 +36,8 @@ of_tag() {
 install() {
   "${kubectl[@]}" apply --server-side -k crds
   "${kubectl[@]}" wait --for=condition=Established --timeout=60s -f crds/clusters.yaml -f crds/kubeconfigs.yaml
+  # They refuse a deletion by mistake, and are about kinds that must be there.
+  "${kubectl[@]}" apply --server-side -k deploy/policies
 }
 
 case ${1:-} in
@@ -47,6 +49,7 @@ case ${1:-} in
       echo 'delete them first; nothing was done' >&2
       exit 1
     fi
+    "${kubectl[@]}" delete --ignore-not-found -k deploy/policies
     "${kubectl[@]}" delete --ignore-not-found -k crds
     ;;
   deploy)
@@ -69,7 +72,7 @@ case ${1:-} in
     "${kubectl[@]}" delete --ignore-not-found --cascade=foreground --timeout=180s -f deploy/deployment.yaml
     "${kubectl[@]}" delete --ignore-not-found -f deploy/rbac.yaml
     echo 'left as they are:'
-    echo '  the definitions (make uninstall takes them)'
+    echo '  the definitions, and the policies that guard them (make uninstall takes both)'
     there=$(clusters)
     printf '  %d Clusters, which nobody looks after now\n' "$(grep -c . <<<"$there" || true)"
     echo "  the namespace $credentials: SSH keys and kubeconfigs"

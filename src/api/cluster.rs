@@ -38,6 +38,7 @@ use crate::model::go_duration;
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoints[0].url", priority = 1),
     printcolumn(name = "Certs", type_ = "string", json_path = ".status.certificates.earliestExpiry", priority = 1),
     printcolumn(name = "UpToDate", type_ = "string", json_path = r#".status.conditions[?(@.type=="UpToDate")].status"#, priority = 1),
+    printcolumn(name = "Paused", type_ = "string", json_path = r#".status.conditions[?(@.type=="Paused")].status"#, priority = 1),
     printcolumn(name = "Stage", type_ = "string", json_path = ".status.progress.stage", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].message"#, priority = 1)
 )]
@@ -55,6 +56,17 @@ pub struct ClusterSpec {
     /// How changes are applied that the config asks for. Without it: Automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
+
+    /// Nothing is changed on any node while this is true: no run starts, nothing is healed or renewed, and a
+    /// deletion cleans nothing. The cluster is still looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+
+    /// While this is true the object cannot be deleted, unless its annotation
+    /// `clusterprovisioner.rke.io/confirm-deletion` has its name. Where it is deleted all the same, nothing is
+    /// done to the nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
 
     /// What happens when this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +128,10 @@ pub enum Changes {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
+    /// What becomes of the nodes. Without it: Remove.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<DeletionPolicy>,
+
     /// How long the nodes are given to be cleaned, counted from the deletion: `30m`, `1h30m`.
     /// Without it: `30m`.
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('720h')").message("the time for a deletion is between 1s and 720h"))]
@@ -132,20 +148,47 @@ impl Deletion {
     /// The default of [`Deletion::timeout`], in force also where the spec cannot be read.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-    /// Reads what there is of a deletion policy, whatever else is wrong with the object
-    /// (invariant 11): what is missing or broken has its default, so a deletion always ends.
-    pub fn lenient(spec: Option<&serde_json::Value>) -> (Duration, OnTimeout) {
+    /// Reads what there is of it, whatever else is wrong with the object (invariant 11): what is missing or broken has
+    /// its default, so that a deletion always ends; but a policy that this release does not know touches no node.
+    pub fn lenient(spec: Option<&serde_json::Value>) -> LenientDeletion {
         let deletion = spec.and_then(|spec| spec.get("deletion"));
         let field = |name: &str| deletion.and_then(|deletion| deletion.get(name));
-        let timeout = field("timeout")
-            .and_then(serde_json::Value::as_str)
-            .and_then(go_duration)
-            .unwrap_or(Self::DEFAULT_TIMEOUT);
-        let on_timeout = field("onTimeout")
-            .and_then(|value| OnTimeout::deserialize(value).ok())
-            .unwrap_or_default();
-        (timeout, on_timeout)
+        LenientDeletion {
+            policy: match field("policy") {
+                None | Some(serde_json::Value::Null) => DeletionPolicy::Remove,
+                Some(value) => DeletionPolicy::deserialize(value).unwrap_or(DeletionPolicy::Orphan),
+            },
+            timeout: field("timeout")
+                .and_then(serde_json::Value::as_str)
+                .and_then(go_duration)
+                .unwrap_or(Self::DEFAULT_TIMEOUT),
+            on_timeout: field("onTimeout")
+                .and_then(|value| OnTimeout::deserialize(value).ok())
+                .unwrap_or_default(),
+        }
     }
+}
+
+/// What [`Deletion::lenient`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LenientDeletion {
+    /// What becomes of the nodes.
+    pub policy: DeletionPolicy,
+    /// How long the nodes are given to be cleaned.
+    pub timeout: Duration,
+    /// What happens then.
+    pub on_timeout: OnTimeout,
+}
+
+/// What becomes of the nodes of a cluster that is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// They are cleaned: what the cluster put on them is deleted.
+    #[default]
+    Remove,
+    /// They are left as they are, and the cluster serves on. What is left is written into the ConfigMap
+    /// `<cluster>-orphaned` and an Event; the state is kept, for an object that takes over by the cluster's id.
+    Orphan,
 }
 
 /// What happens to a deletion that runs out of time.
@@ -334,7 +377,11 @@ mod tests {
 
     #[test]
     fn a_deletion_policy_is_read_from_any_wreck() {
-        let default = (Deletion::DEFAULT_TIMEOUT, OnTimeout::Orphan);
+        let default = LenientDeletion {
+            policy: DeletionPolicy::Remove,
+            timeout: Deletion::DEFAULT_TIMEOUT,
+            on_timeout: OnTimeout::Orphan,
+        };
         for wreck in [
             json!(null),
             json!(7),
@@ -350,8 +397,18 @@ mod tests {
             json!({"config": "broken", "deletion": {"timeout": "1h30m", "onTimeout": "Keep"}});
         assert_eq!(
             Deletion::lenient(Some(&good)),
-            (Duration::from_secs(5400), OnTimeout::Keep)
+            LenientDeletion {
+                timeout: Duration::from_secs(5400),
+                on_timeout: OnTimeout::Keep,
+                ..default
+            }
         );
+        // A policy that is not known may spare the nodes, and nothing else may be done to them.
+        for policy in [json!("Orphan"), json!("Shelve"), json!(7)] {
+            let spec = json!({"deletion": {"policy": policy}});
+            let read = Deletion::lenient(Some(&spec));
+            assert_eq!(read.policy, DeletionPolicy::Orphan, "{spec}");
+        }
     }
 
     /// No default is persisted: a better one reaches the objects that are there.

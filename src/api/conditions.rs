@@ -206,6 +206,7 @@ mod tests {
                 "AddonsApplied",
                 "CertificatesValid",
                 "UpToDate",
+                "Paused",
                 "Deleting"
             ]
         );

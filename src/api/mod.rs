@@ -25,7 +25,8 @@ pub mod reason;
 
 pub use cluster::{
     ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, Deletion,
-    KeySecretRef, NameRef, NodeCounts, OnTimeout, ProgressStatus, RemainingNode, Ssh,
+    DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts, OnTimeout, ProgressStatus,
+    RemainingNode, Ssh,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
@@ -61,6 +62,9 @@ pub const CLEAN: &str = crate::model::label::CLEAN;
 /// on with it. Used once: the operator takes it away.
 pub const ACCEPT_ETCD: &str = crate::model::label::ACCEPT_ETCD;
 
+/// An annotation whose value is the name of its object: the object is deleted although its spec protects it.
+pub const CONFIRM_DELETION: &str = "clusterprovisioner.rke.io/confirm-deletion";
+
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
@@ -74,7 +78,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -33,6 +33,8 @@ pub enum ConditionType {
     CertificatesValid,
     /// No difference is left.
     UpToDate,
+    /// Nothing is changed.
+    Paused,
     /// Being taken down.
     Deleting,
     /// A run is in progress or scheduled.
@@ -65,10 +67,10 @@ macro_rules! reasons {
 
 reasons! {
     APIServerDown, AlarmRaised, Applied, Applying, AuthorityEnding, Available, ClaimedByOther, ClockSkew, ComponentDown,
-    Degraded, Deleting, DeletionOverdue, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
+    Degraded, Deleting, DeletionOverdue, DeletionProtected, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
     HostUnavailable,
-    InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting,
-    NotProvisioned, NotYetKnown, PermissionDenied, PreflightFailed, Provisioned,
+    InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
+    NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
     SecretMissing, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
     StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
@@ -337,6 +339,12 @@ pub const REASONS: &[ReasonRow] = &[
         R::Failed,
         "the last run failed; the message says why",
     ),
+    yes(
+        T::Paused,
+        R::Paused,
+        "the spec has `paused: true`: no run starts, nothing is healed, renewed or cleaned",
+    ),
+    no(T::Paused, R::NotPaused, "the spec does not pause it"),
     no(
         T::Deleting,
         R::NotDeleting,
@@ -346,6 +354,21 @@ pub const REASONS: &[ReasonRow] = &[
         T::Deleting,
         R::Removing,
         "the nodes are being cleaned; the message says what is left to do",
+    ),
+    yes(
+        T::Deleting,
+        R::Orphaning,
+        "the spec has `deletion.policy: Orphan`: the nodes are left as they are, and a record of them is written",
+    ),
+    yes(
+        T::Deleting,
+        R::Paused,
+        "the spec has `paused: true`: no node is touched; the deadline goes on",
+    ),
+    yes(
+        T::Deleting,
+        R::Protected,
+        "the spec has `deletionProtection: true`: no node is touched, and no deadline ends it",
     ),
     yes(
         T::Deleting,
@@ -436,6 +459,11 @@ pub const REASONS: &[ReasonRow] = &[
     ),
     yes(
         T::Stalled,
+        R::DeletionProtected,
+        "it is deleted and protected; the message has the ways on",
+    ),
+    yes(
+        T::Stalled,
         R::SelfManaged,
         "the Cluster is the one that the operator itself runs on: it is not removed",
     ),
@@ -448,7 +476,7 @@ pub const REASONS: &[ReasonRow] = &[
 
 impl ConditionType {
     /// Every type, and what `True` means.
-    pub const TABLE: [Row; 14] = [
+    pub const TABLE: [Row; 15] = [
         row(
             Self::Available,
             "the cluster serves: the API answers, and etcd has its quorum; an edit of the spec does not touch it",
@@ -485,6 +513,10 @@ impl ConditionType {
         ),
         row(Self::UpToDate, "the nodes carry what the spec says"),
         row(
+            Self::Paused,
+            "nothing is changed on the nodes; they are looked at",
+        ),
+        row(
             Self::Deleting,
             "the nodes are being cleaned; `status.remaining` lists what is left",
         ),
@@ -509,6 +541,7 @@ impl ConditionType {
             Self::AddonsApplied => "AddonsApplied",
             Self::CertificatesValid => "CertificatesValid",
             Self::UpToDate => "UpToDate",
+            Self::Paused => "Paused",
             Self::Deleting => "Deleting",
             Self::Reconciling => "Reconciling",
             Self::Stalled => "Stalled",
@@ -541,6 +574,7 @@ impl ConditionType {
             | Self::AddonsApplied
             | Self::CertificatesValid
             | Self::UpToDate
+            | Self::Paused
             | Self::Deleting => false,
             Self::Reconciling | Self::Stalled => true,
         }

@@ -12,7 +12,7 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     runtime::controller::Action,
 };
-use report::{Found, provisioned, silent, valid};
+use report::{Facts, Found, provisioned, silent, valid};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -157,6 +157,13 @@ impl Reconcile<'_> {
         };
         let environment = environment::environment(self.ctx, self.view, owner).await?;
         match stage {
+            // There is nothing to look at, and nothing is built.
+            Stage::New if self.view.is_paused() => {
+                let mut conditions = ConditionSet::new();
+                valid(&mut conditions, &wanted.later);
+                self.report(&conditions, Facts::default()).await?;
+                Ok(Action::await_change())
+            }
             // Nothing is there to look at: the run looks by itself.
             Stage::New => {
                 let run = Run::Provision;
@@ -257,6 +264,14 @@ impl Reconcile<'_> {
             Stage::Applied => survey.plan.unasked(),
             Stage::New | Stage::Changed => survey.plan.clone(),
         };
+        if self.view.is_paused() {
+            let mut found = found;
+            if stage == Stage::Applied {
+                provisioned(&mut found.conditions);
+            }
+            self.report_about(wanted, found).await?;
+            return Ok(ctx.settled(self.view));
+        }
         if !plan.is_empty() && !plan.only_waits() {
             return self
                 .set_out(wanted, environment, &plan, found, iteration)

@@ -1,7 +1,7 @@
 //! A `Cluster` as it comes from the API, read as far as it can be read. Metadata is always
 //! there; what is wrong with the spec hides neither it nor the deletion (invariant 11).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kube::{
@@ -9,12 +9,13 @@ use kube::{
     api::{ApiResource, DynamicObject, ObjectMeta},
     runtime::reflector::ObjectRef,
 };
+use serde_json::Value;
 
 use super::shallow::{CONFIG, depth};
 use crate::{
     api::{
-        ACCEPT_ETCD, CLEAN, CLUSTER_ID, Cluster, ClusterSpec, ClusterStatus, Deletion, FINALIZER,
-        LOSE, OnTimeout, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
+        ACCEPT_ETCD, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster, ClusterSpec, ClusterStatus,
+        Deletion, FINALIZER, LOSE, LenientDeletion, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
     },
     model::{ClusterId, NodeName},
 };
@@ -125,7 +126,7 @@ impl ClusterObject {
         self.annotated_id().or_else(status)
     }
 
-    pub(super) fn raw_spec(&self) -> Option<&serde_json::Value> {
+    pub(super) fn raw_spec(&self) -> Option<&Value> {
         self.object.data.get("spec")
     }
 
@@ -134,11 +135,9 @@ impl ClusterObject {
         let named = self
             .raw_spec()
             .and_then(|spec| spec.pointer("/config/nodes"));
-        let named = named
-            .and_then(serde_json::Value::as_array)
-            .map_or(0, Vec::len);
+        let named = named.and_then(Value::as_array).map_or(0, Vec::len);
         let counted = self.object.data.pointer("/status/nodes/total");
-        let counted = counted.and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let counted = counted.and_then(Value::as_u64).unwrap_or(0);
         named.max(usize::try_from(counted).unwrap_or(usize::MAX))
     }
 
@@ -164,16 +163,33 @@ impl ClusterObject {
             .unwrap_or_default()
     }
 
-    /// When a deletion ends, whatever is in the spec.
-    pub(super) fn deletion_policy(&self) -> (Duration, OnTimeout) {
+    /// What a deletion is to do and when it ends, whatever is in the spec.
+    pub(super) fn deletion(&self) -> LenientDeletion {
         Deletion::lenient(self.raw_spec())
+    }
+
+    /// True while nothing is to be changed.
+    pub(super) fn is_paused(&self) -> bool {
+        self.says("paused")
+    }
+
+    /// True where a deletion is not to be carried out: protected, and not confirmed by name.
+    pub(super) fn is_protected(&self) -> bool {
+        let confirmed = self.object.annotations().get(CONFIRM_DELETION);
+        self.says("deletionProtection") && confirmed != Some(&self.name())
+    }
+
+    /// What holds a hand back counts as said unless it is plainly not.
+    fn says(&self, field: &str) -> bool {
+        let value = self.raw_spec().and_then(|spec| spec.get(field));
+        !matches!(value, None | Some(Value::Null | Value::Bool(false)))
     }
 
     /// The text of `spec.ssh.knownHosts`, if there is one.
     pub(super) fn known_hosts(&self) -> &str {
         self.raw_spec()
             .and_then(|spec| spec.pointer("/ssh/knownHosts"))
-            .and_then(serde_json::Value::as_str)
+            .and_then(Value::as_str)
             .unwrap_or_default()
     }
 
@@ -194,7 +210,7 @@ pub(super) fn key_secret(object: &DynamicObject) -> Option<&str> {
     object
         .data
         .pointer("/spec/ssh/keySecretRef/name")
-        .and_then(serde_json::Value::as_str)
+        .and_then(Value::as_str)
 }
 
 #[cfg(test)]
@@ -203,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    fn object(value: serde_json::Value) -> DynamicObject {
+    fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()
     }
 

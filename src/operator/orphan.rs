@@ -52,6 +52,8 @@ struct Record {
 pub(super) enum Left {
     /// The time for the deletion was over.
     Late,
+    /// The spec asks for it.
+    AsAsked,
     /// The definition of `Cluster` is being deleted, and every object with it.
     WithItsDefinition,
 }
@@ -60,6 +62,7 @@ impl Left {
     const fn why(self) -> &'static str {
         match self {
             Self::Late => "not every node was cleaned in time",
+            Self::AsAsked => "the spec has `deletion.policy: Orphan`",
             Self::WithItsDefinition => {
                 "the definition of `Cluster` is being deleted, which asks for no cluster to be removed"
             }

@@ -31,7 +31,8 @@ use super::{
 };
 use crate::{
     api::{
-        FINALIZER, OnTimeout, REMOVAL_BEGAN, RemainingNode,
+        CONFIRM_DELETION, DeletionPolicy, FINALIZER, LenientDeletion, OnTimeout, REMOVAL_BEGAN,
+        RemainingNode,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     apply::stop::StopCause,
@@ -76,7 +77,11 @@ struct Deadline {
 
 impl Deadline {
     fn of(view: &ClusterObject) -> Self {
-        let (timeout, on_timeout) = view.deletion_policy();
+        let LenientDeletion {
+            policy: _,
+            timeout,
+            on_timeout,
+        } = view.deletion();
         let deleted = view.deleted_at().unwrap_or(Timestamp::MIN);
         let oldest = deleted.checked_sub(OLDER).unwrap_or(Timestamp::MIN);
         Self {
@@ -189,8 +194,17 @@ struct RemovalReconcile<'a> {
 
 impl RemovalReconcile<'_> {
     async fn go(mut self) -> Result<Action, ReconcileError> {
+        if self.view.deletion().policy == DeletionPolicy::Orphan {
+            return self.let_go().await;
+        }
+        if self.view.is_protected() {
+            return self.hold().await;
+        }
         if self.is_late() && self.was_tried() {
             return self.orphan(Left::Late).await;
+        }
+        if self.view.is_paused() {
+            return self.wait_paused().await;
         }
         self.begin(Run::Remove.starting()).await;
         let ctx = self.ctx;
@@ -239,6 +253,47 @@ impl RemovalReconcile<'_> {
             RemovalProgress::Stopped(cause) => Ok(stopped(cause)),
             RemovalProgress::Incomplete(error) => self.incomplete(error).await,
         }
+    }
+
+    /// No node is touched, as the spec asks; an object that never had a cluster leaves none.
+    async fn let_go(mut self) -> Result<Action, ReconcileError> {
+        let never = self.view.known_id().is_none()
+            && matches!(memory::read(self.ctx, self.view).await, Ok(Kept::Absent));
+        if never {
+            self.release().await?;
+            return Ok(Action::await_change());
+        }
+        let text = "the nodes are left as they are";
+        self.say(&Self::conditions(Reason::Orphaning, text)).await;
+        self.orphan(Left::AsAsked).await
+    }
+
+    /// It is protected, and was deleted past every admission: no node is touched until a person decides.
+    async fn hold(mut self) -> Result<Action, ReconcileError> {
+        let name = self.view.name();
+        let id = self.view.known_id();
+        let id = id.map_or_else(String::new, |id| format!(" ({id})"));
+        let text = format!(
+            "it was deleted and has `deletionProtection: true`: no node is touched. To keep the cluster: set \
+             `deletion.policy: Orphan`, create the object again, and take over by the cluster's id{id}. To remove it: set \
+             the annotation `{CONFIRM_DELETION}: {name}`"
+        );
+        let mut conditions = Self::conditions(Reason::Protected, &text);
+        conditions.set(ConditionType::Stalled, Reason::DeletionProtected, &text);
+        self.status.write(&conditions, |_| {}).await?;
+        let notice = Notice::warning(Reason::DeletionProtected.name(), "Remove", &text);
+        publish(self.ctx, self.view, &notice).await;
+        Ok(Action::await_change())
+    }
+
+    /// No node is touched; the deadline goes on.
+    async fn wait_paused(mut self) -> Result<Action, ReconcileError> {
+        self.note_beginning().await?;
+        let text = "it was deleted and is paused: no node is touched before `paused` is false";
+        let conditions = Self::conditions(Reason::Paused, text);
+        self.status.write(&conditions, |_| {}).await?;
+        let left = self.deadline.left(self.ctx.now());
+        Ok(left.map_or_else(Action::await_change, Action::requeue))
     }
 
     fn is_over(&self) -> bool {
@@ -471,7 +526,7 @@ impl RemovalReconcile<'_> {
     async fn orphan(self, why: Left) -> Result<Action, ReconcileError> {
         let ended = match why {
             Left::Late => self.deadline.at(),
-            Left::WithItsDefinition => None,
+            Left::AsAsked | Left::WithItsDefinition => None,
         };
         let since = ended.or_else(|| self.view.deleted_at());
         let since = since.unwrap_or_else(|| self.ctx.now());
@@ -528,11 +583,15 @@ impl RemovalReconcile<'_> {
                 && condition.status == ConditionStatus::True.name()
         });
         if !already {
-            let conditions = Self::conditions(Reason::Removing, text);
-            if let Err(error) = self.status.write(&conditions, |_| {}).await {
-                let (cluster, text) = (self.view.name(), with_causes(&error));
-                tracing::warn!(cluster, text, "cannot write that it is being removed");
-            }
+            self.say(&Self::conditions(Reason::Removing, text)).await;
+        }
+    }
+
+    /// A status that cannot be written holds nothing up.
+    async fn say(&mut self, conditions: &ConditionSet) {
+        if let Err(error) = self.status.write(conditions, |_| {}).await {
+            let (cluster, text) = (self.view.name(), with_causes(&error));
+            tracing::warn!(cluster, text, "cannot write what becomes of it");
         }
     }
 }

@@ -39,6 +39,7 @@ pub(super) struct StatusWriter {
     uid: String,
     generation: i64,
     deleting: bool,
+    paused: bool,
     annotated: bool,
     now: Clock,
     stage: Stage,
@@ -57,6 +58,7 @@ impl StatusWriter {
             uid: view.uid(),
             generation: view.generation(),
             deleting: view.deleted_at().is_some(),
+            paused: view.is_paused(),
             annotated: view.annotated_id().is_some(),
             now: ctx.dependencies.clock.clone(),
             stage: Stage::New,
@@ -127,9 +129,19 @@ impl StatusWriter {
         (status, message.to_owned())
     }
 
-    /// Adds what follows from the other conditions: the summary, and that it is not deleted.
+    /// Adds what follows from the object and the other conditions: the summary, whether it is paused, and that it is not
+    /// deleted.
     fn complete(&self, conditions: &ConditionSet) -> ConditionSet {
         let mut all = conditions.clone();
+        let (reason, message) = if self.paused {
+            (
+                Reason::Paused,
+                "nothing is changed: the spec says `paused: true`",
+            )
+        } else {
+            (Reason::NotPaused, "the spec does not pause it")
+        };
+        all.set(ConditionType::Paused, reason, message);
         if !self.deleting {
             let message = "the object is not being deleted";
             all.set(ConditionType::Deleting, Reason::NotDeleting, message);

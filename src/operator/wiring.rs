@@ -33,7 +33,10 @@ use super::{
     kubeconfig,
 };
 use crate::{
-    api::{ACCEPT_ETCD, CLEAN, Kubeconfig, LOSE, RECOVER, TAKE_OVER, kubeconfig_secret},
+    api::{
+        ACCEPT_ETCD, CLEAN, CONFIRM_DELETION, Kubeconfig, LOSE, RECOVER, TAKE_OVER,
+        kubeconfig_secret,
+    },
     apply::stop::Stop,
     error::with_causes,
 };
@@ -179,7 +182,14 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    for annotation in [RECOVER, TAKE_OVER, LOSE, CLEAN, ACCEPT_ETCD] {
+    for annotation in [
+        RECOVER,
+        TAKE_OVER,
+        LOSE,
+        CLEAN,
+        ACCEPT_ETCD,
+        CONFIRM_DELETION,
+    ] {
         object.annotations().get(annotation).hash(&mut hasher);
     }
     Some(hasher.finish())

@@ -85,6 +85,15 @@ fn refused() -> Vec<Refused> {
             spec(&json!({"onTimeout": "Forget"})),
             "spec.deletion.onTimeout",
         ),
+        cluster(spec(&json!({"policy": "Forget"})), "spec.deletion.policy"),
+        cluster(
+            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a"}}, "paused": "yes"}),
+            "spec.paused",
+        ),
+        cluster(
+            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a"}}, "deletionProtection": 1}),
+            "spec.deletionProtection",
+        ),
         cluster(json!({"config": {}}), "spec.ssh"),
         cluster(
             json!({"config": {}, "ssh": {"keySecretRef": {"name": "../etc"}}}),
@@ -172,9 +181,9 @@ fn has_all_it_says(management: &Management) {
         let all = cluster["status"]["conditions"].as_array();
         is_settled(cluster)
             && all.is_some_and(|all| {
-                all.len() == 12
+                all.len() == 13
                     && all.iter().all(|condition| {
-                        let want = condition["type"] != "Deleting";
+                        let want = condition["type"] != "Deleting" && condition["type"] != "Paused";
                         condition["status"] == if want { "True" } else { "False" }
                     })
             })

@@ -340,6 +340,7 @@ fn it_goes_and_leaves_what_is_kept(management: &Management) {
         refused.stderr.contains("clusterprovisioner.rke.io/minimal"),
         "{refused:?}"
     );
+    nothing_in_use_is_deleted(management);
     let gone = management.make("undeploy").well();
     assert!(gone.stdout.contains("1 Clusters"), "{gone:?}");
     assert_eq!(management.pods(), [""; 0]);
@@ -353,6 +354,41 @@ fn it_goes_and_leaves_what_is_kept(management: &Management) {
     management.make("uninstall").well();
     let definition = ["crd", "clusters.clusterprovisioner.rke.io"];
     assert_eq!(management.find(&definition), None);
+}
+
+/// What a prune, a wrong context or a slip would delete: the admission refuses it, and says how to mean it.
+fn nothing_in_use_is_deleted(management: &Management) {
+    let protect = |value: Value| json!({"spec": {"deletionProtection": value}});
+    management.edit(CLUSTER, &protect(json!(true)));
+    let confirm = "clusterprovisioner.rke.io/confirm-deletion";
+    for (kind, name) in [
+        ("rkec", CLUSTER),
+        ("crd", "clusters.clusterprovisioner.rke.io"),
+        ("crd", "kubeconfigs.clusterprovisioner.rke.io"),
+        ("namespace", "rke-operator"),
+        ("namespace", "rke-operator-credentials"),
+    ] {
+        let refused = management.kubectl(&["delete", kind, name, "--wait=false"]);
+        assert_eq!(refused.status, 1, "{kind}/{name}: {refused:?}");
+        assert!(refused.stderr.contains(confirm), "{refused:?}");
+        let tried = ["delete", kind, name, "--dry-run=server"];
+        let annotation = format!("{confirm}={name}");
+        let annotate = ["annotate", "--overwrite", kind, name, &annotation];
+        management.kubectl(&annotate).well();
+        management.kubectl(&tried).well();
+        let another = format!("{confirm}=another");
+        let annotate = ["annotate", "--overwrite", kind, name, &another];
+        management.kubectl(&annotate).well();
+        assert_eq!(management.kubectl(&tried).status, 1, "{kind}/{name}");
+    }
+    let all = management.kubectl(&["delete", "rkec", "--all", "--wait=false"]);
+    assert_eq!(all.status, 1, "{all:?}");
+    // The operator's own set takes the namespaces along.
+    let set = management.kubectl(&["delete", "-k", "deploy", "--dry-run=server"]);
+    assert_eq!(set.status, 1, "{set:?}");
+    let there = management.cluster(CLUSTER).expect("the Cluster");
+    assert_eq!(there["metadata"]["deletionTimestamp"], Value::Null);
+    management.edit(CLUSTER, &protect(Value::Null));
 }
 
 /// By what listens in the pod's own network.

@@ -104,6 +104,7 @@ mod lab_up;
 mod lab_versions;
 mod lab_ways;
 mod operator_faults;
+mod operator_held;
 mod operator_invariants;
 mod operator_lifecycle;
 mod operator_nodes;

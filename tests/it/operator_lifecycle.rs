@@ -86,6 +86,7 @@ async fn every_condition_is_there_on_the_first_visit() {
             "AddonsApplied",
             "CertificatesValid",
             "UpToDate",
+            "Paused",
             "Deleting",
             "Reconciling",
         ]
