@@ -114,6 +114,7 @@ run first -n "$namespace" get pods,leases
 read -r secret key <<<"$(kubectl patch --local -f "$sample" --type merge -p '{}' \
   -o 'jsonpath={.spec.ssh.keySecretRef.name} {.spec.ssh.keySecretRef.key}')"
 run first -n "$credentials" create secret generic "$secret" "--from-file=$key=$(of_lab key)"
+run first -n "$credentials" annotate secret "$secret" clusterprovisioner.rke.io/clusters=second
 
 step 'a cluster as an object, on the second node'
 {

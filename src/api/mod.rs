@@ -62,6 +62,10 @@ pub const CLEAN: &str = crate::model::label::CLEAN;
 /// on with it. Used once: the operator takes it away.
 pub const ACCEPT_ETCD: &str = crate::model::label::ACCEPT_ETCD;
 
+/// An annotation of a Secret with a key to nodes: the names of the Clusters that may use it, separated by commas, or `*`.
+/// Without it none may.
+pub const CLUSTERS: &str = "clusterprovisioner.rke.io/clusters";
+
 /// An annotation whose value is the name of its object: the object is deleted although its spec protects it.
 pub const CONFIRM_DELETION: &str = "clusterprovisioner.rke.io/confirm-deletion";
 

@@ -72,7 +72,7 @@ reasons! {
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
     NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
-    SecretMissing, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
+    SecretMissing, SecretNotGranted, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
     StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
 }
 
@@ -219,7 +219,7 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::ConfigValid,
         R::SourceMissing,
-        "a Secret that the spec refers to is not there, or has no such key with text in it",
+        "a Secret that the spec refers to is not there, has no such key with text in it, or does not grant it to this Cluster",
     ),
     unknown(
         T::ConfigValid,
@@ -416,6 +416,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::Stalled,
         R::SecretMissing,
         "a Secret that the spec refers to must be created or completed",
+    ),
+    yes(
+        T::Stalled,
+        R::SecretNotGranted,
+        "a Secret that the spec refers to does not name this Cluster in its annotation `clusterprovisioner.rke.io/clusters`",
     ),
     yes(
         T::Stalled,

@@ -140,7 +140,7 @@ impl Reconcile<'_> {
         self.status.set_stage(stage);
         let spec = self.view.spec().map_err(SpecError::Unreadable);
         let wanted = match spec {
-            Ok(spec) => environment::wanted(self.ctx, &spec).await,
+            Ok(spec) => environment::wanted(self.ctx, &self.view.name(), &spec).await,
             Err(error) => Err(error),
         };
         let wanted = match wanted {

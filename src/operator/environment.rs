@@ -8,7 +8,10 @@ use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{
     api::core::v1::Secret as KubeSecret, apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, ObjectMeta},
+};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -19,7 +22,7 @@ use super::{
 };
 use crate::{
     api::{
-        ClusterSpec, KeySecretRef,
+        CLUSTERS, ClusterSpec, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
@@ -58,7 +61,7 @@ pub(super) async fn environment(
             labels(&name),
             kubeconfig_owner,
         )),
-        key_ring: Arc::new(SecretKeys::new(client, credentials)),
+        key_ring: Arc::new(SecretKeys::new(client, credentials, &name)),
         recover: view.recover(),
         accept_etcd: view.accept_etcd(),
         held_elsewhere: held_elsewhere(ctx, view).await?,
@@ -141,7 +144,11 @@ pub(super) struct Wanted {
 }
 
 /// The config of a `Cluster`, read and judged; `Err` is for its conditions.
-pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, SpecError> {
+pub(super) async fn wanted(
+    ctx: &Context,
+    cluster: &str,
+    spec: &ClusterSpec,
+) -> Result<Wanted, SpecError> {
     let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
     // The schema has seen to it; an object that is older than the schema is not trusted.
     if !is_name(name) {
@@ -152,7 +159,7 @@ pub(super) async fn wanted(ctx: &Context, spec: &ClusterSpec) -> Result<Wanted, 
         Some(key) => format!("{name}/{key}"),
     };
     let namespace = &ctx.options.credentials_namespace;
-    let keys = SecretKeys::new(ctx.client.clone(), namespace);
+    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
     let (pem, resource_version) = keys.read(&source).await?;
     let document = serde_json::Value::Object(spec.config.clone());
     let config = RkeConfig::from_json(&document)?;
@@ -213,7 +220,10 @@ impl SpecError {
             | Self::Desired(_)
             | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
             Self::Key(
-                KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
+                KeyError::Missing { .. }
+                | KeyError::NotGranted { .. }
+                | KeyError::NoSuchKey { .. }
+                | KeyError::NotText { .. },
             ) => Reason::SourceMissing,
             Self::Key(KeyError::Api { .. }) => Reason::SourceUnreadable,
         }
@@ -228,6 +238,7 @@ impl Reasoned for SpecError {
             | Self::Desired(_)
             | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
             Self::Key(KeyError::Api { .. }) => Reason::PermissionDenied,
+            Self::Key(KeyError::NotGranted { .. }) => Reason::SecretNotGranted,
             Self::Key(
                 KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
             ) => Reason::SecretMissing,
@@ -264,17 +275,20 @@ pub(super) fn key_of(source: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, key))
 }
 
-/// SSH keys in Secrets of the credentials' namespace.
+/// SSH keys in Secrets of the credentials' namespace, as far as they are granted to one Cluster. Every key that the
+/// operator logs in with is read here, whatever names it: a spec, a state, or the inventory of a recovery.
 pub(super) struct SecretKeys {
     secrets: Api<KubeSecret>,
     namespace: String,
+    cluster: String,
 }
 
 impl SecretKeys {
-    fn new(client: Client, namespace: &str) -> Self {
+    fn new(client: Client, namespace: &str, cluster: &str) -> Self {
         Self {
             secrets: Api::namespaced(client, namespace),
             namespace: namespace.to_owned(),
+            cluster: cluster.to_owned(),
         }
     }
 
@@ -294,6 +308,13 @@ impl SecretKeys {
                 name: name.to_owned(),
                 namespace: self.namespace.clone(),
             })?;
+        if !grants(&secret.metadata, &self.cluster) {
+            return Err(KeyError::NotGranted {
+                name: name.to_owned(),
+                namespace: self.namespace.clone(),
+                cluster: self.cluster.clone(),
+            });
+        }
         let version = secret.metadata.resource_version.clone();
         let value = secret.data.and_then(|mut data| data.remove(key));
         let value = value.ok_or_else(|| KeyError::NoSuchKey {
@@ -326,6 +347,14 @@ impl KeyRing for SecretKeys {
     }
 }
 
+/// True where a Secret names the Cluster as one that may use it.
+fn grants(secret: &ObjectMeta, cluster: &str) -> bool {
+    let annotations = secret.annotations.as_ref();
+    let names = annotations.and_then(|annotations| annotations.get(CLUSTERS));
+    let mut names = names.into_iter().flat_map(|names| names.split(','));
+    names.any(|name| matches!(name.trim(), name if name == "*" || name == cluster))
+}
+
 /// Why there is no SSH key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
@@ -333,6 +362,12 @@ pub(super) enum KeyError {
     NotAName,
     #[error("there is no Secret `{name}` in namespace `{namespace}`")]
     Missing { name: String, namespace: String },
+    #[error("the Secret `{namespace}/{name}` is not granted to the Cluster `{cluster}`")]
+    NotGranted {
+        name: String,
+        namespace: String,
+        cluster: String,
+    },
     #[error("the Secret `{place}` has no key `{key}`")]
     NoSuchKey { place: String, key: String },
     #[error("the key `{key}` of the Secret `{place}` is not text")]
@@ -350,6 +385,7 @@ impl Explain for KeyError {
         match self {
             Self::NotAName
             | Self::Missing { .. }
+            | Self::NotGranted { .. }
             | Self::NoSuchKey { .. }
             | Self::NotText { .. } => ErrorClass::User,
             // A right that is missing comes with a person, not with time.
@@ -366,7 +402,19 @@ impl Explain for KeyError {
             Self::Missing { name, namespace } => vec![
                 format!(
                     "`kubectl -n {namespace} create secret generic {name} \
-                     --type=kubernetes.io/ssh-auth --from-file=ssh-privatekey=<file>` makes one"
+                     --type=kubernetes.io/ssh-auth --from-file=ssh-privatekey=<file>` makes one; its annotation \
+                     `{CLUSTERS}` names the Clusters that may use it"
+                )
+                .into(),
+            ],
+            Self::NotGranted {
+                name,
+                namespace,
+                cluster,
+            } => vec![
+                format!(
+                    "`kubectl -n {namespace} annotate --overwrite secret {name} {CLUSTERS}={cluster}` grants it; \
+                     commas separate several names"
                 )
                 .into(),
             ],

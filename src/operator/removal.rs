@@ -358,7 +358,7 @@ impl RemovalReconcile<'_> {
             Err(error) => return Ok(RemovalProgress::Incomplete(RemovalError::of(&error))),
         };
         let intent = match view.spec() {
-            Ok(spec) => environment::wanted(ctx, &spec).await.ok(),
+            Ok(spec) => environment::wanted(ctx, &view.name(), &spec).await.ok(),
             Err(_) => None,
         };
         let intent = intent.map(|wanted| wanted.intent);

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rke_operator::etcd::{Alarm, AlarmKind, MemberId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     operator_rig::{
@@ -260,7 +260,7 @@ async fn another_kubeconfig_gives_nothing() {
         .await
         .unwrap();
     assert!(is(&told, "Ready", "False"));
-    assert_eq!(told["status"]["secretRef"], serde_json::Value::Null);
+    assert_eq!(told["status"]["secretRef"], Value::Null);
     assert!(
         rig.api
             .object("secrets", CREDENTIALS, "mine-kubeconfig")
@@ -296,7 +296,7 @@ async fn the_id_of_a_cluster_is_noted_again() {
     let id = rig.ready("a").await["status"]["clusterID"].clone();
     assert!(id.is_string());
     let annotation = "clusterprovisioner.rke.io/cluster-id";
-    let noted = |object: &serde_json::Value| {
+    let noted = |object: &Value| {
         settled(object)
             && object["metadata"]["annotations"][annotation] == id
             && object["status"]["clusterID"] == id
@@ -349,7 +349,7 @@ async fn drift_is_healed() {
     rig.ready("a").await;
     let containers = rig.nodes.containers("n1");
     rig.nodes.take("n1", "kube-scheduler");
-    let healed = |cluster: &serde_json::Value| settled(cluster) && rig.nodes.counts().ups == 2;
+    let healed = |cluster: &Value| settled(cluster) && rig.nodes.counts().ups == 2;
     let object = rig.until("a", healed).await;
     assert!(is(&object, "UpToDate", "True") && is(&object, "Ready", "True"));
     assert_eq!(rig.nodes.containers("n1"), containers);
@@ -439,6 +439,39 @@ async fn a_missing_secret_is_told_and_its_arrival_wakes() {
     );
 }
 
+/// A Secret says which Clusters may use it, whatever names it: a spec, or the state of a cluster that is removed (O24).
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_not_granted_is_not_used() {
+    let rig = Rig::start(&["n1"]);
+    let grant = |names: Value| {
+        let annotations = json!({"clusterprovisioner.rke.io/clusters": names});
+        let patch = json!({"metadata": {"annotations": annotations}});
+        rig.api.patch("secrets", CREDENTIALS, "nodes", &patch);
+    };
+    grant(json!("b, aa,a-b,**"));
+    rig.create(&cluster("a", "n1")).await;
+    let told = rig
+        .until("a", |cluster| is(cluster, "ConfigValid", "False"))
+        .await;
+    assert_eq!(reason(&told, "ConfigValid"), "SourceMissing");
+    assert_eq!(reason(&told, "Stalled"), "SecretNotGranted");
+    let cure = "annotate --overwrite secret nodes clusterprovisioner.rke.io/clusters=a";
+    assert!(message(&told, "Stalled").contains(cure));
+    assert_eq!(rig.nodes.counts().ups, 0);
+    grant(json!("b, a"));
+    rig.ready("a").await;
+
+    // What was granted is taken back: the nodes are not logged in to, neither to look nor to remove.
+    grant(Value::Null);
+    rig.until("a", |cluster| is(cluster, "Stalled", "True"))
+        .await;
+    rig.api.delete("clusters", "", "a");
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+    assert!(is(&rig.cluster("a"), "Deleting", "True"));
+    grant(json!("*"));
+    rig.gone("a").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_fails_is_told_and_tried_again() {
     let rig = Rig::start(&["n1"]);
@@ -466,7 +499,7 @@ async fn a_deletion_gives_everything_back() {
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
     assert_eq!(rig.nodes.containers("n1"), 0);
-    assert_eq!(rig.api.objects("kubeconfigs"), [] as [serde_json::Value; 0]);
+    assert_eq!(rig.api.objects("kubeconfigs"), [] as [Value; 0]);
     let names: Vec<_> = rig
         .api
         .objects("secrets")
@@ -474,7 +507,7 @@ async fn a_deletion_gives_everything_back() {
         .map(|s| s["metadata"]["name"].clone())
         .collect();
     assert_eq!(names, ["nodes"]);
-    assert_eq!(rig.api.objects("configmaps"), [] as [serde_json::Value; 0]);
+    assert_eq!(rig.api.objects("configmaps"), [] as [Value; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -542,7 +575,7 @@ async fn nothing_secret_is_said() {
     rig.ready("a").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
-    let mut said: Vec<serde_json::Value> = rig.api.objects("events");
+    let mut said: Vec<Value> = rig.api.objects("events");
     said.extend(rig.api.objects("kubeconfigs"));
     said.extend(rig.api.objects("configmaps"));
     // Not the spec: there a person wrote a key.

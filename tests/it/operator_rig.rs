@@ -364,7 +364,10 @@ pub(crate) fn cluster(name: &str, node: &str) -> Value {
 
 pub(crate) fn key_secret() -> Value {
     json!({
-        "metadata": { "name": "nodes", "namespace": CREDENTIALS },
+        "metadata": {
+            "name": "nodes", "namespace": CREDENTIALS,
+            "annotations": { "clusterprovisioner.rke.io/clusters": "*" },
+        },
         "stringData": { "ssh-privatekey": *PLANTED_KEY },
     })
 }

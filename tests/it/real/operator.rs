@@ -134,6 +134,9 @@ impl Management {
             &file,
         ])
         .well();
+        let grant = "clusterprovisioner.rke.io/clusters=*";
+        self.kubectl(&["-n", CREDENTIALS, "annotate", "secret", &name, grant])
+            .well();
     }
 
     /// Takes that Secret away.
