@@ -16,6 +16,8 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser as _},
 };
 
+use ipnet::IpNet;
+
 use crate::{
     etcd::snapshot::SnapshotName,
     model::{ClusterId, NodeName},
@@ -463,6 +465,15 @@ pub struct Run {
     /// Leader-election identity; must be unique [default: random]
     #[arg(long, env = "RKE_OPERATOR_IDENTITY", value_name = "NAME")]
     pub identity: Option<String>,
+    /// Connect only to nodes and bastion hosts in these ranges, separated by commas [default: any address of another
+    /// machine]
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_ALLOWED_NODE_CIDRS",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub allowed_node_cidrs: Vec<IpNet>,
     /// Address of the health endpoints `/healthz` and `/readyz`, e.g. `:8081` [default: disabled]
     #[arg(
         long,

@@ -27,6 +27,9 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
         options.credentials_namespace.clone_from(namespace);
     }
     options.identity = Some(args.identity.clone().unwrap_or_else(own_name));
+    options
+        .allowed_node_cidrs
+        .clone_from(&args.allowed_node_cidrs);
     options.probes = args.health_probe_bind_address;
     operator::run(options, client, session.stop.clone()).await?;
     Ok(0)

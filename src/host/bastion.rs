@@ -90,13 +90,17 @@ impl Jump {
     }
 }
 
-/// Opens streams from the bastion host.
-pub(super) struct FromBastion(pub(super) Arc<Session>);
+/// Opens streams from the bastion host, as far as a dial from here would be allowed.
+pub(super) struct FromBastion<'a> {
+    pub(super) session: Arc<Session>,
+    pub(super) here: &'a dyn Dial,
+}
 
-impl Dial for FromBastion {
+impl Dial for FromBastion<'_> {
     fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         async move {
-            match self.0.tcp(&to.address, to.port).await {
+            self.here.may_relay(to)?;
+            match self.session.tcp(&to.address, to.port).await {
                 Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
                 Err(error) => Err(io::Error::new(kind(&error), error)),
             }

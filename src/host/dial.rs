@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
+use ipnet::IpNet;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -79,8 +80,29 @@ fn configured(stream: TcpStream) -> io::Result<Box<dyn Stream>> {
 /// Opens TCP connections to other machines only. A user who may write an address for a shared process to
 /// dial must not reach what listens next to that process: addresses of this machine, and of the link.
 /// What a name resolves to is checked, at each dial.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OtherMachines;
+#[derive(Clone, Debug, Default)]
+pub struct OtherMachines {
+    /// Nodes and bastions have addresses in these ranges only; empty: in any.
+    pub allowed: Vec<IpNet>,
+}
+
+impl OtherMachines {
+    fn permits(&self, address: IpAddr) -> io::Result<()> {
+        let address = address.to_canonical();
+        let refused = |why: String| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        if is_near(address) {
+            return refused(format!("{address} is no address of another machine"));
+        }
+        if self.allowed.is_empty() || self.allowed.iter().any(|net| net.contains(&address)) {
+            return Ok(());
+        }
+        let allowed: Vec<_> = self.allowed.iter().map(IpNet::to_string).collect();
+        refused(format!(
+            "{address} is not in the ranges that this operator connects to (--allowed-node-cidrs: {})",
+            allowed.join(", ")
+        ))
+    }
+}
 
 impl Dial for OtherMachines {
     fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
@@ -88,9 +110,8 @@ impl Dial for OtherMachines {
             let found = tokio::net::lookup_host((to.address.as_str(), to.port)).await?;
             let mut refused = None;
             for address in found {
-                if is_near(address.ip()) {
-                    let why = format!("{} is no address of another machine", address.ip());
-                    refused = Some(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                if let Err(why) = self.permits(address.ip()) {
+                    refused = Some(why);
                     continue;
                 }
                 match TcpStream::connect(address).await {
@@ -101,6 +122,23 @@ impl Dial for OtherMachines {
             Err(refused.unwrap_or_else(|| io::Error::other("the name has no address")))
         }
         .boxed()
+    }
+
+    /// What a name is for a bastion cannot be seen from here.
+    fn may_relay(&self, to: &Endpoint) -> io::Result<()> {
+        if self.allowed.is_empty() {
+            return Ok(());
+        }
+        match to.address.parse() {
+            Ok(address) => self.permits(address),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "the bastion host would look up `{}`; with --allowed-node-cidrs a node behind it has an IP address",
+                    to.address
+                ),
+            )),
+        }
     }
 }
 
@@ -147,10 +185,39 @@ mod tests {
                 address: address.to_owned(),
                 port,
             };
-            let error = OtherMachines.dial(&to).await.err().unwrap();
-            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{address}");
+            let error = OtherMachines::default().dial(&to).await.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{address}");
             assert!(TcpDial.dial(&to).await.is_ok() || address != "127.0.0.1");
         }
+    }
+
+    /// By the address that is dialled, of a node, of a bastion and of what a bastion dials.
+    #[tokio::test]
+    async fn addresses_outside_of_the_allowed_ranges_are_not_dialled() {
+        let dial = OtherMachines {
+            allowed: vec![
+                "192.0.2.0/24".parse().unwrap(),
+                "2001:db8::/32".parse().unwrap(),
+            ],
+        };
+        let to = |address: &str| Endpoint {
+            address: address.to_owned(),
+            port: 22,
+        };
+        for inside in ["192.0.2.1", "::ffff:192.0.2.255", "2001:db8::1"] {
+            assert!(dial.permits(inside.parse().unwrap()).is_ok(), "{inside}");
+            assert!(dial.may_relay(&to(inside)).is_ok(), "{inside}");
+        }
+        for outside in ["192.0.3.1", "::ffff:10.0.0.1", "2001:db9::1", "127.0.0.1"] {
+            let error = dial.dial(&to(outside)).await.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{outside}");
+            assert!(dial.may_relay(&to(outside)).is_err(), "{outside}");
+        }
+        let named = dial.may_relay(&to("n1.example.com")).unwrap_err();
+        assert!(named.to_string().contains("n1.example.com"), "{named}");
+        let any = OtherMachines::default();
+        assert!(any.may_relay(&to("n1.example.com")).is_ok());
+        assert!(any.permits("10.0.0.1".parse().unwrap()).is_ok());
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for T {}
 pub trait Dial: Send + Sync {
     /// Opens it. The caller sets the deadline.
     fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
+
+    /// Whether a bastion host may open it for us; the error says why not.
+    fn may_relay(&self, _to: &Endpoint) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What is known about a host key.

@@ -282,7 +282,10 @@ impl Pool {
         match jump.session(name, keys, dial).await {
             Ok(session) => {
                 let key = session.host_key().to_owned();
-                let way = FromBastion(session);
+                let way = FromBastion {
+                    session,
+                    here: dial,
+                };
                 let mut host = Host::connect_at(at, login, &trust, &way).await?;
                 host.bastion_key = Some(key);
                 Ok(host)

@@ -3,6 +3,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use ipnet::IpNet;
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
@@ -35,17 +36,18 @@ pub async fn run(
     client: Client,
     stop: Stop,
 ) -> Result<(), OperatorError> {
-    run_with(options, client, real_dependencies(), stop).await
+    let allowed = options.allowed_node_cidrs.clone();
+    run_with(options, client, real_dependencies(allowed), stop).await
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the shell is where the time comes from"
 )]
-fn real_dependencies() -> Dependencies {
+fn real_dependencies(allowed: Vec<IpNet>) -> Dependencies {
     Dependencies {
         remote: Arc::new(OverSsh {
-            dial: Arc::new(OtherMachines),
+            dial: Arc::new(OtherMachines { allowed }),
         }),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,

@@ -57,6 +57,7 @@ use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
 
 pub use context::Dependencies;
 pub use installed::Unsuited;
+use ipnet::IpNet;
 pub use lead::{run, run_with};
 
 use crate::error::{ErrorClass, Explain};
@@ -77,6 +78,8 @@ pub struct OperatorOptions {
     pub resync: Duration,
     /// How many clusters at once.
     pub limits: Limits,
+    /// The ranges of addresses that nodes and bastions may have; empty: any.
+    pub allowed_node_cidrs: Vec<IpNet>,
 }
 
 impl OperatorOptions {
@@ -90,6 +93,7 @@ impl OperatorOptions {
             probes: None,
             resync: Duration::from_secs(60),
             limits: Limits::default(),
+            allowed_node_cidrs: Vec::new(),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Ways in: through a bastion host, with an SSH agent, with a certificate. The production code
 //! against servers in this process.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
+use std::{collections::BTreeMap, fs, io, path::Path, process::Command, sync::Arc};
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use rke_operator::{
     config::{Agent, Bastion, Certificate, Credential, Login, SSH_AGENT},
     error::{Explain, with_causes},
     host::{
-        Host, HostError, KnownHosts, Policy,
+        Dial, Host, HostError, KnownHosts, OtherMachines, Policy, Stream,
         pool::{Hosts, NotOpen, Target, Verified},
     },
     model::{Endpoint, NodeName},
@@ -37,13 +37,35 @@ struct Site {
     hosts: Hosts,
 }
 
+/// A network of fakes, with the operator's limits on what a bastion host opens.
+struct Limited {
+    net: FakeNet,
+    limits: OtherMachines,
+}
+
+impl Dial for Limited {
+    fn dial<'a>(&'a self, to: &'a Endpoint) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        self.net.dial(to)
+    }
+
+    fn may_relay(&self, to: &Endpoint) -> io::Result<()> {
+        self.limits.may_relay(to)
+    }
+}
+
 const BASTION: &str = "203.0.113.1";
 
 fn site() -> Site {
+    behind(&[])
+}
+
+/// The same where dials are allowed within these ranges only.
+fn behind(allowed: &[&str]) -> Site {
     let bastion = FakeHost::new();
     let nodes: BTreeMap<NodeName, FakeHost> = ["n1", "n2"]
         .map(|name| (NodeName::from(name), FakeHost::new()))
         .into();
+    let allowed = allowed.iter().map(|net| net.parse().unwrap()).collect();
     let behind = nodes.iter().map(|(name, node)| (at(&name.0), node.clone()));
     bastion.leads_to(FakeNet(behind.collect()));
     let mut known = bastion.known_hosts(&at(BASTION));
@@ -52,7 +74,10 @@ fn site() -> Site {
     }
     let keys = KnownHosts::from_text("test", &known, Policy::Strict);
     // Nothing but the bastion answers from here.
-    let outside = FakeNet([(at(BASTION), bastion.clone())].into());
+    let outside = Limited {
+        net: FakeNet([(at(BASTION), bastion.clone())].into()),
+        limits: OtherMachines { allowed },
+    };
     let hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
     let way = Bastion {
         endpoint: at(BASTION),
@@ -128,6 +153,16 @@ async fn a_node_that_the_bastion_cannot_reach() {
     insta::assert_snapshot!(refused(&site(), "gone").await, @"
     cannot reach node `gone` (through the bastion host 203.0.113.1): sshd refused the channel (ConnectFailed)
     hint: the bastion host has no way to port 22 of `gone`: is sshd running there, and on that port?
+    ");
+}
+
+/// Who may write the address of a node may not reach others by way of a bastion host.
+#[tokio::test]
+async fn a_node_behind_a_bastion_is_in_the_allowed_ranges_too() {
+    let site = behind(&["203.0.113.0/24"]);
+    insta::assert_snapshot!(refused(&site, "n1").await, @"
+    cannot reach node `n1` (through the bastion host 203.0.113.1): the bastion host would look up `n1`; with --allowed-node-cidrs a node behind it has an IP address
+    hint: is `n1` the right address?
     ");
 }
 
