@@ -393,6 +393,35 @@ fn a_worker_whose_learner_never_started_has_containerd_before_its_kubelet() {
     });
 }
 
+/// The same on a worker that runs and whose drop-in for containerd is gone: containerd waits until the member is given
+/// up, and a kubelet that changes waits for containerd.
+#[test]
+fn a_kubelet_changes_after_its_containerd_that_waits() {
+    block_on(async {
+        let runner = runner(2);
+        settle(&runner, &of(&[0]).intent()).await;
+        runner.remote.world(|world| {
+            world.learners.insert("n2".into(), false);
+            let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n2".into()) else {
+                panic!("`n2` is up");
+            };
+            let files = facts.files.get_or_insert_default();
+            files.remove(path::CONTAINERD_DROP_IN).expect("a drop-in");
+        });
+        let changed = Wish {
+            verbosity: 3,
+            ..of(&[0])
+        };
+        let plan = runner.plan(&Goal::Up(&changed.intent())).await.unwrap();
+        let steps = all(&plan);
+        assert!(
+            !steps.iter().any(|step| step == "n2: replace kubelet"),
+            "{steps:?}"
+        );
+        settle(&runner, &changed.intent()).await;
+    });
+}
+
 /// A run was killed in the middle of a join: that member comes to its vote before another one is added.
 #[test]
 fn whoever_was_added_before_joins_first() {

@@ -4,6 +4,7 @@
 //! etcd and the control planes are judged first: kubelets wait for API servers, and never the other way
 //! round.
 
+pub(super) mod containerd;
 mod guards;
 mod pool;
 mod turn;
@@ -57,7 +58,10 @@ fn all(diff: &Diff<'_>, of: impl Fn(Component) -> bool, turn: &Turn) -> Found {
             let held = common
                 .held(component, *cause, changes, host, diff)
                 .or_else(|| first_broken(&guards, diff))
-                .or_else(|| turn::held(component, name, host, diff, turn));
+                .or_else(|| turn::held(component, name, host, diff, turn))
+                .or_else(|| {
+                    containerd::before_kubelet(component, *cause, name, host, diff, &fleet)
+                });
             found.push(((*name).clone(), component, Replacement { guards, held }));
         }
     }

@@ -4,21 +4,18 @@
 //! It takes a restart, and on some machines Docker goes down with it: etcd and the API server of that
 //! node, too.
 
-use super::{addons, hosts, nodes, part::Part, roles, start};
+use super::{addons, hosts, nodes, part::Part, start};
 use crate::{
     facts::ContainerState,
     model::{Component, NodeName, path},
     plan::{
         ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, config_digest,
-        diff::{ContainerdDiff, Diff, HostDiff, Need},
-        held::{Held, Waits},
-        hold::{self, Fleet, Pool},
+        diff::{ContainerdDiff, Diff, HostDiff},
+        held::Waits,
+        hold::{Fleet, Pool, containerd},
         roles::is_there,
     },
 };
-
-/// What Docker takes along, in the order in which it is back.
-const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
 
 /// Of nodes that are new, side by side.
 pub(super) fn fresh(diff: &Diff<'_>) -> Part {
@@ -31,7 +28,7 @@ pub(super) fn fresh(diff: &Diff<'_>) -> Part {
 
 /// Of nodes that serve and lack their kubelet, which will need it: one after the other.
 pub(super) fn without_kubelet(diff: &Diff<'_>) -> Part {
-    let (queues, notes) = queues(diff, |_, host| !has_kubelet(host));
+    let (queues, notes) = queues(diff, |_, host| !containerd::has_kubelet(host));
     let stage = Stage {
         queues,
         ..Stage::of("containerd", 1, [])
@@ -44,7 +41,7 @@ pub(super) fn living(diff: &Diff<'_>) -> Part {
     let mut part = Part::default();
     for pool in [Pool::Central, Pool::Workers] {
         let (queues, notes) = queues(diff, |name, host| {
-            has_kubelet(host) && Pool::of(name, diff.want) == pool
+            containerd::has_kubelet(host) && Pool::of(name, diff.want) == pool
         });
         let width = match pool {
             Pool::Central => 1,
@@ -67,8 +64,8 @@ fn queues(
     let fleet = Fleet::of(diff);
     let (mut queues, mut notes) = (Vec::new(), Vec::new());
     for (name, host, differs) in differing(diff).filter(|(name, host, _)| meant(name, host)) {
-        let guards = must_hold(name, host, differs, diff, &fleet);
-        if let Some(why) = held_back(name, &guards, diff) {
+        let guards = containerd::must_hold(name, host, differs, diff, &fleet);
+        if let Some(why) = containerd::held(name, &guards, diff) {
             let text = format!("containerd is not configured yet: {why}");
             notes.push(Note::left(name, text, Waits::Containerd, why));
             continue;
@@ -79,10 +76,6 @@ fn queues(
         });
     }
     (queues, notes)
-}
-
-fn has_kubelet(host: &HostDiff<'_>) -> bool {
-    *host.need(Component::Kubelet) != Need::Run
 }
 
 /// One that is paused or has ended says nothing of its node until it is replaced or started, which
@@ -119,7 +112,7 @@ fn queue(
         let guards = guards.into_iter();
         steps.push(guards.fold(step, Step::only_if));
     }
-    let back = taken_along(host).map(|component| {
+    let back = containerd::taken_along(host).map(|component| {
         let wait = HostAction::AwaitHealthy { component };
         Step::on(name, cause, "Docker was restarted with containerd", wait)
     });
@@ -130,36 +123,6 @@ fn queue(
         steps.push(Step::cluster(cause, "its containerd was restarted", wait));
     }
     steps
-}
-
-fn held_back(name: &NodeName, guards: &[Guard], diff: &Diff<'_>) -> Option<Held> {
-    if roles::gives_up(name, diff) {
-        // On some machines etcd and the API server that it still has would go away with it.
-        return Some(Held::GivesUpRoles);
-    }
-    hold::first_broken(guards, diff)
-}
-
-/// What must hold while containerd is away: what must for a kubelet, and what must for all that
-/// goes with it.
-fn must_hold(
-    name: &NodeName,
-    host: &HostDiff<'_>,
-    differs: &ContainerdDiff,
-    diff: &Diff<'_>,
-    fleet: &Fleet<'_>,
-) -> Vec<Guard> {
-    let kubelet = has_kubelet(host).then_some(Component::Kubelet);
-    let away = kubelet.into_iter().chain(taken_along(host));
-    away.flat_map(|component| hold::guards(component, differs.cause, &[], name, diff, fleet))
-        .collect()
-}
-
-/// What goes away with containerd on this host.
-fn taken_along(host: &HostDiff<'_>) -> impl Iterator<Item = Component> {
-    let bound = host.facts.system.containerd.docker_bound;
-    let central = CENTRAL.into_iter().filter(move |_| bound);
-    central.filter(|component| host.has(*component) && *host.need(*component) != Need::Run)
 }
 
 fn configure(
