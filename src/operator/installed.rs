@@ -4,7 +4,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client, ResourceExt};
 
 use super::OperatorError;
-use crate::api::{self, SCHEMA, SCHEMA_VERSION};
+use crate::{
+    api::{self, SCHEMA, SCHEMA_VERSION},
+    model::version,
+};
 
 /// What is wrong with an installed definition.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +23,23 @@ pub enum Unsuited {
     /// Nobody serves it.
     #[error("is not served in the version {}", api::VERSION)]
     NotServed,
+}
+
+/// The oldest minor release of Kubernetes for a management cluster: the first that has admission policies, and that takes
+/// an edit of an object which another part of the schema would refuse now.
+pub const OLDEST: u32 = 30;
+
+/// Looks at the release of the management cluster.
+pub(super) async fn check_release(client: &Client) -> Result<(), OperatorError> {
+    let told = client.apiserver_version().await;
+    let told = told.map_err(OperatorError::Unreachable)?.git_version;
+    match version(&told) {
+        Some(release) if (release.0, release.1) < (1, OLDEST) => {
+            Err(OperatorError::TooOld { version: told })
+        }
+        // A name that is not known may be a later one.
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Looks at the definitions, and says at once what would otherwise be a retry for ever.

@@ -153,6 +153,7 @@ async fn work(
 
 /// Says at once what would otherwise be a retry for ever.
 async fn check(client: &Client) -> Result<(), OperatorError> {
+    installed::check_release(client).await?;
     installed::check(client).await?;
     let one = ListParams::default().limit(1);
     let clusters: Api<DynamicObject> = Api::all_with(client.clone(), &cluster_resource());

@@ -56,7 +56,7 @@ mod wiring;
 use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
 
 pub use context::Dependencies;
-pub use installed::Unsuited;
+pub use installed::{OLDEST, Unsuited};
 use ipnet::IpNet;
 pub use lead::{run, run_with};
 
@@ -144,6 +144,14 @@ pub enum OperatorError {
         /// What is wrong with it.
         why: Unsuited,
     },
+    /// The management cluster's Kubernetes is too old.
+    #[error(
+        "the management cluster runs Kubernetes {version}; v1.{OLDEST} is the oldest that the operator runs on"
+    )]
+    TooOld {
+        /// What it says.
+        version: String,
+    },
     /// The account may not do what the operator must.
     #[error("the management cluster does not allow to {verb} `{what}`")]
     Forbidden {
@@ -196,6 +204,7 @@ impl Explain for OperatorError {
         match self {
             Self::NoDefinitions { .. }
             | Self::Definition { .. }
+            | Self::TooOld { .. }
             | Self::Forbidden { .. }
             | Self::Probes { .. } => ErrorClass::User,
             Self::Unreachable(_) | Self::LeaseLost => ErrorClass::Transient,
@@ -206,6 +215,9 @@ impl Explain for OperatorError {
         match self {
             Self::NoDefinitions { .. } | Self::Definition { .. } => {
                 vec!["`rke-operator crd | kubectl apply -f -` installs the definitions".into()]
+            }
+            Self::TooOld { .. } => {
+                vec!["upgrade it, or run the operator in another cluster".into()]
             }
             Self::Forbidden { .. } => {
                 vec!["`deploy/rbac.yaml` has every right that it needs".into()]

@@ -229,6 +229,33 @@ async fn definitions_that_do_not_suit_are_an_error_at_the_start() {
     assert_eq!(definitions().len(), 2);
 }
 
+/// Without admission policies nothing guards the definitions; a name of a release that is not known is no reason to stop.
+#[tokio::test(start_paused = true)]
+async fn a_management_cluster_that_is_too_old_is_an_error_at_the_start() {
+    for (release, runs) in [
+        ("v1.29.15", false),
+        ("v1.29.15+k3s1", false),
+        ("v1.30.0-rc.1", true),
+        ("v2.0.0", true),
+        ("main", true),
+    ] {
+        let (nodes, api) = world();
+        api.says_it_is(release);
+        let rig = named("a", &nodes, &api);
+        if runs {
+            held_by(&api, "a").await;
+            assert!(rig.is_running(), "{release}");
+            continue;
+        }
+        let error = rig.ended().await.unwrap_err();
+        assert!(
+            matches!(&error, OperatorError::TooOld { version } if version == release),
+            "{error:?}"
+        );
+        assert_eq!(holder(&api), "", "it did not even ask for its turn");
+    }
+}
+
 /// No object can have a Secret of the operator's own namespace shown where others read: not even by a
 /// state that says that the cluster logs in with one of that name (O22).
 #[tokio::test(start_paused = true)]

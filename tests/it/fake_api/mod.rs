@@ -76,7 +76,7 @@ impl FakeApi {
             silent: AtomicBool::new(false),
             tells_the_time: AtomicBool::new(false),
             denied: Mutex::default(),
-            git_version: Mutex::new("v0.0.0".to_owned()),
+            git_version: Mutex::new("v1.34.4".to_owned()),
             now: Box::new(now),
         }));
         let system = json!({"metadata": {"name": "kube-system"}});
