@@ -28,6 +28,7 @@ use crate::model::go_duration;
     cel,
     doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
+    validation = Rule::new("has(self.spec.config) != has(self.spec.configFrom)").message("a Cluster has exactly one of spec.config and spec.configFrom"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Desired", type_ = "string", json_path = ".status.desiredVersion"),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodeSummary"),
@@ -48,7 +49,12 @@ pub struct ClusterSpec {
     /// is checked when it is read; what is wrong is told in the condition ConfigValid with its
     /// path.
     #[schemars(schema_with = "config_schema")]
-    pub config: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<serde_json::Map<String, serde_json::Value>>,
+
+    /// Where the cluster.yml is, in place of `config`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_from: Option<ConfigSource>,
 
     /// How to log in to the nodes.
     pub ssh: Ssh,
@@ -71,6 +77,31 @@ pub struct ClusterSpec {
     /// What happens when this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
+}
+
+/// A cluster.yml that is kept elsewhere.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigSource {
+    /// The Secret with it. It may hold the passwords of registries, so it is in no ConfigMap.
+    pub secret_key_ref: ConfigSecretRef,
+}
+
+/// A key of a Secret in the namespace of the credentials.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigSecretRef {
+    /// Name of the Secret, in the namespace of the credentials.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    )]
+    pub name: String,
+
+    /// Which key of the Secret. Without it: `cluster.yml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
+    pub key: Option<String>,
 }
 
 /// The one part without a structural schema. With one, the API server would prune keys that it

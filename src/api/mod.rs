@@ -24,9 +24,9 @@ pub mod kubeconfig;
 pub mod reason;
 
 pub use cluster::{
-    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, Deletion,
-    DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts, OnTimeout, ProgressStatus,
-    RemainingNode, Ssh,
+    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, ConfigSecretRef,
+    ConfigSource, Deletion, DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts,
+    OnTimeout, ProgressStatus, RemainingNode, Ssh,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
@@ -73,6 +73,9 @@ pub const CONFIRM_DELETION: &str = "clusterprovisioner.rke.io/confirm-deletion";
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
 
+/// An annotation that the operator writes: the Kubernetes version that the cluster's API reported last.
+pub const KUBERNETES_VERSION: &str = "clusterprovisioner.rke.io/kubernetes-version";
+
 /// An annotation that the operator writes: when it first tried to remove the cluster. The deadline of
 /// a deletion counts from then on.
 pub const REMOVAL_BEGAN: &str = "clusterprovisioner.rke.io/removal-began";
@@ -82,7 +85,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

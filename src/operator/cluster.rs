@@ -85,7 +85,7 @@ async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, Reconcile
     // A deletion and an edit wait for no request of a pass that they outdate; a run ends in an
     // orderly way first.
     let outdated = async {
-        let cause = ctx.outdated(&view, None).await;
+        let cause = ctx.outdated(&view, &[]).await;
         drop(running.lock().await);
         cause
     };
@@ -128,21 +128,24 @@ struct Reconcile<'a> {
 impl Reconcile<'_> {
     async fn reconcile_apply(mut self) -> Result<Action, ReconcileError> {
         let last = self.status.last_stage();
-        let stage = match memory::recollect(self.ctx, self.view).await? {
-            Ok(Some(saved)) => memory::stage(&saved, self.view, last),
-            Ok(None) => Stage::New,
+        let saved = match memory::recollect(self.ctx, self.view).await? {
+            Ok(saved) => saved,
             Err(error) => {
                 self.status.set_stage(last);
                 let found = Found::unseen("nothing was looked at: its state is not there to go by");
                 return self.failed(&error, found).await;
             }
         };
-        self.status.set_stage(stage);
         let spec = self.view.spec().map_err(SpecError::Unreadable);
         let wanted = match spec {
             Ok(spec) => environment::wanted(self.ctx, &self.view.name(), &spec).await,
             Err(error) => Err(error),
         };
+        let text = wanted.as_ref().ok().map(|wanted| wanted.text.expose());
+        let stage = saved.map_or(Stage::New, |saved| {
+            memory::stage(&saved, text.map(String::as_str), last)
+        });
+        self.status.set_stage(stage);
         let wanted = match wanted {
             Ok(wanted) => wanted,
             Err(error) => return self.not_understood(&error).await,
@@ -178,9 +181,6 @@ impl Reconcile<'_> {
     /// that was built is looked at all the same, by the saved inventory.
     async fn not_understood(mut self, error: &SpecError) -> Result<Action, ReconcileError> {
         let text = explained(error);
-        if self.status.stage() == Stage::Applied {
-            self.status.set_stage(Stage::Changed);
-        }
         let Found {
             mut conditions,
             facts,
@@ -246,7 +246,7 @@ impl Reconcile<'_> {
             let goal = Goal::Up(&wanted.intent);
             tokio::select! {
                 look = Box::pin(Iteration::look(&goal, environment)) => look.map(Box::new),
-                cause = ctx.outdated(self.view, wanted.key.as_ref()) => return Ok(stopped(cause)),
+                cause = ctx.outdated(self.view, &wanted.secrets) => return Ok(stopped(cause)),
             }
         };
         let iteration = match iteration {

@@ -15,7 +15,8 @@ use super::shallow::{CONFIG, depth};
 use crate::{
     api::{
         ACCEPT_ETCD, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster, ClusterSpec, ClusterStatus,
-        Deletion, FINALIZER, LOSE, LenientDeletion, RECOVER, REMOVAL_BEGAN, TAKE_OVER,
+        Deletion, FINALIZER, KUBERNETES_VERSION, LOSE, LenientDeletion, RECOVER, REMOVAL_BEGAN,
+        TAKE_OVER,
     },
     model::{ClusterId, NodeName},
 };
@@ -109,6 +110,11 @@ impl ClusterObject {
     /// The id that we noted in the object's metadata.
     pub(super) fn annotated_id(&self) -> Option<ClusterId> {
         self.id_in(CLUSTER_ID)
+    }
+
+    /// The Kubernetes version that we noted in the object's metadata.
+    pub(super) fn annotated_version(&self) -> Option<&String> {
+        self.object.annotations().get(KUBERNETES_VERSION)
     }
 
     /// When the first attempt to remove the cluster began.
@@ -205,12 +211,16 @@ impl ClusterObject {
     }
 }
 
-/// The name of the Secret with the SSH key, from any object of our kind.
-pub(super) fn key_secret(object: &DynamicObject) -> Option<&str> {
-    object
-        .data
-        .pointer("/spec/ssh/keySecretRef/name")
-        .and_then(Value::as_str)
+/// The names of the Secrets that any object of our kind refers to: with the SSH key, and with the config.
+pub(super) fn secrets_of(object: &DynamicObject) -> impl Iterator<Item = &str> {
+    let places = [
+        "/spec/ssh/keySecretRef/name",
+        "/spec/configFrom/secretKeyRef/name",
+    ];
+    let names = places
+        .into_iter()
+        .filter_map(|place| object.data.pointer(place));
+    names.filter_map(Value::as_str)
 }
 
 #[cfg(test)]

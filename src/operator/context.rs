@@ -64,9 +64,9 @@ pub(super) struct Caches {
     pub(super) news: watch::Receiver<u64>,
 }
 
-/// The Secret with the SSH key as a pass read it: a newer one ends the pass's run.
+/// A Secret that the spec refers to, as a pass read it: a newer one ends the pass's run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KeyVersion {
+pub(super) struct SecretVersion {
     pub(super) name: String,
     pub(super) version: u64,
 }
@@ -159,12 +159,12 @@ impl Context {
         self.health.beat();
     }
 
-    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or the
-    /// SSH key that it logs in with is no longer that one (invariant 9).
+    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or one of
+    /// the Secrets that it was read from has changed (invariant 9).
     pub(super) async fn outdated(
         &self,
         view: &ClusterObject,
-        key: Option<&KeyVersion>,
+        secrets: &[SecretVersion],
     ) -> StopCause {
         let about = view.object_ref();
         let mut news = self.caches.news.clone();
@@ -172,7 +172,9 @@ impl Context {
             loop {
                 news.mark_unchanged();
                 let now = self.caches.clusters.get(&about);
-                if view.outdated_by(now.as_deref()) || key.is_some_and(|key| self.is_newer(key)) {
+                if view.outdated_by(now.as_deref())
+                    || secrets.iter().any(|read| self.is_newer(read))
+                {
                     return StopCause::ObjectChanged;
                 }
                 if news.changed().await.is_err() {
@@ -187,13 +189,13 @@ impl Context {
         }
     }
 
-    /// True when the watch has a later version of the key than the one that was read. An older
+    /// True when the watch has a later version of a Secret than the one that was read. An older
     /// one is a cache that is behind; one that is gone ends no run that has logged in.
-    fn is_newer(&self, key: &KeyVersion) -> bool {
-        let about = ObjectRef::new(&key.name).within(&self.options.credentials_namespace);
+    fn is_newer(&self, read: &SecretVersion) -> bool {
+        let about = ObjectRef::new(&read.name).within(&self.options.credentials_namespace);
         let now = self.caches.secrets.get(&about);
         now.and_then(|secret| version(secret.metadata.resource_version.as_deref()))
-            .is_some_and(|now| now > key.version)
+            .is_some_and(|now| now > read.version)
     }
 
     /// When to look again after a failure.

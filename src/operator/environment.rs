@@ -16,13 +16,13 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Context, KeyVersion, labels, version},
+    context::{Context, SecretVersion, labels, version},
     memory,
     reasons::{self, Reasoned},
 };
 use crate::{
     api::{
-        CLUSTERS, ClusterSpec, KeySecretRef,
+        CLUSTERS, ClusterSpec, ConfigSource, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
@@ -36,6 +36,9 @@ use crate::{
 
 /// The key of a Secret that a source without one means.
 const DEFAULT_KEY: &str = "ssh-privatekey";
+
+/// The key of a Secret with a config that a reference without one means.
+const DEFAULT_CONFIG: &str = "cluster.yml";
 
 /// Everything outside that one cluster needs. `kubeconfig_owner`: whoever the Secret goes with.
 pub(super) async fn environment(
@@ -139,8 +142,10 @@ pub(super) struct Wanted {
     pub(super) warnings: Vec<String>,
     /// What it asks for and is not done yet.
     pub(super) later: Vec<String>,
-    /// The Secret that it logs in with.
-    pub(super) key: Option<KeyVersion>,
+    /// The config as it was written.
+    pub(super) text: Secret<String>,
+    /// The Secrets that it was read from: the one with the key, and the one with the config.
+    pub(super) secrets: Vec<SecretVersion>,
 }
 
 /// The config of a `Cluster`, read and judged; `Err` is for its conditions.
@@ -150,20 +155,32 @@ pub(super) async fn wanted(
     spec: &ClusterSpec,
 ) -> Result<Wanted, SpecError> {
     let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
-    // The schema has seen to it; an object that is older than the schema is not trusted.
-    if !is_name(name) {
-        return Err(KeyError::NotAName.into());
-    }
     let source = match key.as_deref() {
         None | Some(DEFAULT_KEY) => name.clone(),
         Some(key) => format!("{name}/{key}"),
     };
     let namespace = &ctx.options.credentials_namespace;
     let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
-    let (pem, resource_version) = keys.read(&source).await?;
-    let document = serde_json::Value::Object(spec.config.clone());
-    let config = RkeConfig::from_json(&document)?;
-    let resolved = Intent::from_config(&config, &SecretSources::new(source, pem))?;
+    let pem = keys.read(&source).await?;
+    let mut secrets = vec![pem.version];
+    let (text, config) = match (&spec.config, &spec.config_from) {
+        (Some(config), None) => {
+            let document = serde_json::Value::Object(config.clone());
+            // Maps are sorted, so equal configs have equal texts.
+            (document.to_string(), RkeConfig::from_json(&document)?)
+        }
+        (None, Some(ConfigSource { secret_key_ref })) => {
+            let key = secret_key_ref.key.as_deref().unwrap_or(DEFAULT_CONFIG);
+            let found = keys.read(&format!("{}/{key}", secret_key_ref.name)).await?;
+            secrets.push(found.version);
+            let config = RkeConfig::parse(found.text.expose())?;
+            (found.text.expose().clone(), config)
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(SpecError::NotOneConfig);
+        }
+    };
+    let resolved = Intent::from_config(&config, &SecretSources::new(source, pem.text))?;
     desired::check(&resolved.intent)?;
     let warning = |problem: &crate::config::Problem| {
         let mut text = problem.to_string();
@@ -177,10 +194,8 @@ pub(super) async fn wanted(
         intent: resolved.intent,
         warnings: resolved.warnings.iter().map(warning).collect(),
         later: resolved.later.iter().map(ToString::to_string).collect(),
-        key: version(resource_version.as_deref()).map(|version| KeyVersion {
-            name: name.clone(),
-            version,
-        }),
+        text: Secret::new(text),
+        secrets: secrets.into_iter().flatten().collect(),
     })
 }
 
@@ -200,6 +215,9 @@ pub(super) enum SpecError {
     /// A part of the object cannot be read; only where is said.
     #[error("`{0}` cannot be understood")]
     Unreadable(String),
+    /// There are two configs, or none.
+    #[error("there is exactly one of `spec.config` and `spec.configFrom`")]
+    NotOneConfig,
     /// The config is wrong.
     #[error(transparent)]
     Problems(#[from] crate::config::Problems),
@@ -216,6 +234,7 @@ impl SpecError {
     pub(super) const fn reason(&self) -> Reason {
         match self {
             Self::Unreadable(_)
+            | Self::NotOneConfig
             | Self::Problems(_)
             | Self::Desired(_)
             | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
@@ -234,6 +253,7 @@ impl Reasoned for SpecError {
     fn verdict(&self) -> (ConditionType, Reason) {
         let user = match self {
             Self::Unreadable(_)
+            | Self::NotOneConfig
             | Self::Problems(_)
             | Self::Desired(_)
             | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
@@ -250,7 +270,7 @@ impl Reasoned for SpecError {
 impl Explain for SpecError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreadable(_) => ErrorClass::User,
+            Self::Unreadable(_) | Self::NotOneConfig => ErrorClass::User,
             Self::Problems(problems) => problems.class(),
             Self::Desired(error) => error.class(),
             Self::Key(error) => error.class(),
@@ -259,7 +279,7 @@ impl Explain for SpecError {
 
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
         match self {
-            Self::Unreadable(_) => {
+            Self::Unreadable(_) | Self::NotOneConfig => {
                 vec!["`kubectl explain cluster.spec` has the form of every field".into()]
             }
             Self::Problems(problems) => problems.hints(),
@@ -275,8 +295,14 @@ pub(super) fn key_of(source: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, key))
 }
 
-/// SSH keys in Secrets of the credentials' namespace, as far as they are granted to one Cluster. Every key that the
-/// operator logs in with is read here, whatever names it: a spec, a state, or the inventory of a recovery.
+/// What one key of a Secret has.
+struct SecretText {
+    text: Secret<String>,
+    version: Option<SecretVersion>,
+}
+
+/// Secrets of the credentials' namespace, as far as they are granted to one Cluster. Every key that the operator logs in
+/// with is read here, whatever names it: a spec, a state, or the inventory of a recovery.
 pub(super) struct SecretKeys {
     secrets: Api<KubeSecret>,
     namespace: String,
@@ -292,8 +318,8 @@ impl SecretKeys {
         }
     }
 
-    /// The key, and the version of the Secret that has it.
-    async fn read(&self, source: &str) -> Result<(Secret<String>, Option<String>), KeyError> {
+    /// What stands there.
+    async fn read(&self, source: &str) -> Result<SecretText, KeyError> {
         let (name, key) = key_of(source).ok_or(KeyError::NotAName)?;
         let place = || format!("{}/{name}", self.namespace);
         let secret = self
@@ -307,6 +333,7 @@ impl SecretKeys {
             .ok_or_else(|| KeyError::Missing {
                 name: name.to_owned(),
                 namespace: self.namespace.clone(),
+                key: key.to_owned(),
             })?;
         if !grants(&secret.metadata, &self.cluster) {
             return Err(KeyError::NotGranted {
@@ -315,14 +342,20 @@ impl SecretKeys {
                 cluster: self.cluster.clone(),
             });
         }
-        let version = secret.metadata.resource_version.clone();
+        let version = version(secret.metadata.resource_version.as_deref());
         let value = secret.data.and_then(|mut data| data.remove(key));
         let value = value.ok_or_else(|| KeyError::NoSuchKey {
             place: place(),
             key: key.to_owned(),
         })?;
         String::from_utf8(value.0)
-            .map(|text| (Secret::new(text), version))
+            .map(|text| SecretText {
+                text: Secret::new(text),
+                version: version.map(|version| SecretVersion {
+                    name: name.to_owned(),
+                    version,
+                }),
+            })
             .map_err(|_| KeyError::NotText {
                 place: place(),
                 key: key.to_owned(),
@@ -340,7 +373,7 @@ impl KeyRing for SecretKeys {
         self.read(source)
             .map(|result| {
                 result
-                    .map(|(key, _)| Credential::Key(key, None))
+                    .map(|found| Credential::Key(found.text, None))
                     .map_err(|error| super::context::explained(&error))
             })
             .boxed()
@@ -358,10 +391,14 @@ fn grants(secret: &ObjectMeta, cluster: &str) -> bool {
 /// Why there is no SSH key.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
-    #[error("`spec.ssh.keySecretRef.name` is not the name of a Secret")]
+    #[error("a reference in the spec does not have the name of a Secret")]
     NotAName,
     #[error("there is no Secret `{name}` in namespace `{namespace}`")]
-    Missing { name: String, namespace: String },
+    Missing {
+        name: String,
+        namespace: String,
+        key: String,
+    },
     #[error("the Secret `{namespace}/{name}` is not granted to the Cluster `{cluster}`")]
     NotGranted {
         name: String,
@@ -399,14 +436,24 @@ impl Explain for KeyError {
 
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
         match self {
-            Self::Missing { name, namespace } => vec![
-                format!(
-                    "`kubectl -n {namespace} create secret generic {name} \
-                     --type=kubernetes.io/ssh-auth --from-file=ssh-privatekey=<file>` makes one; its annotation \
-                     `{CLUSTERS}` names the Clusters that may use it"
-                )
-                .into(),
-            ],
+            Self::Missing {
+                name,
+                namespace,
+                key,
+            } => {
+                let kind = if key == DEFAULT_KEY {
+                    " --type=kubernetes.io/ssh-auth"
+                } else {
+                    ""
+                };
+                vec![
+                    format!(
+                        "`kubectl -n {namespace} create secret generic {name}{kind} --from-file={key}=<file>` makes \
+                         one; its annotation `{CLUSTERS}` names the Clusters that may use it"
+                    )
+                    .into(),
+                ]
+            }
             Self::NotGranted {
                 name,
                 namespace,
@@ -419,10 +466,10 @@ impl Explain for KeyError {
                 .into(),
             ],
             Self::NoSuchKey { .. } => {
-                vec!["`spec.ssh.keySecretRef.key` names another key of the Secret".into()]
+                vec!["`key` of the reference names another key of the Secret".into()]
             }
             Self::NotText { .. } => {
-                vec!["it must be a private key as `ssh-keygen` writes it".into()]
+                vec!["it must be a private key as `ssh-keygen` writes it, or a cluster.yml".into()]
             }
             Self::NotAName | Self::Api { .. } => Vec::new(),
         }

@@ -196,24 +196,30 @@ fn lost(ctx: &Context, view: &ClusterObject) -> Option<StateLost> {
     Some(StateLost { place, id })
 }
 
-/// How far the object's present config is. `last`: as the status has it, for a state that was
-/// written by a release that remembered nothing.
-pub(super) fn stage(saved: &ClusterState, view: &ClusterObject, last: Stage) -> Stage {
+/// How far the object's present config is: its text, if it can be understood. `last`: as the status has it, for a state
+/// that was written by a release that remembered nothing.
+pub(super) fn stage(saved: &ClusterState, config: Option<&str>, last: Stage) -> Stage {
+    let is = |applied: &Applied| config.is_some_and(|text| applied.digest == digest(saved, text));
     match &saved.memory.applied {
-        Some(applied) if applied.digest == digest(saved, view) => Stage::Applied,
+        Some(applied) if is(applied) => Stage::Applied,
         Some(_) => Stage::Changed,
-        None if saved.is_of_first_format() => last,
-        None => Stage::New,
+        None if !saved.is_of_first_format() => Stage::New,
+        None if config.is_none() && last == Stage::Applied => Stage::Changed,
+        None => last,
     }
 }
 
 /// Remembers that the object's present config was applied from end to end.
-pub(super) async fn remember(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
+pub(super) async fn remember(
+    ctx: &Context,
+    view: &ClusterObject,
+    config: &str,
+) -> Result<(), StateError> {
     let store = OwnedStore::new(ctx, view);
     let Loaded::Present { saved, revision } = store.load().await? else {
         return Ok(());
     };
-    let digest = digest(&saved, view);
+    let digest = digest(&saved, config);
     let same = |applied: &Applied| applied.digest == digest;
     if saved.is_of_first_format() || saved.memory.applied.as_ref().is_some_and(same) {
         return Ok(());
@@ -387,11 +393,8 @@ pub(super) async fn forget_requests(
 
 /// A digest of what a person asked for: the config as it was written, so that another release of
 /// ours, which reads other defaults into it, does not change it.
-fn digest(saved: &ClusterState, view: &ClusterObject) -> Digest {
-    let config = view.raw_spec().and_then(|spec| spec.get("config"));
-    // Maps are sorted, so equal configs have equal texts.
-    let text = config.map(serde_json::Value::to_string).unwrap_or_default();
-    saved.digest_key.digest(text.as_bytes())
+fn digest(saved: &ClusterState, config: &str) -> Digest {
+    saved.digest_key.digest(config.as_bytes())
 }
 
 #[cfg(test)]
@@ -399,13 +402,12 @@ mod tests {
     use super::*;
     use crate::state::tests::saved;
 
-    fn view(created: &str, known: Option<&ClusterId>, config: &serde_json::Value) -> ClusterObject {
+    fn view(created: &str, known: Option<&ClusterId>) -> ClusterObject {
         let annotations = known.map(|id| json!({"clusterprovisioner.rke.io/cluster-id": id.0}));
         let object = json!({
             "metadata": {
                 "name": "a", "uid": "1", "creationTimestamp": created, "annotations": annotations,
             },
-            "spec": {"config": config},
         });
         ClusterObject::new(serde_json::from_value(object).unwrap())
     }
@@ -423,14 +425,14 @@ mod tests {
             (after, Some(&saved.cluster_id), true),
             (after, Some(&other), false),
         ] {
-            let view = view(created, known, &json!({}));
+            let view = view(created, known);
             assert_eq!(
                 may_be_ours(&view, &saved, made),
                 ours,
                 "{created} {known:?}"
             );
         }
-        let unknown = view(before, None, &json!({}));
+        let unknown = view(before, None);
         assert!(!may_be_ours(&unknown, &saved, None), "no time is no proof");
     }
 
@@ -438,27 +440,20 @@ mod tests {
     #[test]
     fn the_stage_follows_from_the_state() {
         let mut saved = saved("a");
-        let of = |text: &str| {
-            view(
-                "2030-01-01T00:00:00Z",
-                None,
-                &serde_json::from_str(text).unwrap(),
-            )
-        };
-        let config = of(r#"{"a": 1, "b": {"c": 2, "d": 3}}"#);
-        assert_eq!(stage(&saved, &config, Stage::Applied), Stage::New);
+        let config = Some("a: 1");
+        assert_eq!(stage(&saved, config, Stage::Applied), Stage::New);
         saved.memory.applied = Some(Applied {
-            digest: digest(&saved, &config),
+            digest: digest(&saved, "a: 1"),
             generation: 1,
         });
-        assert_eq!(stage(&saved, &config, Stage::New), Stage::Applied);
-        let same = of(r#"{"b": {"d": 3, "c": 2}, "a": 1}"#);
-        assert_eq!(stage(&saved, &same, Stage::New), Stage::Applied);
-        let edited = of(r#"{"a": 2}"#);
-        assert_eq!(stage(&saved, &edited, Stage::Applied), Stage::Changed);
+        assert_eq!(stage(&saved, config, Stage::New), Stage::Applied);
+        let edited = Some("a: 2");
+        assert_eq!(stage(&saved, edited, Stage::Applied), Stage::Changed);
+        assert_eq!(stage(&saved, None, Stage::Applied), Stage::Changed);
         // A first format remembers nothing.
         saved.memory.applied = None;
         saved.serial = 0;
-        assert_eq!(stage(&saved, &config, Stage::Applied), Stage::Applied);
+        assert_eq!(stage(&saved, config, Stage::Applied), Stage::Applied);
+        assert_eq!(stage(&saved, None, Stage::Applied), Stage::Changed);
     }
 }

@@ -215,7 +215,7 @@ impl RemovalReconcile<'_> {
             let left = self.time_left();
             tokio::select! {
                 slot = ctx.queues.deletes.turn(nodes) => slot,
-                cause = ctx.outdated(self.view, None) => return Ok(stopped(cause)),
+                cause = ctx.outdated(self.view, &[]) => return Ok(stopped(cause)),
                 () = sleep_for(left) => return Ok(Action::requeue(Duration::ZERO)),
             }
         };
@@ -400,7 +400,7 @@ impl RemovalReconcile<'_> {
             purpose: Removal(intent),
             first: None,
             run: Run::Remove,
-            key: None,
+            secrets: &[],
             limit: self.time_left(),
         };
         let status = &mut self.status;
@@ -446,7 +446,7 @@ impl RemovalReconcile<'_> {
         let removal = Removal(intent);
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&removal, environment)) => survey,
-            cause = self.ctx.outdated(self.view, None) => return Ok(RemovalProgress::Stopped(cause)),
+            cause = self.ctx.outdated(self.view, &[]) => return Ok(RemovalProgress::Stopped(cause)),
         };
         let survey = match survey {
             Ok(survey) => survey,

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Context, KeyVersion},
+    context::{Context, SecretVersion},
     events::{Notice, Notices, publish},
     status::{Run, StatusWriter},
 };
@@ -57,7 +57,7 @@ pub(super) struct Task<'a, 'w, P> {
     /// As the status shows it.
     pub(super) run: Run,
     /// A newer one ends the run.
-    pub(super) key: Option<&'a KeyVersion>,
+    pub(super) secrets: &'a [SecretVersion],
     /// The run is told to stop in time to be over by then.
     pub(super) limit: Option<Duration>,
 }
@@ -104,7 +104,7 @@ async fn stoppable<'w, P: Purpose>(
         purpose,
         first,
         run: _,
-        key,
+        secrets,
         limit,
     } = task;
     let (stopper, stop) = Stopper::within(&ctx.stop);
@@ -118,7 +118,7 @@ async fn stoppable<'w, P: Purpose>(
     };
     let guard = async {
         let cause = tokio::select! {
-            cause = ctx.outdated(view, key) => cause,
+            cause = ctx.outdated(view, secrets) => cause,
             () = over => StopCause::TimeOver,
         };
         stopper.stop(cause);

@@ -41,6 +41,7 @@ pub(super) struct StatusWriter {
     deleting: bool,
     paused: bool,
     annotated: bool,
+    annotated_version: Option<String>,
     now: Clock,
     stage: Stage,
     written: ClusterStatus,
@@ -60,6 +61,7 @@ impl StatusWriter {
             deleting: view.deleted_at().is_some(),
             paused: view.is_paused(),
             annotated: view.annotated_id().is_some(),
+            annotated_version: view.annotated_version().cloned(),
             now: ctx.dependencies.clock.clone(),
             stage: Stage::New,
             written,
@@ -180,6 +182,7 @@ impl StatusWriter {
             self.generation,
             self.now.now(),
         );
+        self.note_version(next.version.as_ref()).await;
         if next == self.written {
             return Ok(());
         }
@@ -239,22 +242,39 @@ impl StatusWriter {
             // An error is told by the run, which needs the state.
             Ok(Loaded::Absent) | Err(_) => return self.written.cluster_id.clone(),
         };
-        let patch = json!({"metadata": {
-            "uid": self.uid,
-            "annotations": { api::CLUSTER_ID: id },
-        }});
-        let params = PatchParams::default();
-        let patched = self
-            .api
-            .patch(&self.name, &params, &Patch::Merge(&patch))
-            .await;
-        match patched {
-            Ok(_) => self.annotated = true,
+        match self.annotate(api::CLUSTER_ID, &id).await {
+            Ok(()) => self.annotated = true,
             Err(error) => {
                 tracing::warn!(%error, cluster = self.name, "cannot note the cluster's id");
             }
         }
         Some(id)
+    }
+
+    /// The version that the cluster reports, as an annotation; the last one stays where none is known.
+    async fn note_version(&mut self, version: Option<&String>) {
+        let news = version.filter(|version| self.annotated_version.as_ref() != Some(*version));
+        let Some(version) = news else {
+            return;
+        };
+        match self.annotate(api::KUBERNETES_VERSION, version).await {
+            Ok(()) => self.annotated_version = Some(version.clone()),
+            Err(error) => {
+                tracing::warn!(%error, cluster = self.name, "cannot note the Kubernetes version");
+            }
+        }
+    }
+
+    async fn annotate(&self, annotation: &str, value: &str) -> kube::Result<()> {
+        let patch = json!({"metadata": {
+            "uid": self.uid,
+            "annotations": { annotation: value },
+        }});
+        let params = PatchParams::default();
+        self.api
+            .patch(&self.name, &params, &Patch::Merge(&patch))
+            .await?;
+        Ok(())
     }
 
     /// Follows a run until its sender is gone: at once when a stage starts, otherwise at most

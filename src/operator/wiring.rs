@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use super::{
     OperatorOptions, cluster,
-    cluster_object::{cluster_resource, key_secret},
+    cluster_object::{cluster_resource, secrets_of},
     context::{Caches, Context, Dependencies, ReconcileError},
     health::{BEAT, Health, Phase},
     home::ServerTime,
@@ -219,7 +219,7 @@ fn kubeconfigs_of(
     }
 }
 
-/// The clusters whose key a Secret has: a Secret that was mended wakes them.
+/// The clusters that refer to a Secret: one that was mended wakes them.
 fn users_of(
     seen: Store<DynamicObject>,
 ) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<DynamicObject>> + Send + Sync + 'static
@@ -228,7 +228,7 @@ fn users_of(
         let name = secret.name_any();
         seen.state()
             .iter()
-            .filter(|object| key_secret(object) == Some(&name))
+            .filter(|object| secrets_of(object).any(|one| one == name))
             .map(|object| ObjectRef::from_obj_with(&**object, cluster_resource()))
             .collect()
     }

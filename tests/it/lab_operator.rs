@@ -96,6 +96,21 @@ fn refused() -> Vec<Refused> {
         ),
         cluster(json!({"config": {}}), "spec.ssh"),
         cluster(
+            json!({"ssh": {"keySecretRef": {"name": "a"}}}),
+            "exactly one of spec.config and spec.configFrom",
+        ),
+        cluster(
+            json!({
+                "config": {}, "configFrom": {"secretKeyRef": {"name": "b"}},
+                "ssh": {"keySecretRef": {"name": "a"}},
+            }),
+            "exactly one of spec.config and spec.configFrom",
+        ),
+        cluster(
+            json!({"configFrom": {}, "ssh": {"keySecretRef": {"name": "a"}}}),
+            "spec.configFrom.secretKeyRef",
+        ),
+        cluster(
             json!({"config": {}, "ssh": {"keySecretRef": {"name": "../etc"}}}),
             "spec.ssh.keySecretRef.name",
         ),
@@ -191,6 +206,8 @@ fn has_all_it_says(management: &Management) {
     let status = &cluster["status"];
     assert_eq!(status["nodeSummary"], "1/1");
     assert_eq!(status["version"], "v1.34.4");
+    let noted = &cluster["metadata"]["annotations"]["clusterprovisioner.rke.io/kubernetes-version"];
+    assert_eq!(noted, "v1.34.4");
     assert_eq!(status["kubeconfigRef"]["name"], CLUSTER);
     let endpoint = format!("https://{}:6443", management.second().address());
     assert_eq!(status["endpoints"][0]["url"], endpoint);

@@ -472,6 +472,101 @@ async fn a_secret_that_is_not_granted_is_not_used() {
     rig.gone("a").await;
 }
 
+/// The config may be a cluster.yml in a Secret, which is granted as a key is; an edit of the Secret is an edit of the spec.
+#[tokio::test(start_paused = true)]
+async fn a_config_may_be_in_a_secret() {
+    let rig = Rig::start(&["n1"]);
+    let mut object = cluster("a", "n1");
+    let spec = object["spec"].as_object_mut().unwrap();
+    let mut config = spec.remove("config").unwrap();
+    object["spec"]["configFrom"] = json!({"secretKeyRef": {"name": "a-config"}});
+    let secret = |config: &Value, names: &str| {
+        json!({
+            "metadata": {
+                "name": "a-config", "namespace": CREDENTIALS,
+                "annotations": {"clusterprovisioner.rke.io/clusters": names},
+            },
+            "data": {"cluster.yml": BASE64_STANDARD.encode(format!("# of our cluster\n{config}\n"))},
+        })
+    };
+    rig.create(&object).await;
+    let told = rig
+        .until("a", |cluster| is(cluster, "Stalled", "True"))
+        .await;
+    assert_eq!(reason(&told, "Stalled"), "SecretMissing");
+    assert!(message(&told, "Stalled").contains("--from-file=cluster.yml=<file>"));
+    rig.api.plant("secrets", &secret(&config, "b"));
+    rig.until("a", |cluster| {
+        reason(cluster, "Stalled") == "SecretNotGranted"
+    })
+    .await;
+    rig.api
+        .patch("secrets", CREDENTIALS, "a-config", &secret(&config, "a"));
+    rig.ready("a").await;
+    rig.until("a", settled).await;
+    let runs = rig.nodes.counts().ups;
+
+    config["services"] = json!({"kubelet": {"extra_args": {"v": "4"}}});
+    let edited = tokio::time::Instant::now();
+    rig.api
+        .patch("secrets", CREDENTIALS, "a-config", &secret(&config, "a"));
+    rig.until("a", |cluster| {
+        settled(cluster) && rig.nodes.counts().ups > runs
+    })
+    .await;
+    assert!(edited.elapsed().as_secs() < 60, "woken by the Secret");
+    let kubelet = rig.nodes.definition("n1", "kubelet");
+    let command = &kubelet.command;
+    assert!(command.contains(&"--v=4".to_owned()), "{command:?}");
+
+    // What cannot be understood is reported with its line, and nothing that stands there.
+    config["nodes"][0]["rol"] = json!("hunter2");
+    rig.api
+        .patch("secrets", CREDENTIALS, "a-config", &secret(&config, "a"));
+    let told = rig
+        .until("a", |cluster| is(cluster, "ConfigValid", "False"))
+        .await;
+    let text = message(&told, "ConfigValid");
+    assert!(text.contains("rol") && text.contains("line 2"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    rig.api.delete("secrets", CREDENTIALS, "a-config");
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    assert_eq!(
+        rig.nodes.containers("n1"),
+        0,
+        "its inventory is in the state"
+    );
+}
+
+/// The last version that was seen is on the object, also while none is.
+#[tokio::test(start_paused = true)]
+async fn the_kubernetes_version_is_an_annotation() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    rig.nodes
+        .world(|world| "v1.34.4".clone_into(&mut world.etcd().version));
+    let noted = |cluster: &Value| {
+        cluster["metadata"]["annotations"]["clusterprovisioner.rke.io/kubernetes-version"].clone()
+    };
+    let ready = rig.until("a", |cluster| noted(cluster) == "v1.34.4").await;
+    assert_eq!(ready["status"]["version"], "v1.34.4");
+    rig.nodes.kill("n1");
+    let down = rig
+        .until("a", |cluster| is(cluster, "NodesReachable", "False"))
+        .await;
+    assert_eq!(noted(&down), noted(&ready));
+    // What another client wrote there is no version.
+    let patch = json!({"metadata": {"annotations": {
+        "clusterprovisioner.rke.io/kubernetes-version": "v9.9.9",
+    }}});
+    rig.api.patch("clusters", "", "a", &patch);
+    rig.nodes.revive("n1");
+    rig.until("a", |cluster| noted(cluster) == noted(&ready))
+        .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_that_fails_is_told_and_tried_again() {
     let rig = Rig::start(&["n1"]);

@@ -93,7 +93,7 @@ impl Reconcile<'_> {
             },
             first,
             run: purpose,
-            key: wanted.key.as_ref(),
+            secrets: &wanted.secrets,
             limit: None,
         };
         let running = self.running.lock().await;
@@ -145,7 +145,7 @@ impl Reconcile<'_> {
         };
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&goal, environment)) => survey,
-            cause = self.ctx.outdated(self.view, wanted.key.as_ref()) => return Err(cause),
+            cause = self.ctx.outdated(self.view, &wanted.secrets) => return Err(cause),
         };
         Ok(match &survey {
             Ok(survey) => self.seen(wanted, survey),

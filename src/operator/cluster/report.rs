@@ -207,7 +207,7 @@ impl Reconcile<'_> {
         run: Option<Run>,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
-        if let Err(error) = memory::remember(self.ctx, self.view).await {
+        if let Err(error) = memory::remember(self.ctx, self.view, wanted.text.expose()).await {
             return self.failed(&Error::State(error), found).await;
         }
         // Before the object says that it is ready: what it asked for once is done.
