@@ -16,7 +16,7 @@ use rke_operator::{
     error::ErrorClass,
     etcd::{Alarm, AlarmKind, MemberId},
     facts::HostView,
-    model::{CLAIM, NodeName, path},
+    model::{CLAIM, FILES_IMAGE, NodeName, path},
     plan::Action,
     state::ClusterState,
 };
@@ -232,6 +232,7 @@ fn without_claims(mut world: World) -> World {
     for view in world.truth.hosts.values_mut() {
         if let HostView::Reachable(facts) = view {
             facts.containers.remove(CLAIM);
+            facts.images.remove(FILES_IMAGE);
             facts
                 .files
                 .as_mut()
