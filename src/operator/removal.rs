@@ -258,7 +258,10 @@ impl RemovalReconcile<'_> {
     /// No node is touched, as the spec asks; an object that never had a cluster leaves none.
     async fn let_go(mut self) -> Result<Action, ReconcileError> {
         let never = self.view.known_id().is_none()
-            && matches!(memory::read(self.ctx, self.view).await, Ok(Kept::Absent));
+            && matches!(
+                memory::read(self.ctx, self.view).await,
+                Ok(Kept::Absent | Kept::Anothers(_))
+            );
         if never {
             self.release().await?;
             return Ok(Action::await_change());

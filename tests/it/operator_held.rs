@@ -202,6 +202,22 @@ async fn a_deletion_may_leave_the_nodes_as_they_are() {
             .until("a", |cluster| is(cluster, "Stalled", "True"))
             .await;
         assert_eq!(reason(&told, "Stalled"), "StateConflict");
+        // The namesake never had a cluster, and lets go of none.
+        let record = rig.api.object("configmaps", NAMESPACE, "a-orphaned");
+        patch(
+            &rig,
+            "a",
+            &json!({"spec": {"deletion": {"policy": "Orphan"}}}),
+        );
+        rig.api.delete("clusters", "", "a");
+        rig.gone("a").await;
+        assert_eq!(
+            rig.api.object("configmaps", NAMESPACE, "a-orphaned"),
+            record
+        );
+        rig.create(&cluster("a", "n1")).await;
+        rig.until("a", |cluster| is(cluster, "Stalled", "True"))
+            .await;
         annotate(&rig, "take-over", &id);
         rig.ready("a").await;
         assert_eq!(rig.nodes.claimed_by("n1"), Some(id));
