@@ -84,24 +84,7 @@ pub struct ClusterSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSource {
     /// The Secret with it. It may hold the passwords of registries, so it is in no ConfigMap.
-    pub secret_key_ref: ConfigSecretRef,
-}
-
-/// A key of a Secret in the namespace of the credentials.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigSecretRef {
-    /// Name of the Secret, in the namespace of the credentials.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-    )]
-    pub name: String,
-
-    /// Which key of the Secret. Without it: `cluster.yml`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
-    pub key: Option<String>,
+    pub secret_key_ref: KeySecretRef,
 }
 
 /// The one part without a structural schema. With one, the API server would prune keys that it
@@ -141,7 +124,7 @@ pub struct KeySecretRef {
     )]
     pub name: String,
 
-    /// Which key of the Secret. Without it: `ssh-privatekey`.
+    /// Which key of the Secret. Without it: `ssh-privatekey` for a login, `cluster.yml` for a config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,

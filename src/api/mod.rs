@@ -24,9 +24,9 @@ pub mod kubeconfig;
 pub mod reason;
 
 pub use cluster::{
-    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, ConfigSecretRef,
-    ConfigSource, Deletion, DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts,
-    OnTimeout, ProgressStatus, RemainingNode, Ssh,
+    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, ConfigSource,
+    Deletion, DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts, OnTimeout,
+    ProgressStatus, RemainingNode, Ssh,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{

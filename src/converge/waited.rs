@@ -1,7 +1,7 @@
 //! What a run has waited for. What was slow was warned about, and is not waited for again. What came and went is: it
 //! may be what something else is held back for. But not for ever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::attempts::digest;
 use crate::{
@@ -14,14 +14,15 @@ const TIMES: u32 = 3;
 
 #[derive(Default)]
 pub(super) struct Waited {
+    /// What ended with a warning counts as waited for often enough.
     times: BTreeMap<u64, u32>,
-    slow: BTreeSet<u64>,
 }
 
 impl Waited {
     /// Sees how a plan was run. A run that ended early has not waited for all of it.
     pub(super) fn ran(&mut self, plan: &Plan, report: &Report) {
-        self.slow.extend(report.slow.iter().map(digest));
+        let slow = report.slow.iter().map(digest);
+        self.times.extend(slow.map(|wait| (wait, TIMES)));
         if report.outcome != RunOutcome::Completed {
             return;
         }
@@ -36,11 +37,7 @@ impl Waited {
     }
 
     fn has(&self, step: &Step) -> bool {
-        if !step.action.is_wait() {
-            return false;
-        }
-        let digest = digest(&step.action);
-        let often = self.times.get(&digest).is_some_and(|times| *times >= TIMES);
-        often || self.slow.contains(&digest)
+        let times = || self.times.get(&digest(&step.action));
+        step.action.is_wait() && times().is_some_and(|times| *times >= TIMES)
     }
 }

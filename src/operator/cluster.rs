@@ -265,12 +265,7 @@ impl Reconcile<'_> {
             Stage::New | Stage::Changed => survey.plan.clone(),
         };
         if self.view.is_paused() {
-            let mut found = found;
-            if stage == Stage::Applied {
-                provisioned(&mut found.conditions);
-            }
-            self.report_about(wanted, found).await?;
-            return Ok(ctx.settled(self.view));
+            return self.looked(wanted, found).await;
         }
         if !plan.is_empty() && !plan.only_waits() {
             return self
@@ -282,14 +277,18 @@ impl Reconcile<'_> {
             return self.degraded(wanted, &left, found, &[]).await;
         }
         match stage {
-            Stage::Applied => {
-                let mut found = found;
-                provisioned(&mut found.conditions);
-                self.report_about(wanted, found).await?;
-                Ok(ctx.settled(self.view))
-            }
+            Stage::Applied => self.looked(wanted, found).await,
             Stage::New | Stage::Changed => self.applied(wanted, found, None, &[]).await,
         }
+    }
+
+    /// Says what was seen; nothing is done.
+    async fn looked(mut self, wanted: &Wanted, mut found: Found) -> Result<Action, ReconcileError> {
+        if self.status.stage() == Stage::Applied {
+            provisioned(&mut found.conditions);
+        }
+        self.report_about(wanted, found).await?;
+        Ok(self.ctx.settled(self.view))
     }
 
     /// Says what is about to be done, and does it.

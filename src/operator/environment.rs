@@ -167,14 +167,15 @@ pub(super) async fn wanted(
         (Some(config), None) => {
             let document = serde_json::Value::Object(config.clone());
             // Maps are sorted, so equal configs have equal texts.
-            (document.to_string(), RkeConfig::from_json(&document)?)
+            let text = Secret::new(document.to_string());
+            (text, RkeConfig::from_json(&document)?)
         }
         (None, Some(ConfigSource { secret_key_ref })) => {
             let key = secret_key_ref.key.as_deref().unwrap_or(DEFAULT_CONFIG);
             let found = keys.read(&format!("{}/{key}", secret_key_ref.name)).await?;
             secrets.push(found.version);
             let config = RkeConfig::parse(found.text.expose())?;
-            (found.text.expose().clone(), config)
+            (found.text, config)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(SpecError::NotOneConfig);
@@ -194,7 +195,7 @@ pub(super) async fn wanted(
         intent: resolved.intent,
         warnings: resolved.warnings.iter().map(warning).collect(),
         later: resolved.later.iter().map(ToString::to_string).collect(),
-        text: Secret::new(text),
+        text,
         secrets: secrets.into_iter().flatten().collect(),
     })
 }
@@ -388,7 +389,7 @@ fn grants(secret: &ObjectMeta, cluster: &str) -> bool {
     names.any(|name| matches!(name.trim(), name if name == "*" || name == cluster))
 }
 
-/// Why there is no SSH key.
+/// Why there is nothing to read in a Secret.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("a reference in the spec does not have the name of a Secret")]
