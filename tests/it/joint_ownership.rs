@@ -400,11 +400,10 @@ fn a_kubelet_changes_after_its_containerd_that_waits() {
     block_on(async {
         let runner = runner(2);
         settle(&runner, &of(&[0]).intent()).await;
-        runner.remote.world(|world| {
-            world.learners.insert("n2".into(), false);
-            let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n2".into()) else {
-                panic!("`n2` is up");
-            };
+        runner
+            .remote
+            .world(|world| world.learners.insert("n2".into(), false));
+        runner.remote.host("n2", |facts| {
             let files = facts.files.get_or_insert_default();
             files.remove(path::CONTAINERD_DROP_IN).expect("a drop-in");
         });

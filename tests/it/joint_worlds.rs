@@ -196,7 +196,8 @@ async fn renews(runner: &Runner, intent: &Intent, cut: Cut) -> Result<(), TestCa
     Ok(())
 }
 
-/// Another user runs with an older state; a run that sees a newer copy changes nothing, but that a node has its claim again. Returns false if a node outside
+/// Another user runs with an older state; a run that sees a newer copy changes nothing but the claim of a node that has
+/// lost it. Returns false if a node outside
 /// their config has a newer copy than their state: every run that sees that copy is refused until a user recovers it.
 async fn another_runs(
     runner: &Runner,
@@ -205,7 +206,7 @@ async fn another_runs(
     theirs: &BTreeSet<NodeName>,
 ) -> Result<bool, TestCaseError> {
     let serial = former.saved.as_ref().unwrap().serial;
-    let another = runner.beside("another", former);
+    let another = runner.for_user("another", former);
     let newer = newest_copy(runner).is_some_and(|copy| copy > serial);
     let before = runner.remote.world(|world| world.clone());
     let ended = holds(&another, &Goal::Up(intent), theirs, None).await;

@@ -3,20 +3,15 @@
 
 use std::time::Duration;
 
-use rke_operator::facts::{ContainerState, HostView};
+use rke_operator::facts::ContainerState;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    operator_rig::{NAMESPACE, Rig, cluster, is, message, reason, settled},
-    sim::remote::SimRemote,
+use crate::operator_rig::{
+    NAMESPACE, Rig, cluster, is, is_untouched, message, minutes, reason, record, settled,
 };
 
 const PREFIX: &str = "clusterprovisioner.rke.io";
-
-fn minutes(minutes: u64) -> tokio::time::Sleep {
-    tokio::time::sleep(Duration::from_secs(60 * minutes))
-}
 
 fn patch(rig: &Rig, name: &str, patch: &Value) {
     rig.api.patch("clusters", "", name, patch);
@@ -41,25 +36,8 @@ async fn ready_with(spec: &Value) -> Rig {
     rig
 }
 
-/// Nothing was done to the node, whatever else became of the object.
-fn is_untouched(nodes: &SimRemote) {
-    assert!(nodes.claimed_by("n1").is_some());
-    assert!(nodes.containers("n1") > 0);
-    assert_eq!(nodes.counts().removals, 0);
-}
-
-fn record(rig: &Rig) -> Value {
-    let map = rig.api.object("configmaps", NAMESPACE, "a-orphaned");
-    let map = map.expect("there is a record");
-    let text = map["data"].as_object().unwrap().values().next().unwrap();
-    serde_json::from_str(text.as_str().unwrap()).unwrap()
-}
-
 fn the_scheduler_is(state: ContainerState, rig: &Rig) {
-    rig.nodes.world(|world| {
-        let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&"n1".into()) else {
-            panic!("`n1` is up");
-        };
+    rig.nodes.host("n1", |facts| {
         let scheduler = facts.containers.get_mut("kube-scheduler").unwrap();
         scheduler.state = state;
     });
@@ -134,7 +112,7 @@ async fn a_paused_deletion_waits_and_ends() {
             let took = deleted.elapsed().as_secs();
             assert!((1800..=1805).contains(&took), "{took} s");
             is_untouched(&rig.nodes);
-            assert_eq!(record(&rig)["nodes"][0]["name"], "n1");
+            assert_eq!(record(&rig.api, "a")["nodes"][0]["name"], "n1");
         }
     }
 }
@@ -190,7 +168,7 @@ async fn a_deletion_may_leave_the_nodes_as_they_are() {
         rig.gone("a").await;
         assert!(deleted.elapsed() < Duration::from_secs(5));
         is_untouched(&rig.nodes);
-        let record = record(&rig);
+        let record = record(&rig.api, "a");
         assert_eq!(record["nodes"][0]["name"], "n1");
         let why = record["why"].as_str().unwrap();
         assert!(why.contains("deletion.policy"), "{why}");

@@ -18,7 +18,7 @@ use crate::{
     fake_api::FakeApi,
     operator_rig::{
         CREDENTIALS, NAMESPACE, PLANTED_KEY, Rig, SOON, clock, cluster, condition, is, message,
-        planted_line, reason, settled,
+        planted_line, reason, record, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -684,12 +684,8 @@ async fn invariant_11_the_deadline_ends_a_removal_that_hangs() {
         );
         let hung = rig.nodes.counts().hanging > 0;
         assert_eq!(hung, !in_step);
-        let [map] = &rig.api.objects("configmaps")[..] else {
-            panic!("one record");
-        };
-        let entries = map["data"].as_object().unwrap();
-        let record = entries.values().next().and_then(Value::as_str).unwrap();
-        let record: Value = serde_json::from_str(record).unwrap();
+        assert_eq!(rig.api.objects("configmaps").len(), 1, "one record");
+        let record = record(&rig.api, "a");
         let [left] = &record["remaining"].as_array().unwrap()[..] else {
             panic!("one node: {record:#}");
         };

@@ -371,3 +371,22 @@ pub(crate) fn key_secret() -> Value {
         "stringData": { "ssh-privatekey": *PLANTED_KEY },
     })
 }
+
+pub(crate) fn minutes(minutes: u64) -> tokio::time::Sleep {
+    tokio::time::sleep(Duration::from_secs(60 * minutes))
+}
+
+/// The record of what a deletion left.
+pub(crate) fn record(api: &FakeApi, name: &str) -> Value {
+    let map = api.object("configmaps", NAMESPACE, &format!("{name}-orphaned"));
+    let map = map.expect("there is a record");
+    let text = map["data"].as_object().unwrap().values().next().unwrap();
+    serde_json::from_str(text.as_str().unwrap()).unwrap()
+}
+
+/// Nothing was done to the node, whatever else became of the object.
+pub(crate) fn is_untouched(nodes: &SimRemote) {
+    assert!(nodes.claimed_by("n1").is_some());
+    assert!(nodes.containers("n1") > 0);
+    assert_eq!(nodes.counts().removals, 0);
+}

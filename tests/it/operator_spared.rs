@@ -3,33 +3,18 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     fake_api::FakeApi,
-    operator_rig::{NAMESPACE, OPERATOR, Rig, clock, cluster, is, message, reason, settled},
+    operator_rig::{
+        NAMESPACE, OPERATOR, Rig, clock, cluster, is, is_untouched, message, minutes, reason,
+        record, settled,
+    },
     sim::remote::{SimRemote, Surveys},
 };
 
 const DEFINITION: &str = "clusters.clusterprovisioner.rke.io";
-
-fn minutes(minutes: u64) -> tokio::time::Sleep {
-    tokio::time::sleep(Duration::from_secs(60 * minutes))
-}
-
-fn record(api: &FakeApi, name: &str) -> Value {
-    let map = api.object("configmaps", NAMESPACE, &format!("{name}-orphaned"));
-    let map = map.expect("there is a record");
-    let text = map["data"].as_object().unwrap().values().next().unwrap();
-    serde_json::from_str(text.as_str().unwrap()).unwrap()
-}
-
-/// Nothing was done to the node, whatever else became of the object.
-fn is_untouched(nodes: &SimRemote) {
-    assert!(nodes.claimed_by("n1").is_some());
-    assert!(nodes.containers("n1") > 0);
-    assert_eq!(nodes.counts().removals, 0);
-}
 
 /// `kubectl delete crd` deletes every object, and asks for no cluster to be removed (O25).
 #[tokio::test(start_paused = true)]

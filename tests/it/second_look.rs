@@ -212,11 +212,10 @@ fn an_older_state_does_not_change_before_the_copies_are_seen() {
         settle(&runner, &of(&[]).intent()).await;
         let former = runner.memory.shell();
         settle(&runner, &of(&[0]).intent()).await;
+        runner
+            .remote
+            .host("n1", |facts| facts.containers.remove(CLAIM));
         runner.remote.world(|world| {
-            let Some(HostView::Reachable(facts)) = world.truth.hosts.get_mut(&name(1)) else {
-                panic!("`n1` is up");
-            };
-            facts.containers.remove(CLAIM);
             world.faults.push(ApiFault {
                 server: None,
                 client: None,
@@ -224,7 +223,7 @@ fn an_older_state_does_not_change_before_the_copies_are_seen() {
                 how: How::Hangs,
             });
         });
-        let another = runner.beside("another", former.clone());
+        let another = runner.for_user("another", former.clone());
         let ended = another.converge(&Goal::Up(&of(&[0, 0]).intent())).await;
         let error = ended.expect_err("there is a newer copy");
         assert!(error.to_string().contains("serial 2"), "{error}");

@@ -36,7 +36,7 @@ impl SimRemote {
     }
 
     /// What is on a node, whether it answers or not.
-    fn host<T>(&self, node: &str, of: impl FnOnce(&mut HostFacts) -> T) -> T {
+    pub(crate) fn host<T>(&self, node: &str, of: impl FnOnce(&mut HostFacts) -> T) -> T {
         self.world(
             |world| match world.truth.hosts.get_mut(&NodeName::from(node)) {
                 Some(HostView::Reachable(facts)) => of(facts),

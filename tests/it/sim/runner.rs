@@ -174,8 +174,8 @@ impl Runner {
         }
     }
 
-    /// Somebody else who has a state and a kubeconfig of their own.
-    pub(crate) fn beside(&self, identity: &str, shell: Shell) -> Self {
+    /// Another user, with this state and kubeconfig.
+    pub(crate) fn for_user(&self, identity: &str, shell: Shell) -> Self {
         let memory = Memory::default();
         memory.keep(shell);
         Self {
