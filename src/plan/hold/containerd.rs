@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// What Docker takes along, in the order in which it is back.
+/// The components that stop when Docker is restarted, in the order in which they become healthy again.
 const CENTRAL: [Component; 2] = [Component::Etcd, Component::ApiServer];
 
 /// What must hold while containerd is away: what must for a kubelet, and what must for all that goes with it.
