@@ -116,6 +116,11 @@ impl Host {
         self.session.lost().is_none()
     }
 
+    /// True while a stream through it is open, also one that is only kept for the next request.
+    pub(super) fn is_used(&self) -> bool {
+        self.session.has_streams()
+    }
+
     /// Why the SSH connection is gone, once it is.
     pub fn lost(&self) -> Option<HostError> {
         self.session.lost()

@@ -1,11 +1,12 @@
-//! The hosts of one run: each is dialled when it is first needed, once, and kept until the run
-//! ends; a connection that died is dialled again. One SSH connection a node and run, and one to the
-//! bastion host where there is one.
+//! The hosts of one run: each is dialled when it is first needed and kept until the run ends; a connection
+//! that died is dialled again. One SSH connection a node and run, and one to the bastion host where there is
+//! one. Of a large cluster [`IDLE`] connections stay open that are not in use: a node that is needed later is
+//! dialled once more.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
-    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -68,6 +69,10 @@ impl NotOpen {
 /// For how long a node that could not be reached is asked after others.
 const LATELY: Duration = Duration::from_secs(60);
 
+/// How many connections stay open that are not in use: each holds a quarter of a MiB, most of it
+/// queues and buffers of the SSH client.
+const IDLE: usize = 128;
+
 /// The pool. Clones are the same one: what asks it for each stream it needs outlives every connection.
 #[derive(Clone)]
 pub struct Hosts(Arc<Pool>);
@@ -76,6 +81,9 @@ struct Pool {
     dial: Arc<dyn Dial>,
     keys: Arc<dyn HostKeys>,
     aims: StdMutex<Aims>,
+    idle: usize,
+    /// Those with a connection, the oldest first.
+    opened: StdMutex<VecDeque<Weak<Slot>>>,
 }
 
 /// Where it leads to.
@@ -97,6 +105,22 @@ struct State {
     open: Option<Arc<Host>>,
     /// Why the last attempt failed, and when.
     failed: Option<(Instant, Arc<HostError>)>,
+}
+
+impl Slot {
+    /// Closes its connection, unless it is in use. True where there is none now.
+    fn closes(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else {
+            return false;
+        };
+        if let Some(host) = state.open.as_ref().filter(|host| host.is_alive())
+            && (Arc::strong_count(host) > 1 || host.is_used())
+        {
+            return false;
+        }
+        state.open = None;
+        true
+    }
 }
 
 /// True where a connection to the one is good for the other: which keys were verified before does not matter to it.
@@ -153,10 +177,17 @@ impl Aims {
 impl Hosts {
     /// A pool that aims nowhere yet.
     pub fn new(dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
+        Self::keeping(IDLE, dial, keys)
+    }
+
+    /// As [`Self::new`], where so many connections stay open that are not in use.
+    pub fn keeping(idle: usize, dial: Arc<dyn Dial>, keys: Arc<dyn HostKeys>) -> Self {
         Self(Arc::new(Pool {
             dial,
             keys,
             aims: StdMutex::default(),
+            idle,
+            opened: StdMutex::default(),
         }))
     }
 
@@ -226,6 +257,7 @@ impl Hosts {
                 let host = Arc::new(host);
                 state.open = Some(Arc::clone(&host));
                 state.failed = None;
+                self.0.opened(&slot);
                 Ok(host)
             }
             Err(error) => {
@@ -252,6 +284,20 @@ impl Hosts {
 }
 
 impl Pool {
+    /// Notes a connection, and closes the oldest of those that are not in use where there are too many.
+    fn opened(&self, slot: &Arc<Slot>) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Arc::downgrade(slot);
+        opened.retain(|there| !there.ptr_eq(&new));
+        opened.push_back(new);
+        let mut over = opened.len().saturating_sub(self.idle);
+        opened.retain(|slot| {
+            let closed = over > 0 && slot.upgrade().is_none_or(|slot| slot.closes());
+            over -= usize::from(closed);
+            !closed
+        });
+    }
+
     async fn connect(
         &self,
         name: &NodeName,

@@ -180,6 +180,11 @@ impl Session {
         &self.at.endpoint.address
     }
 
+    /// True while a stream through it is open.
+    pub(super) fn has_streams(&self) -> bool {
+        Arc::strong_count(&self.in_use) > 1
+    }
+
     /// Why it is dead, if it is.
     pub(super) fn lost(&self) -> Option<HostError> {
         self.link.why().map(|why| HostError::Lost {

@@ -740,6 +740,40 @@ async fn a_pool_dials_a_lost_node_again() {
     assert_eq!(fake.connections(), 2);
 }
 
+/// A connection costs memory for as long as it is open: of many the oldest are closed that nobody uses.
+#[tokio::test]
+async fn a_pool_keeps_few_connections_that_nobody_uses() {
+    let fake = FakeHost::new();
+    let endpoint = FakeHost::endpoint();
+    let keys = KnownHosts::from_text("test", &fake.known_hosts(&endpoint), Policy::Strict);
+    let names = ["n1", "n2", "n3", "n4"].map(NodeName::from);
+    let hosts = Hosts::keeping(2, Arc::new(fake.dial()), Arc::new(keys));
+    let aim = |name: &NodeName| (name.clone(), Ok(target(endpoint.clone(), fake.login())));
+    hosts.aim(names.iter().map(aim).collect());
+    let [n1, n2, n3, n4] = &names;
+    let used = hosts.open(n1).await.unwrap();
+    drop(hosts.open(n2).await.unwrap());
+    fake.on_port(1, |stream| {
+        Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(stream);
+        })
+    });
+    let stream = hosts.open(n3).await.unwrap().local_port(1).await.unwrap();
+    drop(hosts.open(n4).await.unwrap());
+    assert_eq!(fake.connections(), 4);
+    // That of `n2` was closed, and no other one.
+    for name in [n1, n3, n4] {
+        drop(hosts.open(name).await.unwrap());
+    }
+    assert_eq!(fake.connections(), 4);
+    assert!(used.is_alive(), "a step is at work with it");
+    drop(stream);
+    let again = hosts.open(n2).await.unwrap();
+    assert_eq!(fake.connections(), 5);
+    assert!(again.is_alive() && used.is_alive());
+}
+
 /// R36: another container that bears the name by now is not the one that was to go.
 #[tokio::test]
 async fn a_container_that_is_removed_by_its_id_is_that_one() {
