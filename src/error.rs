@@ -44,6 +44,37 @@ pub enum Passing {
     Away,
 }
 
+/// What keeps us from a node, as data.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+pub enum Obstacle {
+    /// None of the others, or nothing was tried.
+    #[default]
+    Other,
+    /// Nothing answers at that address.
+    Silence,
+    /// Its Docker does not answer.
+    DockerUnavailable,
+    /// It is not an address that is connected to.
+    AddressNotAllowed,
+    /// It refuses the login.
+    AuthenticationFailed,
+    /// Its host key is not on record.
+    HostKeyUnknown,
+    /// Another host key is on record.
+    HostKeyChanged,
+}
+
 /// An error that knows its class and the cure.
 pub trait Explain: std::error::Error {
     /// Who has to act.
@@ -54,9 +85,9 @@ pub trait Explain: std::error::Error {
         None
     }
 
-    /// True where nothing answered at all.
-    fn is_silence(&self) -> bool {
-        false
+    /// What keeps us from the node that it is about.
+    fn obstacle(&self) -> Obstacle {
+        Obstacle::Other
     }
 
     /// What the reader can do, one sentence fragment each, most likely cure first.
@@ -72,6 +103,10 @@ impl<E: Explain + ?Sized> Explain for std::sync::Arc<E> {
 
     fn passing(&self) -> Option<Passing> {
         (**self).passing()
+    }
+
+    fn obstacle(&self) -> Obstacle {
+        (**self).obstacle()
     }
 
     fn hints(&self) -> Vec<Cow<'static, str>> {

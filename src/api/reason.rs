@@ -66,9 +66,9 @@ macro_rules! reasons {
 }
 
 reasons! {
-    APIServerDown, AlarmRaised, Applied, Applying, AuthorityEnding, Available, ClaimedByOther, ClockSkew, ComponentDown,
-    Degraded, Deleting, DeletionOverdue, DeletionProtected, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
-    HostUnavailable,
+    APIServerDown, AddressNotAllowed, AlarmRaised, Applied, Applying, AuthenticationFailed, AuthorityEnding, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
+    Degraded, Deleting, DeletionOverdue, DeletionProtected, DockerUnavailable, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
+    HostKeyChanged, HostKeyUnknown, HostUnavailable,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
     NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
@@ -236,6 +236,31 @@ pub const REASONS: &[ReasonRow] = &[
         R::Unreachable,
         "some nodes do not answer; the message says which, and why",
     ),
+    no(
+        T::NodesReachable,
+        R::DockerUnavailable,
+        "some nodes answer, and their Docker does not, or may not be used",
+    ),
+    no(
+        T::NodesReachable,
+        R::AddressNotAllowed,
+        "the address of a node is not in `--allowed-node-cidrs`, or is no other machine's; it is not connected to",
+    ),
+    no(
+        T::NodesReachable,
+        R::AuthenticationFailed,
+        "some nodes refuse the login with this user and key",
+    ),
+    no(
+        T::NodesReachable,
+        R::HostKeyUnknown,
+        "the host key of a node is not on record; the message has its fingerprint",
+    ),
+    no(
+        T::NodesReachable,
+        R::HostKeyChanged,
+        "a node shows another host key than the one on record",
+    ),
     yes(T::EtcdHealthy, R::Healthy, "every member serves"),
     no(
         T::EtcdHealthy,
@@ -326,7 +351,12 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::UpToDate,
         R::UpdateAvailable,
-        "something would change that nobody asked for (a new release of the operator, other facts of a node); an edit of the config lets it",
+        "something would change that nobody asked for (a new release of the operator, other facts of a node); an approval of `status.pendingPlan` or an edit of the config lets it",
+    ),
+    no(
+        T::UpToDate,
+        R::AwaitingApproval,
+        "the config was changed, the spec has `changes: Approve`, and `status.pendingPlan` is not approved yet",
     ),
     no(
         T::UpToDate,

@@ -280,6 +280,7 @@ impl Explain for ExecutorError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Obstacle;
 
     /// What the user is told to do is what the node, or whoever could not be reached, was said to need.
     #[test]
@@ -291,7 +292,7 @@ mod tests {
             class: ErrorClass::Host,
         };
         let away = ExecutorError::Unreachable(Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: "it is off".to_owned(),
             hints: cures(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Survey;
 use crate::{
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::Unreachable,
     model::NodeName,
     plan::{Plan, Target, title},
@@ -54,7 +54,7 @@ impl Announced {
         let disturbs = plan.disruptions().filter_map(|(step, what)| {
             let node = step.node().filter(|node| !self.0.contains(*node))?;
             let why = Unreachable {
-                silent: false,
+                obstacle: Obstacle::Other,
                 class: ErrorClass::Host,
                 why: format!(
                     "left as it is for now: `{}` was not in the plan with which this run began ({what})",

@@ -219,12 +219,13 @@ impl Explain for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Obstacle;
 
     #[test]
     fn several_nodes_are_told_each_on_its_line() {
         let down = |name: &str| {
             let why = Unreachable {
-                silent: false,
+                obstacle: Obstacle::Other,
                 class: ErrorClass::Host,
                 why: format!("node `{name}` is off"),
                 hints: vec!["turn it on".to_owned()],

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::{
         converge::{Goal, Purpose, Removal},
-        error::ErrorClass,
+        error::{ErrorClass, Obstacle},
         facts::{Actual, Unreachable},
         plan::{Action, Cause, ClusterAction, HostAction, OnFailure, Queue, Stage, Step},
     };
@@ -151,7 +151,7 @@ mod tests {
         let hosts = ["n1", "n2", "n3", "n4", "n5"].map(|name| {
             let view = if name == "n3" {
                 HostView::Unreachable(Unreachable {
-                    silent: false,
+                    obstacle: Obstacle::Other,
                     class: ErrorClass::Host,
                     why: "it is off".to_owned(),
                     hints: Vec::new(),

@@ -31,7 +31,7 @@ use crate::{
         pki::{EngineClients, PkiContext, PkiError, Seed},
     },
     environment::Environment,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{Actual, ApiView, HostView, KeptFacts, Unreachable},
     host::pool::{ConnectionTarget, Target, Verified},
     model::{Component, Endpoint, Named, NodeName, Role},
@@ -478,6 +478,7 @@ fn checked(plan: Plan, actual: &Actual, saved: Option<&ClusterState>) -> Result<
 fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
     match purpose {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
+        AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),
         AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => (plan, None),
     }
 }
@@ -588,7 +589,7 @@ async fn from_inventory(
     let keys = &environment.key_ring;
     let missing = |to: String| {
         move |why| Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: format!("cannot log in to {to}: {why}"),
             hints: vec![],

@@ -6,7 +6,7 @@ use super::Survey;
 use crate::{
     apply::{step::Warning, stop::StopCause},
     config::Intent,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{Actual, Unreachable},
     model::NodeName,
     plan::{Plan, Target},
@@ -41,6 +41,8 @@ pub enum Goal<'a> {
     /// As `Up`, without changes that the user did not request: the intent was applied before, so what was changed
     /// outside is put right and certificates that expire soon are renewed, and nothing else changes.
     Heal(&'a Intent),
+    /// As `Heal`, and what was changed outside is left as it is: certificates that expire soon are renewed.
+    Renew(&'a Intent),
 }
 
 /// Removes the cluster from every node of the saved inventory, and of the intent, if there still is one.
@@ -145,7 +147,7 @@ impl<'a> Goal<'a> {
     /// What the user wants.
     pub const fn intent(self) -> &'a Intent {
         match self {
-            Self::Up(intent) | Self::Heal(intent) => intent,
+            Self::Up(intent) | Self::Heal(intent) | Self::Renew(intent) => intent,
         }
     }
 }
@@ -239,7 +241,7 @@ fn waiting(plan: &Plan) -> impl Iterator<Item = (NodeName, Unreachable)> {
             return None;
         };
         let why = Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class: ErrorClass::Host,
             why: note.text.clone(),
             hints: Vec::new(),
@@ -261,7 +263,7 @@ fn claimed(survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
         };
         survey.actual.up(name)?;
         let why = Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class: ErrorClass::User,
             why: format!("node `{name}` {}", note.text),
             hints: Vec::new(),

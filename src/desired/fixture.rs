@@ -15,7 +15,7 @@ use crate::{
         AuditLog, Authorization, Credential, Dns, Ingress, Intent, Login, Network, NodeIntent,
         PodSecurity, SecretsEncryption, ServiceExtras, Services,
     },
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{
         Actual, ContainerFact, ContainerState, ContainerdFacts, DockerFacts, FileFact, HostFacts,
         HostView, SystemFacts, Unreachable,
@@ -175,7 +175,7 @@ pub(super) fn up(facts: HostFacts) -> HostView {
 
 pub(super) fn down() -> Unreachable {
     Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "connection refused".to_owned(),
         hints: vec!["is sshd running?".to_owned()],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ClusterFacts, HostFacts};
 use crate::{
-    error::{ErrorClass, Explain, with_causes},
+    error::{ErrorClass, Explain, Obstacle, with_causes},
     etcd::{EtcdView, Quorum},
     model::{ClusterId, ImageVersion, NodeName, Role, Secret},
     state::{ClusterState, Membership},
@@ -73,9 +73,9 @@ pub struct Unreachable {
     pub why: String,
     /// The cures.
     pub hints: Vec<String>,
-    /// True when nothing answers at that address; false when something does, or when no connection was tried.
+    /// What keeps us from it.
     #[serde(default)]
-    pub silent: bool,
+    pub obstacle: Obstacle,
 }
 
 impl Unreachable {
@@ -85,7 +85,7 @@ impl Unreachable {
             class: error.class(),
             why: with_causes(error),
             hints: error.hints().into_iter().map(Cow::into_owned).collect(),
-            silent: error.is_silence(),
+            obstacle: error.obstacle(),
         }
     }
 }

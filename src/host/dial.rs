@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use super::{Dial, Stream};
+use super::{Dial, Stream, error::NOT_ALLOWED};
 use crate::model::Endpoint;
 
 /// How long unacknowledged data may stay on the wire. SSH keepalives are not served while a full
@@ -89,7 +89,7 @@ pub struct OtherMachines {
 impl OtherMachines {
     fn permits(&self, address: IpAddr) -> io::Result<()> {
         let address = address.to_canonical();
-        let refused = |why: String| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        let refused = |why: String| Err(io::Error::new(NOT_ALLOWED, why));
         if is_near(address) {
             return refused(format!("{address} is no address of another machine"));
         }
@@ -132,7 +132,7 @@ impl Dial for OtherMachines {
         match to.address.parse() {
             Ok(address) => self.permits(address),
             Err(_) => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
+                NOT_ALLOWED,
                 format!(
                     "the bastion host would look up `{}`; with --allowed-node-cidrs a node behind it has an IP address",
                     to.address

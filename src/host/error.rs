@@ -7,6 +7,9 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, io, sync::Arc, time::Duration
 
 use crate::model::{Endpoint, NodeName};
 
+/// The kind of the error for an address that is not dialled.
+pub(super) const NOT_ALLOWED: io::ErrorKind = io::ErrorKind::Unsupported;
+
 /// Which node, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -3,25 +3,61 @@
 use std::{borrow::Cow, io};
 
 use super::{
-    error::{Hop, HostError, KeyProblem, Phase, Place, Tried},
+    error::{Hop, HostError, KeyProblem, NOT_ALLOWED, Phase, Place, Tried},
     words,
 };
 use crate::{
-    error::{ErrorClass, Explain, Passing},
+    error::{ErrorClass, Explain, Obstacle, Passing},
     model::printable,
 };
 
 impl Explain for HostError {
-    fn is_silence(&self) -> bool {
-        // A node behind a bastion host that fails was not called.
-        matches!(
-            self,
+    fn obstacle(&self) -> Obstacle {
+        match self {
+            Self::Unreachable { source, .. } if source.kind() == NOT_ALLOWED => {
+                Obstacle::AddressNotAllowed
+            }
             Self::Unreachable { .. }
-                | Self::Timeout { .. }
-                | Self::Slow { .. }
-                | Self::Handshake { .. }
-                | Self::Lost { .. }
-        )
+            | Self::Timeout { .. }
+            | Self::Slow { .. }
+            | Self::Handshake { .. }
+            | Self::Lost { .. } => Obstacle::Silence,
+            Self::HostKeyUnknown { .. } => Obstacle::HostKeyUnknown,
+            Self::HostKeyChanged { .. } => Obstacle::HostKeyChanged,
+            Self::Key { .. } | Self::LoginRefused { .. } | Self::LoginIncomplete { .. } => {
+                Obstacle::AuthenticationFailed
+            }
+            Self::ForwardingForbidden { .. }
+            | Self::NoDocker { .. }
+            | Self::DockerNotRunning { .. }
+            | Self::SocketDenied { .. }
+            | Self::TunnelRefused { .. }
+            | Self::Docker { .. }
+            | Self::DockerIo { .. } => Obstacle::DockerUnavailable,
+            // A node behind a bastion host that fails was not called.
+            Self::Bastion { source, .. } if source.obstacle() == Obstacle::Silence => {
+                Obstacle::Other
+            }
+            Self::Bastion { source, .. } => source.obstacle(),
+            Self::NoAlgorithm { .. }
+            | Self::HostKeys { .. }
+            | Self::Exec { .. }
+            | Self::ExecEnded { .. }
+            | Self::ExecOutput { .. }
+            | Self::Shell { .. }
+            | Self::HalfAnAnswer { .. }
+            | Self::PortForbidden { .. }
+            | Self::PortClosed { .. }
+            | Self::NotReached { .. }
+            | Self::TooMany { .. }
+            | Self::Pull { .. }
+            | Self::ImageMissing { .. }
+            | Self::NameTaken { .. }
+            | Self::DiskFull { .. }
+            | Self::ReadBack { .. }
+            | Self::Archive { .. }
+            | Self::JobTimeout { .. } => Obstacle::Other,
+        }
     }
 
     fn class(&self) -> ErrorClass {

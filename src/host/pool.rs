@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     config::{Bastion, Login},
+    error::{ErrorClass, Obstacle},
     facts::Unreachable,
     model::{Endpoint, NodeName},
 };
@@ -232,8 +233,8 @@ impl Hosts {
         let asked = Instant::now();
         let Some(slot) = self.aims().slots.get(name).cloned() else {
             return Err(NotOpen::Target(Unreachable {
-                silent: false,
-                class: crate::error::ErrorClass::Bug,
+                obstacle: Obstacle::Other,
+                class: ErrorClass::Bug,
                 why: format!("node `{name}` is not part of this run"),
                 hints: vec![],
             }));

@@ -120,6 +120,7 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
 mod tests {
     use super::*;
     use crate::{
+        error::Obstacle,
         facts::Unreachable,
         model::ClusterId,
         plan::{PreflightError, PreflightErrors},
@@ -127,7 +128,7 @@ mod tests {
 
     fn unreachable(class: ErrorClass) -> Error {
         let down = Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class,
             why: "no route".to_owned(),
             hints: Vec::new(),

@@ -646,11 +646,12 @@ fn hosts_left(left: Vec<(NodeName, Unreachable)>, claimed: &BTreeSet<NodeName>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Obstacle;
 
     #[test]
     fn a_node_that_answers_is_not_called_unreachable() {
         let why = |class, why: &str| Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class,
             why: why.to_owned(),
             hints: Vec::new(),

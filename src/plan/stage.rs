@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, LocalAction, Note, Step};
+use super::{Action, Cause, LocalAction, Note, Step};
 use crate::model::NodeName;
 
 /// Everything a run will do, in order.
@@ -32,10 +32,29 @@ impl Plan {
     /// disturbs nothing, and what else is done relies on them.
     #[must_use]
     pub fn unasked(&self) -> Self {
+        self.part(|steps| steps.retain(|step| !step.is_asked()))
+    }
+
+    /// The part without which certificates would end: what they are renewed with and what reads them, and the waits
+    /// that come after that on the same node. The state and the kubeconfig are kept as in [`Self::unasked`].
+    #[must_use]
+    pub fn renewals(&self) -> Self {
+        self.part(|steps| {
+            let mut renews = false;
+            steps.retain(|step| {
+                renews |= step.cause == Cause::Expiry;
+                let waits = renews && step.action.is_wait();
+                step.cause == Cause::Expiry || waits || matches!(step.action, Action::Local(_))
+            });
+        })
+    }
+
+    /// The plan with what is left of each queue.
+    fn part(&self, keep: impl Fn(&mut Vec<Step>)) -> Self {
         let mut part = self.clone();
         for stage in &mut part.stages {
             for queue in &mut stage.queues {
-                queue.steps.retain(|step| !step.is_asked());
+                keep(&mut queue.steps);
             }
             stage.queues.retain(|queue| !queue.steps.is_empty());
         }

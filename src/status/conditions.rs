@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     api::conditions::{ConditionSet, ConditionType, Reason},
+    error::Obstacle,
     facts::Unreachable,
     model::{Component, NodeName, quoted, quoted_first},
 };
@@ -94,7 +95,20 @@ pub(crate) fn cases(nodes: &BTreeMap<NodeName, Unreachable>) -> String {
 /// Nodes that do not answer, where that is all that is known.
 pub(crate) fn unreachable(silent: &BTreeMap<NodeName, Unreachable>, conditions: &mut ConditionSet) {
     let kind = ConditionType::NodesReachable;
-    conditions.set(kind, Reason::Unreachable, cases(silent));
+    let reason = obstacle(silent.values().map(|down| down.obstacle));
+    conditions.set(kind, reason, cases(silent));
+}
+
+/// Of several the one that a person has to see to first.
+fn obstacle(all: impl Iterator<Item = Obstacle>) -> Reason {
+    match all.max().unwrap_or_default() {
+        Obstacle::Other | Obstacle::Silence => Reason::Unreachable,
+        Obstacle::DockerUnavailable => Reason::DockerUnavailable,
+        Obstacle::AddressNotAllowed => Reason::AddressNotAllowed,
+        Obstacle::AuthenticationFailed => Reason::AuthenticationFailed,
+        Obstacle::HostKeyUnknown => Reason::HostKeyUnknown,
+        Obstacle::HostKeyChanged => Reason::HostKeyChanged,
+    }
 }
 
 fn reachable(status: &Status) -> Outcome {
@@ -105,7 +119,8 @@ fn reachable(status: &Status) -> Outcome {
     };
     let silent: Vec<&Problem> = problems.iter().filter(silent).copied().collect();
     if !silent.is_empty() {
-        outcome(Reason::Unreachable, text(&silent))
+        let reason = obstacle(silent.iter().map(|problem| problem.obstacle));
+        outcome(reason, text(&silent))
     } else if problems.is_empty() {
         outcome(Reason::Reachable, "every node answers")
     } else {
@@ -328,14 +343,43 @@ fn up_to_date(status: &Status) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorClass;
+    use crate::error::{ErrorClass, Obstacle};
+
+    /// What a person has to see to is not hidden by a node that is merely off.
+    #[test]
+    fn the_reason_is_what_a_person_has_to_see_to_first() {
+        use Obstacle as O;
+        for (all, reason) in [
+            (&[O::Silence][..], Reason::Unreachable),
+            (&[O::Other, O::Silence], Reason::Unreachable),
+            (
+                &[O::Silence, O::DockerUnavailable],
+                Reason::DockerUnavailable,
+            ),
+            (&[O::AddressNotAllowed], Reason::AddressNotAllowed),
+            (
+                &[O::AuthenticationFailed, O::Silence],
+                Reason::AuthenticationFailed,
+            ),
+            (
+                &[O::HostKeyUnknown, O::AuthenticationFailed],
+                Reason::HostKeyUnknown,
+            ),
+            (
+                &[O::HostKeyUnknown, O::HostKeyChanged, O::Other],
+                Reason::HostKeyChanged,
+            ),
+        ] {
+            assert_eq!(obstacle(all.iter().copied()), reason, "{all:?}");
+        }
+    }
 
     /// A message has an end, whatever has happened to how many nodes.
     #[test]
     fn the_first_nodes_are_named_and_the_rest_is_counted() {
         let silent = |number: usize| -> BTreeMap<NodeName, Unreachable> {
             let down = Unreachable {
-                silent: true,
+                obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),
                 hints: vec!["turn it on".to_owned()],

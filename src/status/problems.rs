@@ -11,6 +11,7 @@ use super::{
     traffic,
 };
 use crate::{
+    error::Obstacle,
     etcd::{ExternalView, room},
     facts::{ApiHealth, ContainerState},
     model::{ClusterId, Component, NodeName, Role},
@@ -49,6 +50,9 @@ pub struct Problem {
     /// The component that does not run, if it is that.
     #[serde(skip)]
     pub stopped: Option<Component>,
+    /// What keeps us from the node, if it is about that.
+    #[serde(skip)]
+    pub obstacle: Obstacle,
     /// What.
     pub message: String,
     /// The cures that are known.
@@ -61,6 +65,7 @@ impl Problem {
             about,
             node: None,
             stopped: None,
+            obstacle: Obstacle::Other,
             message: message.into(),
             hints: Vec::new(),
         }
@@ -116,6 +121,7 @@ fn unreachable(seen: &Seen<'_>) -> Vec<Problem> {
     let silent = silent.filter(|(name, _)| !saved.is_some_and(|saved| saved.is_lost(name)));
     let down = silent.map(|(name, down)| Problem {
         hints: down.hints.clone(),
+        obstacle: down.obstacle,
         ..Problem::on(About::Reachability, name, down.why.clone())
     });
     down.collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     desired::Desired,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{Actual, Barrier, NoTraffic, Unreachable},
     model::{NodeName, OpenPort, Protocol, quoted_first},
 };
@@ -67,6 +67,6 @@ fn case(from: &NodeName, pairs: &[&NoTraffic], desired: Option<&Desired>) -> Unr
             "it does not reach pods on {to} (CoreDNS at {pod}): {came_back}, so its own pods do not reach them either"
         ),
         hints,
-        silent: false,
+        obstacle: Obstacle::Other,
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 use super::{members, same::SameContents, traffic};
 use crate::{
     desired::pki::EngineClients,
-    error::{ErrorClass, Explain, Passing},
+    error::{ErrorClass, Explain, Obstacle, Passing},
     etcd::EtcdView,
     facts::system,
     facts::{
@@ -177,7 +177,7 @@ async fn host_view(hosts: &Hosts, name: &NodeName, peers: Option<&BTreeSet<PeerP
         Ok(Ok(facts)) => HostView::Reachable(Box::new(facts)),
         Ok(Err(down)) => HostView::Unreachable(down),
         Err(_) => HostView::Unreachable(Unreachable {
-            silent: true,
+            obstacle: Obstacle::Silence,
             class: ErrorClass::Transient,
             why: format!(
                 "node `{name}` did not answer within {} s",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome, Removal, RemovalOutcome},
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     etcd::{ExternalFault, ExternalView},
     model::{EtcdKeyspace, NodeName},
     plan::{Action, HostAction, Plan, render},
@@ -294,7 +294,7 @@ async fn nodes_come_and_go() {
     // A control plane that is gone for good.
     runner.remote.world(|world| {
         let down = rke_operator::facts::Unreachable {
-            silent: true,
+            obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: "no route to host".to_owned(),
             hints: Vec::new(),

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io, path::Path, process::Command, sync::Arc
 use futures::future::{BoxFuture, join_all};
 use rke_operator::{
     config::{Agent, Bastion, Certificate, Credential, Login, SSH_AGENT},
-    error::{Explain, with_causes},
+    error::{Explain, Obstacle, with_causes},
     host::{
         Dial, Host, HostError, KnownHosts, OtherMachines, Policy, Stream,
         pool::{Hosts, NotOpen, Target, Verified},
@@ -394,7 +394,7 @@ async fn keys_that_were_verified_before_are_enough() {
     let Err(NotOpen::Host(error)) = hosts.open(&name).await else {
         panic!("nobody knows it")
     };
-    assert!(!error.is_silence(), "{error}");
+    assert_ne!(error.obstacle(), Obstacle::Silence, "{error}");
     hosts.aim(BTreeMap::new());
     hosts.aim(target(verified.clone()));
     let host = hosts.open(&name).await.expect("reached");

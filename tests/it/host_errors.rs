@@ -12,9 +12,9 @@ use std::{
 use futures::future::BoxFuture;
 use rke_operator::{
     config::{Credential, Login},
-    error::Explain,
+    error::{Explain, Obstacle},
     facts::{Baseline, NodeRecord},
-    host::{Dial, Host, HostError, KnownHosts, NewFile, Policy, Stream, TcpDial},
+    host::{Dial, Host, HostError, KnownHosts, NewFile, OtherMachines, Policy, Stream, TcpDial},
     model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, Owner, secret::Secret},
 };
 
@@ -255,6 +255,43 @@ async fn keys_that_cannot_be_used() {
     hint: `ssh-keygen -y -f` shows whether OpenSSH can read it
     class: User
     ");
+}
+
+/// What a person has to see to, as data.
+#[tokio::test]
+async fn what_keeps_us_from_a_node_is_told_apart() {
+    let host = FakeHost::new();
+    let (login, before, dial) = (host.login(), known(&host), host.dial());
+    let elsewhere = OtherMachines {
+        allowed: vec!["192.0.2.0/24".parse().unwrap()],
+    };
+    let wrong = Login {
+        user: "root".to_owned(),
+        ..host.login()
+    };
+    for (error, obstacle) in [
+        (
+            connect(&login, &before, &FakeNet::default()).await,
+            Obstacle::Silence,
+        ),
+        (
+            connect(&login, &before, &elsewhere).await,
+            Obstacle::AddressNotAllowed,
+        ),
+        (connect(&login, "", &dial).await, Obstacle::HostKeyUnknown),
+        (
+            connect(&wrong, &before, &dial).await,
+            Obstacle::AuthenticationFailed,
+        ),
+    ] {
+        assert_eq!(error.obstacle(), obstacle, "{error}");
+    }
+    host.change_host_key();
+    let error = connect(&login, &before, &dial).await;
+    assert_eq!(error.obstacle(), Obstacle::HostKeyChanged);
+    host.faults(|faults| faults.access = Access::NotRunning);
+    let error = host.connect().await.unwrap().docker_facts().await;
+    assert_eq!(error.unwrap_err().obstacle(), Obstacle::DockerUnavailable);
 }
 
 #[tokio::test]

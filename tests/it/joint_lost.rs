@@ -8,7 +8,7 @@ use proptest::{
 };
 use rke_operator::{
     converge::{Error, Goal, Outcome},
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     etcd::{Alarm, AlarmKind, MemberId},
     facts::{HostView, NodeFact, Unreachable},
     model::{CLAIM, NodeName, Role, label},
@@ -38,7 +38,7 @@ fn without(wish: &Wish, nodes: &[usize]) -> Wish {
 
 fn silent(why: &str) -> Unreachable {
     Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: why.to_owned(),
         hints: Vec::new(),
@@ -132,7 +132,7 @@ fn a_node_that_answers_and_lets_nobody_in_is_not_called_lost() {
         let whole = of(&[WORKER, WORKER]);
         settle(&runner, &whole.intent()).await;
         let why = Unreachable {
-            silent: false,
+            obstacle: Obstacle::Other,
             class: ErrorClass::User,
             why: "the host key of node `n3` is not known".to_owned(),
             hints: vec!["record it".to_owned()],

@@ -14,7 +14,7 @@ use proptest::{
 use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome, Purpose, Removal, RemovalOutcome},
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{HostView, Unreachable},
     model::{CLAIM, ClusterId},
     plan::{Action, Plan, enough_answer},
@@ -115,7 +115,7 @@ fn switch_off(runner: &Runner, nodes: usize, off: u8) {
         .filter(|(at, _)| off >> at & 1 == 1)
         .map(|(_, name)| {
             let why = Unreachable {
-                silent: true,
+                obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),
                 hints: Vec::new(),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rke_operator::{
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     etcd::MemberId,
     facts::{ApiView, Baseline, ContainerState, Unreachable},
     model::{CLAIM, ClusterId, Component, ContainerdWants, Digest, ObjectRef, label},
@@ -26,7 +26,7 @@ use crate::{
 
 fn down() -> Unreachable {
     Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "node `n1` did not answer".to_owned(),
         hints: vec![],

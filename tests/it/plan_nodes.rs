@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use rke_operator::{
     desired::Desired,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{ContainerState, HostFacts, HostView, Replica, Unreachable},
     model::{Component, NodeName, Taint, path},
     plan::{self, Cause, HostAction, OnFailure, Plan, Step, enough_answer},
@@ -46,7 +46,7 @@ fn with(want: &Desired, component: Component) -> impl Iterator<Item = &NodeName>
 
 fn silent() -> Unreachable {
     Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),
         hints: vec![],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     facts::{Baseline, HostFacts, HostView, Unreachable},
     model::{CLAIM, ClusterId, FILES_IMAGE, Named, NodeName, label, path},
     plan,
@@ -182,7 +182,7 @@ fn invariant_01_a_node_that_does_not_answer_is_noted_and_keeps_the_state() {
     world.down.insert(
         one(),
         Unreachable {
-            silent: true,
+            obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: "connection refused".to_owned(),
             hints: vec![],

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use rke_operator::{
     desired::Desired,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     etcd::{Alarm, AlarmKind, MemberId, Quorum},
     facts::{Actual, ApiHealth, ClockFact, ContainerState, HostView, Unreachable},
     model::{
@@ -56,7 +56,7 @@ fn node(number: usize) -> NodeName {
 
 fn silence(world: &mut World, name: &NodeName) {
     let down = Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "it is off".to_owned(),
         hints: vec![],

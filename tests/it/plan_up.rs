@@ -2,7 +2,7 @@
 
 use rke_operator::{
     desired::Desired,
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     facts::{
         Actual, Barrier, ContainerFact, ContainerState, HostFacts, HostView, RemovedApi,
         Unreachable, Unreached,
@@ -524,7 +524,7 @@ fn everything_in_the_way_is_said_at_once() {
 fn a_host_that_is_down_refuses_with_its_own_words() {
     let mut world = world_with(|_| {});
     let down = Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Transient,
         why: "node `n1` did not answer".to_owned(),
         hints: vec!["is it on?".to_owned()],

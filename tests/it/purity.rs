@@ -161,7 +161,15 @@ const VALUES: [(&str, &[&str]); 6] = [
     ("converge", &["Survey"]),
     (
         "host::error",
-        &["Hop", "HostError", "KeyProblem", "Phase", "Place", "Tried"],
+        &[
+            "Hop",
+            "HostError",
+            "KeyProblem",
+            "NOT_ALLOWED",
+            "Phase",
+            "Place",
+            "Tried",
+        ],
     ),
     ("workload::crash", &["CrashLoop"]),
 ];

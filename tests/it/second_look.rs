@@ -2,7 +2,7 @@
 
 use rke_operator::{
     converge::{Error, Goal, Outcome, Removal},
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{ContainerState, HostView, Unreachable},
     model::{CLAIM, Component, NodeName},
     plan::{Action, ClusterAction, HostAction, Step},
@@ -146,7 +146,7 @@ fn a_run_that_cannot_go_on_says_that_what_it_has_done_stays() {
     block_on(async {
         let dies = |world: &mut World| {
             let down = Unreachable {
-                silent: true,
+                obstacle: Obstacle::Silence,
                 class: ErrorClass::Host,
                 why: "it is off".to_owned(),
                 hints: Vec::new(),

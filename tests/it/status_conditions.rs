@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rke_operator::{
     api::conditions::{ConditionSet, ConditionStatus, ConditionType, Reason},
     converge::{Inspection, inspect},
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     etcd::{Alarm, AlarmKind, EtcdView, ExternalFault, ExternalView, MemberId, Quorum},
     facts::{Actual, ApiHealth, ContainerState, HostView, Unreachable},
     model::{ContainerSpec, NodeName, label},
@@ -30,7 +30,7 @@ use crate::{
 
 fn silent() -> HostView {
     HostView::Unreachable(Unreachable {
-        silent: true,
+        obstacle: Obstacle::Silence,
         class: ErrorClass::Host,
         why: "no route to host".to_owned(),
         hints: vec!["is it switched on?".to_owned()],

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::PkiError;
 use crate::{
     config::{Intent, NodeIntent},
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{Actual, HostView, Unreachable},
     model::{NodeName, Role},
 };
@@ -58,7 +58,7 @@ pub fn left_out(intent: &Intent, have: &Actual, now: Timestamp) -> BTreeMap<Node
                 "set the clock of that node (`timedatectl`, chrony): until then it is left as it is"
                     .to_owned(),
             ],
-            silent: false,
+            obstacle: Obstacle::Other,
         };
         (clock.node.clone(), why)
     })

@@ -5,7 +5,7 @@
 use super::{PreflightError, PreflightErrors, leavers};
 use crate::{
     desired::Desired,
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     etcd::Quorum,
     facts::{Actual, ApiView, HostView, Replaced, Unreachable},
     model::{
@@ -25,7 +25,7 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let silent = silent
         .filter(|(name, _)| !want.saved.is_lost(name))
         .map(|(name, down)| {
-            if down.silent {
+            if down.obstacle == Obstacle::Silence {
                 silent_error(name)
             } else {
                 closed_error(name, down)

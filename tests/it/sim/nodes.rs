@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rke_operator::{
-    error::ErrorClass,
+    error::{ErrorClass, Obstacle},
     facts::{ContainerFact, ContainerState, HostFacts, HostView, Unreachable},
     model::{ContainerSpec, NodeName, label},
 };
@@ -23,7 +23,7 @@ impl SimRemote {
 
     pub(crate) fn kill(&self, node: &str) {
         let down = Unreachable {
-            silent: true,
+            obstacle: Obstacle::Silence,
             class: ErrorClass::Host,
             why: format!("cannot reach node `{node}`: no route to host"),
             hints: vec!["is it switched on?".to_owned()],

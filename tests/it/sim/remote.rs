@@ -21,7 +21,7 @@ use rke_operator::{
     },
     desired::pki::EngineClients,
     environment::Environment,
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, Obstacle},
     facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
     model::{ClusterId, NodeName, WantedObjects, secret::Secret},
@@ -437,7 +437,7 @@ impl Inner {
                 Err(down) => down.clone(),
                 Ok(_) if self.world.truth.hosts.contains_key(name) => return None,
                 Ok(_) => Unreachable {
-                    silent: true,
+                    obstacle: Obstacle::Silence,
                     class: ErrorClass::Host,
                     why: format!("cannot reach node `{name}`: no such host"),
                     hints: Vec::new(),

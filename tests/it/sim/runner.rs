@@ -305,6 +305,7 @@ impl Runner {
             let whole = plan_up(want, &survey.actual).unwrap();
             let plan = match purpose.any() {
                 AnyPurpose::Goal(Goal::Heal(_)) => whole.unasked(),
+                AnyPurpose::Goal(Goal::Renew(_)) => whole.renewals(),
                 AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => whole,
             };
             assert_eq!(plan, survey.plan);
