@@ -63,6 +63,10 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
 
+    /// What is done about what was changed on the nodes or in the cluster, and not here. Without it: Heal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+
     /// Nothing is changed on any node while this is true: no run starts, nothing is healed or renewed, and a
     /// deletion cleans nothing. The cluster is still looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +140,21 @@ pub enum Changes {
     /// Applied at once, the disruptive ones too.
     #[default]
     Automatic,
+    /// A change of a cluster that is built waits until a person approves its plan: `status.pendingPlan` has it, and the
+    /// annotation `clusterprovisioner.rke.io/approve` names its digest. Meanwhile the cluster is kept as it was applied
+    /// last.
+    Approve,
+}
+
+/// What is done about what was changed elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Drift {
+    /// It is put right.
+    #[default]
+    Heal,
+    /// The condition `UpToDate` says what differs, and nothing else is done about it; certificates that end soon are renewed
+    /// all the same. A change of the config puts it right, too.
+    Report,
 }
 
 /// What happens when the object is deleted.
@@ -269,6 +288,14 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<CertificateStatus>,
 
+    /// The config that was applied last, from end to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_config: Option<AppliedConfig>,
+
+    /// Changes that wait for a person; absent when none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_plan: Option<PendingPlan>,
+
     /// What the config and the last run warned about; the first twenty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(max = 1024)))]
@@ -305,6 +332,69 @@ pub struct CertificateStatus {
     /// Which it is: a file of a node, or an authority.
     #[schemars(length(max = 512))]
     pub component: String,
+}
+
+/// A config that was applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedConfig {
+    /// A digest of its text, keyed: equal for equal texts of this cluster, and it tells nothing about them.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+    /// The generation of the object that it came from.
+    pub observed_generation: i64,
+    /// When that was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub time: Option<String>,
+    /// The release of the operator that did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub operator_version: Option<String>,
+}
+
+/// A plan that waits for a person.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingPlan {
+    /// What `clusterprovisioner.rke.io/approve` names. It covers the config, the release of the operator and what is
+    /// changed on which node; another change has another digest.
+    #[schemars(length(max = 64))]
+    pub digest: String,
+    /// Why it waits.
+    pub reason: PendingReason,
+    /// Since when.
+    #[schemars(length(max = 64))]
+    pub created_at: String,
+    /// How many steps change something.
+    pub steps: i64,
+    /// What it disrupts, by node; the first twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub disruptions: Vec<DisruptedNode>,
+    /// The plan, as `rke-operator plan` prints it; the first part, where it is long.
+    #[schemars(length(max = 32_768))]
+    pub plan: String,
+}
+
+/// Why a plan waits for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum PendingReason {
+    /// The config was changed, and the spec says `changes: Approve`.
+    Approval,
+    /// The config was not changed: a new release of the operator, or other facts of a node.
+    Update,
+}
+
+/// What a plan disrupts on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct DisruptedNode {
+    /// The node.
+    #[schemars(length(max = 253))]
+    pub node: String,
+    /// What.
+    #[schemars(length(max = 256))]
+    pub what: String,
 }
 
 /// Where one API server answers.

@@ -24,9 +24,9 @@ pub mod kubeconfig;
 pub mod reason;
 
 pub use cluster::{
-    ApiEndpoint, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus, ConfigSource,
-    Deletion, DeletionPolicy, KeySecretRef, LenientDeletion, NameRef, NodeCounts, OnTimeout,
-    ProgressStatus, RemainingNode, Ssh,
+    ApiEndpoint, AppliedConfig, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus,
+    ConfigSource, Deletion, DeletionPolicy, DisruptedNode, Drift, KeySecretRef, LenientDeletion,
+    NameRef, NodeCounts, OnTimeout, PendingPlan, PendingReason, ProgressStatus, RemainingNode, Ssh,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
@@ -69,6 +69,14 @@ pub const CLUSTERS: &str = "clusterprovisioner.rke.io/clusters";
 /// An annotation whose value is the name of its object: the object is deleted although its spec protects it.
 pub const CONFIRM_DELETION: &str = "clusterprovisioner.rke.io/confirm-deletion";
 
+/// An annotation whose value is the digest of a plan that waits (`status.pendingPlan.digest`): it may be carried out. Used
+/// once: the operator takes it away.
+pub const APPROVE: &str = "clusterprovisioner.rke.io/approve";
+
+/// An annotation in addition to [`APPROVE`]: the name of the user who approves. The admission policy admits no other than
+/// that of the user who writes it.
+pub const APPROVED_BY: &str = "clusterprovisioner.rke.io/approved-by";
+
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
@@ -85,7 +93,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

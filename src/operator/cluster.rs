@@ -17,9 +17,11 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::{
+    applied, approval,
     cluster_object::ClusterObject,
     context::{Context, ReconcileError, explained},
     environment::{self, SpecError, Wanted},
+    events::{Notice, publish},
     guarded, kubeconfig, memory,
     ready::Stage,
     reasons::{self, Reasoned},
@@ -29,7 +31,7 @@ use super::{
 };
 use crate::{
     api::{
-        FINALIZER,
+        FINALIZER, PendingReason,
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::stop::StopCause,
@@ -37,6 +39,7 @@ use crate::{
     environment::Environment,
     error::Explain,
     plan::{Cause, Plan, Step},
+    state::ClusterState,
     status::{Seen, Status, lines},
 };
 
@@ -169,6 +172,7 @@ impl Reconcile<'_> {
             }
             // Nothing is there to look at: the run looks by itself.
             Stage::New => {
+                self.status.set_pending(None);
                 let run = Run::Provision;
                 self.apply(&wanted, &environment, run, ConditionSet::new(), None)
                     .await
@@ -181,6 +185,7 @@ impl Reconcile<'_> {
     /// that was built is looked at all the same, by the saved inventory.
     async fn not_understood(mut self, error: &SpecError) -> Result<Action, ReconcileError> {
         let text = explained(error);
+        self.status.set_pending(None);
         let Found {
             mut conditions,
             facts,
@@ -221,56 +226,71 @@ impl Reconcile<'_> {
         )
     }
 
+    /// One look towards a goal, as soon as it is this object's turn. `Err`: why there is none.
+    async fn observe<'w>(
+        &mut self,
+        goal: Goal<'_>,
+        wanted: &Wanted,
+        environment: &'w Environment,
+    ) -> Result<Result<Look<'w>, StopCause>, ReconcileError> {
+        let ctx = self.ctx;
+        // A spec that nothing was said about yet must not read as one that is settled.
+        let tell = !self.status.has_told();
+        let Some(_slot) = self.turn(&ctx.queues.checks, tell).await? else {
+            return Ok(Err(StopCause::Signal));
+        };
+        if tell {
+            let mut conditions = ConditionSet::new();
+            valid(&mut conditions, &wanted.later);
+            let kind = ConditionType::Reconciling;
+            conditions.set(kind, Reason::Surveying, "reads what is there");
+            self.status.write(&conditions, |_| {}).await?;
+        }
+        Ok(tokio::select! {
+            look = Box::pin(Iteration::look(&goal, environment)) => Ok(look.map(Box::new)),
+            cause = ctx.outdated(self.view, &wanted.secrets) => Err(cause),
+        })
+    }
+
     /// The cluster is there: see how it is, and whether it is as the spec says.
     async fn look(
         mut self,
         wanted: &Wanted,
         environment: &Environment,
     ) -> Result<Action, ReconcileError> {
-        let ctx = self.ctx;
-        let iteration = {
-            // A spec that nothing was said about yet must not read as one that is settled.
-            let slot = self
-                .turn(&ctx.queues.checks, !self.status.has_told())
-                .await?;
-            let Some(_slot) = slot else {
-                return Ok(stopped(StopCause::Signal));
-            };
-            if !self.status.has_told() {
-                let mut conditions = ConditionSet::new();
-                valid(&mut conditions, &wanted.later);
-                let kind = ConditionType::Reconciling;
-                conditions.set(kind, Reason::Surveying, "reads what is there");
-                self.status.write(&conditions, |_| {}).await?;
-            }
-            let goal = Goal::Up(&wanted.intent);
-            tokio::select! {
-                look = Box::pin(Iteration::look(&goal, environment)) => look.map(Box::new),
-                cause = ctx.outdated(self.view, &wanted.secrets) => return Ok(stopped(cause)),
-            }
-        };
-        let iteration = match iteration {
-            Ok(iteration) => iteration,
-            Err(error) => {
+        let goal = Goal::Up(&wanted.intent);
+        let iteration = match self.observe(goal, wanted, environment).await? {
+            Ok(Ok(iteration)) => iteration,
+            Ok(Err(error)) => {
                 let found = Found::failed(wanted, &error);
                 return self.failed(&error, found).await;
             }
+            Err(cause) => return Ok(stopped(cause)),
         };
         let survey = iteration.survey();
         let found = self.seen(wanted, survey);
         self.tell_certificates(&found.conditions).await;
+        let approved = self.weigh(wanted, survey).await?;
         let stage = self.status.stage();
-        let plan = match stage {
-            Stage::Applied => survey.plan.unasked(),
-            Stage::New | Stage::Changed => survey.plan.clone(),
+        let (run, plan) = match stage {
+            Stage::Applied if !approved => {
+                let plan = wanted.kept_up(&survey.plan);
+                (upkeep(&plan), plan)
+            }
+            Stage::New => (Run::Provision, survey.plan.clone()),
+            Stage::Changed | Stage::Applied => (Run::Change, survey.plan.clone()),
         };
         if self.view.is_paused() {
             return self.looked(wanted, found).await;
         }
+        if self.keeps() {
+            let applied = survey.actual.saved.clone();
+            drop(iteration);
+            return Box::pin(self.keep(wanted, environment, applied, found)).await;
+        }
         if !plan.is_empty() && !plan.only_waits() {
-            return self
-                .set_out(wanted, environment, &plan, found, iteration)
-                .await;
+            let set_out = self.set_out(wanted, environment, run, &plan, found, iteration);
+            return Box::pin(set_out).await;
         }
         let left = silent(wanted, survey);
         if !left.is_empty() {
@@ -280,6 +300,93 @@ impl Reconcile<'_> {
             Stage::Applied => self.looked(wanted, found).await,
             Stage::New | Stage::Changed => self.applied(wanted, found, None, &[]).await,
         }
+    }
+
+    /// True while a change of the config waits for a person: the cluster is kept as it was applied last.
+    fn keeps(&self) -> bool {
+        let pending = self.status.pending();
+        pending.is_some_and(|pending| pending.reason == PendingReason::Approval)
+    }
+
+    /// Which of the changes wait for a person, and whether one has approved them.
+    async fn weigh(&mut self, wanted: &Wanted, survey: &Survey) -> Result<bool, ReconcileError> {
+        let (ctx, view) = (self.ctx, self.view);
+        let reason = approval::waits(wanted.changes, self.status.stage(), survey.whole());
+        let waiting = reason.zip(survey.actual.saved.as_deref());
+        let waiting = waiting.map(|(reason, saved)| {
+            let release = env!("CARGO_PKG_VERSION");
+            let digest = approval::digest(saved, wanted.text.expose(), release);
+            let stands = self.status.pending();
+            let stands = stands.filter(|stands| stands.digest == digest);
+            let since = stands.map(|stands| stands.created_at.clone());
+            let since = since.unwrap_or_else(|| ctx.dependencies.clock.now().to_string());
+            approval::pending(digest, reason, survey.whole(), since)
+        });
+        let approved = waiting
+            .as_ref()
+            .is_some_and(|plan| view.approves(&plan.digest));
+        if approved {
+            let by = view
+                .approved_by()
+                .map_or("a user who gave no name".to_owned(), |name| {
+                    format!("`{name}`, as the annotation says")
+                });
+            let note = format!("the plan that waited was approved by {by}");
+            publish(ctx, view, &Notice::normal("PlanApproved", "Approve", &note)).await;
+        } else if view.approved().is_some() {
+            let note =
+                "the approval names another plan than the one that waits: nothing is done by it";
+            publish(
+                ctx,
+                view,
+                &Notice::warning("ApprovalOutdated", "Approve", note),
+            )
+            .await;
+            memory::forget_approval(ctx, view).await?;
+        }
+        self.status.set_pending(waiting.filter(|_| !approved));
+        Ok(approved)
+    }
+
+    /// While a change waits for a person: the cluster is looked at, and kept, as it was applied last. Where that is not
+    /// known any more, it is looked at only.
+    async fn keep(
+        mut self,
+        wanted: &Wanted,
+        environment: &Environment,
+        saved: Option<Box<ClusterState>>,
+        found: Found,
+    ) -> Result<Action, ReconcileError> {
+        let (ctx, view) = (self.ctx, self.view);
+        let text = match &saved {
+            Some(saved) => applied::read(ctx, view, saved).await?,
+            None => None,
+        };
+        let former = match (text, view.spec()) {
+            (Some(text), Ok(spec)) => {
+                environment::former(ctx, &view.name(), &spec, text, wanted).await
+            }
+            (None, _) | (_, Err(_)) => return self.looked(wanted, found).await,
+        };
+        let Ok(former) = former else {
+            return self.looked(wanted, found).await;
+        };
+        let iteration = match self.observe(former.upkeep(), &former, environment).await? {
+            Ok(Ok(iteration)) => iteration,
+            Ok(Err(error)) => {
+                let found = Found::failed(&former, &error);
+                return self.failed(&error, found).await;
+            }
+            Err(cause) => return Ok(stopped(cause)),
+        };
+        let survey = iteration.survey();
+        let (found, plan) = (self.seen(&former, survey), survey.plan.clone());
+        if plan.is_empty() || plan.only_waits() {
+            return self.looked(&former, found).await;
+        }
+        let run = upkeep(&plan);
+        let set_out = self.set_out(&former, environment, run, &plan, found, iteration);
+        Box::pin(set_out).await
     }
 
     /// Says what was seen; nothing is done.
@@ -296,17 +403,11 @@ impl Reconcile<'_> {
         mut self,
         wanted: &Wanted,
         environment: &Environment,
+        run: Run,
         plan: &Plan,
         mut found: Found,
         iteration: Box<Iteration<'_>>,
     ) -> Result<Action, ReconcileError> {
-        let expires = |step: &Step| step.cause == Cause::Expiry;
-        let run = match self.status.stage() {
-            Stage::New => Run::Provision,
-            Stage::Changed => Run::Change,
-            Stage::Applied if plan.steps().any(expires) => Run::Renew,
-            Stage::Applied => Run::Heal,
-        };
         if self.status.stage() != Stage::Applied {
             let kind = ConditionType::UpToDate;
             let message = lines(plan.steps());
@@ -318,5 +419,18 @@ impl Reconcile<'_> {
         self.report_about(wanted, found).await?;
         self.apply(wanted, environment, run, base, Some(iteration))
             .await
+    }
+}
+
+/// What a look gives, or why it cannot.
+type Look<'w> = Result<Box<Iteration<'w>>, converge::Error>;
+
+/// What a run that follows no change of the config is called.
+fn upkeep(plan: &Plan) -> Run {
+    let expires = |step: &Step| step.cause == Cause::Expiry;
+    if plan.steps().any(expires) {
+        Run::Renew
+    } else {
+        Run::Heal
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     ResourceExt,
     api::{ApiResource, DynamicObject, ObjectMeta},
@@ -14,9 +15,9 @@ use serde_json::Value;
 use super::shallow::{CONFIG, depth};
 use crate::{
     api::{
-        ACCEPT_ETCD, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster, ClusterSpec, ClusterStatus,
-        Deletion, FINALIZER, KUBERNETES_VERSION, LOSE, LenientDeletion, RECOVER, REMOVAL_BEGAN,
-        TAKE_OVER,
+        ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster,
+        ClusterSpec, ClusterStatus, Deletion, FINALIZER, GROUP, KUBERNETES_VERSION, LOSE,
+        LenientDeletion, RECOVER, REMOVAL_BEGAN, TAKE_OVER, VERSION,
     },
     model::{ClusterId, NodeName},
 };
@@ -55,6 +56,18 @@ impl ClusterObject {
 
     pub(super) fn object_ref(&self) -> ObjectRef<DynamicObject> {
         ObjectRef::from_obj_with(&self.object, cluster_resource())
+    }
+
+    /// What makes the garbage collector take another object with this one.
+    pub(super) fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: format!("{GROUP}/{VERSION}"),
+            kind: "Cluster".to_owned(),
+            name: self.name(),
+            uid: self.uid(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }
     }
 
     pub(super) fn deleted_at(&self) -> Option<Timestamp> {
@@ -97,6 +110,27 @@ impl ClusterObject {
     /// The nodes that a person has cleaned by name.
     pub(super) fn clean(&self) -> BTreeSet<NodeName> {
         self.nodes_in(CLEAN)
+    }
+
+    /// The digest of the plan that a person approves.
+    pub(super) fn approved(&self) -> Option<&str> {
+        self.object
+            .annotations()
+            .get(APPROVE)
+            .map(|digest| digest.trim())
+    }
+
+    /// True where a person approves the plan with that digest.
+    pub(super) fn approves(&self, digest: &str) -> bool {
+        self.approved() == Some(digest)
+    }
+
+    /// Who that is, as the annotation says.
+    pub(super) fn approved_by(&self) -> Option<&str> {
+        self.object
+            .annotations()
+            .get(APPROVED_BY)
+            .map(|name| name.trim())
     }
 
     /// The nodes that an annotation names.

@@ -22,15 +22,17 @@ use super::{
 };
 use crate::{
     api::{
-        CLUSTERS, ClusterSpec, ConfigSource, KeySecretRef,
+        CLUSTERS, Changes, ClusterSpec, ConfigSource, Drift, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
     config::{Credential, Intent, RkeConfig, SecretSources},
+    converge::Goal,
     desired::{self, DesiredError},
     environment::{Environment, KeyRing},
     error::{ErrorClass, Explain, on_object},
     host::{KnownHosts, Policy},
     model::{ClusterId, Secret, label, printable_lines},
+    plan::Plan,
     state::kubeconfig::SecretKubeconfig,
 };
 
@@ -138,6 +140,8 @@ const WARNING: usize = 1024;
 /// What a `Cluster` asks for.
 pub(super) struct Wanted {
     pub(super) intent: Intent,
+    /// The release that the object asks for.
+    pub(super) version: String,
     /// What the config is warned about.
     pub(super) warnings: Vec<String>,
     /// What it asks for and is not done yet.
@@ -146,6 +150,28 @@ pub(super) struct Wanted {
     pub(super) text: Secret<String>,
     /// The Secrets that it was read from: the one with the key, and the one with the config.
     pub(super) secrets: Vec<SecretVersion>,
+    /// How changes of it are applied.
+    pub(super) changes: Changes,
+    /// What is done about drift.
+    pub(super) drift: Drift,
+}
+
+impl Wanted {
+    /// The goal of a run that follows no change of the config.
+    pub(super) const fn upkeep(&self) -> Goal<'_> {
+        match self.drift {
+            Drift::Heal => Goal::Heal(&self.intent),
+            Drift::Report => Goal::Renew(&self.intent),
+        }
+    }
+
+    /// What such a run does of all that differs.
+    pub(super) fn kept_up(&self, plan: &Plan) -> Plan {
+        match self.drift {
+            Drift::Heal => plan.unasked(),
+            Drift::Report => plan.renewals(),
+        }
+    }
 }
 
 /// The config of a `Cluster`, read and judged; `Err` is for its conditions.
@@ -154,15 +180,8 @@ pub(super) async fn wanted(
     cluster: &str,
     spec: &ClusterSpec,
 ) -> Result<Wanted, SpecError> {
-    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
-    let source = match key.as_deref() {
-        None | Some(DEFAULT_KEY) => name.clone(),
-        Some(key) => format!("{name}/{key}"),
-    };
-    let namespace = &ctx.options.credentials_namespace;
-    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
-    let pem = keys.read(&source).await?;
-    let mut secrets = vec![pem.version];
+    let (key_source, key, keys) = login(ctx, cluster, spec).await?;
+    let mut secrets = vec![key.version];
     let (text, config) = match (&spec.config, &spec.config_from) {
         (Some(config), None) => {
             let document = serde_json::Value::Object(config.clone());
@@ -181,7 +200,58 @@ pub(super) async fn wanted(
             return Err(SpecError::NotOneConfig);
         }
     };
-    let resolved = Intent::from_config(&config, &SecretSources::new(source, pem.text))?;
+    let secrets = secrets.into_iter().flatten().collect();
+    let sources = SecretSources::new(key_source, key.text);
+    understood(spec, &config, text, &sources, secrets)
+}
+
+/// The config that was applied before, in the place of `present`, which waits: warnings and the version asked for are
+/// those of the present one.
+pub(super) async fn former(
+    ctx: &Context,
+    cluster: &str,
+    spec: &ClusterSpec,
+    text: Secret<String>,
+    present: &Wanted,
+) -> Result<Wanted, SpecError> {
+    let (source, key, _) = login(ctx, cluster, spec).await?;
+    let config = RkeConfig::parse(text.expose())?;
+    let sources = SecretSources::new(source, key.text);
+    let former = understood(spec, &config, text, &sources, present.secrets.clone())?;
+    Ok(Wanted {
+        version: present.version.clone(),
+        warnings: present.warnings.clone(),
+        later: present.later.clone(),
+        ..former
+    })
+}
+
+/// Where the key to the nodes is and what it is, and how to read others.
+async fn login(
+    ctx: &Context,
+    cluster: &str,
+    spec: &ClusterSpec,
+) -> Result<(String, SecretText, SecretKeys), KeyError> {
+    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    let source = match key.as_deref() {
+        None | Some(DEFAULT_KEY) => name.clone(),
+        Some(key) => format!("{name}/{key}"),
+    };
+    let namespace = &ctx.options.credentials_namespace;
+    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
+    let pem = keys.read(&source).await?;
+    Ok((source, pem, keys))
+}
+
+/// What a config asks for.
+fn understood(
+    spec: &ClusterSpec,
+    config: &RkeConfig,
+    text: Secret<String>,
+    sources: &SecretSources,
+    secrets: Vec<SecretVersion>,
+) -> Result<Wanted, SpecError> {
+    let resolved = Intent::from_config(config, sources)?;
     desired::check(&resolved.intent)?;
     let warning = |problem: &crate::config::Problem| {
         let mut text = problem.to_string();
@@ -192,11 +262,14 @@ pub(super) async fn wanted(
         shorten(&printable_lines(&on_object(&text)), WARNING)
     };
     Ok(Wanted {
+        version: resolved.intent.version.to_string(),
         intent: resolved.intent,
         warnings: resolved.warnings.iter().map(warning).collect(),
         later: resolved.later.iter().map(ToString::to_string).collect(),
         text,
-        secrets: secrets.into_iter().flatten().collect(),
+        secrets,
+        changes: spec.changes.unwrap_or_default(),
+        drift: spec.drift.unwrap_or_default(),
     })
 }
 

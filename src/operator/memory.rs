@@ -15,13 +15,15 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{cluster_object::ClusterObject, context::Context, ready::Stage, reasons::Reasoned};
+use super::{
+    applied, cluster_object::ClusterObject, context::Context, ready::Stage, reasons::Reasoned,
+};
 use crate::{
     api::{
-        ACCEPT_ETCD, CLEAN, LOSE, RECOVER, TAKE_OVER,
+        ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, LOSE, RECOVER, TAKE_OVER,
         conditions::{ConditionType, Reason},
     },
-    error::{ErrorClass, Explain},
+    error::{ErrorClass, Explain, with_causes},
     model::{ClusterId, Digest},
     state::{Applied, ClusterState, Loaded, StateError, Store, secret::SecretStore},
 };
@@ -209,27 +211,38 @@ pub(super) fn stage(saved: &ClusterState, config: Option<&str>, last: Stage) -> 
     }
 }
 
-/// Remembers that the object's present config was applied from end to end.
+/// Remembers that the object's present config was applied from end to end, and keeps it. The answer is the digest of
+/// one that was not the last one before.
 pub(super) async fn remember(
     ctx: &Context,
     view: &ClusterObject,
     config: &str,
-) -> Result<(), StateError> {
+) -> Result<Option<Digest>, StateError> {
     let store = OwnedStore::new(ctx, view);
     let Loaded::Present { saved, revision } = store.load().await? else {
-        return Ok(());
+        return Ok(None);
     };
     let digest = digest(&saved, config);
     let same = |applied: &Applied| applied.digest == digest;
     if saved.is_of_first_format() || saved.memory.applied.as_ref().is_some_and(same) {
-        return Ok(());
+        return Ok(None);
     }
     let mut saved = *saved;
     saved.memory.applied = Some(Applied {
-        digest,
+        digest: digest.clone(),
         generation: view.generation(),
     });
-    store.save(&saved, Some(&revision)).await
+    store.save(&saved, Some(&revision)).await?;
+    // Without it nothing is healed while the next change waits for a person; nothing else depends on it.
+    if let Err(error) = applied::keep(ctx, view, config).await {
+        let error = with_causes(&error);
+        tracing::warn!(
+            error,
+            cluster = view.name(),
+            "cannot keep the applied config"
+        );
+    }
+    Ok(Some(digest))
 }
 
 /// The store of an object's state, for a run.
@@ -350,10 +363,6 @@ pub(super) async fn forget_requests(
     lost: bool,
     ended: bool,
 ) -> kube::Result<()> {
-    let requests = |object: &ClusterObject| {
-        let nodes = (object.lose(), object.clean());
-        (object.recover(), object.take_over(), nodes)
-    };
     let used = [
         // A state that is there and outdated is recovered by the run that follows.
         (RECOVER, ended && view.recover().is_some()),
@@ -362,8 +371,27 @@ pub(super) async fn forget_requests(
         (LOSE, lost && !view.lose().is_empty()),
         (CLEAN, lost && !view.clean().is_empty()),
     ];
-    let used = used.into_iter().filter(|(_, used)| *used);
-    let used: BTreeMap<&str, Value> = used.map(|(key, _)| (key, Value::Null)).collect();
+    forget(ctx, view, &used).await
+}
+
+/// The approval of a plan that is carried out from end to end, or of one that waits no more.
+pub(super) async fn forget_approval(ctx: &Context, view: &ClusterObject) -> kube::Result<()> {
+    let used = [
+        (APPROVE, view.approved().is_some()),
+        (APPROVED_BY, view.approved_by().is_some()),
+    ];
+    forget(ctx, view, &used).await
+}
+
+/// Takes those annotations away, unless a person has written others since this pass read them.
+async fn forget(ctx: &Context, view: &ClusterObject, used: &[(&str, bool)]) -> kube::Result<()> {
+    let requests = |object: &ClusterObject| {
+        let nodes = (object.lose(), object.clean());
+        let approved = object.approved().map(str::to_owned);
+        (object.recover(), object.take_over(), nodes, approved)
+    };
+    let used = used.iter().filter(|(_, used)| *used);
+    let used: BTreeMap<&str, Value> = used.map(|(key, _)| (*key, Value::Null)).collect();
     if used.is_empty() {
         return Ok(());
     }

@@ -28,6 +28,8 @@
 //! states, and that of the credentials) and our own kinds; the port of its probes. Must not: nodes
 //! (they are [`crate::converge`]'s), files, world.
 
+mod applied;
+mod approval;
 mod backoff;
 mod budget;
 mod cluster;

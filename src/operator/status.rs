@@ -13,13 +13,14 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
+    approval,
     cluster_object::ClusterObject,
     context::Context,
     ready::{self, Stage},
 };
 use crate::{
     api::{
-        self, ClusterStatus, ProgressStatus,
+        self, ClusterStatus, PendingPlan, ProgressStatus,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, merge, shorten},
     },
     apply::progress::Progress,
@@ -44,6 +45,7 @@ pub(super) struct StatusWriter {
     annotated_version: Option<String>,
     now: Clock,
     stage: Stage,
+    pending: Option<PendingPlan>,
     written: ClusterStatus,
 }
 
@@ -64,6 +66,10 @@ impl StatusWriter {
             annotated_version: view.annotated_version().cloned(),
             now: ctx.dependencies.clock.clone(),
             stage: Stage::New,
+            pending: written
+                .pending_plan
+                .clone()
+                .filter(|_| view.deleted_at().is_none()),
             written,
         }
     }
@@ -71,6 +77,16 @@ impl StatusWriter {
     /// What stands there.
     pub(super) const fn current(&self) -> &ClusterStatus {
         &self.written
+    }
+
+    /// What waits for a person from now on.
+    pub(super) fn set_pending(&mut self, pending: Option<PendingPlan>) {
+        self.pending = pending;
+    }
+
+    /// What waits for a person.
+    pub(super) const fn pending(&self) -> Option<&PendingPlan> {
+        self.pending.as_ref()
     }
 
     /// How far the present spec is, for the summary.
@@ -144,6 +160,9 @@ impl StatusWriter {
             (Reason::NotPaused, "the spec does not pause it")
         };
         all.set(ConditionType::Paused, reason, message);
+        if let Some(pending) = &self.pending {
+            approval::tell(&mut all, &self.name, pending);
+        }
         if !self.deleting {
             let message = "the object is not being deleted";
             all.set(ConditionType::Deleting, Reason::NotDeleting, message);
@@ -154,7 +173,7 @@ impl StatusWriter {
             // Why the spec is not applied is what its reader wants to know first.
             let why = [ConditionType::Stalled, ConditionType::UpToDate]
                 .iter()
-                .filter_map(|kind| conditions.get(*kind))
+                .filter_map(|kind| all.get(*kind))
                 .find(|state| state.reason != Reason::RollingOut);
             if let Some(why) = why
                 && matches!(reason, Reason::NotProvisioned | Reason::SpecNotApplied)
@@ -174,6 +193,7 @@ impl StatusWriter {
     ) -> kube::Result<()> {
         let mut next = self.written.clone();
         edit(&mut next);
+        next.pending_plan.clone_from(&self.pending);
         let conditions = self.complete(conditions);
         next.observed_generation = Some(self.generation);
         next.conditions = merge(

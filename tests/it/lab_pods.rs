@@ -341,6 +341,7 @@ fn it_goes_and_leaves_what_is_kept(management: &Management) {
         "{refused:?}"
     );
     nothing_in_use_is_deleted(management);
+    nobody_approves_for_another(management);
     let gone = management.make("undeploy").well();
     assert!(gone.stdout.contains("1 Clusters"), "{gone:?}");
     assert_eq!(management.pods(), [""; 0]);
@@ -389,6 +390,57 @@ fn nothing_in_use_is_deleted(management: &Management) {
     let there = management.cluster(CLUSTER).expect("the Cluster");
     assert_eq!(there["metadata"]["deletionTimestamp"], Value::Null);
     management.edit(CLUSTER, &protect(Value::Null));
+}
+
+/// A plan is approved by somebody who may, and in their own name.
+fn nobody_approves_for_another(management: &Management) {
+    let role = [
+        "create",
+        "clusterrole",
+        "editor",
+        "--resource=clusters.clusterprovisioner.rke.io",
+    ];
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "editor",
+        "--clusterrole=editor",
+        "--user=jane",
+    ];
+    let approve = |by: &str| {
+        let by = format!("clusterprovisioner.rke.io/approved-by={by}");
+        let digest = "clusterprovisioner.rke.io/approve=0123";
+        let tried = [
+            "annotate",
+            "rkec",
+            CLUSTER,
+            digest,
+            &by,
+            "--as=jane",
+            "--dry-run=server",
+        ];
+        management.kubectl(&tried)
+    };
+    management
+        .kubectl(&[&role[..], &["--verb=get,patch"]].concat())
+        .well();
+    management.kubectl(&bind).well();
+    let refused = approve("jane");
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("the verb \"approve\""),
+        "{refused:?}"
+    );
+    management
+        .kubectl(&["delete", "clusterrole", "editor"])
+        .well();
+    management
+        .kubectl(&[&role[..], &["--verb=get,patch,approve"]].concat())
+        .well();
+    let refused = approve("joe");
+    assert_eq!(refused.status, 1, "{refused:?}");
+    assert!(refused.stderr.contains("approved-by: jane"), "{refused:?}");
+    approve("jane").well();
 }
 
 /// By what listens in the pod's own network.

@@ -103,6 +103,7 @@ mod lab_stranger;
 mod lab_up;
 mod lab_versions;
 mod lab_ways;
+mod operator_approval;
 mod operator_faults;
 mod operator_held;
 mod operator_invariants;

@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 30] = [
+const PURE: [&str; 31] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -34,6 +34,7 @@ const PURE: [&str; 30] = [
     "state::digest_key",
     "state::given",
     "status",
+    "operator::approval",
     "operator::ready",
     "operator::shallow",
     "workload::available",

@@ -88,7 +88,7 @@ impl Reconcile<'_> {
         let base = self.starting(base, purpose, wanted).await?;
         let task = Task {
             purpose: match purpose {
-                Run::Heal | Run::Renew => Goal::Heal(&wanted.intent),
+                Run::Heal | Run::Renew => wanted.upkeep(),
                 Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
             },
             first,
@@ -165,6 +165,9 @@ impl Reconcile<'_> {
             warnings.iter().map(environment::warning).collect()
         };
         match ended {
+            Ok((left, warnings)) if left.is_empty() && self.keeps() => {
+                self.kept(wanted, found, purpose, &texts(warnings)).await
+            }
             Ok((left, warnings)) if left.is_empty() => {
                 self.applied(wanted, found, Some(purpose), &texts(warnings))
                     .await
@@ -198,7 +201,7 @@ impl Reconcile<'_> {
         let mut conditions = base.clone();
         conditions.set(run.condition(), run.reason(), run.starting());
         let kubeconfig = self.view.name();
-        let version = wanted.intent.version.to_string();
+        let version = wanted.version.clone();
         self.status
             .write(&conditions, |status| {
                 status.kubeconfig_ref = Some(NameRef { name: kubeconfig });

@@ -8,7 +8,7 @@ use kube::runtime::controller::Action;
 use super::Reconcile;
 use crate::{
     api::{
-        ApiEndpoint, CertificateStatus, ClusterStatus, NodeCounts,
+        ApiEndpoint, AppliedConfig, CertificateStatus, ClusterStatus, NodeCounts,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     converge::{Error, Survey},
@@ -39,6 +39,7 @@ pub(super) struct Facts {
     nodes: Option<NodeCounts>,
     endpoints: Vec<ApiEndpoint>,
     certificates: Option<CertificateStatus>,
+    applied: Option<AppliedConfig>,
 }
 
 impl Facts {
@@ -84,6 +85,7 @@ impl Facts {
                 earliest_expiry: first.end.at.to_string(),
                 component: shorten(&first.end.what, 512),
             }),
+            applied: None,
         }
     }
 }
@@ -207,27 +209,47 @@ impl Reconcile<'_> {
         run: Option<Run>,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
-        if let Err(error) = memory::remember(self.ctx, self.view, wanted.text.expose()).await {
-            return self.failed(&Error::State(error), found).await;
-        }
+        let remembered = memory::remember(self.ctx, self.view, wanted.text.expose()).await;
+        let news = match remembered {
+            Ok(news) => news,
+            Err(error) => return self.failed(&Error::State(error), found).await,
+        };
         // Before the object says that it is ready: what it asked for once is done.
         memory::forget_requests(self.ctx, self.view, true, true).await?;
+        if run == Some(Run::Change) {
+            memory::forget_approval(self.ctx, self.view).await?;
+        }
         self.status.set_stage(Stage::Applied);
+        if let Some(digest) = news {
+            found.facts.applied = Some(AppliedConfig {
+                digest: digest.0,
+                observed_generation: self.view.generation(),
+                time: Some(self.ctx.dependencies.clock.now().to_string()),
+                operator_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            });
+        }
         provisioned(&mut found.conditions);
         let conditions = found.conditions.clone();
         self.report_run(wanted, found, warnings).await?;
-        let (reason, note) = match run {
-            Some(Run::Heal) => ("Healed", "what differed from the spec was put right"),
-            Some(Run::Renew) => ("Renewed", "certificates that would have ended were renewed"),
-            Some(Run::Provision | Run::Change | Run::Remove) | None => ("Provisioned", APPLIED),
-        };
-        let done = Notice::normal(reason, "Apply", note);
-        publish(self.ctx, self.view, &done).await;
+        publish(self.ctx, self.view, &done(run)).await;
         if conditions.status(ConditionType::NodesReachable) == Some(ConditionStatus::True) {
             Ok(self.ctx.settled(self.view))
         } else {
             Ok(self.ctx.retry(self.view, ErrorClass::Host))
         }
+    }
+
+    /// The cluster is as it was applied last, and its next change still waits.
+    pub(super) async fn kept(
+        mut self,
+        wanted: &Wanted,
+        found: Found,
+        run: Run,
+        warnings: &[String],
+    ) -> Result<Action, ReconcileError> {
+        self.report_run(wanted, found, warnings).await?;
+        publish(self.ctx, self.view, &done(Some(run))).await;
+        Ok(self.ctx.settled(self.view))
     }
 
     /// What can have the spec has it; some nodes do not answer, or a step on them failed.
@@ -240,7 +262,7 @@ impl Reconcile<'_> {
     ) -> Result<Action, ReconcileError> {
         let text = cases(left);
         let conditions = &mut found.conditions;
-        if self.status.stage() != Stage::Applied {
+        if self.status.stage() != Stage::Applied && !self.keeps() {
             let message = format!("the spec is applied, but not to these nodes:\n{text}");
             conditions.set(ConditionType::Provisioned, Reason::Degraded, message);
         }
@@ -262,7 +284,7 @@ impl Reconcile<'_> {
         let text = explained(error);
         let verdict = error.verdict();
         let conditions = &mut found.conditions;
-        if self.status.stage() != Stage::Applied {
+        if self.status.stage() != Stage::Applied && !self.keeps() {
             conditions.set(ConditionType::Provisioned, Reason::Failed, &text);
             conditions.set(ConditionType::UpToDate, Reason::Failed, &text);
         }
@@ -306,7 +328,7 @@ impl Reconcile<'_> {
         warnings: &[String],
     ) -> Result<(), ReconcileError> {
         let Found { conditions, facts } = found;
-        let version = wanted.intent.version.to_string();
+        let version = wanted.version.clone();
         let warnings = told_once(wanted.warnings.iter().chain(warnings));
         self.status
             .write(&conditions, |status| {
@@ -340,6 +362,7 @@ impl Facts {
             nodes,
             endpoints,
             certificates,
+            applied,
         } = self;
         for (field, fact) in [
             (&mut status.cluster_id, cluster_id),
@@ -359,7 +382,20 @@ impl Facts {
         if certificates.is_some() {
             status.certificates = certificates;
         }
+        if applied.is_some() {
+            status.applied_config = applied;
+        }
     }
+}
+
+/// What a run did that came to its end.
+fn done(run: Option<Run>) -> Notice {
+    let (reason, note) = match run {
+        Some(Run::Heal) => ("Healed", "what differed from the spec was put right"),
+        Some(Run::Renew) => ("Renewed", "certificates that would have ended were renewed"),
+        Some(Run::Provision | Run::Change | Run::Remove) | None => ("Provisioned", APPLIED),
+    };
+    Notice::normal(reason, "Apply", note)
 }
 
 /// What `Provisioned` says when it is true.
