@@ -60,11 +60,39 @@ fn sources(below: &Path, found: &mut String) {
     }
 }
 
-#[test]
-fn every_guard_has_a_test_that_exists() {
+/// All of the sources, in one text.
+fn code() -> String {
     let mut code = String::new();
     sources(&root().join("src"), &mut code);
     sources(&root().join("tests/it"), &mut code);
+    code
+}
+
+/// The last cell of each row of docs/security.md names tests.
+#[test]
+fn every_threat_has_a_test_that_exists() {
+    let code = code();
+    let text = fs::read_to_string(root().join("docs/security.md")).expect("the document");
+    let (_, threats) = text.split_once("## Threats").expect("its chapter");
+    let cells = threats.lines().filter_map(|line| {
+        let cell = line.trim_end_matches(" |").rsplit(" | ").next()?;
+        cell.starts_with('`').then_some(cell)
+    });
+    let tests: Vec<&str> = cells
+        .flat_map(|cell| cell.split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    assert!(tests.len() > 30, "{tests:?}");
+    let missing: Vec<_> = tests
+        .into_iter()
+        .filter(|name| !code.contains(&format!("fn {name}(")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_guard_has_a_test_that_exists() {
+    let code = code();
     let missing: Vec<_> = all()
         .into_iter()
         .filter(|guard| {

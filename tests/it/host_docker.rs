@@ -742,7 +742,7 @@ async fn a_pool_dials_a_lost_node_again() {
 
 /// A connection costs memory for as long as it is open: of many the oldest are closed that nobody uses.
 #[tokio::test]
-async fn a_pool_keeps_few_connections_that_nobody_uses() {
+async fn a_pool_keeps_few_connections_that_are_not_in_use() {
     let fake = FakeHost::new();
     let endpoint = FakeHost::endpoint();
     let keys = KnownHosts::from_text("test", &fake.known_hosts(&endpoint), Policy::Strict);

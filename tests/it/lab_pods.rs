@@ -341,7 +341,7 @@ fn it_goes_and_leaves_what_is_kept(management: &Management) {
         "{refused:?}"
     );
     nothing_in_use_is_deleted(management);
-    nobody_approves_for_another(management);
+    no_user_approves_for_another(management);
     let gone = management.make("undeploy").well();
     assert!(gone.stdout.contains("1 Clusters"), "{gone:?}");
     assert_eq!(management.pods(), [""; 0]);
@@ -392,21 +392,20 @@ fn nothing_in_use_is_deleted(management: &Management) {
     management.edit(CLUSTER, &protect(Value::Null));
 }
 
-/// A plan is approved by somebody who may, and in their own name.
-fn nobody_approves_for_another(management: &Management) {
-    let role = [
-        "create",
-        "clusterrole",
-        "editor",
-        "--resource=clusters.clusterprovisioner.rke.io",
-    ];
-    let bind = [
-        "create",
-        "clusterrolebinding",
-        "editor",
-        "--clusterrole=editor",
-        "--user=jane",
-    ];
+/// A plan is approved by a user who may, and in their name.
+fn no_user_approves_for_another(management: &Management) {
+    let may = |verbs: &str| {
+        let verbs = format!("--verb={verbs}");
+        let resource = "--resource=clusters.clusterprovisioner.rke.io";
+        let role = ["create", "clusterrole", "editor", &verbs, resource];
+        management.kubectl(&role).well();
+    };
+    let can = |verb: &str| {
+        let asked = ["auth", "can-i", verb, "rkec", "--as=jane"];
+        Site::eventually(&format!("jane may {verb}"), SOON, || {
+            management.kubectl(&asked).status == 0
+        });
+    };
     let approve = |by: &str| {
         let by = format!("clusterprovisioner.rke.io/approved-by={by}");
         let digest = "clusterprovisioner.rke.io/approve=0123";
@@ -421,10 +420,12 @@ fn nobody_approves_for_another(management: &Management) {
         ];
         management.kubectl(&tried)
     };
+    may("get,patch");
+    let bind = ["clusterrolebinding", "editor", "--clusterrole=editor"];
     management
-        .kubectl(&[&role[..], &["--verb=get,patch"]].concat())
+        .kubectl(&[&["create"][..], &bind, &["--user=jane"]].concat())
         .well();
-    management.kubectl(&bind).well();
+    can("patch");
     let refused = approve("jane");
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(
@@ -434,9 +435,8 @@ fn nobody_approves_for_another(management: &Management) {
     management
         .kubectl(&["delete", "clusterrole", "editor"])
         .well();
-    management
-        .kubectl(&[&role[..], &["--verb=get,patch,approve"]].concat())
-        .well();
+    may("get,patch,approve");
+    can("approve");
     let refused = approve("joe");
     assert_eq!(refused.status, 1, "{refused:?}");
     assert!(refused.stderr.contains("approved-by: jane"), "{refused:?}");
