@@ -50,10 +50,10 @@ impl Cuts {
 
     pub(crate) fn are_real(&self) {
         let (wanted, real) = (self.wanted.get(), self.real.get());
-        // Of a few, one is more than a tenth.
+        // A run that by chance has nothing to do cannot be cut; of a dozen two or three are no surprise.
         let idle = wanted - real;
         assert!(
-            idle <= 1.max(wanted / 10),
+            idle <= wanted / 10 + 2,
             "only {real} of {wanted} cuts were real"
         );
     }
