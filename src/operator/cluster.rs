@@ -5,7 +5,7 @@
 mod apply;
 mod report;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::{
     ResourceExt,
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     api::{
-        FINALIZER, PendingReason,
+        Changes, FINALIZER, PendingReason,
         conditions::{ConditionSet, ConditionType, Reason},
     },
     apply::stop::StopCause,
@@ -258,6 +258,10 @@ impl Reconcile<'_> {
         wanted: &Wanted,
         environment: &Environment,
     ) -> Result<Action, ReconcileError> {
+        let waits = self.status.stage() == Stage::Changed && wanted.changes == Changes::Approve;
+        if self.keeps() && !waits {
+            self.status.set_pending(None);
+        }
         let goal = Goal::Up(&wanted.intent);
         let iteration = match self.observe(goal, wanted, environment).await? {
             Ok(Ok(iteration)) => iteration,
@@ -370,6 +374,12 @@ impl Reconcile<'_> {
         };
         let Ok(former) = former else {
             return self.looked(wanted, found).await;
+        };
+        // What was asked for once was asked of the run that waits.
+        let environment = &Environment {
+            lose: BTreeSet::new(),
+            clean: BTreeSet::new(),
+            ..environment.clone()
         };
         let iteration = match self.observe(former.upkeep(), &former, environment).await? {
             Ok(Ok(iteration)) => iteration,

@@ -4,7 +4,7 @@ use rke_operator::{facts::HostView, model::NodeName};
 use serde_json::{Value, json};
 
 use crate::{
-    operator_rig::{Rig, cluster, message, reason},
+    operator_rig::{Rig, cluster, message, minutes, reason},
     sim::{bare_host, remote::Turn},
 };
 
@@ -89,6 +89,41 @@ const LOSE: &str = "clusterprovisioner.rke.io/lose";
 
 fn lose(names: &str) -> Value {
     json!({"metadata": {"annotations": {LOSE: names}}})
+}
+
+/// The consent to a loss waits with the change that it is for; meanwhile the cluster is kept without the node.
+#[tokio::test(start_paused = true)]
+async fn a_loss_waits_with_the_change_that_needs_it() {
+    let rig = Rig::start(&["n1", "n2", "n3"]);
+    let mut three = cluster("a", "n1");
+    let named = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
+    three["spec"]["config"]["nodes"] = nodes(&named)["spec"]["config"]["nodes"].clone();
+    three["spec"]["changes"] = json!("Approve");
+    rig.create(&three).await;
+    rig.ready("a").await;
+    rig.nodes.kill("n3");
+    let mut edit = nodes(&named[..2]);
+    edit["metadata"] = lose("n3")["metadata"].clone();
+    rig.api.patch("clusters", "", "a", &edit);
+    rig.until("a", |cluster| {
+        reason(cluster, "UpToDate") == "AwaitingApproval"
+    })
+    .await;
+    rig.nodes.take("n1", "kube-proxy");
+    minutes(60).await;
+    assert!(rig.nodes.has("n1", "kube-proxy"), "it is healed");
+    let waiting = rig.cluster("a");
+    assert_eq!(waiting["metadata"]["annotations"][LOSE], "n3");
+    assert_eq!(waiting["status"]["nodes"]["total"], 3);
+    let digest = &waiting["status"]["pendingPlan"]["digest"];
+    let approve = json!({"clusterprovisioner.rke.io/approve": digest});
+    let approve = json!({"metadata": {"annotations": approve}});
+    rig.api.patch("clusters", "", "a", &approve);
+    has(&rig, 2).await;
+    rig.until("a", |cluster| {
+        cluster["metadata"]["annotations"][LOSE].is_null()
+    })
+    .await;
 }
 
 /// Rule 14: what is lost goes when a person names it, and the name is used once.

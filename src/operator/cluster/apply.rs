@@ -173,7 +173,9 @@ impl Reconcile<'_> {
                     .await
             }
             Ok((left, warnings)) => {
-                memory::forget_requests(self.ctx, self.view, true, true).await?;
+                if !self.keeps() {
+                    memory::forget_requests(self.ctx, self.view, true, true).await?;
+                }
                 self.degraded(wanted, &left, found, &texts(warnings)).await
             }
             Err(error) => {
