@@ -67,6 +67,19 @@ pub struct Environment {
     pub entropy: fn() -> [u8; 32],
 }
 
+impl Environment {
+    /// The same without what a person requested of one run: nodes to give up or to clean, and certificates.
+    #[must_use]
+    pub fn without_requests(&self) -> Self {
+        Self {
+            lose: BTreeSet::new(),
+            clean: BTreeSet::new(),
+            given: None,
+            ..self.clone()
+        }
+    }
+}
+
 /// Who a cluster is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeCluster {

@@ -357,8 +357,8 @@ pub struct AppliedConfig {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingPlan {
-    /// What `clusterprovisioner.rke.io/approve` names. It covers the config, the release of the operator and what is
-    /// changed on which node; another change has another digest.
+    /// What `clusterprovisioner.rke.io/approve` names. It covers the config, the one that was applied before it,
+    /// and the release of the operator; another change has another digest.
     #[schemars(length(max = 64))]
     pub digest: String,
     /// Why it waits.

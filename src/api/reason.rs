@@ -351,7 +351,7 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::UpToDate,
         R::UpdateAvailable,
-        "something would change that nobody asked for (a new release of the operator, other facts of a node); an approval of `status.pendingPlan` or an edit of the config lets it",
+        "changes are available although the config is the same (a new release of the operator, or other facts of a node); approving `status.pendingPlan` or editing the config applies them",
     ),
     no(
         T::UpToDate,

@@ -5,7 +5,7 @@
 mod apply;
 mod report;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use kube::{
     ResourceExt,
@@ -38,8 +38,8 @@ use crate::{
     converge::{self, Goal, Iteration, Removal, Survey},
     environment::Environment,
     error::Explain,
+    model::Secret,
     plan::{Cause, Plan, Step},
-    state::ClusterState,
     status::{Seen, Status, lines},
 };
 
@@ -234,7 +234,7 @@ impl Reconcile<'_> {
         environment: &'w Environment,
     ) -> Result<Result<Look<'w>, StopCause>, ReconcileError> {
         let ctx = self.ctx;
-        // A spec that nothing was said about yet must not read as one that is settled.
+        // Until the status covers this generation, the object must not look settled.
         let tell = !self.status.has_told();
         let Some(_slot) = self.turn(&ctx.queues.checks, tell).await? else {
             return Ok(Err(StopCause::Signal));
@@ -288,9 +288,12 @@ impl Reconcile<'_> {
             return self.looked(wanted, found).await;
         }
         if self.keeps() {
-            let applied = survey.actual.saved.clone();
+            let former = match survey.actual.saved.as_deref() {
+                Some(saved) => applied::read(self.ctx, self.view, saved).await?,
+                None => None,
+            };
             drop(iteration);
-            return Box::pin(self.keep(wanted, environment, applied, found)).await;
+            return Box::pin(self.keep(wanted, environment, former, found)).await;
         }
         if !plan.is_empty() && !plan.only_waits() {
             let set_out = self.set_out(wanted, environment, run, &plan, found, iteration);
@@ -304,6 +307,11 @@ impl Reconcile<'_> {
             Stage::Applied => self.looked(wanted, found).await,
             Stage::New | Stage::Changed => self.applied(wanted, found, None, &[]).await,
         }
+    }
+
+    /// True while the present spec is being brought about: neither applied, nor waiting for a person.
+    fn is_under_way(&self) -> bool {
+        self.status.stage() != Stage::Applied && !self.keeps()
     }
 
     /// True while a change of the config waits for a person: the cluster is kept as it was applied last.
@@ -358,29 +366,15 @@ impl Reconcile<'_> {
         mut self,
         wanted: &Wanted,
         environment: &Environment,
-        saved: Option<Box<ClusterState>>,
+        former: Option<Secret<String>>,
         found: Found,
     ) -> Result<Action, ReconcileError> {
-        let (ctx, view) = (self.ctx, self.view);
-        let text = match &saved {
-            Some(saved) => applied::read(ctx, view, saved).await?,
-            None => None,
-        };
-        let former = match (text, view.spec()) {
-            (Some(text), Ok(spec)) => {
-                environment::former(ctx, &view.name(), &spec, text, wanted).await
-            }
-            (None, _) | (_, Err(_)) => return self.looked(wanted, found).await,
-        };
-        let Ok(former) = former else {
+        let former = former.map(|text| wanted.former(text));
+        let Some(Ok(former)) = former else {
             return self.looked(wanted, found).await;
         };
-        // What was asked for once was asked of the run that waits.
-        let environment = &Environment {
-            lose: BTreeSet::new(),
-            clean: BTreeSet::new(),
-            ..environment.clone()
-        };
+        // The run that waits carries out what a person requested once.
+        let environment = &environment.without_requests();
         let iteration = match self.observe(former.upkeep(), &former, environment).await? {
             Ok(Ok(iteration)) => iteration,
             Ok(Err(error)) => {

@@ -25,7 +25,7 @@ use crate::{
         CLUSTERS, Changes, ClusterSpec, ConfigSource, Drift, KeySecretRef,
         conditions::{ConditionType, Reason, shorten},
     },
-    config::{Credential, Intent, RkeConfig, SecretSources},
+    config::{Credential, Intent, Resolved, RkeConfig, SecretSources},
     converge::Goal,
     desired::{self, DesiredError},
     environment::{Environment, KeyRing},
@@ -148,6 +148,8 @@ pub(super) struct Wanted {
     pub(super) later: Vec<String>,
     /// The config as it was written.
     pub(super) text: Secret<String>,
+    /// How to log in.
+    sources: SecretSources,
     /// The Secrets that it was read from: the one with the key, and the one with the config.
     pub(super) secrets: Vec<SecretVersion>,
     /// How changes of it are applied.
@@ -157,6 +159,24 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// The config that was applied before, in the place of this one, which waits: warnings and the version asked for
+    /// are those of this one.
+    pub(super) fn former(&self, text: Secret<String>) -> Result<Self, SpecError> {
+        let config = RkeConfig::parse(text.expose())?;
+        let former = understood(&config, &self.sources)?;
+        Ok(Self {
+            intent: former.intent,
+            version: self.version.clone(),
+            warnings: self.warnings.clone(),
+            later: self.later.clone(),
+            text,
+            sources: self.sources.clone(),
+            secrets: self.secrets.clone(),
+            changes: self.changes,
+            drift: self.drift,
+        })
+    }
+
     /// The goal of a run that follows no change of the config.
     pub(super) const fn upkeep(&self) -> Goal<'_> {
         match self.drift {
@@ -180,8 +200,15 @@ pub(super) async fn wanted(
     cluster: &str,
     spec: &ClusterSpec,
 ) -> Result<Wanted, SpecError> {
-    let (key_source, key, keys) = login(ctx, cluster, spec).await?;
-    let mut secrets = vec![key.version];
+    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    let source = match key.as_deref() {
+        None | Some(DEFAULT_KEY) => name.clone(),
+        Some(key) => format!("{name}/{key}"),
+    };
+    let namespace = &ctx.options.credentials_namespace;
+    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
+    let pem = keys.read(&source).await?;
+    let mut secrets = vec![pem.version];
     let (text, config) = match (&spec.config, &spec.config_from) {
         (Some(config), None) => {
             let document = serde_json::Value::Object(config.clone());
@@ -200,77 +227,36 @@ pub(super) async fn wanted(
             return Err(SpecError::NotOneConfig);
         }
     };
-    let secrets = secrets.into_iter().flatten().collect();
-    let sources = SecretSources::new(key_source, key.text);
-    understood(spec, &config, text, &sources, secrets)
-}
-
-/// The config that was applied before, in the place of `present`, which waits: warnings and the version asked for are
-/// those of the present one.
-pub(super) async fn former(
-    ctx: &Context,
-    cluster: &str,
-    spec: &ClusterSpec,
-    text: Secret<String>,
-    present: &Wanted,
-) -> Result<Wanted, SpecError> {
-    let (source, key, _) = login(ctx, cluster, spec).await?;
-    let config = RkeConfig::parse(text.expose())?;
-    let sources = SecretSources::new(source, key.text);
-    let former = understood(spec, &config, text, &sources, present.secrets.clone())?;
+    let sources = SecretSources::new(source, pem.text);
+    let understood = understood(&config, &sources)?;
     Ok(Wanted {
-        version: present.version.clone(),
-        warnings: present.warnings.clone(),
-        later: present.later.clone(),
-        ..former
-    })
-}
-
-/// Where the key to the nodes is and what it is, and how to read others.
-async fn login(
-    ctx: &Context,
-    cluster: &str,
-    spec: &ClusterSpec,
-) -> Result<(String, SecretText, SecretKeys), KeyError> {
-    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
-    let source = match key.as_deref() {
-        None | Some(DEFAULT_KEY) => name.clone(),
-        Some(key) => format!("{name}/{key}"),
-    };
-    let namespace = &ctx.options.credentials_namespace;
-    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
-    let pem = keys.read(&source).await?;
-    Ok((source, pem, keys))
-}
-
-/// What a config asks for.
-fn understood(
-    spec: &ClusterSpec,
-    config: &RkeConfig,
-    text: Secret<String>,
-    sources: &SecretSources,
-    secrets: Vec<SecretVersion>,
-) -> Result<Wanted, SpecError> {
-    let resolved = Intent::from_config(config, sources)?;
-    desired::check(&resolved.intent)?;
-    let warning = |problem: &crate::config::Problem| {
-        let mut text = problem.to_string();
-        if let Some(hint) = &problem.hint {
-            text.push_str("; hint: ");
-            text.push_str(hint);
-        }
-        shorten(&printable_lines(&on_object(&text)), WARNING)
-    };
-    Ok(Wanted {
-        version: resolved.intent.version.to_string(),
-        intent: resolved.intent,
-        warnings: resolved.warnings.iter().map(warning).collect(),
-        later: resolved.later.iter().map(ToString::to_string).collect(),
+        version: understood.intent.version.to_string(),
+        intent: understood.intent,
+        warnings: understood.warnings.iter().map(problem).collect(),
+        later: understood.later.iter().map(ToString::to_string).collect(),
         text,
-        secrets,
+        sources,
+        secrets: secrets.into_iter().flatten().collect(),
         changes: spec.changes.unwrap_or_default(),
         drift: spec.drift.unwrap_or_default(),
     })
+}
+
+/// What a config asks for.
+fn understood(config: &RkeConfig, sources: &SecretSources) -> Result<Resolved, SpecError> {
+    let resolved = Intent::from_config(config, sources)?;
+    desired::check(&resolved.intent)?;
+    Ok(resolved)
+}
+
+/// A warning about a config, for the status.
+fn problem(problem: &crate::config::Problem) -> String {
+    let mut text = problem.to_string();
+    if let Some(hint) = &problem.hint {
+        text.push_str("; hint: ");
+        text.push_str(hint);
+    }
+    shorten(&printable_lines(&on_object(&text)), WARNING)
 }
 
 /// A warning of a run, for the status.

@@ -82,13 +82,7 @@ pub(super) async fn ensure(
         "metadata": {
             "name": name,
             "labels": labels(&name),
-            "ownerReferences": [{
-                "apiVersion": format!("{GROUP}/{VERSION}"),
-                "kind": "Cluster",
-                "name": name,
-                "uid": view.uid(),
-                "controller": true,
-            }],
+            "ownerReferences": [view.owner_reference()],
         },
         "spec": { "clusterName": name },
     });

@@ -740,7 +740,7 @@ async fn a_pool_dials_a_lost_node_again() {
     assert_eq!(fake.connections(), 2);
 }
 
-/// A connection costs memory for as long as it is open: of many the oldest are closed that nobody uses.
+/// A connection costs memory for as long as it is open: of many, the oldest idle ones are closed.
 #[tokio::test]
 async fn a_pool_keeps_few_connections_that_are_not_in_use() {
     let fake = FakeHost::new();

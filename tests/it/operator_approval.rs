@@ -6,7 +6,9 @@ use rke_operator::facts::ContainerState;
 use serde_json::{Value, json};
 
 use crate::{
-    operator_rig::{NAMESPACE, Rig, cluster, is, message, minutes, reason, settled},
+    operator_rig::{
+        NAMESPACE, Rig, cluster, is, message, minutes, reason, settled, the_scheduler_is,
+    },
     sim::remote::Purpose,
 };
 
@@ -28,7 +30,7 @@ fn approve(rig: &Rig, digest: &str) {
     patch(rig, &json!({"metadata": {"annotations": by}}));
 }
 
-/// True where nobody approves anything.
+/// True when neither annotation of an approval is set.
 fn is_not_approved(cluster: &Value) -> bool {
     let annotations = &cluster["metadata"]["annotations"];
     ["approve", "approved-by"]
@@ -67,13 +69,6 @@ async fn waiting() -> (Rig, String) {
     (rig, digest.to_owned())
 }
 
-fn the_scheduler_is(state: ContainerState, rig: &Rig) {
-    rig.nodes.host("n1", |facts| {
-        let scheduler = facts.containers.get_mut("kube-scheduler").unwrap();
-        scheduler.state = state;
-    });
-}
-
 fn the_scheduler_runs(rig: &Rig) -> bool {
     let mut runs = false;
     rig.nodes.host("n1", |facts| {
@@ -82,8 +77,8 @@ fn the_scheduler_runs(rig: &Rig) -> bool {
     runs
 }
 
-/// Creating is no change, and waits for nobody. A change waits, and says what it would do and how it goes on; what was
-/// applied is kept, and healed, meanwhile.
+/// A new cluster is built without approval. A change of its config waits, and the status shows its plan and how to approve
+/// it; meanwhile the cluster is kept, and healed, as it was applied last.
 #[tokio::test(start_paused = true)]
 async fn a_change_waits_and_the_cluster_is_kept_as_it_was_applied() {
     let (rig, digest) = waiting().await;
@@ -195,7 +190,7 @@ async fn what_waits_is_applied_when_the_spec_no_longer_asks_for_approval() {
     assert!(ready["status"]["pendingPlan"].is_null());
 }
 
-/// Without the config that was applied there is nothing to heal by: it is said what waits, and nothing is done.
+/// Without the Secret that holds the applied config nothing is healed while a change waits; the status still shows the plan.
 #[tokio::test(start_paused = true)]
 async fn without_the_applied_config_nothing_is_done_until_the_approval() {
     let (rig, digest) = waiting().await;
@@ -211,7 +206,7 @@ async fn without_the_applied_config_nothing_is_done_until_the_approval() {
     assert!(the_scheduler_runs(&rig) && has_verbosity(&rig, "4"));
 }
 
-/// What a new release of ours would change waits in the same way, also where changes are automatic.
+/// What a new release of rke-operator would change waits for approval, also with `changes: Automatic`.
 #[tokio::test(start_paused = true)]
 async fn what_another_release_changes_may_be_approved() {
     let rig = ready_with(&json!({})).await;
@@ -238,7 +233,7 @@ async fn what_another_release_changes_may_be_approved() {
     rig.until("a", is_not_approved).await;
 }
 
-/// What was changed elsewhere is told and left; an edit puts it right with everything else.
+/// Drift is reported in `UpToDate` and left as it is; an edit of the config puts it right, too.
 #[tokio::test(start_paused = true)]
 async fn drift_that_is_reported_is_not_healed() {
     let rig = ready_with(&json!({"drift": "Report"})).await;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::operator_rig::{
     NAMESPACE, Rig, cluster, is, is_untouched, message, minutes, reason, record, settled,
+    the_scheduler_is,
 };
 
 const PREFIX: &str = "clusterprovisioner.rke.io";
@@ -34,13 +35,6 @@ async fn ready_with(spec: &Value) -> Rig {
     patch(&rig, "a", &json!({ "spec": spec }));
     rig.until("a", settled).await;
     rig
-}
-
-fn the_scheduler_is(state: ContainerState, rig: &Rig) {
-    rig.nodes.host("n1", |facts| {
-        let scheduler = facts.containers.get_mut("kube-scheduler").unwrap();
-        scheduler.state = state;
-    });
 }
 
 #[tokio::test(start_paused = true)]

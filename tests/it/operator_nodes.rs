@@ -24,6 +24,14 @@ fn nodes(named: &[(&str, &[&str])]) -> Value {
 
 const ALL: &[&str] = &["controlplane", "etcd", "worker"];
 const WORKER: &[&str] = &["worker"];
+const THREE: [(&str, &[&str]); 3] = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
+
+/// A Cluster of three nodes with every role.
+fn three() -> Value {
+    let mut three = cluster("a", "n1");
+    three["spec"]["config"]["nodes"] = nodes(&THREE)["spec"]["config"]["nodes"].clone();
+    three
+}
 
 /// Provisioned with the present spec, with that many nodes.
 async fn has(rig: &Rig, count: usize) {
@@ -44,14 +52,13 @@ async fn an_edit_adds_a_node_and_another_takes_it_away() {
     let rig = Rig::start(&["n1", "n2", "n3"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
-    let grown = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
-    rig.api.patch("clusters", "", "a", &nodes(&grown));
+    rig.api.patch("clusters", "", "a", &nodes(&THREE));
     has(&rig, 3).await;
     for node in ["n2", "n3"] {
         assert!(rig.nodes.has(node, "etcd") && rig.nodes.has(node, "kube-apiserver"));
     }
     // The first one may go as any other.
-    rig.api.patch("clusters", "", "a", &nodes(&grown[1..]));
+    rig.api.patch("clusters", "", "a", &nodes(&THREE[1..]));
     has(&rig, 2).await;
     assert_eq!(
         (rig.nodes.containers("n1"), rig.nodes.claimed_by("n1")),
@@ -95,14 +102,12 @@ fn lose(names: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_loss_waits_with_the_change_that_needs_it() {
     let rig = Rig::start(&["n1", "n2", "n3"]);
-    let mut three = cluster("a", "n1");
-    let named = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
-    three["spec"]["config"]["nodes"] = nodes(&named)["spec"]["config"]["nodes"].clone();
+    let mut three = three();
     three["spec"]["changes"] = json!("Approve");
     rig.create(&three).await;
     rig.ready("a").await;
     rig.nodes.kill("n3");
-    let mut edit = nodes(&named[..2]);
+    let mut edit = nodes(&THREE[..2]);
     edit["metadata"] = lose("n3")["metadata"].clone();
     rig.api.patch("clusters", "", "a", &edit);
     rig.until("a", |cluster| {
@@ -130,14 +135,11 @@ async fn a_loss_waits_with_the_change_that_needs_it() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_lost_goes_when_the_annotation_names_it() {
     let rig = Rig::start(&["n1", "n2", "n3"]);
-    let mut three = cluster("a", "n1");
-    let named = [("n1", ALL), ("n2", ALL), ("n3", ALL)];
-    three["spec"]["config"]["nodes"] = nodes(&named)["spec"]["config"]["nodes"].clone();
-    rig.create(&three).await;
+    rig.create(&three()).await;
     rig.ready("a").await;
     rig.nodes.kill("n3");
     rig.nodes.script(|_, _, step| panic!("{step:?}"));
-    rig.api.patch("clusters", "", "a", &nodes(&named[..2]));
+    rig.api.patch("clusters", "", "a", &nodes(&THREE[..2]));
     let stalled = |words: &'static str| {
         let rig = &rig;
         async move {

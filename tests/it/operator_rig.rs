@@ -18,6 +18,7 @@ use rke_operator::{
     api::{self, conditions::ConditionType},
     apply::stop::{StopCause, Stopper},
     environment::Clock,
+    facts::ContainerState,
     operator::{Dependencies, OperatorError, OperatorOptions, run_with},
 };
 use serde_json::{Value, json};
@@ -304,6 +305,14 @@ fn is_by_the_table(object: &Value) {
         });
         assert!(known, "not in the table of conditions: {condition}");
     }
+}
+
+/// Puts the scheduler of `n1` into a state, from outside.
+pub(crate) fn the_scheduler_is(state: ContainerState, rig: &Rig) {
+    rig.nodes.host("n1", |facts| {
+        let scheduler = facts.containers.get_mut("kube-scheduler").unwrap();
+        scheduler.state = state;
+    });
 }
 
 /// A condition of an object.

@@ -50,7 +50,7 @@ impl Cuts {
 
     pub(crate) fn are_real(&self) {
         let (wanted, real) = (self.wanted.get(), self.real.get());
-        // A run that by chance has nothing to do cannot be cut; of a dozen two or three are no surprise.
+        // A run may end before the step at which it was to be cut: 2 of 12 were seen.
         let idle = wanted - real;
         assert!(
             idle <= wanted / 10 + 2,

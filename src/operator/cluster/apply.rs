@@ -1,10 +1,7 @@
 //! One run towards a spec: its turn in the queue, what is said while it goes on, and what became
 //! of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::runtime::controller::Action;
 
@@ -137,12 +134,7 @@ impl Reconcile<'_> {
         environment: &Environment,
     ) -> Result<Found, StopCause> {
         let goal = Goal::Up(&wanted.intent);
-        let environment = &Environment {
-            lose: BTreeSet::new(),
-            clean: BTreeSet::new(),
-            given: None,
-            ..environment.clone()
-        };
+        let environment = &environment.without_requests();
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&goal, environment)) => survey,
             cause = self.ctx.outdated(self.view, &wanted.secrets) => return Err(cause),

@@ -262,7 +262,7 @@ impl Reconcile<'_> {
     ) -> Result<Action, ReconcileError> {
         let text = cases(left);
         let conditions = &mut found.conditions;
-        if self.status.stage() != Stage::Applied && !self.keeps() {
+        if self.is_under_way() {
             let message = format!("the spec is applied, but not to these nodes:\n{text}");
             conditions.set(ConditionType::Provisioned, Reason::Degraded, message);
         }
@@ -284,7 +284,7 @@ impl Reconcile<'_> {
         let text = explained(error);
         let verdict = error.verdict();
         let conditions = &mut found.conditions;
-        if self.status.stage() != Stage::Applied && !self.keeps() {
+        if self.is_under_way() {
             conditions.set(ConditionType::Provisioned, Reason::Failed, &text);
             conditions.set(ConditionType::UpToDate, Reason::Failed, &text);
         }
