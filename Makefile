@@ -43,9 +43,10 @@ test-versions: ## Releases of Kubernetes, each on a real node, and one cluster t
 fmt: ## Formats
 	cargo fmt --all
 
-lint: ## Format and clippy, warnings are errors
+lint: ## Format, clippy and documentation, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --locked --no-deps --quiet
 
 build: ## The release binary
 	cargo build --release --locked

@@ -1,6 +1,6 @@
 //! The hosts of one run: each is dialled when it is first needed and kept until the run ends; a connection
 //! that died is dialled again. One SSH connection a node and run, and one to the bastion host where there is
-//! one. Of a large cluster [`IDLE`] connections stay open that are not in use: a node that is needed later is
+//! one. Of a large cluster 128 connections at most stay open that are not in use: a node that is needed later is
 //! dialled once more.
 
 use std::{
