@@ -28,7 +28,7 @@ use crate::model::go_duration;
     cel,
     doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
-    validation = Rule::new("has(self.spec.config) != has(self.spec.configFrom)").message("a Cluster has exactly one of spec.config and spec.configFrom"),
+    validation = Rule::new("[has(self.spec.config), has(self.spec.configFrom), has(self.spec.configPath)].filter(there, there).size() == 1").message("a Cluster has exactly one of spec.config, spec.configFrom and spec.configPath"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Desired", type_ = "string", json_path = ".status.desiredVersion"),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodeSummary"),
@@ -52,9 +52,16 @@ pub struct ClusterSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<serde_json::Map<String, serde_json::Value>>,
 
-    /// Where the cluster.yml is, in place of `config`.
+    /// The Secret or ConfigMap that has the cluster.yml, in place of `config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config_from: Option<ConfigSource>,
+    pub config_from: Option<TextSource>,
+
+    /// The file that is the cluster.yml, in place of `config`: relative to the folder that the operator was started with
+    /// (`--config-root`). A change of the file is a change of the cluster.
+    #[x_kube(validation = Rule::new("!self.startsWith('/') && !('..' in self.split('/'))").message("spec.configPath is relative to --config-root and has no `..`"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub config_path: Option<String>,
 
     /// How to log in to the nodes.
     pub ssh: Ssh,
@@ -83,12 +90,18 @@ pub struct ClusterSpec {
     pub deletion: Option<Deletion>,
 }
 
-/// A cluster.yml that is kept elsewhere.
+/// A text that is kept in another object: exactly one of the two.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ConfigSource {
-    /// The Secret with it. It may hold the passwords of registries, so it is in no ConfigMap.
-    pub secret_key_ref: KeySecretRef,
+#[x_kube(validation = Rule::new("has(self.secretKeyRef) != has(self.configMapKeyRef)").message("a reference has exactly one of secretKeyRef and configMapKeyRef"))]
+pub struct TextSource {
+    /// A key of a Secret, which must name this Cluster in its annotation `clusterprovisioner.rke.io/clusters`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<KeyRef>,
+
+    /// A key of a ConfigMap. Every Cluster may use it: keep no passwords there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<KeyRef>,
 }
 
 /// The one part without a structural schema. With one, the API server would prune keys that it
@@ -104,9 +117,10 @@ fn config_schema(_: &mut SchemaGenerator) -> Schema {
 /// How to log in to the nodes.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!(has(self.knownHosts) && has(self.knownHostsFrom))").message("spec.ssh has at most one of knownHosts and knownHostsFrom"))]
 pub struct Ssh {
     /// The Secret with the private key that the nodes accept.
-    pub key_secret_ref: KeySecretRef,
+    pub key_secret_ref: KeyRef,
 
     /// The nodes' host keys, as lines of an OpenSSH known_hosts file (`ssh-keyscan <node>`
     /// prints them; compare before you trust them). A node whose key is not here is refused,
@@ -114,21 +128,25 @@ pub struct Ssh {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 262_144))]
     pub known_hosts: Option<String>,
+
+    /// The Secret or ConfigMap that has such lines, in place of `knownHosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_hosts_from: Option<TextSource>,
 }
 
-/// A key of a Secret in the namespace of the credentials. There is no field for another namespace: who
+/// A key of an object in the namespace of the credentials. There is no field for another namespace: who
 /// may create a Cluster could otherwise read any Secret through the operator.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeySecretRef {
-    /// Name of the Secret, in the namespace of the credentials.
+pub struct KeyRef {
+    /// Name of the object, in the namespace of the credentials.
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     )]
     pub name: String,
 
-    /// Which key of the Secret. Without it: `ssh-privatekey` for a login, `cluster.yml` for a config.
+    /// Which key of it. Without it: `ssh-privatekey` for a login, `cluster.yml` for a config, `known_hosts` for host keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
@@ -241,6 +259,12 @@ pub struct ClusterStatus {
     /// The generation of the object that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+
+    /// The value of the annotation `clusterprovisioner.rke.io/reconcile-at` that was handled last: the cluster was
+    /// looked at since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub last_handled_reconcile_at: Option<String>,
 
     /// How it is; the table of types is in the documentation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -477,6 +501,66 @@ mod tests {
             error.to_string().contains("at most 52 characters"),
             "{error}"
         );
+    }
+
+    /// There is one config, one place for host keys, and one object behind a reference.
+    #[test]
+    fn rules_leave_one_source_of_each() {
+        let rules = |spec: &serde_json::Value| {
+            let mut spec = spec.clone();
+            spec["ssh"]["keySecretRef"] = json!({"name": "nodes"});
+            let cluster = Cluster::new("prod", serde_json::from_value(spec).unwrap());
+            cluster.validate_cel().map_err(|error| error.to_string())
+        };
+        let (secret, map) = (json!({"name": "a"}), json!({"name": "b"}));
+        let from = json!({"configMapKeyRef": map});
+        let both = json!({"secretKeyRef": secret, "configMapKeyRef": map});
+        for good in [
+            json!({"config": {}}),
+            json!({"configFrom": from}),
+            json!({"configFrom": {"secretKeyRef": secret}}),
+            json!({"configPath": "prod/cluster.yml"}),
+            json!({"configPath": "a..b/..c"}),
+            json!({"config": {}, "ssh": {"knownHosts": "a"}}),
+            json!({"config": {}, "ssh": {"knownHostsFrom": from}}),
+        ] {
+            assert_eq!(rules(&good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            (json!({}), "exactly one of spec.config,"),
+            (
+                json!({"config": {}, "configFrom": from}),
+                "exactly one of spec.config,",
+            ),
+            (
+                json!({"config": {}, "configPath": "a"}),
+                "exactly one of spec.config,",
+            ),
+            (
+                json!({"configFrom": from, "configPath": "a"}),
+                "exactly one of spec.config,",
+            ),
+            (
+                json!({"config": {}, "configFrom": from, "configPath": "a"}),
+                "exactly one of spec.config,",
+            ),
+            (json!({"configFrom": {}}), "exactly one of secretKeyRef"),
+            (json!({"configFrom": both}), "exactly one of secretKeyRef"),
+            (json!({"configPath": "/a"}), "relative to --config-root"),
+            (json!({"configPath": "../a"}), "relative to --config-root"),
+            (json!({"configPath": "a/.."}), "relative to --config-root"),
+            (
+                json!({"config": {}, "ssh": {"knownHosts": "a", "knownHostsFrom": from}}),
+                "at most one of knownHosts",
+            ),
+            (
+                json!({"config": {}, "ssh": {"knownHostsFrom": both}}),
+                "exactly one of secretKeyRef",
+            ),
+        ] {
+            let error = rules(&bad).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
     }
 
     #[test]

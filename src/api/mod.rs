@@ -25,8 +25,8 @@ pub mod reason;
 
 pub use cluster::{
     ApiEndpoint, AppliedConfig, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus,
-    ConfigSource, Deletion, DeletionPolicy, DisruptedNode, Drift, KeySecretRef, LenientDeletion,
-    NameRef, NodeCounts, OnTimeout, PendingPlan, PendingReason, ProgressStatus, RemainingNode, Ssh,
+    Deletion, DeletionPolicy, DisruptedNode, Drift, KeyRef, LenientDeletion, NameRef, NodeCounts,
+    OnTimeout, PendingPlan, PendingReason, ProgressStatus, RemainingNode, Ssh, TextSource,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
@@ -77,6 +77,23 @@ pub const APPROVE: &str = "clusterprovisioner.rke.io/approve";
 /// that of the user who writes it.
 pub const APPROVED_BY: &str = "clusterprovisioner.rke.io/approved-by";
 
+/// An annotation of any value: when it changes, the cluster is looked at without delay. `status.lastHandledReconcileAt`
+/// repeats the value when that is done.
+pub const RECONCILE_AT: &str = "clusterprovisioner.rke.io/reconcile-at";
+
+/// Every annotation by which a person requests something of the operator: a change of one starts a reconcile.
+pub const REQUESTS: [&str; 9] = [
+    RECOVER,
+    TAKE_OVER,
+    LOSE,
+    CLEAN,
+    ACCEPT_ETCD,
+    CONFIRM_DELETION,
+    APPROVE,
+    APPROVED_BY,
+    RECONCILE_AT,
+];
+
 /// An annotation that the operator writes: the id of the cluster that this object once had. It
 /// outlives a status that was lost, so that a deletion knows that there were nodes.
 pub const CLUSTER_ID: &str = "clusterprovisioner.rke.io/cluster-id";
@@ -93,7 +110,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 5;
+pub const SCHEMA: u32 = 6;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -219,12 +219,12 @@ pub const REASONS: &[ReasonRow] = &[
     no(
         T::ConfigValid,
         R::SourceMissing,
-        "a Secret that the spec refers to is not there, has no such key with text in it, or does not grant it to this Cluster",
+        "a Secret, ConfigMap or file that the spec refers to is not there, has no such key with text in it, or is not granted to this Cluster",
     ),
     unknown(
         T::ConfigValid,
         R::SourceUnreadable,
-        "a Secret that the spec refers to cannot be read at the moment",
+        "a Secret or ConfigMap that the spec refers to cannot be read at the moment",
     ),
     yes(
         T::NodesReachable,
@@ -451,6 +451,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::Stalled,
         R::SecretNotGranted,
         "a Secret that the spec refers to does not name this Cluster in its annotation `clusterprovisioner.rke.io/clusters`",
+    ),
+    yes(
+        T::Stalled,
+        R::SourceMissing,
+        "a ConfigMap or file that the spec refers to must be created or completed",
     ),
     yes(
         T::Stalled,

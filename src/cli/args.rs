@@ -474,6 +474,9 @@ pub struct Run {
         value_delimiter = ','
     )]
     pub allowed_node_cidrs: Vec<IpNet>,
+    /// Folder with the files that Clusters name in `spec.configPath` [default: none; such Clusters are refused]
+    #[arg(long, env = "RKE_OPERATOR_CONFIG_ROOT", value_name = "DIR")]
+    pub config_root: Option<PathBuf>,
     /// Address of the health endpoints `/healthz` and `/readyz`, e.g. `:8081` [default: disabled]
     #[arg(
         long,

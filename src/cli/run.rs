@@ -30,6 +30,7 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
     options
         .allowed_node_cidrs
         .clone_from(&args.allowed_node_cidrs);
+    options.config_root.clone_from(&args.config_root);
     options.probes = args.health_probe_bind_address;
     operator::run(options, client, session.stop.clone()).await?;
     Ok(0)

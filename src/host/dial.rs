@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -78,15 +79,46 @@ fn configured(stream: TcpStream) -> io::Result<Box<dyn Stream>> {
 }
 
 /// Opens TCP connections to other machines only. A user who may write an address for a shared process to
-/// dial must not reach what listens next to that process: addresses of this machine, and of the link.
-/// What a name resolves to is checked, at each dial.
+/// dial must not reach what listens next to that process: addresses of this machine, of the link, and of the Services of
+/// the cluster that it runs in. What a name resolves to is checked, at each dial.
 #[derive(Clone, Debug, Default)]
 pub struct OtherMachines {
     /// Nodes and bastions have addresses in these ranges only; empty: in any.
     pub allowed: Vec<IpNet>,
+    /// The addresses of Services: no machine has one. What a bastion host dials is in another network.
+    pub services: ServiceRanges,
+}
+
+/// The ranges that the Services of the management cluster have addresses of; none until they are known.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceRanges(Arc<RwLock<Vec<IpNet>>>);
+
+impl ServiceRanges {
+    /// They are these.
+    pub fn set(&self, ranges: Vec<IpNet>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = ranges;
+    }
+
+    /// True for the address of a Service.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let ranges = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ranges.iter().any(|net| net.contains(&address))
+    }
 }
 
 impl OtherMachines {
+    /// What this process may dial.
+    fn may_dial(&self, address: IpAddr) -> io::Result<()> {
+        let address = address.to_canonical();
+        if self.services.contains(address) {
+            return Err(io::Error::new(
+                NOT_ALLOWED,
+                format!("{address} is the address of a Service of the management cluster"),
+            ));
+        }
+        self.permits(address)
+    }
+
     fn permits(&self, address: IpAddr) -> io::Result<()> {
         let address = address.to_canonical();
         let refused = |why: String| Err(io::Error::new(NOT_ALLOWED, why));
@@ -110,7 +142,7 @@ impl Dial for OtherMachines {
             let found = tokio::net::lookup_host((to.address.as_str(), to.port)).await?;
             let mut refused = None;
             for address in found {
-                if let Err(why) = self.permits(address.ip()) {
+                if let Err(why) = self.may_dial(address.ip()) {
                     refused = Some(why);
                     continue;
                 }
@@ -199,6 +231,7 @@ mod tests {
                 "192.0.2.0/24".parse().unwrap(),
                 "2001:db8::/32".parse().unwrap(),
             ],
+            services: ServiceRanges::default(),
         };
         let to = |address: &str| Endpoint {
             address: address.to_owned(),
@@ -218,6 +251,27 @@ mod tests {
         let any = OtherMachines::default();
         assert!(any.may_relay(&to("n1.example.com")).is_ok());
         assert!(any.permits("10.0.0.1".parse().unwrap()).is_ok());
+    }
+
+    /// Also where the range is allowed; but what a bastion host dials is in its own network.
+    #[tokio::test]
+    async fn services_of_the_management_cluster_are_not_dialled() {
+        let dial = OtherMachines {
+            allowed: vec!["10.0.0.0/8".parse().unwrap()],
+            services: ServiceRanges::default(),
+        };
+        dial.services.set(vec!["10.43.0.0/16".parse().unwrap()]);
+        let to = |address: &str| Endpoint {
+            address: address.to_owned(),
+            port: 22,
+        };
+        for service in ["10.43.0.1", "::ffff:10.43.255.255"] {
+            let error = dial.dial(&to(service)).await.err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{service}");
+            assert!(error.to_string().contains("a Service"), "{error}");
+            assert!(dial.may_relay(&to(service)).is_ok());
+        }
+        assert!(dial.may_dial("10.44.0.1".parse().unwrap()).is_ok());
     }
 
     #[test]

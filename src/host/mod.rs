@@ -42,7 +42,7 @@ mod wire;
 mod words;
 
 pub use containers::ClaimOutcome;
-pub use dial::{OtherMachines, TcpDial};
+pub use dial::{OtherMachines, ServiceRanges, TcpDial};
 pub use error::{Hop, HostError, KeyProblem, Phase, Place, Tried};
 pub use exec::ExecOutput;
 pub use files::NewFile;

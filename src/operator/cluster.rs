@@ -5,7 +5,7 @@
 mod apply;
 mod report;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::{
     ResourceExt,
@@ -27,6 +27,7 @@ use super::{
     reasons::{self, Reasoned},
     removal,
     run::stopped,
+    sources::HostKeyText,
     status::{Run, StatusWriter},
 };
 use crate::{
@@ -42,6 +43,9 @@ use crate::{
     plan::{Cause, Plan, Step},
     status::{Seen, Status, lines},
 };
+
+/// How long nothing more is written to an edited object before it is looked at.
+const COALESCED: Duration = Duration::from_secs(2);
 
 /// One pass over one object. Whatever goes wrong in it is this object's.
 pub(super) async fn reconcile(
@@ -71,6 +75,12 @@ async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, Reconcile
     if view.deleted_at().is_some() {
         let status = StatusWriter::new(ctx, &view);
         return Box::pin(removal::pass(ctx, &view, status)).await;
+    }
+    // Several edits in a row are one: the pass begins when nothing more is written for a while.
+    if view.is_edited()
+        && let Ok(cause) = tokio::time::timeout(COALESCED, ctx.outdated(&view, &[])).await
+    {
+        return Ok(stopped(cause));
     }
     let view = if view.has_finalizer() {
         view
@@ -161,7 +171,8 @@ impl Reconcile<'_> {
                 return self.failed(&error, found).await;
             }
         };
-        let environment = environment::environment(self.ctx, self.view, owner).await?;
+        let environment =
+            environment::environment(self.ctx, self.view, owner, &wanted.host_keys).await?;
         match stage {
             // There is nothing to look at, and nothing is built.
             Stage::New if self.view.is_paused() => {
@@ -174,8 +185,8 @@ impl Reconcile<'_> {
             Stage::New => {
                 self.status.set_pending(None);
                 let run = Run::Provision;
-                self.apply(&wanted, &environment, run, ConditionSet::new(), None)
-                    .await
+                let conditions = ConditionSet::new();
+                Box::pin(self.apply(&wanted, &environment, run, conditions, None)).await
             }
             Stage::Changed | Stage::Applied => Box::pin(self.look(&wanted, &environment)).await,
         }
@@ -185,6 +196,7 @@ impl Reconcile<'_> {
     /// that was built is looked at all the same, by the saved inventory.
     async fn not_understood(mut self, error: &SpecError) -> Result<Action, ReconcileError> {
         let text = explained(error);
+        self.status.set_handled();
         self.status.set_pending(None);
         let Found {
             mut conditions,
@@ -206,7 +218,8 @@ impl Reconcile<'_> {
         let Some(_slot) = slot else {
             return Ok(Found::unseen("the operator ends"));
         };
-        let environment = environment::environment(self.ctx, self.view, None).await?;
+        let host_keys = HostKeyText::lenient(self.ctx, self.view).await;
+        let environment = environment::environment(self.ctx, self.view, None, &host_keys).await?;
         let removal = Removal(None);
         Ok(
             match Box::pin(converge::survey(&removal, &environment)).await {
@@ -248,7 +261,7 @@ impl Reconcile<'_> {
         }
         Ok(tokio::select! {
             look = Box::pin(Iteration::look(&goal, environment)) => Ok(look.map(Box::new)),
-            cause = ctx.outdated(self.view, &wanted.secrets) => Err(cause),
+            cause = ctx.outdated(self.view, &wanted.read) => Err(cause),
         })
     }
 
@@ -273,7 +286,6 @@ impl Reconcile<'_> {
         };
         let survey = iteration.survey();
         let found = self.seen(wanted, survey);
-        self.tell_certificates(&found.conditions).await;
         let approved = self.weigh(wanted, survey).await?;
         let stage = self.status.stage();
         let (run, plan) = match stage {
@@ -395,6 +407,7 @@ impl Reconcile<'_> {
 
     /// Says what was seen; nothing is done.
     async fn looked(mut self, wanted: &Wanted, mut found: Found) -> Result<Action, ReconcileError> {
+        self.status.set_handled();
         if self.status.stage() == Stage::Applied {
             provisioned(&mut found.conditions);
         }
@@ -421,8 +434,7 @@ impl Reconcile<'_> {
         conditions.set(run.condition(), run.reason(), run.starting());
         let base = found.conditions.clone();
         self.report_about(wanted, found).await?;
-        self.apply(wanted, environment, run, base, Some(iteration))
-            .await
+        Box::pin(self.apply(wanted, environment, run, base, Some(iteration))).await
     }
 }
 

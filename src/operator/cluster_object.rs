@@ -17,15 +17,25 @@ use crate::{
     api::{
         ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster,
         ClusterSpec, ClusterStatus, Deletion, FINALIZER, GROUP, KUBERNETES_VERSION, LOSE,
-        LenientDeletion, RECOVER, REMOVAL_BEGAN, TAKE_OVER, VERSION,
+        LenientDeletion, RECONCILE_AT, RECOVER, REMOVAL_BEGAN, REQUESTS, TAKE_OVER, VERSION,
+        conditions::shorten,
     },
-    model::{ClusterId, NodeName},
+    model::{ClusterId, NodeName, printable_lines},
 };
 
 /// What is watched: any object of our kind, whatever is in it.
 pub(super) fn cluster_resource() -> ApiResource {
     ApiResource::erase::<Cluster>(&())
 }
+
+/// The parts of a spec that a run is about: an edit of another part ends none.
+const WANTED: [&str; 5] = [
+    "/spec/config",
+    "/spec/configFrom",
+    "/spec/configPath",
+    "/spec/ssh",
+    "/spec/paused",
+];
 
 /// One version of one object.
 #[derive(Clone, Debug)]
@@ -80,6 +90,17 @@ impl ClusterObject {
 
     pub(super) fn has_finalizer(&self) -> bool {
         self.object.finalizers().iter().any(|f| f == FINALIZER)
+    }
+
+    /// What people request by annotations.
+    pub(super) fn requests(&self) -> [Option<&String>; REQUESTS.len()] {
+        REQUESTS.map(|annotation| self.object.annotations().get(annotation))
+    }
+
+    /// What [`RECONCILE_AT`] is set to.
+    pub(super) fn reconcile_at(&self) -> Option<String> {
+        let value = self.object.annotations().get(RECONCILE_AT)?;
+        Some(shorten(&printable_lines(value), 256))
     }
 
     /// The value of an annotation that names a cluster.
@@ -225,36 +246,58 @@ impl ClusterObject {
         !matches!(value, None | Some(Value::Null | Value::Bool(false)))
     }
 
-    /// The text of `spec.ssh.knownHosts`, if there is one.
-    pub(super) fn known_hosts(&self) -> &str {
-        self.raw_spec()
-            .and_then(|spec| spec.pointer("/ssh/knownHosts"))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    }
-
-    /// True when `now` is no longer the object that a run was started for: replaced, gone,
-    /// edited, or deleted since (invariant 9). An older copy of the same is not a change.
+    /// True when `now` is no longer the object that a run was started for: replaced, gone, edited in what the run is
+    /// about, or deleted since (invariant 9). An older copy of the same is not a change.
     pub(super) fn outdated_by(&self, now: Option<&DynamicObject>) -> bool {
         let Some(now) = now else {
             return true;
         };
+        let is_newer = now.metadata.generation.unwrap_or_default() > self.generation();
+        let differs = |place: &str| now.data.pointer(place) != self.object.data.pointer(place);
         now.metadata.uid != self.object.metadata.uid
-            || now.metadata.generation.unwrap_or_default() > self.generation()
+            || (is_newer && WANTED.into_iter().any(differs))
             || (now.metadata.deletion_timestamp.is_some() && self.deleted_at().is_none())
+    }
+
+    /// True for an edit that no status is about yet; the first version of an object is none.
+    pub(super) fn is_edited(&self) -> bool {
+        let observed = self.object.data.pointer("/status/observedGeneration");
+        let observed = observed.and_then(Value::as_i64);
+        observed.is_some_and(|observed| observed < self.generation())
     }
 }
 
-/// The names of the Secrets that any object of our kind refers to: with the SSH key, and with the config.
+/// The names of the Secrets that any object of our kind refers to: with the SSH key, the config and the host keys.
 pub(super) fn secrets_of(object: &DynamicObject) -> impl Iterator<Item = &str> {
     let places = [
         "/spec/ssh/keySecretRef/name",
         "/spec/configFrom/secretKeyRef/name",
+        "/spec/ssh/knownHostsFrom/secretKeyRef/name",
     ];
-    let names = places
-        .into_iter()
-        .filter_map(|place| object.data.pointer(place));
-    names.filter_map(Value::as_str)
+    texts(object, places)
+}
+
+/// The names of the ConfigMaps that it refers to.
+pub(super) fn config_maps_of(object: &DynamicObject) -> impl Iterator<Item = &str> {
+    let places = [
+        "/spec/configFrom/configMapKeyRef/name",
+        "/spec/ssh/knownHostsFrom/configMapKeyRef/name",
+    ];
+    texts(object, places)
+}
+
+/// The file that it refers to.
+pub(super) fn file_of(object: &DynamicObject) -> Option<&str> {
+    texts(object, ["/spec/configPath"]).next()
+}
+
+fn texts<'o, const N: usize>(
+    object: &'o DynamicObject,
+    places: [&'static str; N],
+) -> impl Iterator<Item = &'o str> {
+    let values = places.into_iter();
+    let values = values.filter_map(|place| object.data.pointer(place));
+    values.filter_map(Value::as_str)
 }
 
 #[cfg(test)]
@@ -268,7 +311,40 @@ mod tests {
     }
 
     fn cluster(uid: &str, generation: i64) -> DynamicObject {
-        object(json!({"metadata": {"name": "a", "uid": uid, "generation": generation}}))
+        object(json!({
+            "metadata": {"name": "a", "uid": uid, "generation": generation},
+            "spec": {"config": {"x": generation}},
+        }))
+    }
+
+    /// Only what a run is about ends it.
+    #[test]
+    fn an_edit_of_another_part_outdates_nothing() {
+        let with = |generation: i64, field: &str, value: &Value| {
+            let mut object = cluster("1", 2);
+            object.metadata.generation = Some(generation);
+            object.data["spec"][field] = value.clone();
+            object
+        };
+        let view = ClusterObject::new(cluster("1", 2));
+        for (field, value) in [
+            ("deletionProtection", json!(true)),
+            ("deletion", json!({"policy": "Orphan"})),
+            ("changes", json!("Approve")),
+            ("drift", json!("Report")),
+        ] {
+            assert!(!view.outdated_by(Some(&with(3, field, &value))), "{field}");
+        }
+        for (field, value) in [
+            ("config", json!({"x": 3})),
+            ("configFrom", json!({"secretKeyRef": {"name": "a"}})),
+            ("configPath", json!("a")),
+            ("ssh", json!({"knownHosts": "a"})),
+            ("paused", json!(true)),
+        ] {
+            assert!(view.outdated_by(Some(&with(3, field, &value))), "{field}");
+            assert!(!view.outdated_by(Some(&with(1, field, &value))), "{field}");
+        }
     }
 
     #[test]

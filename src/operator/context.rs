@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret as KubeSecret};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret as KubeSecret};
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, PartialObjectMeta},
@@ -23,10 +23,13 @@ use super::{
     cluster_object::{ClusterObject, cluster_resource},
     environment::KeptIds,
     events::Publisher,
+    files::Files,
     health::Health,
     home::ServerTime,
     queue::Queue,
     removal::Attempts,
+    sources::SourceVersion,
+    transitions::Outages,
 };
 use crate::{
     api,
@@ -34,11 +37,14 @@ use crate::{
     apply::stop::{Stop, StopCause},
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
+    host::ServiceRanges,
 };
 
 /// What is outside, besides the API: exchanged in tests.
 #[derive(Clone)]
 pub struct Dependencies {
+    /// The addresses that no node has: set when the API has answered.
+    pub services: ServiceRanges,
     /// How nodes are reached.
     pub remote: Arc<dyn Remote>,
     /// The time, for deadlines, conditions and certificates.
@@ -60,15 +66,10 @@ pub(super) struct Caches {
     pub(super) clusters: Store<DynamicObject>,
     /// The Secrets with keys and kubeconfigs.
     pub(super) secrets: Store<PartialObjectMeta<KubeSecret>>,
+    /// The ConfigMaps next to them.
+    pub(super) config_maps: Store<PartialObjectMeta<ConfigMap>>,
     /// Moves whenever one of them does.
     pub(super) news: watch::Receiver<u64>,
-}
-
-/// A Secret that the spec refers to, as a pass read it: a newer one ends the pass's run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SecretVersion {
-    pub(super) name: String,
-    pub(super) version: u64,
 }
 
 /// How many looks may be missed before what the last one saw is no longer claimed.
@@ -88,6 +89,8 @@ pub(super) struct Context {
     pub(super) publisher: Publisher,
     pub(super) attempts: Attempts,
     pub(super) kept: KeptIds,
+    pub(super) files: Files,
+    pub(super) outages: Arc<Outages>,
     looks: Mutex<HashMap<String, Instant>>,
     time: ServerTime,
 }
@@ -104,6 +107,7 @@ impl Context {
     ) -> Self {
         let limits = options.limits;
         let budget = Arc::default();
+        let files = Files::new(options.config_root.clone());
         Self {
             clusters: Api::all_with(client.clone(), &cluster_resource()),
             publisher: Publisher::new(client.clone()),
@@ -122,6 +126,8 @@ impl Context {
             stop,
             attempts: Attempts::default(),
             kept: KeptIds::default(),
+            files,
+            outages: Arc::default(),
             looks: Mutex::default(),
             time,
         }
@@ -150,6 +156,7 @@ impl Context {
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.backoff.forget(uid);
+        self.outages.forget(uid);
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         looks.remove(uid);
     }
@@ -160,21 +167,15 @@ impl Context {
     }
 
     /// Resolves when a run for `view` must end: told to, the object is no longer that one, or one of
-    /// the Secrets that it was read from has changed (invariant 9).
-    pub(super) async fn outdated(
-        &self,
-        view: &ClusterObject,
-        secrets: &[SecretVersion],
-    ) -> StopCause {
+    /// the objects and files that it was read from has changed (invariant 9).
+    pub(super) async fn outdated(&self, view: &ClusterObject, read: &[SourceVersion]) -> StopCause {
         let about = view.object_ref();
         let mut news = self.caches.news.clone();
         let changed = async {
             loop {
                 news.mark_unchanged();
                 let now = self.caches.clusters.get(&about);
-                if view.outdated_by(now.as_deref())
-                    || secrets.iter().any(|read| self.is_newer(read))
-                {
+                if view.outdated_by(now.as_deref()) || read.iter().any(|read| self.is_newer(read)) {
                     return StopCause::ObjectChanged;
                 }
                 if news.changed().await.is_err() {
@@ -189,13 +190,27 @@ impl Context {
         }
     }
 
-    /// True when the watch has a later version of a Secret than the one that was read. An older
-    /// one is a cache that is behind; one that is gone ends no run that has logged in.
-    fn is_newer(&self, read: &SecretVersion) -> bool {
-        let about = ObjectRef::new(&read.name).within(&self.options.credentials_namespace);
-        let now = self.caches.secrets.get(&about);
-        now.and_then(|secret| version(secret.metadata.resource_version.as_deref()))
-            .is_some_and(|now| now > read.version)
+    /// True when the watch has a later version than the one that was read. An older one is a cache that is behind; one
+    /// that is gone ends no run that has logged in.
+    fn is_newer(&self, read: &SourceVersion) -> bool {
+        let namespace = &self.options.credentials_namespace;
+        let (now, then) = match read {
+            SourceVersion::Secret { name, version } => {
+                let now = self
+                    .caches
+                    .secrets
+                    .get(&ObjectRef::new(name).within(namespace));
+                (now.map(|now| now.metadata.clone()), *version)
+            }
+            SourceVersion::ConfigMap { name, version } => {
+                let about = ObjectRef::new(name).within(namespace);
+                let now = self.caches.config_maps.get(&about);
+                (now.map(|now| now.metadata.clone()), *version)
+            }
+            SourceVersion::File { path, digest } => return self.files.is_newer(path, digest),
+        };
+        now.and_then(|now| version(now.resource_version.as_deref()))
+            .is_some_and(|now| now > then)
     }
 
     /// When to look again after a failure.

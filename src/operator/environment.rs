@@ -1,34 +1,30 @@
 //! The [`Environment`] of one `Cluster`: its state, in the operator's own namespace; its kubeconfig
-//! and its keys, in that of the credentials. A reference carries a name only, so there is no way to
-//! another (invariant 13).
+//! and its keys, in that of the credentials. And what it asks for: its config, read and checked.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{
     api::core::v1::Secret as KubeSecret, apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, ObjectMeta},
-};
+use kube::{Api, ResourceExt, api::ListParams};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Context, SecretVersion, labels, version},
+    context::{Context, labels},
     memory,
     reasons::{self, Reasoned},
+    sources::{HostKeyText, LOGIN, SourceError, SourceText, SourceVersion, Sources},
 };
 use crate::{
     api::{
-        CLUSTERS, Changes, ClusterSpec, ConfigSource, Drift, KeySecretRef,
+        Changes, ClusterSpec, Drift, KeyRef,
         conditions::{ConditionType, Reason, shorten},
     },
-    config::{Credential, Intent, Resolved, RkeConfig, SecretSources},
+    config::{Intent, Resolved, RkeConfig, SecretSources},
     converge::Goal,
     desired::{self, DesiredError},
-    environment::{Environment, KeyRing},
+    environment::Environment,
     error::{ErrorClass, Explain, on_object},
     host::{KnownHosts, Policy},
     model::{ClusterId, Secret, label, printable_lines},
@@ -36,17 +32,12 @@ use crate::{
     state::kubeconfig::SecretKubeconfig,
 };
 
-/// The key of a Secret that a source without one means.
-const DEFAULT_KEY: &str = "ssh-privatekey";
-
-/// The key of a Secret with a config that a reference without one means.
-const DEFAULT_CONFIG: &str = "cluster.yml";
-
-/// Everything outside that one cluster needs. `kubeconfig_owner`: whoever the Secret goes with.
+/// Everything outside that one cluster needs. `kubeconfig_owner`: what the Secret goes with.
 pub(super) async fn environment(
     ctx: &Context,
     view: &ClusterObject,
     kubeconfig_owner: Option<OwnerReference>,
+    host_keys: &HostKeyText,
 ) -> kube::Result<Environment> {
     let name = view.name();
     let credentials = &ctx.options.credentials_namespace;
@@ -54,19 +45,19 @@ pub(super) async fn environment(
     Ok(Environment {
         remote: Arc::clone(&ctx.dependencies.remote),
         host_keys: Arc::new(KnownHosts::from_text(
-            "`spec.ssh.knownHosts`",
-            view.known_hosts(),
+            host_keys.field,
+            &host_keys.text,
             Policy::Strict,
         )),
         store: memory::store(ctx, view),
         kubeconfig: Arc::new(SecretKubeconfig::new(
-            client.clone(),
+            client,
             credentials,
             &name,
             labels(&name),
             kubeconfig_owner,
         )),
-        key_ring: Arc::new(SecretKeys::new(client, credentials, &name)),
+        key_ring: Arc::new(Sources::new(ctx, &name)),
         recover: view.recover(),
         accept_etcd: view.accept_etcd(),
         held_elsewhere: held_elsewhere(ctx, view).await?,
@@ -150,8 +141,10 @@ pub(super) struct Wanted {
     pub(super) text: Secret<String>,
     /// How to log in.
     sources: SecretSources,
-    /// The Secrets that it was read from: the one with the key, and the one with the config.
-    pub(super) secrets: Vec<SecretVersion>,
+    /// What it was read from: key, config and host keys.
+    pub(super) read: Vec<SourceVersion>,
+    /// The host keys that the spec has.
+    pub(super) host_keys: HostKeyText,
     /// How changes of it are applied.
     pub(super) changes: Changes,
     /// What is done about drift.
@@ -171,7 +164,8 @@ impl Wanted {
             later: self.later.clone(),
             text,
             sources: self.sources.clone(),
-            secrets: self.secrets.clone(),
+            read: self.read.clone(),
+            host_keys: self.host_keys.clone(),
             changes: self.changes,
             drift: self.drift,
         })
@@ -200,33 +194,16 @@ pub(super) async fn wanted(
     cluster: &str,
     spec: &ClusterSpec,
 ) -> Result<Wanted, SpecError> {
-    let KeySecretRef { name, key } = &spec.ssh.key_secret_ref;
+    let KeyRef { name, key } = &spec.ssh.key_secret_ref;
     let source = match key.as_deref() {
-        None | Some(DEFAULT_KEY) => name.clone(),
+        None | Some(LOGIN) => name.clone(),
         Some(key) => format!("{name}/{key}"),
     };
-    let namespace = &ctx.options.credentials_namespace;
-    let keys = SecretKeys::new(ctx.client.clone(), namespace, cluster);
-    let pem = keys.read(&source).await?;
-    let mut secrets = vec![pem.version];
-    let (text, config) = match (&spec.config, &spec.config_from) {
-        (Some(config), None) => {
-            let document = serde_json::Value::Object(config.clone());
-            // Maps are sorted, so equal configs have equal texts.
-            let text = Secret::new(document.to_string());
-            (text, RkeConfig::from_json(&document)?)
-        }
-        (None, Some(ConfigSource { secret_key_ref })) => {
-            let key = secret_key_ref.key.as_deref().unwrap_or(DEFAULT_CONFIG);
-            let found = keys.read(&format!("{}/{key}", secret_key_ref.name)).await?;
-            secrets.push(found.version);
-            let config = RkeConfig::parse(found.text.expose())?;
-            (found.text, config)
-        }
-        (Some(_), Some(_)) | (None, None) => {
-            return Err(SpecError::NotOneConfig);
-        }
-    };
+    let sources = Sources::new(ctx, cluster);
+    let pem = sources.login(&source).await?;
+    let (text, version, config) = config(ctx, spec, &sources).await?;
+    let (host_keys, host_keys_version) = host_keys(spec, &sources).await?;
+    let read = [pem.version, version, host_keys_version];
     let sources = SecretSources::new(source, pem.text);
     let understood = understood(&config, &sources)?;
     Ok(Wanted {
@@ -236,10 +213,53 @@ pub(super) async fn wanted(
         later: understood.later.iter().map(ToString::to_string).collect(),
         text,
         sources,
-        secrets: secrets.into_iter().flatten().collect(),
+        read: read.into_iter().flatten().collect(),
+        host_keys,
         changes: spec.changes.unwrap_or_default(),
         drift: spec.drift.unwrap_or_default(),
     })
+}
+
+/// The config of a spec: its text, the version of what it was read from, and what is in it.
+async fn config(
+    ctx: &Context,
+    spec: &ClusterSpec,
+    sources: &Sources,
+) -> Result<(Secret<String>, Option<SourceVersion>, RkeConfig), SpecError> {
+    let SourceText { text, version } = match (&spec.config, &spec.config_from, &spec.config_path) {
+        (Some(config), None, None) => {
+            let document = serde_json::Value::Object(config.clone());
+            // Maps are sorted, so equal configs have equal texts.
+            let text = Secret::new(document.to_string());
+            return Ok((text, None, RkeConfig::from_json(&document)?));
+        }
+        (None, Some(source), None) => sources.config(source).await?,
+        (None, None, Some(path)) => {
+            let (text, digest) = ctx.files.read(path).await.map_err(SourceError::File)?;
+            let path = path.clone();
+            let version = Some(SourceVersion::File { path, digest });
+            SourceText { text, version }
+        }
+        _ => return Err(SpecError::NotOneConfig),
+    };
+    let config = RkeConfig::parse(text.expose())?;
+    Ok((text, version, config))
+}
+
+/// The host keys of a spec, and the version of what they were read from.
+async fn host_keys(
+    spec: &ClusterSpec,
+    sources: &Sources,
+) -> Result<(HostKeyText, Option<SourceVersion>), SpecError> {
+    match (&spec.ssh.known_hosts, &spec.ssh.known_hosts_from) {
+        (text, None) => Ok((HostKeyText::inline(text.as_deref()), None)),
+        (None, Some(source)) => {
+            let found = sources.host_keys(source).await?;
+            let text = found.text.expose().clone();
+            Ok((HostKeyText::referred(text), found.version))
+        }
+        (Some(_), Some(_)) => Err(SpecError::NotOneKnownHosts),
+    }
 }
 
 /// What a config asks for.
@@ -276,17 +296,26 @@ pub(super) enum SpecError {
     #[error("`{0}` cannot be understood")]
     Unreadable(String),
     /// There are two configs, or none.
-    #[error("there is exactly one of `spec.config` and `spec.configFrom`")]
+    #[error("there is exactly one of `spec.config`, `spec.configFrom` and `spec.configPath`")]
     NotOneConfig,
+    /// Host keys are in two places.
+    #[error("there is at most one of `spec.ssh.knownHosts` and `spec.ssh.knownHostsFrom`")]
+    NotOneKnownHosts,
     /// The config is wrong.
     #[error(transparent)]
     Problems(#[from] crate::config::Problems),
     /// The config contradicts what rke-operator adds to it.
     #[error(transparent)]
     Desired(#[from] DesiredError),
-    /// The Secret is not there, or has no such key.
+    /// What it refers to cannot be read.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Source(Box<SourceError>),
+}
+
+impl From<SourceError> for SpecError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(Box::new(error))
+    }
 }
 
 impl SpecError {
@@ -295,16 +324,10 @@ impl SpecError {
         match self {
             Self::Unreadable(_)
             | Self::NotOneConfig
+            | Self::NotOneKnownHosts
             | Self::Problems(_)
-            | Self::Desired(_)
-            | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
-            Self::Key(
-                KeyError::Missing { .. }
-                | KeyError::NotGranted { .. }
-                | KeyError::NoSuchKey { .. }
-                | KeyError::NotText { .. },
-            ) => Reason::SourceMissing,
-            Self::Key(KeyError::Api { .. }) => Reason::SourceUnreadable,
+            | Self::Desired(_) => Reason::InvalidConfig,
+            Self::Source(error) => error.invalid(),
         }
     }
 }
@@ -314,14 +337,10 @@ impl Reasoned for SpecError {
         let user = match self {
             Self::Unreadable(_)
             | Self::NotOneConfig
+            | Self::NotOneKnownHosts
             | Self::Problems(_)
-            | Self::Desired(_)
-            | Self::Key(KeyError::NotAName) => Reason::InvalidConfig,
-            Self::Key(KeyError::Api { .. }) => Reason::PermissionDenied,
-            Self::Key(KeyError::NotGranted { .. }) => Reason::SecretNotGranted,
-            Self::Key(
-                KeyError::Missing { .. } | KeyError::NoSuchKey { .. } | KeyError::NotText { .. },
-            ) => Reason::SecretMissing,
+            | Self::Desired(_) => Reason::InvalidConfig,
+            Self::Source(error) => error.stalled(),
         };
         reasons::by_class(self.class(), user)
     }
@@ -330,215 +349,21 @@ impl Reasoned for SpecError {
 impl Explain for SpecError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreadable(_) | Self::NotOneConfig => ErrorClass::User,
+            Self::Unreadable(_) | Self::NotOneConfig | Self::NotOneKnownHosts => ErrorClass::User,
             Self::Problems(problems) => problems.class(),
             Self::Desired(error) => error.class(),
-            Self::Key(error) => error.class(),
+            Self::Source(error) => error.class(),
         }
     }
 
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
         match self {
-            Self::Unreadable(_) | Self::NotOneConfig => {
+            Self::Unreadable(_) | Self::NotOneConfig | Self::NotOneKnownHosts => {
                 vec!["`kubectl explain cluster.spec` has the form of every field".into()]
             }
             Self::Problems(problems) => problems.hints(),
             Self::Desired(error) => error.hints(),
-            Self::Key(error) => error.hints(),
+            Self::Source(error) => error.hints(),
         }
     }
-}
-
-/// The Secret and the key in it that a source names, `secret` or `secret/key`.
-pub(super) fn key_of(source: &str) -> Option<(&str, &str)> {
-    let (name, key) = source.split_once('/').unwrap_or((source, DEFAULT_KEY));
-    is_name(name).then_some((name, key))
-}
-
-/// What one key of a Secret has.
-struct SecretText {
-    text: Secret<String>,
-    version: Option<SecretVersion>,
-}
-
-/// Secrets of the credentials' namespace, as far as they are granted to one Cluster. Every key that the operator logs in
-/// with is read here, whatever names it: a spec, a state, or the inventory of a recovery.
-pub(super) struct SecretKeys {
-    secrets: Api<KubeSecret>,
-    namespace: String,
-    cluster: String,
-}
-
-impl SecretKeys {
-    fn new(client: Client, namespace: &str, cluster: &str) -> Self {
-        Self {
-            secrets: Api::namespaced(client, namespace),
-            namespace: namespace.to_owned(),
-            cluster: cluster.to_owned(),
-        }
-    }
-
-    /// What stands there.
-    async fn read(&self, source: &str) -> Result<SecretText, KeyError> {
-        let (name, key) = key_of(source).ok_or(KeyError::NotAName)?;
-        let place = || format!("{}/{name}", self.namespace);
-        let secret = self
-            .secrets
-            .get_opt(name)
-            .await
-            .map_err(|source| KeyError::Api {
-                place: place(),
-                source,
-            })?
-            .ok_or_else(|| KeyError::Missing {
-                name: name.to_owned(),
-                namespace: self.namespace.clone(),
-                key: key.to_owned(),
-            })?;
-        if !grants(&secret.metadata, &self.cluster) {
-            return Err(KeyError::NotGranted {
-                name: name.to_owned(),
-                namespace: self.namespace.clone(),
-                cluster: self.cluster.clone(),
-            });
-        }
-        let version = version(secret.metadata.resource_version.as_deref());
-        let value = secret.data.and_then(|mut data| data.remove(key));
-        let value = value.ok_or_else(|| KeyError::NoSuchKey {
-            place: place(),
-            key: key.to_owned(),
-        })?;
-        String::from_utf8(value.0)
-            .map(|text| SecretText {
-                text: Secret::new(text),
-                version: version.map(|version| SecretVersion {
-                    name: name.to_owned(),
-                    version,
-                }),
-            })
-            .map_err(|_| KeyError::NotText {
-                place: place(),
-                key: key.to_owned(),
-            })
-    }
-}
-
-impl KeyRing for SecretKeys {
-    /// A certificate that stood in the object is gone with it; sshd may do without.
-    fn credential<'a>(
-        &'a self,
-        source: &'a str,
-        _certificate: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Credential, String>> {
-        self.read(source)
-            .map(|result| {
-                result
-                    .map(|found| Credential::Key(found.text, None))
-                    .map_err(|error| super::context::explained(&error))
-            })
-            .boxed()
-    }
-}
-
-/// True where a Secret names the Cluster as one that may use it.
-fn grants(secret: &ObjectMeta, cluster: &str) -> bool {
-    let annotations = secret.annotations.as_ref();
-    let names = annotations.and_then(|annotations| annotations.get(CLUSTERS));
-    let mut names = names.into_iter().flat_map(|names| names.split(','));
-    names.any(|name| matches!(name.trim(), name if name == "*" || name == cluster))
-}
-
-/// Why there is nothing to read in a Secret.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum KeyError {
-    #[error("a reference in the spec does not have the name of a Secret")]
-    NotAName,
-    #[error("there is no Secret `{name}` in namespace `{namespace}`")]
-    Missing {
-        name: String,
-        namespace: String,
-        key: String,
-    },
-    #[error("the Secret `{namespace}/{name}` is not granted to the Cluster `{cluster}`")]
-    NotGranted {
-        name: String,
-        namespace: String,
-        cluster: String,
-    },
-    #[error("the Secret `{place}` has no key `{key}`")]
-    NoSuchKey { place: String, key: String },
-    #[error("the key `{key}` of the Secret `{place}` is not text")]
-    NotText { place: String, key: String },
-    #[error("cannot read the Secret `{place}`")]
-    Api {
-        place: String,
-        #[source]
-        source: kube::Error,
-    },
-}
-
-impl Explain for KeyError {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::NotAName
-            | Self::Missing { .. }
-            | Self::NotGranted { .. }
-            | Self::NoSuchKey { .. }
-            | Self::NotText { .. } => ErrorClass::User,
-            // A right that is missing comes with a person, not with time.
-            Self::Api {
-                source: kube::Error::Api(status),
-                ..
-            } if status.is_forbidden() => ErrorClass::User,
-            Self::Api { .. } => ErrorClass::Transient,
-        }
-    }
-
-    fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
-        match self {
-            Self::Missing {
-                name,
-                namespace,
-                key,
-            } => {
-                let kind = if key == DEFAULT_KEY {
-                    " --type=kubernetes.io/ssh-auth"
-                } else {
-                    ""
-                };
-                vec![
-                    format!(
-                        "`kubectl -n {namespace} create secret generic {name}{kind} --from-file={key}=<file>` makes \
-                         one; its annotation `{CLUSTERS}` names the Clusters that may use it"
-                    )
-                    .into(),
-                ]
-            }
-            Self::NotGranted {
-                name,
-                namespace,
-                cluster,
-            } => vec![
-                format!(
-                    "`kubectl -n {namespace} annotate --overwrite secret {name} {CLUSTERS}={cluster}` grants it; \
-                     commas separate several names"
-                )
-                .into(),
-            ],
-            Self::NoSuchKey { .. } => {
-                vec!["`key` of the reference names another key of the Secret".into()]
-            }
-            Self::NotText { .. } => {
-                vec!["it must be a private key as `ssh-keygen` writes it, or a cluster.yml".into()]
-            }
-            Self::NotAName | Self::Api { .. } => Vec::new(),
-        }
-    }
-}
-
-/// A name as the API has them: nothing in it leads elsewhere.
-fn is_name(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inner)
 }

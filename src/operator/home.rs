@@ -4,15 +4,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{HeaderMap, header};
+use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::{Api, Client};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Namespace},
+    networking::v1::ServiceCIDR,
+};
+use kube::{Api, Client, api::ListParams};
 use tokio::time::Instant;
 
+use super::OperatorError;
 use crate::environment::HomeCluster;
 
 /// The ConfigMap in every namespace that has the CA of the API server.
 const ROOT_CA: &str = "kube-root-ca.crt";
+
+/// The resource with the ranges of Services.
+const SERVICE_RANGES: &str = "servicecidrs.networking.k8s.io";
 
 /// Reads who the management cluster is.
 pub(super) async fn read(client: &Client, namespace: &str) -> kube::Result<HomeCluster> {
@@ -24,6 +32,22 @@ pub(super) async fn read(client: &Client, namespace: &str) -> kube::Result<HomeC
         uid: system.metadata.uid.unwrap_or_default(),
         ca: root.and_then(|map| map.data?.remove("ca.crt")),
     })
+}
+
+/// The ranges that its Services have addresses of. Before Kubernetes 1.33 the API tells none of them.
+pub(super) async fn service_ranges(client: &Client) -> Result<Vec<IpNet>, OperatorError> {
+    let api: Api<ServiceCIDR> = Api::all(client.clone());
+    match api.list(&ListParams::default()).await {
+        Ok(list) => Ok(ranges(&list.items)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+        Err(source) => Err(OperatorError::reading("list", SERVICE_RANGES, source)),
+    }
+}
+
+fn ranges(all: &[ServiceCIDR]) -> Vec<IpNet> {
+    let specs = all.iter().filter_map(|range| range.spec.as_ref());
+    let texts = specs.filter_map(|spec| spec.cidrs.as_ref()).flatten();
+    texts.filter_map(|text| text.parse().ok()).collect()
 }
 
 /// The time of the API server, as its answers tell it.
@@ -56,6 +80,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn every_range_of_services_counts() {
+        let all: Vec<ServiceCIDR> = serde_json::from_value(serde_json::json!([
+            {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.43.0.0/16", "fd00::/108"]}},
+            {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.44.0.0/24"]}},
+            {"metadata": {"name": "none"}},
+        ]))
+        .unwrap();
+        let texts: Vec<_> = ranges(&all).iter().map(IpNet::to_string).collect();
+        assert_eq!(texts, ["10.43.0.0/16", "fd00::/108", "10.44.0.0/24"]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_servers_time_goes_on_between_its_answers() {

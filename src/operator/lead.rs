@@ -15,7 +15,7 @@ use super::{
     cluster_object::cluster_resource,
     context::Dependencies,
     health::{self, Health, Phase},
-    home::ServerTime,
+    home::{self, ServerTime},
     installed, patience,
     wiring::{self, End},
 };
@@ -23,7 +23,7 @@ use crate::{
     api::Kubeconfig,
     apply::{remote::OverSsh, stop::Stop},
     environment::Clock,
-    host::OtherMachines,
+    host::{OtherMachines, ServiceRanges},
     lease::{self, Election},
 };
 
@@ -45,9 +45,15 @@ pub async fn run(
     reason = "the shell is where the time comes from"
 )]
 fn real_dependencies(allowed: Vec<IpNet>) -> Dependencies {
+    let services = ServiceRanges::default();
+    let dial = OtherMachines {
+        allowed,
+        services: services.clone(),
+    };
     Dependencies {
+        services,
         remote: Arc::new(OverSsh {
-            dial: Arc::new(OtherMachines { allowed }),
+            dial: Arc::new(dial),
         }),
         clock: Clock::new(jiff::Timestamp::now),
         entropy: rand::random,
@@ -85,6 +91,8 @@ async fn lead(
     let time = ServerTime::default();
     let client = patience::bounded(client, time.clone(), health);
     check(&client).await?;
+    let services = home::service_ranges(&client).await?;
+    dependencies.services.set(services);
     let Some(identity) = options.identity.clone() else {
         loop {
             let (options, client) = (options.clone(), client.clone());

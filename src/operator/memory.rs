@@ -16,7 +16,12 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    applied, cluster_object::ClusterObject, context::Context, ready::Stage, reasons::Reasoned,
+    applied,
+    cluster_object::ClusterObject,
+    context::Context,
+    events::{Notice, publish},
+    ready::Stage,
+    reasons::Reasoned,
 };
 use crate::{
     api::{
@@ -178,8 +183,20 @@ pub(super) async fn recollect(
     };
     // A state of the first format has no room for an owner: the run that migrates it binds it.
     if !saved.is_of_first_format() {
+        let taken = saved
+            .memory
+            .uid
+            .as_ref()
+            .is_some_and(|uid| *uid != view.uid());
         if let Err(error) = bind(ctx, view).await {
             return Ok(Err(error.into()));
+        }
+        if taken {
+            let note = format!(
+                "goes on with the cluster `{}` of an earlier object",
+                saved.cluster_id.0
+            );
+            publish(ctx, view, &Notice::normal("TookOver", "TakeOver", &note)).await;
         }
         // What is to be cleaned was asked of a run, and is forgotten when that has ended.
         let lost = view.clean().is_empty() && view.lose().iter().all(|name| saved.is_lost(name));
@@ -385,11 +402,6 @@ pub(super) async fn forget_approval(ctx: &Context, view: &ClusterObject) -> kube
 
 /// Takes those annotations away, unless a person has written others since this pass read them.
 async fn forget(ctx: &Context, view: &ClusterObject, used: &[(&str, bool)]) -> kube::Result<()> {
-    let requests = |object: &ClusterObject| {
-        let nodes = (object.lose(), object.clean());
-        let approved = object.approved().map(str::to_owned);
-        (object.recover(), object.take_over(), nodes, approved)
-    };
     let used = used.iter().filter(|(_, used)| *used);
     let used: BTreeMap<&str, Value> = used.map(|(key, _)| (*key, Value::Null)).collect();
     if used.is_empty() {
@@ -400,7 +412,7 @@ async fn forget(ctx: &Context, view: &ClusterObject, used: &[(&str, bool)]) -> k
         return Ok(());
     };
     let live = ClusterObject::new(live);
-    if live.uid() != view.uid() || requests(&live) != requests(view) {
+    if live.uid() != view.uid() || live.requests() != view.requests() {
         return Ok(());
     }
     let patch = json!({"metadata": {

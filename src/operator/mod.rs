@@ -12,6 +12,7 @@
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects |
 //! | `environment` | what a run needs, out of two namespaces |
+//! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `queue` | whose turn it is |
@@ -21,12 +22,13 @@
 //! | `reasons` | which condition an error belongs in (pure) |
 //! | `ready` | the summary of the conditions, and how far a spec is (pure) |
 //! | `status`, `events` | the two places where something is said |
+//! | `transitions` | which changes of a status are an Event |
 //!
 //! How a cluster is, [`crate::status`] says; here it is written down.
 //!
 //! May touch: the management cluster's API, within the rights of two namespaces (its own with the
 //! states, and that of the credentials) and our own kinds; the port of its probes. Must not: nodes
-//! (they are [`crate::converge`]'s), files, world.
+//! (they are [`crate::converge`]'s), files other than those of `--config-root` (`files`), world.
 
 mod applied;
 mod approval;
@@ -37,6 +39,7 @@ mod cluster_object;
 mod context;
 mod environment;
 mod events;
+mod files;
 mod guarded;
 mod health;
 mod home;
@@ -52,10 +55,12 @@ mod reasons;
 mod removal;
 mod run;
 mod shallow;
+mod sources;
 mod status;
+mod transitions;
 mod wiring;
 
-use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
+use std::{borrow::Cow, io, net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use context::Dependencies;
 pub use installed::{OLDEST, Unsuited};
@@ -82,6 +87,8 @@ pub struct OperatorOptions {
     pub limits: Limits,
     /// The ranges of addresses that nodes and bastions may have; empty: any.
     pub allowed_node_cidrs: Vec<IpNet>,
+    /// The folder whose files may be the configs of Clusters; `None`: none may.
+    pub config_root: Option<PathBuf>,
 }
 
 impl OperatorOptions {
@@ -96,6 +103,7 @@ impl OperatorOptions {
             resync: Duration::from_secs(60),
             limits: Limits::default(),
             allowed_node_cidrs: Vec::new(),
+            config_root: None,
         }
     }
 }

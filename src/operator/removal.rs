@@ -27,6 +27,7 @@ use super::{
     orphan::{self, Left},
     reasons::{self, Reasoned},
     run::{self, Task, stopped},
+    sources::HostKeyText,
     status::{Run, StatusWriter},
 };
 use crate::{
@@ -347,7 +348,8 @@ impl RemovalReconcile<'_> {
     async fn attempt(&mut self) -> Result<RemovalProgress, ReconcileError> {
         let ctx = self.ctx;
         let view = self.view;
-        let environment = environment::environment(ctx, view, None).await?;
+        let host_keys = HostKeyText::lenient(ctx, view).await;
+        let environment = environment::environment(ctx, view, None, &host_keys).await?;
         let saved = match memory::read(ctx, view).await {
             Ok(Kept::Ours(saved)) => Some(saved),
             Ok(Kept::Absent) => None,
@@ -403,7 +405,7 @@ impl RemovalReconcile<'_> {
             purpose: Removal(intent),
             first: None,
             run: Run::Remove,
-            secrets: &[],
+            read: &[],
             limit: self.time_left(),
         };
         let status = &mut self.status;

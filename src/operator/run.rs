@@ -9,8 +9,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Context, SecretVersion},
+    context::Context,
     events::{Notice, Notices, publish},
+    sources::SourceVersion,
     status::{Run, StatusWriter},
 };
 use crate::{
@@ -57,7 +58,7 @@ pub(super) struct Task<'a, 'w, P> {
     /// As the status shows it.
     pub(super) run: Run,
     /// A newer one ends the run.
-    pub(super) secrets: &'a [SecretVersion],
+    pub(super) read: &'a [SourceVersion],
     /// The run is told to stop in time to be over by then.
     pub(super) limit: Option<Duration>,
 }
@@ -104,7 +105,7 @@ async fn stoppable<'w, P: Purpose>(
         purpose,
         first,
         run: _,
-        secrets,
+        read,
         limit,
     } = task;
     let (stopper, stop) = Stopper::within(&ctx.stop);
@@ -118,7 +119,7 @@ async fn stoppable<'w, P: Purpose>(
     };
     let guard = async {
         let cause = tokio::select! {
-            cause = ctx.outdated(view, secrets) => cause,
+            cause = ctx.outdated(view, read) => cause,
             () = over => StopCause::TimeOver,
         };
         stopper.stop(cause);

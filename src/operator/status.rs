@@ -2,7 +2,7 @@
 //! nothing but the status, and only when something changed, so that a pass over a settled
 //! cluster writes nothing and wakes nobody.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
@@ -16,7 +16,9 @@ use super::{
     approval,
     cluster_object::ClusterObject,
     context::Context,
+    events::Notice,
     ready::{self, Stage},
+    transitions::{Outages, transitions},
 };
 use crate::{
     api::{
@@ -46,6 +48,10 @@ pub(super) struct StatusWriter {
     now: Clock,
     stage: Stage,
     pending: Option<PendingPlan>,
+    reconcile_at: Option<String>,
+    handled: Option<String>,
+    outages: Arc<Outages>,
+    notices: Vec<Notice>,
     written: ClusterStatus,
 }
 
@@ -70,6 +76,10 @@ impl StatusWriter {
                 .pending_plan
                 .clone()
                 .filter(|_| view.deleted_at().is_none()),
+            reconcile_at: view.reconcile_at(),
+            handled: written.last_handled_reconcile_at.clone(),
+            outages: Arc::clone(&ctx.outages),
+            notices: Vec::new(),
             written,
         }
     }
@@ -87,6 +97,11 @@ impl StatusWriter {
     /// What waits for a person.
     pub(super) const fn pending(&self) -> Option<&PendingPlan> {
         self.pending.as_ref()
+    }
+
+    /// What is written from now on is the result of this reconcile.
+    pub(super) fn set_handled(&mut self) {
+        self.handled.clone_from(&self.reconcile_at);
     }
 
     /// How far the present spec is, for the summary.
@@ -118,11 +133,9 @@ impl StatusWriter {
         }
     }
 
-    /// The message of a condition as it stands.
-    pub(super) fn message(&self, kind: ConditionType) -> Option<&str> {
-        let conditions = self.written.conditions.iter();
-        let mut there = conditions.filter(|condition| condition.type_ == kind.name());
-        there.next().map(|condition| condition.message.as_str())
+    /// What was written since is worth these Events.
+    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
     /// True when this generation has been told something already.
@@ -194,6 +207,7 @@ impl StatusWriter {
         let mut next = self.written.clone();
         edit(&mut next);
         next.pending_plan.clone_from(&self.pending);
+        next.last_handled_reconcile_at.clone_from(&self.handled);
         let conditions = self.complete(conditions);
         next.observed_generation = Some(self.generation);
         next.conditions = merge(
@@ -218,6 +232,9 @@ impl StatusWriter {
             .api
             .patch_status(&self.name, &params, &Patch::Apply(&body))
             .await?;
+        let (before, after) = (&self.written.conditions, &next.conditions);
+        let notices = transitions(before, after, &self.uid, &self.outages);
+        self.notices.extend(notices);
         self.prune(applied, &next).await?;
         self.written = next;
         Ok(())

@@ -2,23 +2,27 @@
 //! spec cannot be understood is reconciled like any other (invariant 11).
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
 
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret as KubeSecret;
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret as KubeSecret},
+};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{DynamicObject, PartialObjectMeta},
     core::DeserializeGuard,
     runtime::{
         Controller, PredicateConfig, WatchStreamExt,
         controller::{self, Action},
         predicates,
-        reflector::{self, ObjectRef, Store},
+        reflector::{ObjectRef, Store, store::Writer},
         watcher,
     },
 };
@@ -26,17 +30,15 @@ use tokio::sync::watch;
 
 use super::{
     OperatorOptions, cluster,
-    cluster_object::{cluster_resource, secrets_of},
+    cluster_object::{cluster_resource, config_maps_of, file_of, secrets_of},
     context::{Caches, Context, Dependencies, ReconcileError},
+    files::POLL,
     health::{BEAT, Health, Phase},
     home::ServerTime,
     kubeconfig,
 };
 use crate::{
-    api::{
-        ACCEPT_ETCD, CLEAN, CONFIRM_DELETION, Kubeconfig, LOSE, RECOVER, TAKE_OVER,
-        kubeconfig_secret,
-    },
+    api::{Kubeconfig, REQUESTS, kubeconfig_secret},
     apply::stop::Stop,
     error::with_causes,
 };
@@ -63,65 +65,32 @@ pub(super) async fn controllers(
     stop: Stop,
 ) -> End {
     let (tick, news) = watch::channel(0_u64);
-    let moved = Arc::new(move || tick.send_modify(|count| *count = count.wrapping_add(1)));
-    let writer = reflector::store::Writer::new(cluster_resource());
+    let moved = move || tick.send_modify(|count: &mut u64| *count = count.wrapping_add(1));
+    let writer = Writer::new(cluster_resource());
     let seen = writer.as_reader();
-    let secrets_writer = reflector::store::Writer::<PartialObjectMeta<KubeSecret>>::default();
+    let secrets_writer = Writer::<PartialObjectMeta<KubeSecret>>::default();
+    let maps_writer = Writer::<PartialObjectMeta<ConfigMap>>::default();
     let ctx = Arc::new(Context::new(
         options,
-        client.clone(),
+        client,
         dependencies,
         Caches {
             clusters: seen.clone(),
             secrets: secrets_writer.as_reader(),
+            config_maps: maps_writer.as_reader(),
             news,
         },
         Arc::clone(health),
         time,
         stop.clone(),
     ));
-    let told = Arc::clone(&moved);
-    let objects = watcher(ctx.clusters.clone(), watcher::Config::default())
-        .default_backoff()
-        .inspect(noted(health, "the Clusters"))
-        .reflect(writer)
-        // The cache has it by now: whoever waits for news finds them.
-        .inspect(move |_| told())
-        .touched_objects()
-        .predicate_filter(what_matters, PredicateConfig::default());
-    let secrets = watcher(credentials(&ctx), watcher::Config::default())
-        .default_backoff()
-        .inspect(noted(health, "the Secrets with credentials"))
-        .reflect(secrets_writer)
-        .inspect(move |_| moved())
-        .touched_objects()
-        .predicate_filter(predicates::resource_version, PredicateConfig::default());
-    let ended = stop.clone();
-    let clusters = Controller::for_stream_with(objects, seen.clone(), cluster_resource())
-        .watches_stream(secrets, users_of(seen.clone()))
-        .graceful_shutdown_on(async move {
-            ended.stopped().await;
-        })
-        .run(cluster::reconcile, again, Arc::clone(&ctx))
-        .for_each(|result| {
-            log("Cluster", result);
-            std::future::ready(())
-        });
-    let ended = stop.clone();
-    // One that cannot be understood is its own affair.
-    let all = Api::<DeserializeGuard<Kubeconfig>>::all(client);
-    let kubeconfigs = Controller::new(all, watcher::Config::default());
-    let made_for = kubeconfigs_of(kubeconfigs.store());
-    let kubeconfigs = kubeconfigs
-        .watches(credentials(&ctx), watcher::Config::default(), made_for)
-        .graceful_shutdown_on(async move {
-            ended.stopped().await;
-        })
-        .run(kubeconfig::reconcile, again, Arc::clone(&ctx))
-        .for_each(|result| {
-            log("Kubeconfig", result);
-            std::future::ready(())
-        });
+    let streams = Streams {
+        clusters: writer,
+        secrets: secrets_writer,
+        config_maps: maps_writer,
+    };
+    let clusters = clusters(&ctx, streams, moved);
+    let kubeconfigs = kubeconfigs(&ctx);
     let all = async {
         tokio::join!(clusters, kubeconfigs);
     };
@@ -145,6 +114,102 @@ pub(super) async fn controllers(
     health.enters(Phase::Leading);
     all.await;
     End::Stopped
+}
+
+/// Where the watches write what they see.
+struct Streams {
+    clusters: Writer<DynamicObject>,
+    secrets: Writer<PartialObjectMeta<KubeSecret>>,
+    config_maps: Writer<PartialObjectMeta<ConfigMap>>,
+}
+
+/// Reconciles the Clusters. `moved`: called when one of the caches has changed.
+fn clusters(
+    ctx: &Arc<Context>,
+    streams: Streams,
+    moved: impl Fn() + Clone + Send + Sync + 'static,
+) -> impl Future<Output = ()> {
+    let seen = streams.clusters.as_reader();
+    let told = moved.clone();
+    let objects = watcher(ctx.clusters.clone(), watcher::Config::default())
+        .default_backoff()
+        .inspect(noted(&ctx.health, "the Clusters"))
+        .reflect(streams.clusters)
+        // The cache has it by now: whoever waits for news finds them.
+        .inspect(move |_| told())
+        .touched_objects()
+        .predicate_filter(what_matters, PredicateConfig::default());
+    let what = "the Secrets with credentials";
+    let secrets = credentials_seen(ctx, what, streams.secrets, moved.clone());
+    let what = "the ConfigMaps with configs";
+    let config_maps = credentials_seen(ctx, what, streams.config_maps, moved.clone());
+    let files = changed_files(Arc::clone(ctx)).inspect(move |_| moved());
+    let ended = ctx.stop.clone();
+    Controller::for_stream_with(objects, seen.clone(), cluster_resource())
+        .watches_stream(
+            secrets,
+            users_of(seen.clone(), |object| secrets_of(object).collect()),
+        )
+        .watches_stream(
+            config_maps,
+            users_of(seen, |object| config_maps_of(object).collect()),
+        )
+        .reconcile_on(files)
+        .graceful_shutdown_on(async move {
+            ended.stopped().await;
+        })
+        .run(cluster::reconcile, again, Arc::clone(ctx))
+        .for_each(|result| {
+            log("Cluster", result);
+            std::future::ready(())
+        })
+}
+
+/// What changes in the namespace of the credentials, of one kind.
+fn credentials_seen<K>(
+    ctx: &Arc<Context>,
+    what: &'static str,
+    writer: Writer<PartialObjectMeta<K>>,
+    moved: impl Fn() + Send + 'static,
+) -> impl Stream<Item = Result<PartialObjectMeta<K>, watcher::Error>> + Send + 'static
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    watcher(credentials::<K>(ctx), watcher::Config::default())
+        .default_backoff()
+        .inspect(noted(&ctx.health, what))
+        .reflect(writer)
+        .inspect(move |_| moved())
+        .touched_objects()
+        .predicate_filter(predicates::resource_version, PredicateConfig::default())
+}
+
+/// Reconciles the Kubeconfigs.
+fn kubeconfigs(ctx: &Arc<Context>) -> impl Future<Output = ()> {
+    // One that cannot be understood is its own affair.
+    let all = Api::<DeserializeGuard<Kubeconfig>>::all(ctx.client.clone());
+    let kubeconfigs = Controller::new(all, watcher::Config::default());
+    let made_for = kubeconfigs_of(kubeconfigs.store());
+    let ended = ctx.stop.clone();
+    kubeconfigs
+        .watches(
+            credentials::<KubeSecret>(ctx),
+            watcher::Config::default(),
+            made_for,
+        )
+        .graceful_shutdown_on(async move {
+            ended.stopped().await;
+        })
+        .run(kubeconfig::reconcile, again, Arc::clone(ctx))
+        .for_each(|result| {
+            log("Kubeconfig", result);
+            std::future::ready(())
+        })
 }
 
 async fn beats(health: &Health) -> Infallible {
@@ -182,21 +247,17 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     meta.generation.hash(&mut hasher);
     meta.deletion_timestamp.is_some().hash(&mut hasher);
     meta.finalizers.hash(&mut hasher);
-    for annotation in [
-        RECOVER,
-        TAKE_OVER,
-        LOSE,
-        CLEAN,
-        ACCEPT_ETCD,
-        CONFIRM_DELETION,
-    ] {
+    for annotation in REQUESTS {
         object.annotations().get(annotation).hash(&mut hasher);
     }
     Some(hasher.finish())
 }
 
-/// The Secrets with keys and kubeconfigs, without their contents.
-fn credentials(ctx: &Context) -> Api<PartialObjectMeta<KubeSecret>> {
+/// What is in the namespace of the credentials, without its contents.
+fn credentials<K>(ctx: &Context) -> Api<PartialObjectMeta<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
     Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace)
 }
 
@@ -219,16 +280,39 @@ fn kubeconfigs_of(
     }
 }
 
-/// The clusters that refer to a Secret: one that was mended wakes them.
-fn users_of(
+/// The clusters whose config is in a file that has changed. As long as anything reads from it, the files are looked at
+/// again and again.
+fn changed_files(ctx: Arc<Context>) -> impl Stream<Item = ObjectRef<DynamicObject>> {
+    let looks = stream::unfold(ctx, |ctx| async {
+        tokio::time::sleep(POLL).await;
+        let objects = ctx.caches.clusters.state();
+        let paths: BTreeSet<&str> = objects.iter().filter_map(|one| file_of(one)).collect();
+        let paths: Vec<String> = paths.into_iter().map(str::to_owned).collect();
+        let changed = ctx.files.changed(&paths).await;
+        let reads = |object: &&Arc<DynamicObject>| {
+            file_of(object).is_some_and(|path| changed.iter().any(|one| one == path))
+        };
+        let users = objects.iter().filter(reads);
+        let users = users.map(|object| ObjectRef::from_obj_with(&**object, cluster_resource()));
+        let users: Vec<_> = users.collect();
+        Some((stream::iter(users), ctx))
+    });
+    looks.flatten()
+}
+
+/// The clusters that refer to an object by its name: one that was mended wakes them.
+fn users_of<K>(
     seen: Store<DynamicObject>,
-) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<DynamicObject>> + Send + Sync + 'static
+    references: impl Fn(&DynamicObject) -> Vec<&str> + Send + Sync + 'static,
+) -> impl Fn(PartialObjectMeta<K>) -> Vec<ObjectRef<DynamicObject>> + Send + Sync + 'static
+where
+    K: Resource<DynamicType = ()>,
 {
-    move |secret| {
-        let name = secret.name_any();
+    move |changed| {
+        let name = changed.name_any();
         seen.state()
             .iter()
-            .filter(|object| secrets_of(object).any(|one| one == name))
+            .filter(|object| references(object).contains(&&*name))
             .map(|object| ObjectRef::from_obj_with(&**object, cluster_resource()))
             .collect()
     }

@@ -8,7 +8,7 @@ use rke_operator::{
     config::{Agent, Bastion, Certificate, Credential, Login, SSH_AGENT},
     error::{Explain, Obstacle, with_causes},
     host::{
-        Dial, Host, HostError, KnownHosts, OtherMachines, Policy, Stream,
+        Dial, Host, HostError, KnownHosts, OtherMachines, Policy, ServiceRanges, Stream,
         pool::{Hosts, NotOpen, Target, Verified},
     },
     model::{Endpoint, NodeName},
@@ -76,7 +76,10 @@ fn behind(allowed: &[&str]) -> Site {
     // Nothing but the bastion answers from here.
     let outside = Limited {
         net: FakeNet([(at(BASTION), bastion.clone())].into()),
-        limits: OtherMachines { allowed },
+        limits: OtherMachines {
+            allowed,
+            services: ServiceRanges::default(),
+        },
     };
     let hosts = Hosts::new(Arc::new(outside), Arc::new(keys));
     let way = Bastion {

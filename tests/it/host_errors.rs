@@ -14,7 +14,10 @@ use rke_operator::{
     config::{Credential, Login},
     error::{Explain, Obstacle},
     facts::{Baseline, NodeRecord},
-    host::{Dial, Host, HostError, KnownHosts, NewFile, OtherMachines, Policy, Stream, TcpDial},
+    host::{
+        Dial, Host, HostError, KnownHosts, NewFile, OtherMachines, Policy, ServiceRanges, Stream,
+        TcpDial,
+    },
     model::{ClusterId, Endpoint, FILES_IMAGE, NodeName, Owner, secret::Secret},
 };
 
@@ -264,6 +267,7 @@ async fn what_keeps_us_from_a_node_is_told_apart() {
     let (login, before, dial) = (host.login(), known(&host), host.dial());
     let elsewhere = OtherMachines {
         allowed: vec!["192.0.2.0/24".parse().unwrap()],
+        services: ServiceRanges::default(),
     };
     let wrong = Login {
         user: "root".to_owned(),

@@ -97,18 +97,43 @@ fn refused() -> Vec<Refused> {
         cluster(json!({"config": {}}), "spec.ssh"),
         cluster(
             json!({"ssh": {"keySecretRef": {"name": "a"}}}),
-            "exactly one of spec.config and spec.configFrom",
+            "exactly one of spec.config, spec.configFrom and spec.configPath",
         ),
         cluster(
             json!({
                 "config": {}, "configFrom": {"secretKeyRef": {"name": "b"}},
                 "ssh": {"keySecretRef": {"name": "a"}},
             }),
-            "exactly one of spec.config and spec.configFrom",
+            "exactly one of spec.config, spec.configFrom and spec.configPath",
         ),
         cluster(
             json!({"configFrom": {}, "ssh": {"keySecretRef": {"name": "a"}}}),
-            "spec.configFrom.secretKeyRef",
+            "exactly one of secretKeyRef and configMapKeyRef",
+        ),
+        cluster(
+            json!({
+                "configFrom": {"secretKeyRef": {"name": "b"}, "configMapKeyRef": {"name": "b"}},
+                "ssh": {"keySecretRef": {"name": "a"}},
+            }),
+            "exactly one of secretKeyRef and configMapKeyRef",
+        ),
+        cluster(
+            json!({"configPath": "../a", "ssh": {"keySecretRef": {"name": "a"}}}),
+            "relative to --config-root",
+        ),
+        cluster(
+            json!({"configPath": "/a", "ssh": {"keySecretRef": {"name": "a"}}}),
+            "relative to --config-root",
+        ),
+        cluster(
+            json!({
+                "config": {},
+                "ssh": {
+                    "keySecretRef": {"name": "a"}, "knownHosts": "",
+                    "knownHostsFrom": {"configMapKeyRef": {"name": "b"}},
+                },
+            }),
+            "at most one of knownHosts and knownHostsFrom",
         ),
         cluster(
             json!({"config": {}, "ssh": {"keySecretRef": {"name": "../etc"}}}),

@@ -42,8 +42,21 @@ fn edit(management: &Management, verbosity: u8) {
     });
 }
 
+/// With the host keys of its nodes in a ConfigMap.
 fn create(management: &Management) {
-    let sample = management.sample(CLUSTER, management.second());
+    let mut sample = management.sample(CLUSTER, management.second());
+    let ssh = sample["spec"]["ssh"].as_object_mut().expect("a login");
+    let lines = ssh.remove("knownHosts").expect("host keys");
+    ssh.insert(
+        "knownHostsFrom".to_owned(),
+        json!({"configMapKeyRef": {"name": "hosts"}}),
+    );
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "hosts", "namespace": CREDENTIALS},
+        "data": {"known_hosts": lines},
+    });
+    management.send(&["create"], &map).well();
     management.send(&["create"], &sample).well();
 }
 

@@ -111,6 +111,7 @@ mod operator_lifecycle;
 mod operator_nodes;
 mod operator_process;
 mod operator_sight;
+mod operator_sources;
 mod operator_spared;
 mod operator_writes;
 mod plan_charts;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use rke_operator::facts::ContainerState;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
+    fake_api::FakeApi,
     operator_rig::{
-        NAMESPACE, Rig, cluster, is, message, minutes, reason, settled, the_scheduler_is,
+        NAMESPACE, Rig, clock, cluster, is, message, minutes, reason, settled, the_scheduler_is,
     },
-    sim::remote::Purpose,
+    sim::remote::{Purpose, SimRemote},
 };
 
 const PREFIX: &str = "clusterprovisioner.rke.io";
@@ -139,6 +141,40 @@ async fn an_approved_change_is_applied_once() {
         minutes(30).await;
         assert!(has_verbosity(&rig, "4"));
     }
+}
+
+/// A person who approves, or requests a look, does not wait for the next look at a cluster that is well.
+#[tokio::test(start_paused = true)]
+async fn a_request_by_annotation_is_seen_at_once() {
+    let nodes = SimRemote::bare(&["n1"]);
+    let rig = Rig::with(nodes, FakeApi::new(clock()), |options| {
+        options.resync = Duration::from_secs(24 * 3600);
+    });
+    let mut asked = cluster("a", "n1");
+    asked["spec"]["changes"] = json!("Approve");
+    rig.create(&asked).await;
+    rig.ready("a").await;
+    let begun = Instant::now();
+    for value in ["2030-01-01T00:00:00Z", "once more"] {
+        let at = json!({format!("{PREFIX}/reconcile-at"): value});
+        patch(&rig, &json!({"metadata": {"annotations": at}}));
+        let handled = |cluster: &Value| cluster["status"]["lastHandledReconcileAt"] == value;
+        rig.until("a", handled).await;
+    }
+    asks_for_verbosity(&rig, "4");
+    let waits = |cluster: &Value| reason(cluster, "UpToDate") == "AwaitingApproval";
+    let told = rig.until("a", waits).await;
+    approve(
+        &rig,
+        told["status"]["pendingPlan"]["digest"].as_str().unwrap(),
+    );
+    rig.event("PlanApproved").await;
+    rig.until("a", is_not_approved).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(3600),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 /// An approval is of one change: another edit takes it back, and so does any other digest.

@@ -630,7 +630,8 @@ async fn invariant_11_a_lost_key_is_told_and_the_deadline_ends_it() {
         })
         .await;
     let why = told["status"]["remaining"][0]["message"].as_str().unwrap();
-    assert!(why.contains("there is no Secret `nodes`"), "{why}");
+    let missing = "the Secret `rke-system-credentials/nodes` does not exist";
+    assert!(why.contains(missing), "{why}");
     rig.gone("a").await;
     assert!(rig.nodes.claimed_by("n1").is_some());
     assert!(

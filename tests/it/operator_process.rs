@@ -323,12 +323,32 @@ impl io::Write for Log {
     }
 }
 
+/// Before a node is connected to, the operator knows which addresses are none of a node.
+#[tokio::test(start_paused = true)]
+async fn the_services_of_the_management_cluster_are_known() {
+    let (nodes, api) = world();
+    api.plant(
+        "servicecidrs",
+        &json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.43.0.0/16"]}}),
+    );
+    let rig = Rig::with(nodes, api, |_| {});
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    assert!(rig.services.contains("10.43.0.1".parse().unwrap()));
+    assert!(!rig.services.contains("10.44.0.1".parse().unwrap()));
+}
+
 /// The life of a cluster: created, renewed, orphaned twice, taken over, removed. Waits for nothing
 /// to be well.
 async fn live(rig: &Rig) {
     let minutes = |minutes: u64| tokio::time::sleep(Duration::from_secs(60 * minutes));
     let mut object = cluster("a", "n1");
     object["spec"]["deletion"] = json!({"timeout": "1m", "onTimeout": "Orphan"});
+    object["spec"]["ssh"]["knownHostsFrom"] = json!({"configMapKeyRef": {"name": "hosts"}});
+    let map = json!({
+        "metadata": {"name": "hosts", "namespace": CREDENTIALS}, "data": {"known_hosts": ""},
+    });
+    rig.api.plant("configmaps", &map);
     rig.create(&object).await;
     minutes(3).await;
     if rig

@@ -19,6 +19,7 @@ use rke_operator::{
     apply::stop::{StopCause, Stopper},
     environment::Clock,
     facts::ContainerState,
+    host::ServiceRanges,
     operator::{Dependencies, OperatorError, OperatorOptions, run_with},
 };
 use serde_json::{Value, json};
@@ -51,6 +52,8 @@ pub(crate) fn planted_line() -> &'static str {
 pub(crate) struct Rig {
     pub(crate) api: FakeApi,
     pub(crate) nodes: SimRemote,
+    /// What it knows of the management cluster's Services.
+    pub(crate) services: ServiceRanges,
     stopper: Stopper,
     task: JoinHandle<Result<(), OperatorError>>,
 }
@@ -116,6 +119,7 @@ impl Rig {
         if ![NAMESPACE, CREDENTIALS].iter().any(there) {
             api.plant("secrets", &key_secret());
         }
+        let services = dependencies.services.clone();
         let (stopper, stop) = Stopper::new();
         let task = tokio::spawn(run_with(
             options,
@@ -126,6 +130,7 @@ impl Rig {
         Self {
             api,
             nodes,
+            services,
             stopper,
             task,
         }
@@ -282,6 +287,7 @@ impl Halt {
 fn dependencies(nodes: &SimRemote, api: &FakeApi) -> Dependencies {
     let api = api.clone();
     Dependencies {
+        services: ServiceRanges::default(),
         remote: Arc::new(nodes.clone()),
         clock: Clock::new(move || api.now()),
         entropy,

@@ -90,7 +90,7 @@ impl Reconcile<'_> {
             },
             first,
             run: purpose,
-            secrets: &wanted.secrets,
+            read: &wanted.read,
             limit: None,
         };
         let running = self.running.lock().await;
@@ -137,7 +137,7 @@ impl Reconcile<'_> {
         let environment = &environment.without_requests();
         let survey = tokio::select! {
             survey = Box::pin(converge::survey(&goal, environment)) => survey,
-            cause = self.ctx.outdated(self.view, &wanted.secrets) => return Err(cause),
+            cause = self.ctx.outdated(self.view, &wanted.read) => return Err(cause),
         };
         Ok(match &survey {
             Ok(survey) => self.seen(wanted, survey),

@@ -183,23 +183,6 @@ impl Reconcile<'_> {
         found
     }
 
-    /// An event when certificates end soon or have ended; once for each day that is left.
-    pub(super) async fn tell_certificates(&self, conditions: &ConditionSet) {
-        let kind = ConditionType::CertificatesValid;
-        let Some(state) = conditions.get(kind) else {
-            return;
-        };
-        let said = self.status.message(kind) == Some(&state.message);
-        if matches!(
-            state.reason,
-            Reason::ExpiringSoon | Reason::AuthorityEnding | Reason::Expired
-        ) && !said
-        {
-            let notice = Notice::warning(state.reason.name(), "Survey", &state.message);
-            publish(self.ctx, self.view, &notice).await;
-        }
-    }
-
     /// The spec is applied: only here does `Provisioned` move on (invariant 14). `run`: what
     /// was done for it, if anything was.
     pub(super) async fn applied(
@@ -209,6 +192,7 @@ impl Reconcile<'_> {
         run: Option<Run>,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
+        self.status.set_handled();
         let remembered = memory::remember(self.ctx, self.view, wanted.text.expose()).await;
         let news = match remembered {
             Ok(news) => news,
@@ -247,6 +231,7 @@ impl Reconcile<'_> {
         run: Run,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
+        self.status.set_handled();
         self.report_run(wanted, found, warnings).await?;
         publish(self.ctx, self.view, &done(Some(run))).await;
         Ok(self.ctx.settled(self.view))
@@ -260,6 +245,7 @@ impl Reconcile<'_> {
         mut found: Found,
         warnings: &[String],
     ) -> Result<Action, ReconcileError> {
+        self.status.set_handled();
         let text = cases(left);
         let conditions = &mut found.conditions;
         if self.is_under_way() {
@@ -281,6 +267,7 @@ impl Reconcile<'_> {
         error: &(impl Reasoned + 'static),
         mut found: Found,
     ) -> Result<Action, ReconcileError> {
+        self.status.set_handled();
         let text = explained(error);
         let verdict = error.verdict();
         let conditions = &mut found.conditions;
@@ -306,6 +293,7 @@ impl Reconcile<'_> {
                 status.progress = None;
             })
             .await?;
+        self.publish_transitions().await;
         Ok(())
     }
 
@@ -338,7 +326,15 @@ impl Reconcile<'_> {
                 status.warnings = warnings;
             })
             .await?;
+        self.publish_transitions().await;
         Ok(())
+    }
+
+    /// Events for what has become otherwise since the status before.
+    async fn publish_transitions(&mut self) {
+        for notice in self.status.take_notices() {
+            publish(self.ctx, self.view, &notice).await;
+        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Kind {
 }
 
 /// group, version, plural, kind, namespaced, status subresource
-const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 18] = [
+const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 19] = [
     ("", "v1", "namespaces", "Namespace", false, true),
     ("", "v1", "nodes", "Node", false, true),
     ("", "v1", "pods", "Pod", true, true),
@@ -90,6 +90,14 @@ const BUILT_IN: [(&str, &str, &str, &str, bool, bool); 18] = [
         true,
     ),
     ("batch", "v1", "jobs", "Job", true, true),
+    (
+        "networking.k8s.io",
+        "v1",
+        "servicecidrs",
+        "ServiceCIDR",
+        false,
+        true,
+    ),
 ];
 
 /// Every kind.

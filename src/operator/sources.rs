@@ -1,0 +1,397 @@
+//! What a `Cluster` refers to: Secrets and ConfigMaps of the credentials' namespace, and files of the
+//! [`files`](super::files) folder. A reference carries a name only, so there is no way to another namespace (invariant 13).
+
+use std::borrow::Cow;
+
+use futures::{FutureExt, future::BoxFuture};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret as KubeSecret},
+};
+use kube::{Api, Resource, api::ObjectMeta};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    cluster_object::ClusterObject,
+    context::{Context, explained, version},
+    files::{FileDigest, FileError},
+};
+use crate::{
+    api::{CLUSTERS, TextSource, conditions::Reason},
+    config::Credential,
+    environment::KeyRing,
+    error::{ErrorClass, Explain},
+    model::Secret,
+};
+
+/// The key of a Secret with a login that a reference without one means.
+pub(super) const LOGIN: &str = "ssh-privatekey";
+
+/// The key with a config that a reference without one means.
+pub(super) const CONFIG: &str = "cluster.yml";
+
+/// The key with host keys that a reference without one means.
+const HOST_KEYS: &str = "known_hosts";
+
+/// What a pass has read, and in which version: a newer one ends the pass's run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SourceVersion {
+    /// A Secret.
+    Secret { name: String, version: u64 },
+    /// A ConfigMap.
+    ConfigMap { name: String, version: u64 },
+    /// A file.
+    File { path: String, digest: FileDigest },
+}
+
+/// A text, and where it was read.
+pub(super) struct SourceText {
+    pub(super) text: Secret<String>,
+    /// `None` where nothing tells whether it is a newer one.
+    pub(super) version: Option<SourceVersion>,
+}
+
+/// Host keys, and the field of the spec that they are from.
+#[derive(Clone, Debug)]
+pub(super) struct HostKeyText {
+    pub(super) field: &'static str,
+    pub(super) text: String,
+}
+
+impl HostKeyText {
+    /// Those in the object, or none.
+    pub(super) fn inline(text: Option<&str>) -> Self {
+        Self {
+            field: "`spec.ssh.knownHosts`",
+            text: text.unwrap_or_default().to_owned(),
+        }
+    }
+
+    pub(super) const fn referred(text: String) -> Self {
+        Self {
+            field: "the text of `spec.ssh.knownHostsFrom`",
+            text,
+        }
+    }
+
+    /// As far as they can be read: what is done with them needs no more than the host keys in the state.
+    pub(super) async fn lenient(ctx: &Context, view: &ClusterObject) -> Self {
+        let ssh = view.raw_spec().and_then(|spec| spec.get("ssh"));
+        let field = |name: &str| ssh.and_then(|ssh| ssh.get(name));
+        let inline = Self::inline(field("knownHosts").and_then(Value::as_str));
+        let source = field("knownHostsFrom").map(|source| serde_json::from_value(source.clone()));
+        let Some(Ok(source)) = source else {
+            return inline;
+        };
+        match Sources::new(ctx, &view.name()).host_keys(&source).await {
+            Ok(found) => Self::referred(found.text.expose().clone()),
+            Err(error) => {
+                let error = explained(&error);
+                tracing::warn!(cluster = view.name(), error, "cannot read its host keys");
+                inline
+            }
+        }
+    }
+}
+
+/// The Secret and the key in it that a source names, `secret` or `secret/key`.
+pub(super) fn key_of(source: &str) -> Option<(&str, &str)> {
+    let (name, key) = source.split_once('/').unwrap_or((source, LOGIN));
+    is_name(name).then_some((name, key))
+}
+
+/// What one Cluster may read. Every key that the operator logs in with is read here, whatever names it: a spec, a
+/// state, or the inventory of a recovery.
+pub(super) struct Sources {
+    secrets: Api<KubeSecret>,
+    config_maps: Api<ConfigMap>,
+    namespace: String,
+    cluster: String,
+}
+
+impl Sources {
+    pub(super) fn new(ctx: &Context, cluster: &str) -> Self {
+        let namespace = &ctx.options.credentials_namespace;
+        Self {
+            secrets: Api::namespaced(ctx.client.clone(), namespace),
+            config_maps: Api::namespaced(ctx.client.clone(), namespace),
+            namespace: namespace.clone(),
+            cluster: cluster.to_owned(),
+        }
+    }
+
+    /// The login that a source names.
+    pub(super) async fn login(&self, source: &str) -> Result<SourceText, SourceError> {
+        let (name, key) = key_of(source).ok_or(SourceError::NotAName)?;
+        self.secret(name, key).await
+    }
+
+    /// The config that a reference leads to.
+    pub(super) async fn config(&self, source: &TextSource) -> Result<SourceText, SourceError> {
+        self.text(source, CONFIG).await
+    }
+
+    /// The host keys that a reference leads to.
+    pub(super) async fn host_keys(&self, source: &TextSource) -> Result<SourceText, SourceError> {
+        self.text(source, HOST_KEYS).await
+    }
+
+    async fn text(
+        &self,
+        source: &TextSource,
+        default: &'static str,
+    ) -> Result<SourceText, SourceError> {
+        let key = |key: &Option<String>| key.clone().unwrap_or_else(|| default.to_owned());
+        match (&source.secret_key_ref, &source.config_map_key_ref) {
+            (Some(of), None) => self.secret(&of.name, &key(&of.key)).await,
+            (None, Some(of)) => self.config_map(&of.name, &key(&of.key)).await,
+            (Some(_), Some(_)) | (None, None) => Err(SourceError::NotOne),
+        }
+    }
+
+    async fn secret(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
+        let at = Place::new("Secret", &self.namespace, name, key);
+        let secret = at.read(&self.secrets).await?;
+        // A ConfigMap grants nothing: what it has is no secret.
+        if !grants(&secret.metadata, &self.cluster) {
+            let cluster = self.cluster.clone();
+            return Err(SourceError::NotGranted { at, cluster });
+        }
+        let version = version(secret.metadata.resource_version.as_deref());
+        let value = secret.data.and_then(|mut data| data.remove(key));
+        let Some(value) = value else {
+            return Err(SourceError::NoSuchKey { at });
+        };
+        let text = String::from_utf8(value.0).map_err(|_| SourceError::NotText { at })?;
+        let name = name.to_owned();
+        Ok(SourceText {
+            text: Secret::new(text),
+            version: version.map(|version| SourceVersion::Secret { name, version }),
+        })
+    }
+
+    async fn config_map(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
+        let at = Place::new("ConfigMap", &self.namespace, name, key);
+        let map = at.read(&self.config_maps).await?;
+        let version = version(map.metadata.resource_version.as_deref());
+        let is_binary = map.binary_data.is_some_and(|data| data.contains_key(key));
+        let text = map.data.and_then(|mut data| data.remove(key));
+        let Some(text) = text else {
+            return Err(if is_binary {
+                SourceError::NotText { at }
+            } else {
+                SourceError::NoSuchKey { at }
+            });
+        };
+        let name = name.to_owned();
+        Ok(SourceText {
+            text: Secret::new(text),
+            version: version.map(|version| SourceVersion::ConfigMap { name, version }),
+        })
+    }
+}
+
+impl KeyRing for Sources {
+    /// A certificate that stood in the object is gone with it; sshd may do without.
+    fn credential<'a>(
+        &'a self,
+        source: &'a str,
+        _certificate: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Credential, String>> {
+        self.login(source)
+            .map(|result| {
+                result
+                    .map(|found| Credential::Key(found.text, None))
+                    .map_err(|error| explained(&error))
+            })
+            .boxed()
+    }
+}
+
+/// True where a Secret names the Cluster as one that may use it.
+fn grants(secret: &ObjectMeta, cluster: &str) -> bool {
+    let annotations = secret.annotations.as_ref();
+    let names = annotations.and_then(|annotations| annotations.get(CLUSTERS));
+    let mut names = names.into_iter().flat_map(|names| names.split(','));
+    names.any(|name| matches!(name.trim(), name if name == "*" || name == cluster))
+}
+
+/// A key of an object.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    kind: &'static str,
+    namespace: String,
+    name: String,
+    key: String,
+}
+
+impl Place {
+    fn new(kind: &'static str, namespace: &str, name: &str, key: &str) -> Self {
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            key: key.to_owned(),
+        }
+    }
+
+    /// The object.
+    async fn read<K>(&self, api: &Api<K>) -> Result<K, SourceError>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        if !is_name(&self.name) {
+            return Err(SourceError::NotAName);
+        }
+        let found = api.get_opt(&self.name).await;
+        let found = found.map_err(|source| SourceError::Api {
+            at: self.clone(),
+            source,
+        })?;
+        found.ok_or_else(|| SourceError::Missing(self.clone()))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            kind,
+            namespace,
+            name,
+            key: _,
+        } = self;
+        write!(f, "the {kind} `{namespace}/{name}`")
+    }
+}
+
+/// Why there is nothing to read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceError {
+    #[error("a reference in the spec does not have the name of an object")]
+    NotAName,
+    #[error("a reference in the spec has exactly one of `secretKeyRef` and `configMapKeyRef`")]
+    NotOne,
+    #[error("{0} does not exist")]
+    Missing(Place),
+    #[error("{at} is not granted to the Cluster `{cluster}`")]
+    NotGranted { at: Place, cluster: String },
+    #[error("{at} has no key `{}`", .at.key)]
+    NoSuchKey { at: Place },
+    #[error("the key `{}` of {at} is not text", .at.key)]
+    NotText { at: Place },
+    #[error("cannot read {at}")]
+    Api {
+        at: Place,
+        #[source]
+        source: kube::Error,
+    },
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl SourceError {
+    /// The reason in `ConfigValid`.
+    pub(super) const fn invalid(&self) -> Reason {
+        match self {
+            Self::NotAName | Self::NotOne => Reason::InvalidConfig,
+            Self::Missing(_)
+            | Self::NotGranted { .. }
+            | Self::NoSuchKey { .. }
+            | Self::NotText { .. } => Reason::SourceMissing,
+            Self::Api { .. } => Reason::SourceUnreadable,
+            Self::File(error) => error.invalid(),
+        }
+    }
+
+    /// The reason in `Stalled`, where a person must change something.
+    pub(super) fn stalled(&self) -> Reason {
+        match self {
+            Self::NotAName | Self::NotOne => Reason::InvalidConfig,
+            Self::Api { .. } => Reason::PermissionDenied,
+            Self::NotGranted { .. } => Reason::SecretNotGranted,
+            Self::Missing(at) | Self::NoSuchKey { at } | Self::NotText { at } => match at.kind {
+                "Secret" => Reason::SecretMissing,
+                _ => Reason::SourceMissing,
+            },
+            Self::File(error) => error.invalid(),
+        }
+    }
+}
+
+impl Explain for SourceError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NotAName
+            | Self::NotOne
+            | Self::Missing(_)
+            | Self::NotGranted { .. }
+            | Self::NoSuchKey { .. }
+            | Self::NotText { .. } => ErrorClass::User,
+            // A right that is missing comes with a person, not with time.
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } if status.is_forbidden() => ErrorClass::User,
+            Self::Api { .. } => ErrorClass::Transient,
+            Self::File(error) => error.class(),
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Missing(at) => vec![at.how_to_create().into()],
+            Self::NotGranted { at, cluster } => vec![
+                format!(
+                    "`kubectl -n {} annotate --overwrite secret {} {CLUSTERS}={cluster}` grants it; \
+                     commas separate several names",
+                    at.namespace, at.name
+                )
+                .into(),
+            ],
+            Self::NoSuchKey { .. } => vec!["`key` of the reference names another key of it".into()],
+            Self::NotText { .. } => {
+                vec![
+                    "it must be a private key as `ssh-keygen` writes it, a cluster.yml, or lines of known_hosts".into(),
+                ]
+            }
+            Self::NotAName | Self::NotOne => {
+                vec!["`kubectl explain cluster.spec` has the form of every field".into()]
+            }
+            Self::Api { .. } => Vec::new(),
+            Self::File(error) => error.hints(),
+        }
+    }
+}
+
+impl Place {
+    fn how_to_create(&self) -> String {
+        let Self {
+            kind,
+            namespace,
+            name,
+            key,
+        } = self;
+        if *kind != "Secret" {
+            return format!(
+                "`kubectl -n {namespace} create configmap {name} --from-file={key}=<file>` makes one"
+            );
+        }
+        let kind = if key == LOGIN {
+            " --type=kubernetes.io/ssh-auth"
+        } else {
+            ""
+        };
+        format!(
+            "`kubectl -n {namespace} create secret generic {name}{kind} --from-file={key}=<file>` makes one; its \
+             annotation `{CLUSTERS}` names the Clusters that may use it"
+        )
+    }
+}
+
+/// A name as the API has them: nothing in it leads elsewhere.
+fn is_name(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inner)
+}
