@@ -3,7 +3,7 @@
 //! finalizers, field ownership of server-side apply, defaults, rules and unknown fields of our
 //! definitions, garbage collection by owner, and watches that list and stream.
 //!
-//! What it has not: authentication, paging, strategic merge and JSON patches, conversion.
+//! What it has not: authentication, strategic merge and JSON patches, conversion.
 
 mod kinds;
 mod patch;
@@ -543,10 +543,25 @@ impl FakeApi {
     ) -> Answer {
         let state = self.0.state.lock().unwrap();
         let of = &state.kinds[kind];
-        let items: Vec<Value> = state
+        // A page ends where the next one begins: at the namespace and name of its last object.
+        let after = query
+            .get("continue")
+            .and_then(|token| token.split_once('/'));
+        let after = after.map(|(namespace, name)| (kind, namespace.to_owned(), name.to_owned()));
+        let limit = query.get("limit").and_then(|limit| limit.parse().ok());
+        let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let rest: Vec<(&Key, &Value)> = state
             .objects
             .iter()
             .filter(|(key, object)| selected(key, object, kind, namespace, query))
+            .filter(|(key, _)| after.as_ref().is_none_or(|after| *key > after))
+            .collect();
+        let left = rest.len().saturating_sub(limit);
+        let last = rest.get(limit.wrapping_sub(1)).filter(|_| left > 0);
+        let token = last.map(|(key, _)| format!("{}/{}", key.1, key.2));
+        let items: Vec<Value> = rest
+            .into_iter()
+            .take(limit)
             .map(|(_, object)| {
                 let mut object = if metadata_only {
                     partial(object)
@@ -562,6 +577,11 @@ impl FakeApi {
                 object
             })
             .collect();
+        let mut metadata = json!({ "resourceVersion": state.version.to_string() });
+        if let Some(token) = token {
+            metadata["continue"] = token.into();
+            metadata["remainingItemCount"] = left.into();
+        }
         let (api_version, list) = if metadata_only {
             (
                 "meta.k8s.io/v1".to_owned(),
@@ -573,7 +593,7 @@ impl FakeApi {
         let body = json!({
             "apiVersion": api_version,
             "kind": list,
-            "metadata": { "resourceVersion": state.version.to_string() },
+            "metadata": metadata,
             "items": items,
         });
         answer(StatusCode::OK, &body)
@@ -734,12 +754,14 @@ fn selected(
             None => !labels[term].is_null(),
         })
     });
-    let by_name = query.get("fieldSelector").is_none_or(|selector| {
-        selector
-            .strip_prefix("metadata.name=")
-            .is_some_and(|name| name == key.2)
+    let by_field = query.get("fieldSelector").is_none_or(|selector| {
+        selector.split(',').all(|term| {
+            let (path, value) = term.split_once('=').unwrap();
+            let path = format!("/{}", path.replace('.', "/"));
+            object.pointer(&path).and_then(Value::as_str) == Some(value)
+        })
     });
-    key.0 == kind && (namespace.is_empty() || key.1 == namespace) && by_label && by_name
+    key.0 == kind && (namespace.is_empty() || key.1 == namespace) && by_label && by_field
 }
 
 fn partial(object: &Value) -> Value {
