@@ -21,6 +21,8 @@ pub mod cluster;
 pub mod conditions;
 mod crd;
 pub mod kubeconfig;
+pub mod next;
+pub mod observed;
 pub mod reason;
 
 pub use cluster::{

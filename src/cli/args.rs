@@ -71,8 +71,10 @@ pub enum Command {
     Validate(Validate),
     /// Create a starter `cluster.yml`, or explain its keys
     Config(ConfigArgs),
-    /// Show cluster health and drift from the config
+    /// Show cluster health and drift from the config; with `--all`, every `Cluster` of the management cluster
     Status(Status),
+    /// Describe one `Cluster` of the management cluster: health, causes, next commands, nodes and Events
+    Describe(Describe),
     /// Print an admin kubeconfig generated from the local state (does not contact the nodes)
     Kubeconfig(Kubeconfig),
     /// Manage etcd snapshots
@@ -282,9 +284,45 @@ pub struct Status {
     /// Accept unknown SSH host keys for this run only
     #[arg(long)]
     pub accept_new_host_keys: bool,
+    /// List every `Cluster` of the management cluster instead; no config is read and no node is contacted
+    #[arg(short = 'A', long, conflicts_with = "accept_new_host_keys")]
+    pub all: bool,
+    /// With `--all`: kubeconfig of the management cluster [default: `KUBECONFIG`, `~/.kube/config` or the pod's
+    /// service account]
+    #[arg(long, value_name = "FILE", requires = "all")]
+    pub kubeconfig: Option<PathBuf>,
+    /// With `--all`: context of that kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME", requires = "all")]
+    pub context: Option<String>,
     /// A tree for people, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// `describe`.
+#[derive(Args, Debug)]
+pub struct Describe {
+    /// Name of the `Cluster`
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Kubeconfig of the management cluster [default: `KUBECONFIG`, `~/.kube/config` or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of that kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespace of the operator, for the commands that are shown
+    #[arg(
+        long,
+        short,
+        env = "RKE_OPERATOR_NAMESPACE",
+        default_value = "rke-operator",
+        value_name = "NAME"
+    )]
+    pub namespace: String,
+    /// Namespace with the kubeconfig Secrets [default: `<namespace>-credentials`]
+    #[arg(long, env = "RKE_OPERATOR_CREDENTIALS_NAMESPACE", value_name = "NAME")]
+    pub credentials_namespace: Option<String>,
 }
 
 /// `kubeconfig`.

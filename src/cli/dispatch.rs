@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Etcd, Output},
-    cert, config, crd, custom_certs, kubeconfig,
+    cert, config, crd, custom_certs, describe, kubeconfig,
     output::{
         Screen,
         json::{self, Ended},
@@ -14,7 +14,7 @@ use super::{
     report::CliError,
     run,
     session::{STOPPED, Session},
-    signals, snapshot, status, up, validate, version,
+    signals, snapshot, status, status_all, up, validate, version,
 };
 use crate::apply::stop::Stopper;
 
@@ -50,6 +50,11 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             failed(args.output, result)
         }
         Command::Config(args) => config::config(args, session).await,
+        Command::Status(args) if args.all => {
+            let result = Box::pin(status_all::status(args, session)).await;
+            failed(args.output, result)
+        }
+        Command::Describe(args) => Box::pin(describe::describe(args, session)).await,
         Command::Status(args) => failed(args.output, Box::pin(status::status(args, session)).await),
         Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
         Command::Etcd(Etcd::SnapshotSave(args)) => {

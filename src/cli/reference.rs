@@ -92,6 +92,11 @@ fn table<'a>(page: &mut String, args: impl Iterator<Item = &'a Arg>) {
         if let Some(long) = arg.get_long() {
             let _ = write!(flag, "`--{long}{}`", value(arg));
         }
+        if arg.is_positional()
+            && let Some(name) = arg.get_value_names().and_then(<[_]>::first)
+        {
+            let _ = write!(flag, "`{name}`");
+        }
         for alias in arg.get_visible_aliases().unwrap_or_default() {
             let _ = write!(flag, ", `--{alias}`");
         }

@@ -1,25 +1,16 @@
 //! `run`: the operator, until Ctrl-C or SIGTERM.
 
-use std::path::Path;
-
-use kube::{
-    Client,
-    config::{KubeConfigOptions, Kubeconfig},
-};
-
 use super::{
     args::Run,
+    management,
     report::{CliError, Failure},
     session::Session,
 };
-use crate::{
-    error::with_causes,
-    operator::{self, OperatorOptions},
-};
+use crate::operator::{self, OperatorOptions};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
 pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
-    let client = client(args.kubeconfig.as_deref())
+    let (client, _) = management::client(args.kubeconfig.as_deref(), None)
         .await
         .map_err(|why| Failure::NoManagementCluster { why })?;
     let mut options = OperatorOptions::new(&args.namespace);
@@ -39,19 +30,4 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
 /// Another each time: two processes must not take each other for themselves.
 fn own_name() -> String {
     format!("rke-operator_{:016x}", rand::random::<u64>())
-}
-
-async fn client(kubeconfig: Option<&Path>) -> Result<Client, String> {
-    let config = match kubeconfig {
-        Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| with_causes(&error))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| with_causes(&error))?
-        }
-        None => kube::Config::infer()
-            .await
-            .map_err(|error| with_causes(&error))?,
-    };
-    Client::try_from(config).map_err(|error| with_causes(&error))
 }

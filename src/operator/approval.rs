@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use crate::{
     api::{
-        APPROVE, APPROVED_BY, Changes, DisruptedNode, PendingPlan, PendingReason,
+        Changes, DisruptedNode, PendingPlan, PendingReason,
         conditions::{ConditionSet, ConditionType, Reason, shorten},
+        next::approve_command,
     },
     model::printable_lines,
     plan::{self, Action, Cause, Plan, Step},
@@ -93,10 +94,7 @@ pub(super) fn pending(
 pub(super) fn tell(conditions: &mut ConditionSet, name: &str, pending: &PendingPlan) {
     let kind = ConditionType::UpToDate;
     let stands = conditions.get(kind);
-    let approve = format!(
-        "`kubectl annotate --overwrite rkec {name} {APPROVE}={} {APPROVED_BY}=<your user name>`",
-        pending.digest
-    );
+    let approve = format!("`{}`", approve_command(name, &pending.digest));
     let (reason, message) = match (pending.reason, stands) {
         (PendingReason::Update, Some(stands)) if stands.reason == Reason::UpdateAvailable => {
             let message = format!("{}\nan approval lets them, too: {approve}", stands.message);

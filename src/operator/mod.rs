@@ -66,6 +66,7 @@ pub use context::Dependencies;
 pub use installed::{OLDEST, Unsuited};
 use ipnet::IpNet;
 pub use lead::{run, run_with};
+pub(crate) use patience::readable;
 
 use crate::error::{ErrorClass, Explain};
 

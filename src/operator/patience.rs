@@ -48,6 +48,13 @@ pub(super) fn bounded(client: Client, time: ServerTime, health: &Arc<Health>) ->
     Client::new(service, namespace)
 }
 
+/// A client for single requests, whose answers can be read whatever an object has in it.
+pub(crate) fn readable(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request| whole(client.clone(), request));
+    Client::new(service, namespace)
+}
+
 fn is_watch(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     query.split('&').any(|pair| pair == "watch=true")

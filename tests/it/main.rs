@@ -27,6 +27,7 @@ mod sim;
 mod soak;
 
 mod cli_certs;
+mod cli_clusters;
 mod cli_config;
 mod cli_files;
 mod cli_node;

@@ -1,6 +1,8 @@
 //! What goes to the terminal: stdout is data, stderr is talk. Both shells of the event stream
 //! for people and programs live here ([`lines`], [`json`]); neither knows what a step does.
 
+pub mod clusters;
+pub mod description;
 pub mod json;
 pub mod lines;
 mod screen;

@@ -278,7 +278,7 @@ fn remark(node: &NodeStatus) -> Cell {
 }
 
 /// As kubectl shows ages.
-fn age(seconds: i64) -> String {
+pub(super) fn age(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds}s"),
         120..7_200 => format!("{}m", seconds / 60),

@@ -64,6 +64,8 @@ const GAP: usize = 2;
 const TWIG: usize = 3;
 /// A name is not clipped below this.
 const SHORTEST: usize = 8;
+/// What the last column of a plain table has before names are clipped.
+const LAST: usize = 24;
 
 /// The branches, with their names in one column. Where the page is too narrow, names are clipped.
 pub(super) fn tree(branches: &[Branch], page: Page) -> String {
@@ -98,6 +100,39 @@ pub(super) fn tree(branches: &[Branch], page: Page) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// A plain table, one line a row. Where the page is too narrow, names are clipped first, down to a limit, and then the
+/// last column.
+pub(super) fn plain(heading: &[&'static str], rows: &[Vec<Cell>], page: Page) -> String {
+    let heading: Vec<Cell> = heading.iter().map(|text| Cell::calm(*text)).collect();
+    let all = || std::iter::once(&heading).chain(rows);
+    let mut widths: Vec<usize> = vec![0; heading.len()];
+    for row in all() {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.width());
+        }
+    }
+    let last = widths.pop().unwrap_or(0);
+    let gaps = GAP * widths.len();
+    let others: usize = widths.iter().skip(1).sum::<usize>() + gaps;
+    if let (Some(columns), Some(name)) = (page.columns, widths.first_mut()) {
+        let room = columns.saturating_sub(others + last.min(LAST));
+        *name = (*name).min(room.max(SHORTEST));
+    }
+    let used = widths.iter().sum::<usize>() + gaps;
+    let room = page
+        .columns
+        .map_or(last, |columns| columns.saturating_sub(used).max(SHORTEST));
+    widths.push(last.min(room));
+    let shown = all().map(|row| {
+        let clipped = row.iter().zip(&widths);
+        let clipped: Vec<Cell> = clipped
+            .map(|(cell, width)| Cell::toned(clip(&cell.text, *width), cell.tone))
+            .collect();
+        line("", &clipped, &widths, page.paint)
+    });
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 /// As wide as the widest cell of each column. Names stand behind their twigs.
