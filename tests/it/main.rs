@@ -106,6 +106,7 @@ mod lab_versions;
 mod lab_ways;
 mod operator_approval;
 mod operator_faults;
+mod operator_gitops;
 mod operator_held;
 mod operator_invariants;
 mod operator_lifecycle;
