@@ -82,9 +82,10 @@ bench-ha: ## The same for three control planes with etcd and two workers: make b
 bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
 	@bench/fleet.sh $(SIZES)
 
-docs: ## Writes what is generated: the reference pages and the custom resource definitions
+docs: ## Writes what is generated: the reference pages, the custom resource definitions, the chart's copies
 	cargo run --quiet --locked -- reference
 	UPDATE_CRDS=1 cargo test --quiet --locked --lib checked_in_definitions
+	UPDATE_CHART=1 cargo test --quiet --locked --test it the_chart_has_the_files_of_deploy
 
 clean: ## Removes what was built here; the lab's cache of images stays
 	cargo clean

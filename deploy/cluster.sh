@@ -70,7 +70,7 @@ case ${1:-} in
   undeploy)
     # The rights go when the last pod is gone: it still gives its lease back.
     "${kubectl[@]}" delete --ignore-not-found --cascade=foreground --timeout=180s -f deploy/deployment.yaml
-    "${kubectl[@]}" delete --ignore-not-found -f deploy/rbac.yaml
+    "${kubectl[@]}" delete --ignore-not-found -f deploy/networkpolicy.yaml -f deploy/rbac.yaml
     echo 'left as they are:'
     echo '  the definitions, and the policies that guard them (make uninstall takes both)'
     there=$(clusters)

@@ -302,6 +302,12 @@ pub fn kubectl() -> Result<PathBuf, LabError> {
     program_of(images.program("kubernetes")?, "kubectl")
 }
 
+/// The path of a `kube-apiserver` that runs on this machine: the one in the Kubernetes image.
+pub fn apiserver() -> Result<PathBuf, LabError> {
+    let images = images(&mut std::io::sink())?;
+    program_of(images.program("kubernetes")?, "kube-apiserver")
+}
+
 /// The path of a `kubeadm` that runs on this machine, built from the modules of the same Kubernetes
 /// if the cache has none.
 pub fn kubeadm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
@@ -314,6 +320,13 @@ pub fn kubeadm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
 pub fn etcd(release: &str, log: &mut dyn Write) -> Result<PathBuf, LabError> {
     let image = Store::from_environment().image_of_release("etcd", release, log)?;
     program_of(&image, "etcd")
+}
+
+/// The path of a `helm` that runs on this machine: the one in the lab's image of it, which is built if the cache has
+/// none.
+pub fn helm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
+    let image = Store::from_environment().that_builds().image("helm", log)?;
+    program_in(&image, "usr/bin", "helm")
 }
 
 /// The folders in the cache of images that are made when they are asked for.
@@ -331,6 +344,11 @@ fn rare() -> Result<Vec<String>, LabError> {
 
 /// A program of an image's `/usr/local/bin`, taken out of it.
 pub(crate) fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError> {
+    program_in(image, "usr/local/bin", name)
+}
+
+/// A program of that folder of an image, taken out of it.
+fn program_in(image: &Image, folder: &str, name: &str) -> Result<PathBuf, LabError> {
     let dir = cache::root().join("bin").join(&image.key);
     let path = dir.join(name);
     let _lock = cache::lock(name)?;
@@ -348,8 +366,8 @@ pub(crate) fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError>
             .arg(&work)
             .arg("-xf")
             .arg(image.dir.join(layer))
-            .arg("*usr/local/bin/*");
-        let found = work.join("usr/local/bin").join(name);
+            .arg(format!("*{folder}/*"));
+        let found = work.join(folder).join(name);
         if take.output()?.ok() && found.exists() {
             fs::rename(&found, &path).map_err(LabError::file("cannot rename to", &path))?;
             cache::remove_dir(&work)?;
@@ -357,7 +375,7 @@ pub(crate) fn program_of(image: &Image, name: &str) -> Result<PathBuf, LabError>
         }
     }
     Err(LabError::Refused(format!(
-        "the image of {} has no /usr/local/bin/{name}",
+        "the image of {} has no /{folder}/{name}",
         image.program
     )))
 }

@@ -47,7 +47,7 @@ pub use conformance::Conformance;
 pub use error::LabError;
 pub use fault::Fault;
 pub use host::Host;
-pub use image::{Image, Images, Store, etcd, images, kubeadm, kubectl};
+pub use image::{Image, Images, Store, apiserver, etcd, helm, images, kubeadm, kubectl};
 pub use labs::{Lab, LabSpec, NodeSpec, Sweep};
 pub use node::{Node, NodeState};
 pub use overlay::merge;
