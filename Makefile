@@ -21,7 +21,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_
 LAB := $(ROOT) $(TARGET)/debug/lab
 
 .PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants worlds fuzz soak soak-ha conformance lab lab-up lab-status lab-ssh lab-down \
-	test-versions docker-build docker-push install uninstall deploy undeploy run
+	test-versions dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -51,6 +51,9 @@ lint: ## Format, clippy and documentation, warnings are errors
 build: ## The release binary
 	cargo build --release --locked
 	@echo "$(TARGET)/release/rke-operator"
+
+dist: ## A release in dist/: static programs for amd64 and arm64, SBOMs, the chart, checksums
+	@deploy/dist.sh
 
 docker-build: ## The operator's image: make docker-build IMG=registry.example.com/rke-operator:dev
 	@deploy/image.sh '$(IMG)'

@@ -361,3 +361,85 @@ fn an_image_is_named_as_kustomize_wants_it() {
     let output = kubectl.run_with("deploy/cluster.sh", &["deploy"], &[]);
     assert!(!output.status.success() && text(&output.stderr).contains("make deploy IMG="));
 }
+
+#[test]
+fn a_release_that_lacks_programs_lists_all_of_them() {
+    let programs = Programs::new(&[
+        ("rustc", "echo /nowhere"),
+        ("cargo", "exit 101"),
+        ("helm", "exit 1"),
+        ("readelf", "exit 1"),
+    ]);
+    let output = programs.run("deploy/dist.sh", &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for cure in [
+        "rustup target add x86_64-unknown-linux-musl",
+        "rustup target add aarch64-unknown-linux-musl",
+        "pip install cargo-zigbuild ziglang",
+        "cargo install --locked cargo-cyclonedx",
+        "https://helm.sh/docs/intro/install",
+        "binutils",
+    ] {
+        assert!(said.contains(cure), "{cure}: {said}");
+    }
+}
+
+/// Programs that build nothing and write what they would have written.
+const DIST: &[(&str, &str)] = &[
+    ("rustc", "echo /"),
+    (
+        "helm",
+        r#"case $1 in package) echo chart > "$3/rke-operator-chart.tgz" ;; esac"#,
+    ),
+    ("readelf", "echo $INTERPRETER"),
+    (
+        "cargo",
+        r#"for word; do
+            case $before in --target) target=$word ;; esac
+            before=$word
+        done
+        case "$1 $2" in
+        'zigbuild --release')
+            mkdir -p "$CARGO_TARGET_DIR/$target/release"
+            echo "$target" > "$CARGO_TARGET_DIR/$target/release/rke-operator" ;;
+        'cyclonedx --quiet') echo "{}" > rke-operator.cdx.json ;;
+        esac"#,
+    ),
+];
+
+#[test]
+fn a_release_has_a_program_for_each_architecture_and_checksums_of_all() {
+    let programs = Programs::new(DIST);
+    let dist = programs.0.path().join("dist");
+    let folder = dist.to_str().unwrap();
+    let run = |interpreter: &str| {
+        programs.run(
+            "deploy/dist.sh",
+            &[("DIST", folder), ("INTERPRETER", interpreter)],
+        )
+    };
+    let output = run("");
+    assert!(output.status.success(), "{output:?}");
+    let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+    let names: Vec<_> = sums.lines().map(|line| line[66..].to_owned()).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    let named = |rest: &str| format!("rke-operator-{version}-{rest}");
+    assert_eq!(
+        names,
+        [
+            named("crds.yaml"),
+            named("linux-amd64"),
+            named("linux-amd64.cdx.json"),
+            named("linux-arm64"),
+            named("linux-arm64.cdx.json"),
+            "rke-operator-chart.tgz".to_owned(),
+        ]
+    );
+    let arm = fs::read_to_string(dist.join(named("linux-arm64"))).unwrap();
+    assert_eq!(arm, "aarch64-unknown-linux-musl\n");
+
+    let output = run("INTERP");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is not static"), "{output:?}");
+}

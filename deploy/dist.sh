@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# `make dist`: what a release consists of, in dist/: a static program for each architecture with its SBOM, the chart,
+# the definitions, and the checksums of all. Installs nothing: what is missing is listed, with the command that brings it.
+#
+# HELM names another helm, DIST another folder, TARGETS other targets of Rust.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+read -ra helm <<<"${HELM:-helm}"
+read -ra targets <<<"${TARGETS:-x86_64-unknown-linux-musl aarch64-unknown-linux-musl}"
+dist=${DIST:-dist}
+built=${CARGO_TARGET_DIR:-target}
+name=rke-operator
+missing=()
+
+# An architecture as Kubernetes calls it.
+architecture() {
+  case ${1%%-*} in
+    x86_64) echo amd64 ;;
+    aarch64) echo arm64 ;;
+    *) echo "${1%%-*}" ;;
+  esac
+}
+
+# Notes what a command needs that does not work; the rest of the arguments is the command.
+need() {
+  local what=$1
+  shift
+  "$@" >/dev/null 2>&1 || missing+=("$what")
+}
+
+has_target() { [[ -d $(rustc --print target-libdir --target "$1") ]]; }
+
+for target in "${targets[@]}"; do
+  need "Rust's library for $target: rustup target add $target" has_target "$target"
+done
+need 'cargo-zigbuild and zig, which link for other machines: pip install cargo-zigbuild ziglang' cargo zigbuild --help
+need 'cargo-cyclonedx, which writes SBOMs: cargo install --locked cargo-cyclonedx' cargo cyclonedx --version
+need 'helm 3 or later: https://helm.sh/docs/intro/install, or name another in HELM' "${helm[@]}" version
+need 'readelf, which shows whether a program is static: binutils' readelf --version
+if ((${#missing[@]} > 0)); then
+  echo 'make dist needs:' >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 1
+fi
+
+version=$(sed -nE '0,/^version = "(.+)"$/s//\1/p' Cargo.toml)
+# Names of files on this machine are not part of a release.
+paths="--remap-path-prefix=$PWD=/$name --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+rm -rf "$dist"
+mkdir -p "$dist"
+
+for target in "${targets[@]}"; do
+  file="$name-$version-linux-$(architecture "$target")"
+  RUSTFLAGS="${RUSTFLAGS:-} $paths" cargo zigbuild --release --locked --target "$target" --bin "$name"
+  install -m 755 "$built/$target/release/$name" "$dist/$file"
+  if readelf --program-headers "$dist/$file" | grep -q INTERP; then
+    echo "$dist/$file is not static: it wants a loader" >&2
+    exit 1
+  fi
+  # Of this package alone, and not of the tests and benchmarks of the workspace.
+  cargo cyclonedx --quiet --format json --target "$target" --override-filename "$name.cdx" --manifest-path Cargo.toml
+  mv "$name.cdx.json" "$dist/$file.cdx.json"
+  find bench tests/lab -name "$name.cdx.json" -delete
+done
+
+"${helm[@]}" package --destination "$dist" deploy/chart >/dev/null
+cat deploy/chart/crds/*.yaml >"$dist/$name-$version-crds.yaml"
+(cd "$dist" && sha256sum -- * >SHA256SUMS)
+(cd "$dist" && du --apparent-size --human-readable -- *)
