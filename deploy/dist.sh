@@ -29,12 +29,14 @@ need() {
   "$@" >/dev/null 2>&1 || missing+=("$what")
 }
 
+has_zig() { zig version || python3 -m ziglang version; }
 has_target() { [[ -d $(rustc --print target-libdir --target "$1") ]]; }
 
 for target in "${targets[@]}"; do
   need "Rust's library for $target: rustup target add $target" has_target "$target"
 done
-need 'cargo-zigbuild and zig, which link for other machines: pip install cargo-zigbuild ziglang' cargo zigbuild --help
+need 'cargo-zigbuild, which links for other machines: pip install cargo-zigbuild' cargo zigbuild --help
+need 'zig, its linker: pip install ziglang' has_zig
 need 'cargo-cyclonedx, which writes SBOMs: cargo install --locked cargo-cyclonedx' cargo cyclonedx --version
 need 'helm 3 or later: https://helm.sh/docs/intro/install, or name another in HELM' "${helm[@]}" version
 need 'readelf, which shows whether a program is static: binutils' readelf --version

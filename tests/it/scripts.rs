@@ -367,6 +367,8 @@ fn a_release_that_lacks_programs_lists_all_of_them() {
     let programs = Programs::new(&[
         ("rustc", "echo /nowhere"),
         ("cargo", "exit 101"),
+        ("zig", "exit 1"),
+        ("python3", "exit 1"),
         ("helm", "exit 1"),
         ("readelf", "exit 1"),
     ]);
@@ -376,7 +378,8 @@ fn a_release_that_lacks_programs_lists_all_of_them() {
     for cure in [
         "rustup target add x86_64-unknown-linux-musl",
         "rustup target add aarch64-unknown-linux-musl",
-        "pip install cargo-zigbuild ziglang",
+        "pip install cargo-zigbuild",
+        "pip install ziglang",
         "cargo install --locked cargo-cyclonedx",
         "https://helm.sh/docs/intro/install",
         "binutils",
@@ -388,6 +391,7 @@ fn a_release_that_lacks_programs_lists_all_of_them() {
 /// Programs that build nothing and write what they would have written.
 const DIST: &[(&str, &str)] = &[
     ("rustc", "echo /"),
+    ("zig", "exit 0"),
     (
         "helm",
         r#"case $1 in package) echo chart > "$3/rke-operator-chart.tgz" ;; esac"#,
