@@ -179,7 +179,11 @@ fn the_definitions_are_in_no_release() {
     assert!(!rendered.contains("kind: CustomResourceDefinition"));
     let home = tempfile::tempdir().expect("a folder");
     let shown = run(helm(home.path()).args(["show", "crds"]).arg(chart())).expect("definitions");
-    let names: Vec<_> = by_key(&shown).into_keys().map(|key| key.2).collect();
+    let shown = by_key(&shown);
+    for definition in shown.values() {
+        assert_eq!(definition["metadata"]["annotations"][KEEP], "keep");
+    }
+    let names: Vec<_> = shown.into_keys().map(|key| key.2).collect();
     assert_eq!(
         names,
         [
