@@ -128,7 +128,7 @@ fn a_new_object_says_that_it_was_not_seen_yet() {
 #[test]
 fn a_description_has_50_lines_at_most() {
     let long = "\u{1b}[2Ja word and another\r ".repeat(60);
-    let lines = vec![long.as_str(); 30].join("\n");
+    let lines = [long.as_str(); 30].join("\n");
     let mut object = troubled();
     let all = crate::api::conditions::ConditionType::TABLE.map(|row| {
         let status = if row.kind.name() == "Deleting" {
@@ -146,7 +146,8 @@ fn a_description_has_50_lines_at_most() {
         "InvalidConfig",
         &lines,
     ));
-    status["warnings"] = json!(vec![&lines; 20]);
+    let warnings = [lines.as_str(); 20];
+    status["warnings"] = json!(warnings);
     status["endpoints"] = json!(vec![json!({"url": long}); 10]);
     status["nodeDetails"] = json!(vec![
         json!({"name": long, "state": long, "message": lines});
