@@ -316,6 +316,11 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_config: Option<AppliedConfig>,
 
+    /// When the cluster was last surveyed, rounded down to ten minutes: how old its health is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_survey: Option<String>,
+
     /// Changes that wait for a person; absent when none do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_plan: Option<PendingPlan>,

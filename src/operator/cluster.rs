@@ -41,7 +41,7 @@ use crate::{
     error::Explain,
     model::Secret,
     plan::{Cause, Plan, Step},
-    status::{Seen, Status, lines},
+    status::{Seen, lines},
 };
 
 /// How long nothing more is written to an edited object before it is looked at.
@@ -225,13 +225,13 @@ impl Reconcile<'_> {
             match Box::pin(converge::survey(&removal, &environment)).await {
                 Ok(Survey { actual, .. }) if actual.saved.is_some() => {
                     self.ctx.looked_at(self.view);
-                    Found::of(&Status::of(&Seen {
+                    Found::of(&Seen {
                         now: self.ctx.dependencies.clock.now(),
                         intent: None,
                         actual: &actual,
                         desired: None,
                         plan: Err(why),
-                    }))
+                    })
                 }
                 Ok(_) => Found::unseen("the state is not there"),
                 Err(error) => Found::blind(&error),

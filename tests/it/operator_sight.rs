@@ -366,3 +366,26 @@ async fn the_states_are_not_listed_for_each_cluster() {
     let lists = *lists.lock().unwrap();
     assert!(lists <= 11, "{lists} lists in ten minutes");
 }
+
+/// How old the health is: written every ten minutes at most, and only after a survey.
+#[tokio::test(start_paused = true)]
+async fn the_last_survey_is_reported_in_steps_of_ten_minutes() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let last = || {
+        let object = rig.cluster("a");
+        let text = object["status"]["lastSurvey"].as_str().unwrap();
+        text.parse::<jiff::Timestamp>().unwrap()
+    };
+    let old = || rig.api.now().as_second() - last().as_second();
+    for _ in 0..3 {
+        seconds(25 * 60).await;
+        assert_eq!(last().as_second() % 600, 0);
+        assert!((0..12 * 60).contains(&old()), "{} s", old());
+    }
+    rig.nodes.surveys(Surveys::Hang);
+    let before = last();
+    seconds(3600).await;
+    assert_eq!(last(), before, "nothing was surveyed");
+}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use kube::runtime::controller::Action;
 
 use super::Reconcile;
@@ -40,10 +41,11 @@ pub(super) struct Facts {
     endpoints: Vec<ApiEndpoint>,
     certificates: Option<CertificateStatus>,
     applied: Option<AppliedConfig>,
+    surveyed: Option<Timestamp>,
 }
 
 impl Facts {
-    fn of(status: &Status) -> Self {
+    fn of(status: &Status, now: Timestamp) -> Self {
         // Without a config that can be understood it is about the nodes of the state.
         let has_config = status.cluster.wanted_kubernetes_version.is_some();
         let ours = |node: &&NodeStatus| {
@@ -86,8 +88,18 @@ impl Facts {
                 component: shorten(&first.end.what, 512),
             }),
             applied: None,
+            surveyed: Some(now),
         }
     }
+}
+
+/// The ten minutes in which a survey took place: a cluster that is well needs few writes.
+fn last_survey(at: Timestamp) -> Option<String> {
+    let round = TimestampRound::new()
+        .smallest(Unit::Minute)
+        .increment(10)
+        .mode(RoundMode::Trunc);
+    at.round(round).ok().map(|at| at.to_string())
 }
 
 fn bracketed(address: &str) -> String {
@@ -112,10 +124,11 @@ pub(super) struct Found {
 
 impl Found {
     /// What a survey says.
-    pub(super) fn of(status: &Status) -> Self {
+    pub(super) fn of(seen: &Seen<'_>) -> Self {
+        let status = Status::of(seen);
         Self {
-            conditions: conditions(status),
-            facts: Facts::of(status),
+            conditions: conditions(&status),
+            facts: Facts::of(&status, seen.now),
         }
     }
 
@@ -171,14 +184,13 @@ impl Reconcile<'_> {
     /// What a survey towards the config says.
     pub(super) fn seen(&self, wanted: &Wanted, survey: &Survey) -> Found {
         self.ctx.looked_at(self.view);
-        let status = Status::of(&Seen {
+        let mut found = Found::of(&Seen {
             now: self.ctx.dependencies.clock.now(),
             intent: Some(&wanted.intent),
             actual: &survey.actual,
             desired: survey.desired.as_ref(),
             plan: Ok(survey.whole()),
         });
-        let mut found = Found::of(&status);
         valid(&mut found.conditions, &wanted.later);
         found
     }
@@ -359,10 +371,12 @@ impl Facts {
             endpoints,
             certificates,
             applied,
+            surveyed,
         } = self;
         for (field, fact) in [
             (&mut status.cluster_id, cluster_id),
             (&mut status.version, version),
+            (&mut status.last_survey, surveyed.and_then(last_survey)),
         ] {
             if fact.is_some() {
                 *field = fact;
