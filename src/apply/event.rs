@@ -134,6 +134,9 @@ pub enum Event {
         target: Target,
         /// As in `StepStarted`.
         title: String,
+        /// What [kind](crate::plan::Action::kind) of step it is; not part of the JSON.
+        #[serde(skip)]
+        kind: &'static str,
         /// How.
         outcome: StepOutcome,
         /// How long.

@@ -160,6 +160,7 @@ impl Progress {
                 id,
                 target,
                 title,
+                kind: _,
                 outcome,
                 took: _,
                 detail: _,

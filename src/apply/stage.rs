@@ -176,6 +176,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
                 id,
                 target: step.target(),
                 title: title(step),
+                kind: step.action.kind(),
                 outcome: StepOutcome::Skipped,
                 took: std::time::Duration::ZERO,
                 detail: None,
@@ -240,6 +241,7 @@ impl<'a, A: Act> StageRunner<'a, A> {
                 id,
                 target: step.target(),
                 title: title(step),
+                kind: step.action.kind(),
                 outcome,
                 took,
                 detail,
@@ -262,7 +264,8 @@ impl<'a, A: Act> StageRunner<'a, A> {
     /// The action, within its bound; a panic is a failure.
     async fn attempt(&self, id: StepId, step: &Step) -> Result<Done, StepError> {
         let reporter = Reporter::new(self.events.clone(), id);
-        let span = tracing::info_span!("step", stage = %self.stage.name, target = %step.target(), id = id.step);
+        let node = step.action.node().map(tracing::field::display);
+        let span = tracing::info_span!("step", node, step = title(step), stage = %self.stage.name);
         let effect = async { self.act.act(step, &reporter, self.stop).await };
         let effect = AssertUnwindSafe(effect).catch_unwind().instrument(span);
         let bound = limit(&step.action);

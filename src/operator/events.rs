@@ -234,6 +234,7 @@ mod tests {
             id: StepId { stage: 0, step: 0 },
             target: Target::Host("n1".into()),
             title: "pull pause".into(),
+            kind: "pull-image",
             outcome,
             took: Duration::from_secs(2),
             detail: None,

@@ -308,6 +308,58 @@ pub enum LocalAction {
     DeleteState,
 }
 
+impl HostAction {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Claim { .. } => "claim",
+            Self::PullImage { .. } => "pull-image",
+            Self::TryFlags { .. } => "try-flags",
+            Self::WriteFiles { .. } => "write-files",
+            Self::RemoveFiles { .. } => "remove-files",
+            Self::PrepareKernel { .. } => "prepare-kernel",
+            Self::ConfigureContainerd { .. } => "configure-containerd",
+            Self::ImportPause { .. } => "import-pause",
+            Self::RunContainer { .. } => "run-container",
+            Self::JoinEtcd { .. } => "join-etcd",
+            Self::StartContainer { .. } => "start-container",
+            Self::ReplaceContainer { .. } => "replace-container",
+            Self::ReloadProxy { .. } => "reload-proxy",
+            Self::RemoveContainer { .. } => "remove-container",
+            Self::AwaitHealthy { .. } => "await-healthy",
+            Self::AwaitAge { .. } => "await-age",
+            Self::CleanHost { .. } => "clean-host",
+            Self::RestoreContainerd => "restore-containerd",
+            Self::RemoveImages { .. } => "remove-images",
+            Self::ReleaseClaim => "release-claim",
+        }
+    }
+}
+
+impl ClusterAction {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::ApplyAddon { .. } => "apply-addon",
+            Self::PruneObjects { .. } => "prune-objects",
+            Self::ApplyChart { .. } => "apply-chart",
+            Self::AwaitChart { .. } => "await-chart",
+            Self::PruneChart { .. } => "prune-chart",
+            Self::SetNodeMeta { .. } => "set-node-meta",
+            Self::AwaitNodeReady { .. } => "await-node-ready",
+            Self::AwaitAddon { .. } => "await-addon",
+            Self::Cordon { .. } => "cordon",
+            Self::Drain { .. } => "drain",
+            Self::Uncordon { .. } => "uncordon",
+            Self::RemoveMember { .. } => "remove-member",
+            Self::OutOfService { .. } => "out-of-service",
+            Self::DeleteNode { .. } => "delete-node",
+            Self::Evict { .. } => "evict",
+            Self::ForgetWritten => "forget-written",
+            Self::RewriteStored { .. } => "rewrite-stored",
+            Self::SaveStateCopy => "save-state-copy",
+        }
+    }
+}
+
 impl Action {
     /// The node that it is on, or whose Node object it is about.
     pub const fn node(&self) -> Option<&NodeName> {
@@ -336,6 +388,20 @@ impl Action {
                 | ClusterAction::SaveStateCopy,
             )
             | Self::Local(_) => None,
+        }
+    }
+
+    /// What kind of step it is, in one word: the label of metrics. One that is written there is not renamed.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Host(_, action) => action.kind(),
+            Self::Cluster(action) => action.kind(),
+            Self::Local(action) => match action {
+                LocalAction::SaveState => "save-state",
+                LocalAction::WriteKubeconfig => "write-kubeconfig",
+                LocalAction::RemoveKubeconfig => "remove-kubeconfig",
+                LocalAction::DeleteState => "delete-state",
+            },
         }
     }
 

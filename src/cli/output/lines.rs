@@ -123,6 +123,7 @@ impl Lines {
                 id,
                 target,
                 title,
+                kind: _,
                 outcome,
                 took,
                 detail,

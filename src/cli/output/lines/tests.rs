@@ -28,6 +28,7 @@ fn finished(id: StepId, title: &str, outcome: StepOutcome, detail: Option<&str>)
         id,
         target: host(),
         title: title.into(),
+        kind: "pull-image",
         outcome,
         took: Duration::from_millis(3140),
         detail: detail.map(str::to_owned),
