@@ -523,6 +523,31 @@ pub struct Run {
         value_parser = socket
     )]
     pub health_probe_bind_address: Option<SocketAddr>,
+    /// Address of the metrics, over HTTPS, e.g. `:8443`; `0` disables them
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_METRICS_BIND_ADDRESS",
+        default_value = "0",
+        value_name = "[ADDRESS]:PORT",
+        value_parser = socket_or_none
+    )]
+    pub metrics_bind_address: Bind,
+    /// Certificate of the metrics, PEM; read again when it changes [default: self-signed, new at each start]
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_METRICS_CERT",
+        value_name = "FILE",
+        requires = "metrics_key"
+    )]
+    pub metrics_cert: Option<PathBuf>,
+    /// Private key of that certificate, PEM
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_METRICS_KEY",
+        value_name = "FILE",
+        requires = "metrics_cert"
+    )]
+    pub metrics_key: Option<PathBuf>,
     /// Log format
     #[arg(
         long,
@@ -532,6 +557,19 @@ pub struct Run {
         value_name = "FORMAT"
     )]
     pub log_format: Output,
+}
+
+/// Where something listens, if anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind(pub Option<SocketAddr>);
+
+/// `0`: nowhere.
+fn socket_or_none(text: &str) -> Result<Bind, String> {
+    if text == "0" {
+        return Ok(Bind(None));
+    }
+    let bound = socket(text).map_err(|why| format!("{why}, or 0"))?;
+    Ok(Bind(Some(bound)))
 }
 
 /// Without an address: all of this machine's.

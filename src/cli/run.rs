@@ -6,7 +6,7 @@ use super::{
     report::{CliError, Failure},
     session::Session,
 };
-use crate::operator::{self, OperatorOptions};
+use crate::operator::{self, CertificateFiles, MetricsOptions, OperatorOptions};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
 pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
@@ -23,6 +23,11 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
         .clone_from(&args.allowed_node_cidrs);
     options.config_root.clone_from(&args.config_root);
     options.probes = args.health_probe_bind_address;
+    let files = args.metrics_cert.clone().zip(args.metrics_key.clone());
+    options.metrics = args.metrics_bind_address.0.map(|address| MetricsOptions {
+        address,
+        certificate: files.map(|(cert, key)| CertificateFiles { cert, key }),
+    });
     operator::run(options, client, session.stop.clone()).await?;
     Ok(0)
 }

@@ -23,6 +23,7 @@ use super::{
     environment::{self, SpecError, Wanted},
     events::{Notice, publish},
     guarded, kubeconfig, memory,
+    metrics::Controller,
     ready::Stage,
     reasons::{self, Reasoned},
     removal,
@@ -57,10 +58,11 @@ pub(super) async fn reconcile(
         return Ok(stopped(cause));
     }
     ctx.beat();
-    let action = match guarded::caught(Box::pin(pass(&object, &ctx))).await {
-        Ok(action) => action,
-        Err(end) => guarded::told(&ctx, &object, end).await,
-    };
+    let action =
+        match guarded::caught(&ctx, Controller::Cluster, Box::pin(pass(&object, &ctx))).await {
+            Ok(action) => action,
+            Err(end) => guarded::told(&ctx, &object, end).await,
+        };
     ctx.beat();
     Ok(action)
 }

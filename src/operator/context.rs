@@ -26,6 +26,7 @@ use super::{
     files::Files,
     health::Health,
     home::ServerTime,
+    metrics::Seen,
     queue::Queue,
     removal::Attempts,
     sources::SourceVersion,
@@ -138,6 +139,25 @@ impl Context {
     pub(super) fn now(&self) -> Timestamp {
         let now = self.time.now();
         now.unwrap_or_else(|| self.dependencies.clock.now())
+    }
+
+    /// Shared; from now on the metrics show what the watches know.
+    pub(super) fn shown(self) -> Arc<Self> {
+        let shared = Arc::new(self);
+        let this = Arc::downgrade(&shared);
+        shared.health.metrics.read_from(move || {
+            let this = this.upgrade()?;
+            let queues = &this.queues;
+            Some(Seen {
+                clusters: this.caches.clusters.state(),
+                slots: vec![
+                    ("deletes", queues.deletes.slots()),
+                    ("changes", queues.changes.slots()),
+                    ("checks", queues.checks.slots()),
+                ],
+            })
+        });
+        shared
     }
 
     /// A survey of that object's cluster was done.

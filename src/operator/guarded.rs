@@ -10,6 +10,7 @@ use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError},
     events::{Notice, publish},
+    metrics::{Controller, Reconciled},
     reasons, removal,
     status::StatusWriter,
 };
@@ -66,15 +67,24 @@ impl Interrupted {
     }
 }
 
-/// Runs a pass to its end, whatever the end is.
+/// Runs a pass to its end, whatever the end is, and counts it.
 pub(super) async fn caught(
+    ctx: &Context,
+    controller: Controller,
     pass: impl Future<Output = Result<Action, ReconcileError>>,
 ) -> Result<Action, Interrupted> {
-    match AssertUnwindSafe(pass).catch_unwind().await {
+    let counted = ctx.health.metrics.begins(controller);
+    let ended = match AssertUnwindSafe(pass).catch_unwind().await {
         Ok(Ok(action)) => Ok(action),
         Ok(Err(error)) => Err(Interrupted::by_api(&error)),
         Err(panic) => Err(Interrupted::by_panic(&*panic)),
-    }
+    };
+    counted.ended(match &ended {
+        Ok(action) if *action == Action::await_change() => Reconciled::Success,
+        Ok(_) => Reconciled::RequeueAfter,
+        Err(_) => Reconciled::Error,
+    });
+    ended
 }
 
 /// Tells an interrupted pass on its `Cluster`, as far as the API lets it, and says when to try
@@ -86,7 +96,7 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
         text,
     } = end;
     let name = object.name_any();
-    tracing::warn!(cluster = name, reason = %verdict.1, text, "a pass did not end");
+    tracing::warn!(reason = %verdict.1, text, "a pass did not end");
     let mut seen = ClusterObject::new(object.clone());
     match ctx.clusters.get_opt(&name).await {
         Ok(Some(live)) if live.metadata.uid == object.metadata.uid => {
@@ -105,7 +115,7 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
                 .write(&conditions, |status| status.progress = None)
                 .await;
             if let Err(error) = written {
-                tracing::warn!(cluster = name, %error, "and that cannot be written");
+                tracing::warn!(%error, "and that cannot be written");
             }
             if verdict.0 == ConditionType::Stalled {
                 let notice = Notice::warning(verdict.1.name(), "Reconcile", &text);

@@ -21,6 +21,8 @@ use tokio::{
     time::Instant,
 };
 
+use super::metrics::Metrics;
+
 /// The loop that the controllers run in shows itself more often than this ([`BEAT`]), whatever the Clusters
 /// are at: one that waits an hour for its next try is no reason to end the process that waits.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
@@ -55,9 +57,12 @@ pub(super) enum Phase {
     Ending(Instant),
 }
 
-/// How the operator is.
+/// How the operator is, and what it shows of itself.
 #[derive(Debug)]
-pub(super) struct Health(Mutex<Signs>);
+pub(super) struct Health {
+    signs: Mutex<Signs>,
+    pub(super) metrics: Arc<Metrics>,
+}
 
 #[derive(Debug)]
 struct Signs {
@@ -75,19 +80,23 @@ type Verdict = Result<&'static str, String>;
 
 impl Health {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Signs {
-            phase: Phase::Starting,
-            last: Instant::now(),
-            unread: None,
-            failing: BTreeMap::new(),
-        })))
+        Arc::new(Self {
+            signs: Mutex::new(Signs {
+                phase: Phase::Starting,
+                last: Instant::now(),
+                unread: None,
+                failing: BTreeMap::new(),
+            }),
+            metrics: Metrics::new(),
+        })
     }
 
     fn with<T>(&self, with: impl FnOnce(&mut Signs) -> T) -> T {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut self.signs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn enters(&self, phase: Phase) {
+        self.metrics.leads(phase == Phase::Leading);
         self.with(|signs| {
             let now = Instant::now();
             match phase {

@@ -20,6 +20,7 @@ use super::{
     cluster_object::{ClusterObject, cluster_resource},
     context::{Context, ReconcileError, labels, owned_by},
     guarded,
+    metrics::Controller,
     reasons::{self, Reasoned},
 };
 use crate::{
@@ -122,19 +123,17 @@ pub(super) async fn reconcile(
     let object = match &object.0 {
         Ok(object) => object,
         Err(error) => {
-            let name = error.metadata.name.as_deref();
-            tracing::warn!(kubeconfig = name, %error, "a Kubeconfig cannot be understood");
+            tracing::warn!(%error, "a Kubeconfig cannot be understood");
             return Ok(Action::await_change());
         }
     };
-    match guarded::caught(pass(object, &ctx)).await {
+    match guarded::caught(&ctx, Controller::Kubeconfig, pass(object, &ctx)).await {
         Ok(action) => {
             ctx.backoff.forget(&object.uid().unwrap_or_default());
             Ok(action)
         }
         Err(end) => {
-            let name = object.name_any();
-            tracing::warn!(kubeconfig = name, text = end.text, "a pass did not end");
+            tracing::warn!(text = end.text, "a pass did not end");
             let uid = object.uid().unwrap_or_default();
             let wait = ctx.backoff.failed(&uid, end.class, rand::random());
             Ok(Action::requeue(wait))

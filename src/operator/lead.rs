@@ -16,7 +16,7 @@ use super::{
     context::Dependencies,
     health::{self, Health, Phase},
     home::{self, ServerTime},
-    installed, patience,
+    installed, metrics, patience,
     wiring::{self, End},
 };
 use crate::{
@@ -68,16 +68,37 @@ pub async fn run_with(
     stop: Stop,
 ) -> Result<(), OperatorError> {
     let health = Health::new();
-    let led = lead(options.clone(), client, dependencies, &health, stop);
-    let Some(address) = options.probes else {
-        return led.await;
+    let probes = match options.probes {
+        Some(address) => {
+            let listener = health::listen(address).await;
+            let listener = listener.map_err(|source| OperatorError::Probes { address, source })?;
+            Some(health::serve(listener, Arc::clone(&health)))
+        }
+        None => None,
     };
-    let listener = health::listen(address)
-        .await
-        .map_err(|source| OperatorError::Probes { address, source })?;
+    let metrics = match options.metrics.clone() {
+        Some(metrics) => {
+            let (shown, now) = (&health.metrics, dependencies.clock.now());
+            let (listener, server) = shown
+                .server(metrics, &options.namespace, client.clone(), now)
+                .await?;
+            Some(metrics::serve(listener, server))
+        }
+        None => None,
+    };
+    let led = lead(options, client, dependencies, &health, stop);
     tokio::select! {
-        ended = led => ended,
-        never = health::serve(listener, Arc::clone(&health)) => match never {},
+        ended = Box::pin(led) => ended,
+        never = for_ever(probes) => match never {},
+        never = Box::pin(for_ever(metrics)) => match never {},
+    }
+}
+
+/// Serves, if there is something to serve.
+async fn for_ever(served: Option<impl Future<Output = Infallible>>) -> Infallible {
+    match served {
+        Some(served) => served.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -253,11 +253,7 @@ pub(super) async fn remember(
     // Without it nothing is healed while the next change waits for a person; nothing else depends on it.
     if let Err(error) = applied::keep(ctx, view, config).await {
         let error = with_causes(&error);
-        tracing::warn!(
-            error,
-            cluster = view.name(),
-            "cannot keep the applied config"
-        );
+        tracing::warn!(error, "cannot keep the applied config");
     }
     Ok(Some(digest))
 }

@@ -6,6 +6,7 @@
 //! | `wiring` | the two controllers, and what wakes them |
 //! | `lead` | from a process to its end: definitions, lease, controllers |
 //! | `health` | what a kubelet asks |
+//! | `metrics` | what Prometheus asks |
 //! | `installed` | whether the definitions suit, and whether they are going away |
 //! | `home` | the management cluster as a cluster: its identity, its time |
 //! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
@@ -27,8 +28,9 @@
 //! How a cluster is, [`crate::status`] says; here it is written down.
 //!
 //! May touch: the management cluster's API, within the rights of two namespaces (its own with the
-//! states, and that of the credentials) and our own kinds; the port of its probes. Must not: nodes
-//! (they are [`crate::converge`]'s), files other than those of `--config-root` (`files`), world.
+//! states, and that of the credentials) and our own kinds; the ports of its probes and metrics, and
+//! the two files of the latter's certificate; the files of `--config-root` (`files`). Must not: nodes
+//! (they are [`crate::converge`]'s), other files, world.
 
 mod applied;
 mod approval;
@@ -47,6 +49,7 @@ mod installed;
 mod kubeconfig;
 mod lead;
 mod memory;
+mod metrics;
 mod orphan;
 mod patience;
 mod queue;
@@ -67,6 +70,8 @@ pub use installed::{OLDEST, Unsuited};
 use ipnet::IpNet;
 pub use lead::{run, run_with};
 pub(crate) use patience::readable;
+use metrics::NotServed;
+pub use metrics::{CertificateError, CertificateFiles, MetricsOptions};
 
 use crate::error::{ErrorClass, Explain};
 
@@ -82,6 +87,8 @@ pub struct OperatorOptions {
     pub identity: Option<String>,
     /// Where it answers probes.
     pub probes: Option<SocketAddr>,
+    /// Where it serves its metrics.
+    pub metrics: Option<MetricsOptions>,
     /// How often a cluster that is well is looked at.
     pub resync: Duration,
     /// How many clusters at once.
@@ -101,6 +108,7 @@ impl OperatorOptions {
             namespace,
             identity: None,
             probes: None,
+            metrics: None,
             resync: Duration::from_secs(60),
             limits: Limits::default(),
             allowed_node_cidrs: Vec::new(),
@@ -186,6 +194,18 @@ pub enum OperatorError {
         #[source]
         source: io::Error,
     },
+    /// The port for metrics.
+    #[error("cannot serve metrics at {address}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate for metrics.
+    #[error("cannot serve metrics over HTTPS")]
+    Certificate(#[source] CertificateError),
     /// Another process may act now.
     #[error("the lease was lost: another operator may act now")]
     LeaseLost,
@@ -210,6 +230,15 @@ impl OperatorError {
     }
 }
 
+impl From<NotServed> for OperatorError {
+    fn from(why: NotServed) -> Self {
+        match why {
+            NotServed::Certificate(error) => Self::Certificate(error),
+            NotServed::Port { address, source } => Self::Metrics { address, source },
+        }
+    }
+}
+
 impl Explain for OperatorError {
     fn class(&self) -> ErrorClass {
         match self {
@@ -217,7 +246,9 @@ impl Explain for OperatorError {
             | Self::Definition { .. }
             | Self::TooOld { .. }
             | Self::Forbidden { .. }
-            | Self::Probes { .. } => ErrorClass::User,
+            | Self::Probes { .. }
+            | Self::Metrics { .. }
+            | Self::Certificate(_) => ErrorClass::User,
             Self::Unreachable(_) | Self::LeaseLost => ErrorClass::Transient,
         }
     }
@@ -239,6 +270,14 @@ impl Explain for OperatorError {
             Self::Probes { .. } => {
                 vec!["`--health-probe-bind-address` names another address or port".into()]
             }
+            Self::Metrics { .. } => {
+                vec!["`--metrics-bind-address` names another address or port, or `0`".into()]
+            }
+            Self::Certificate(_) => vec![
+                "`--metrics-cert` and `--metrics-key` name a certificate and its key in PEM; without \
+                 them one is generated"
+                    .into(),
+            ],
             Self::LeaseLost => vec![
                 "it could not renew it within 10 s: is the API server slow, or was the process \
                  stopped?"

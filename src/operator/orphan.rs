@@ -169,7 +169,8 @@ pub(super) async fn record(
         },
     );
     let text = serde_json::to_string(&record).unwrap_or_default();
-    tracing::warn!(cluster = name, record = text, note, "a cluster is orphaned");
+    tracing::warn!(record = text, note, "a cluster is orphaned");
+    ctx.health.metrics.orphaned();
     let notice = Notice::warning("Orphaned", "Orphan", &note);
     publish(ctx, view, &notice).await;
     Ok(())

@@ -595,8 +595,8 @@ impl RemovalReconcile<'_> {
     /// A status that cannot be written holds nothing up.
     async fn say(&mut self, conditions: &ConditionSet) {
         if let Err(error) = self.status.write(conditions, |_| {}).await {
-            let (cluster, text) = (self.view.name(), with_causes(&error));
-            tracing::warn!(cluster, text, "cannot write what becomes of it");
+            let text = with_causes(&error);
+            tracing::warn!(text, "cannot write what becomes of it");
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     },
     converge::{self, Consent, Convergence, Error, Iteration, Purpose},
     environment::Environment,
-    plan::Plan,
+    plan::{Plan, Target},
 };
 
 /// How long a run that was told to stop may finish what it is at, before it is dropped: that is
@@ -75,7 +75,6 @@ pub(super) async fn run<'w, P: Purpose>(
     let (events, stream) = Events::channel(BUFFER);
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
-    let name = view.name();
     let shown = task.run;
     let (over, is_over) = watch::channel(false);
     let run = async {
@@ -87,7 +86,7 @@ pub(super) async fn run<'w, P: Purpose>(
     };
     let (ended, (), (), ()) = tokio::join!(
         run,
-        pump(ctx, &name, stream, seen, say),
+        pump(ctx, stream, seen, say),
         status.follow(base, shown, &*environment.store, progress),
         tell(ctx, view, notices, is_over),
     );
@@ -147,7 +146,6 @@ pub(super) fn stopped(cause: StopCause) -> Action {
 /// are dropped: the run matters more.
 async fn pump(
     ctx: &Context,
-    cluster: &str,
     mut stream: mpsc::Receiver<Event>,
     seen: watch::Sender<Progress>,
     say: mpsc::Sender<Notice>,
@@ -155,7 +153,16 @@ async fn pump(
     let mut notices = Notices::default();
     while let Some(event) = stream.recv().await {
         ctx.beat();
-        log(cluster, &event);
+        log(&event);
+        if let Event::StepFinished {
+            kind,
+            outcome,
+            took,
+            ..
+        } = &event
+        {
+            ctx.health.metrics.step(kind, outcome, *took);
+        }
         seen.send_modify(|progress| progress.apply(&event));
         for notice in notices.take(&event) {
             if say.try_send(notice).is_err() {
@@ -166,21 +173,22 @@ async fn pump(
 }
 
 /// A run in the log: its stages, what went wrong, and with `--debug` every step.
-fn log(cluster: &str, event: &Event) {
+fn log(event: &Event) {
     match event {
         Event::TurnAwaited { holder } => {
-            tracing::info!(cluster, holder, "waits for another run");
+            tracing::info!(holder, "waits for another run");
         }
         Event::RunStarted {
             iteration, steps, ..
         } => {
-            tracing::info!(cluster, iteration, steps, "a run starts");
+            tracing::info!(iteration, steps, "a run starts");
         }
         Event::StageStarted { name, steps, .. } => {
-            tracing::info!(cluster, stage = name, steps, "a stage starts");
+            tracing::info!(stage = name, steps, "a stage starts");
         }
         Event::StepStarted { target, title, .. } => {
-            tracing::debug!(cluster, %target, title, "a step starts");
+            let node = node(target);
+            tracing::debug!(node, step = title, "a step starts");
         }
         Event::StepProgress { .. } => {}
         Event::StepFinished {
@@ -189,17 +197,30 @@ fn log(cluster: &str, event: &Event) {
             outcome,
             took,
             ..
-        } => match outcome {
-            StepOutcome::Done | StepOutcome::Skipped => {
-                tracing::debug!(cluster, %target, title, ?outcome, ?took, "a step ended");
+        } => {
+            let (node, step, seconds) = (node(target), title, took.as_secs_f64());
+            match outcome {
+                StepOutcome::Done | StepOutcome::Skipped => {
+                    tracing::debug!(node, step, ?outcome, seconds, "a step ended");
+                }
+                StepOutcome::Warned { message: why, .. }
+                | StepOutcome::Failed { message: why, .. } => {
+                    tracing::warn!(node, step, why, seconds, "a step did not go well");
+                }
             }
-            StepOutcome::Warned { message, .. } | StepOutcome::Failed { message, .. } => {
-                tracing::warn!(cluster, %target, title, message, ?took, "a step did not go well");
-            }
-        },
-        Event::RunFinished { outcome, took } => {
-            tracing::info!(cluster, ?outcome, ?took, "a run ended");
         }
+        Event::RunFinished { outcome, took } => {
+            let seconds = took.as_secs_f64();
+            tracing::info!(?outcome, seconds, "a run ended");
+        }
+    }
+}
+
+/// The node of a step, where it is on one.
+fn node(target: &Target) -> Option<&str> {
+    match target {
+        Target::Host(node) => Some(&node.0),
+        Target::Cluster | Target::Local => None,
     }
 }
 
@@ -227,10 +248,6 @@ async fn tell(
     }
     let left = notices.len();
     if left > 0 {
-        tracing::warn!(
-            cluster = view.name(),
-            left,
-            "the API takes no events: the rest is not published"
-        );
+        tracing::warn!(left, "the API takes no events: the rest is not published");
     }
 }

@@ -282,7 +282,7 @@ impl StatusWriter {
         match self.annotate(api::CLUSTER_ID, &id).await {
             Ok(()) => self.annotated = true,
             Err(error) => {
-                tracing::warn!(%error, cluster = self.name, "cannot note the cluster's id");
+                tracing::warn!(%error, "cannot note the cluster's id");
             }
         }
         Some(id)
@@ -297,7 +297,7 @@ impl StatusWriter {
         match self.annotate(api::KUBERNETES_VERSION, version).await {
             Ok(()) => self.annotated_version = Some(version.clone()),
             Err(error) => {
-                tracing::warn!(%error, cluster = self.name, "cannot note the Kubernetes version");
+                tracing::warn!(%error, "cannot note the Kubernetes version");
             }
         }
     }
@@ -350,10 +350,10 @@ impl StatusWriter {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let error = with_causes(&error);
-                    tracing::warn!(error, cluster = self.name, "cannot write progress");
+                    tracing::warn!(error, "cannot write progress");
                 }
                 Err(_) => {
-                    tracing::warn!(cluster = self.name, "cannot write progress: no answer");
+                    tracing::warn!("cannot write progress: no answer");
                 }
             }
             last = Some((Instant::now(), stage));

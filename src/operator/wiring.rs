@@ -27,6 +27,7 @@ use kube::{
     },
 };
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use super::{
     OperatorOptions, cluster,
@@ -70,7 +71,7 @@ pub(super) async fn controllers(
     let seen = writer.as_reader();
     let secrets_writer = Writer::<PartialObjectMeta<KubeSecret>>::default();
     let maps_writer = Writer::<PartialObjectMeta<ConfigMap>>::default();
-    let ctx = Arc::new(Context::new(
+    let ctx = Context::new(
         options,
         client,
         dependencies,
@@ -83,7 +84,8 @@ pub(super) async fn controllers(
         Arc::clone(health),
         time,
         stop.clone(),
-    ));
+    )
+    .shown();
     let streams = Streams {
         clusters: writer,
         secrets: secrets_writer,
@@ -158,7 +160,7 @@ fn clusters(
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
-        .run(cluster::reconcile, again, Arc::clone(ctx))
+        .run(reconcile_cluster, again, Arc::clone(ctx))
         .for_each(|result| {
             log("Cluster", result);
             std::future::ready(())
@@ -205,11 +207,29 @@ fn kubeconfigs(ctx: &Arc<Context>) -> impl Future<Output = ()> {
         .graceful_shutdown_on(async move {
             ended.stopped().await;
         })
-        .run(kubeconfig::reconcile, again, Arc::clone(ctx))
+        .run(reconcile_kubeconfig, again, Arc::clone(ctx))
         .for_each(|result| {
             log("Kubeconfig", result);
             std::future::ready(())
         })
+}
+
+/// Every line that is logged meanwhile has the name of the Cluster.
+fn reconcile_cluster(
+    object: Arc<DynamicObject>,
+    ctx: Arc<Context>,
+) -> impl Future<Output = Result<Action, ReconcileError>> {
+    let span = tracing::info_span!("reconcile", cluster = object.name_any());
+    cluster::reconcile(object, ctx).instrument(span)
+}
+
+/// The same for a Kubeconfig.
+fn reconcile_kubeconfig(
+    object: Arc<DeserializeGuard<Kubeconfig>>,
+    ctx: Arc<Context>,
+) -> impl Future<Output = Result<Action, ReconcileError>> {
+    let span = tracing::info_span!("reconcile", kubeconfig = object.name_any());
+    kubeconfig::reconcile(object, ctx).instrument(span)
 }
 
 async fn beats(health: &Health) -> Infallible {

@@ -112,6 +112,7 @@ mod operator_gitops;
 mod operator_held;
 mod operator_invariants;
 mod operator_lifecycle;
+mod operator_logs;
 mod operator_nodes;
 mod operator_process;
 mod operator_sight;

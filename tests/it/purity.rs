@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 31] = [
+const PURE: [&str; 32] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -35,6 +35,7 @@ const PURE: [&str; 31] = [
     "state::given",
     "status",
     "operator::approval",
+    "operator::metrics::families",
     "operator::ready",
     "operator::shallow",
     "workload::available",

@@ -405,7 +405,7 @@ impl Drop for Operator {
 /// The title of the step that starts with this line of the log.
 pub(crate) fn step(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("a step starts ")?;
-    let (_, title) = rest.split_once("title=\"")?;
+    let (_, title) = rest.split_once("step=\"")?;
     title.split('"').next()
 }
 
