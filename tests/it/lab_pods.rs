@@ -312,6 +312,8 @@ fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
         names.contains_key("kube-scheduler") && management.kubeconfig(CLUSTER).contains("clusters")
     });
 
+    its_metrics_are_read_by_who_may(&management);
+
     // A new release, over a living cluster.
     let before = containers(management.second());
     management.deploy(&two);
@@ -343,6 +345,46 @@ fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
     it_reads_no_other_secret(&management);
     it_says_what_it_lacks(&management);
     it_goes_and_leaves_what_is_kept(&management);
+}
+
+/// A token of a ServiceAccount that has the shipped ClusterRole reads the metrics of the pod that leads; that of another
+/// does not, and neither does a request without one.
+fn its_metrics_are_read_by_who_may(management: &Management) {
+    for account in ["scraper", "stranger"] {
+        management
+            .kubectl(&["-n", NAMESPACE, "create", "serviceaccount", account])
+            .well();
+    }
+    let account = format!("--serviceaccount={NAMESPACE}:scraper");
+    let role = "--clusterrole=rke-operator-metrics-reader";
+    management
+        .kubectl(&["create", "clusterrolebinding", "scraper", role, &account])
+        .well();
+    let pod = management.get(&["-n", NAMESPACE, "pod", &management.leader()]);
+    let address = pod["status"]["podIP"].as_str().expect("an address");
+    let scrape = |account: Option<&str>| {
+        let head = account.map_or_else(String::new, |account| {
+            let token = management.kubectl(&["-n", NAMESPACE, "create", "token", account]);
+            format!("Authorization: Bearer {}", token.well().stdout.trim())
+        });
+        let script = format!(
+            "curl --silent --insecure --max-time 20 --write-out '%{{http_code}}' --header '{head}' \
+             https://{address}:8443/metrics"
+        );
+        management.first().sh(&script).expect("an answer")
+    };
+    assert!(scrape(None).ends_with("401"));
+    assert!(scrape(Some("stranger")).ends_with("403"));
+    // A binding takes a moment to be seen, and the cluster one to be Ready again.
+    Site::eventually("the metrics are read", MINUTES, || {
+        let read = scrape(Some("scraper"));
+        let lines = [
+            "rke_leader 1",
+            "rke_cluster_condition{name=\"minimal\",type=\"Ready\",status=\"True\"} 1",
+            "rke_slots{class=\"deletes\",state=\"used\"} 0",
+        ];
+        read.ends_with("200") && lines.iter().all(|line| read.contains(line))
+    });
 }
 
 /// There is a Cluster: its definition stays, whatever is asked for, and so does all that is kept.
@@ -474,12 +516,12 @@ fn it_opens_no_port_but_the_named_one(management: &Management) {
         .lines()
         .filter_map(|line| u16::from_str_radix(line.rsplit(':').next()?, 16).ok())
         .collect();
-    assert_eq!(ports, BTreeSet::from([8081]));
+    assert_eq!(ports, BTreeSet::from([8081, 8443]));
     let pod = management.get(&["-n", NAMESPACE, "pod", &leader]);
-    assert_eq!(
-        pod["spec"]["containers"][0]["ports"][0]["containerPort"],
-        8081
-    );
+    let named = pod["spec"]["containers"][0]["ports"].as_array();
+    let named = named.into_iter().flatten();
+    let named: Vec<_> = named.map(|port| port["containerPort"].as_u64()).collect();
+    assert_eq!(named, [Some(8081), Some(8443)]);
     assert_eq!(pod["status"]["qosClass"], "Burstable");
     let namespace = management.get(&["namespace", NAMESPACE]);
     let enforced = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
