@@ -501,3 +501,107 @@ fn a_scrape_has_the_families_of_the_table() {
     }
     assert!(!text.contains("hunter2"), "{text}");
 }
+
+/// The names and labels that an expression uses: each a family of the table with its labels, or the test fails.
+fn used(expression: &str) -> BTreeSet<String> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut used = BTreeSet::new();
+    let mut rest = expression;
+    while let Some(at) = rest.find(is_word) {
+        let (_, from) = rest.split_at(at);
+        let end = from.find(|letter| !is_word(letter)).unwrap_or(from.len());
+        let (word, after) = from.split_at(end);
+        rest = after;
+        if !word.starts_with("rke_") && !word.starts_with("controller_runtime_") {
+            continue;
+        }
+        let named = |family: &&&Family| {
+            ["", "_bucket", "_sum", "_count"]
+                .iter()
+                .any(|end| format!("{}{end}", family.shown()) == word)
+        };
+        let family = ALL.iter().find(named);
+        let family = family.unwrap_or_else(|| panic!("no family `{word}`: {expression}"));
+        used.extend(family.labels.iter().map(|label| (*label).to_owned()));
+        let Some(labels) = after.strip_prefix('{') else {
+            continue;
+        };
+        let (labels, after) = labels.split_once('}').unwrap();
+        rest = after;
+        for pair in labels.split(',') {
+            let (label, value) = pair.split_once('=').unwrap();
+            assert!(family.labels.contains(&label), "{label}: {expression}");
+            let value = value.trim_matches(['~', '"']);
+            let mut words = crate::api::conditions::REASONS.iter();
+            let is_known = match label {
+                "type" => words.any(|row| row.kind.name() == value),
+                "reason" => words.any(|row| row.reason.name() == value),
+                "status" => ["True", "False", "Unknown"].contains(&value),
+                "state" => [
+                    "total",
+                    "used",
+                    "waiting",
+                    "ready",
+                    "up_to_date",
+                    "unreachable",
+                ]
+                .contains(&value),
+                _ => true,
+            };
+            assert!(is_known, "{label}={value}: {expression}");
+        }
+    }
+    used
+}
+
+/// Each alert is about what the operator has, and has a runbook.
+#[test]
+fn alerts_use_the_families_of_the_table() {
+    let rule: Value =
+        serde_saphyr::from_str(include_str!("../../../deploy/monitoring/alerts.yaml")).unwrap();
+    let runbooks = include_str!("../../../docs/runbooks.md");
+    let rules = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+    for rule in rules {
+        let name = rule["alert"].as_str().unwrap();
+        let labels = used(rule["expr"].as_str().unwrap());
+        let text = rule["annotations"].to_string();
+        for label in text.split("$labels.").skip(1) {
+            let label = label.split(' ').next().unwrap();
+            assert!(labels.contains(label), "{name}: no label {label}");
+        }
+        let anchor = format!("#{}", name.to_lowercase());
+        assert!(text.contains(&anchor), "{name}: {text}");
+        assert!(runbooks.contains(&format!("\n## {name}\n")), "{name}");
+    }
+    let names: Vec<_> = rules.iter().map(|rule| &rule["alert"]).collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(runbooks.matches("\n## ").count(), names.len());
+}
+
+/// Each panel of the dashboard is about what the operator has.
+#[test]
+fn panels_use_the_families_of_the_table() {
+    let board: Value =
+        serde_json::from_str(include_str!("../../../deploy/monitoring/dashboard.json")).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    let mut expressions = String::new();
+    for panel in panels {
+        for target in panel["targets"].as_array().unwrap() {
+            let expression = target["expr"].as_str().unwrap();
+            let labels = used(expression);
+            let legend = target["legendFormat"].as_str().unwrap();
+            for label in legend.split("{{").skip(1) {
+                let label = label.split("}}").next().unwrap();
+                assert!(labels.contains(label), "{legend}: {expression}");
+            }
+            expressions.push_str(expression);
+        }
+    }
+    let shown = |family: &&&Family| !expressions.contains(&family.shown());
+    let without: Vec<_> = ALL
+        .iter()
+        .filter(shown)
+        .map(|family| family.shown())
+        .collect();
+    assert_eq!(without, ["controller_runtime_reconcile_time_seconds"]);
+}
