@@ -27,7 +27,8 @@ use crate::{
     state::{self, CaPair},
 };
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// A certificate starts so long before it is made.
+pub(super) const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 365);
 const JITTER: SignedDuration = SignedDuration::from_hours(24 * 30);
 const TEN_YEARS: SignedDuration = SignedDuration::from_hours(24 * 3650);
@@ -175,6 +176,12 @@ impl Authority {
         untimely(&cert, now)
     }
 
+    /// When its certificate ends.
+    pub(super) fn until(&self) -> Option<Timestamp> {
+        let (_, cert) = x509_parser::parse_x509_certificate(&self.cert_der).ok()?;
+        Some(Validity::of(&cert)?.until)
+    }
+
     /// A new leaf, out of the seed.
     pub(super) fn issue(
         &self,
@@ -183,13 +190,25 @@ impl Authority {
         seed: &Seed,
         now: Timestamp,
     ) -> Result<Pair, PkiError> {
+        self.issue_for(spec, slot, seed, now, lifetime(slot, seed))
+    }
+
+    /// A new leaf that lives so long from now on.
+    pub(super) fn issue_for(
+        &self,
+        spec: &LeafSpec,
+        slot: &str,
+        seed: &Seed,
+        now: Timestamp,
+        lives: SignedDuration,
+    ) -> Result<Pair, PkiError> {
         let internal = |error: rcgen::Error| PkiError::internal(slot, error);
         let signs = self.key.as_ref().ok_or_else(|| PkiError::NoCaKey {
             what: self.what,
             slot: slot.to_owned(),
         })?;
         let key = Key::derive(seed, slot)?;
-        let mut params = params(&spec.cn, slot, seed, now, lifetime(slot, seed))?;
+        let mut params = params(&spec.cn, slot, seed, now, lives)?;
         say(&mut params, spec).map_err(internal)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
@@ -228,7 +247,7 @@ impl Authority {
 /// From when to when a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
-    from: Timestamp,
+    pub(super) from: Timestamp,
     pub(super) until: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Kubeconfigs: the components' (they name files) and the administrator's (it holds everything).
+//! Kubeconfigs: the components' (they name files), the administrator's and a user's (they hold everything).
 //! Pure.
 
 use std::fmt::Write as _;
@@ -36,7 +36,8 @@ users:
     )
 }
 
-/// Where the administrator's kubeconfig leads.
+/// Where a kubeconfig leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Servers {
     /// The one that is asked, unless another context is chosen.
     pub(super) first: String,
@@ -60,9 +61,20 @@ pub(super) fn administrator(
     ca: &str,
     pair: &Pair,
 ) -> Secret<String> {
+    of(cluster, &user(cluster), servers, ca, pair)
+}
+
+/// A kubeconfig that holds everything.
+pub(super) fn of(
+    cluster: &str,
+    user: &str,
+    servers: &Servers,
+    ca: &str,
+    pair: &Pair,
+) -> Secret<String> {
     // A JSON string is a YAML string, whatever is in the name.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let user = quoted(&user(cluster));
+    let user = quoted(user);
     let ca = STANDARD.encode(ca);
     let (mut clusters, mut contexts) = (String::new(), String::new());
     for (name, server) in servers.entries(cluster) {
@@ -122,6 +134,26 @@ pub(super) fn certificate(text: &str, cluster: &str) -> Option<String> {
     plain(&found?.user.cert)
 }
 
+/// The server of the current context, and the certificate and key that it has.
+pub(super) fn current(text: &str) -> Option<(String, Option<Pair>)> {
+    let file = serde_saphyr::from_str::<File>(text).ok()?;
+    let mut contexts = file.contexts.into_iter();
+    let context = contexts.find(|entry| entry.name == file.current)?.context;
+    let mut clusters = file.clusters.into_iter();
+    let cluster = clusters
+        .find(|entry| entry.name == context.cluster)?
+        .cluster;
+    let mut users = file.users.into_iter();
+    let user = users.find(|entry| entry.name == context.user);
+    let pair = user.and_then(|UserEntry { name: _, user }| {
+        Some(Pair {
+            cert: plain(&user.cert)?,
+            key: Secret::new(plain(user.key.expose())?),
+        })
+    });
+    Some((cluster.server, pair))
+}
+
 /// RKE's name of the administrator's entry.
 fn user(cluster: &str) -> String {
     format!("kube-admin-{cluster}")
@@ -174,6 +206,8 @@ fn plain(data: &str) -> Option<String> {
 
 #[derive(Deserialize)]
 struct File {
+    #[serde(default, rename = "current-context")]
+    current: String,
     #[serde(default)]
     clusters: Vec<ClusterEntry>,
     #[serde(default)]

@@ -22,6 +22,9 @@ mod reconcile;
 mod recover;
 #[cfg(test)]
 mod tests;
+mod user;
+#[cfg(test)]
+mod user_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +40,10 @@ pub use self::{
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
+    user::{
+        AccessError, HandedOut, NewBecause, Shown, UserAccess, UserRequest, handed_out,
+        is_api_name, renew_at, shown, user_access,
+    },
 };
 pub(super) use self::{certificate::record, kubeconfig::component as component_kubeconfig};
 use crate::{

@@ -619,7 +619,7 @@ fn servers<'a>(
 }
 
 /// The API server at an address, an IPv6 one in brackets.
-fn api_url(address: &str) -> String {
+pub(super) fn api_url(address: &str) -> String {
     if address.contains(':') {
         format!("https://[{address}]:6443")
     } else {
