@@ -9,19 +9,20 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    executor::{Executor, bug, failed},
+    executor::{Executor, bug, failed, opened},
     limit::{ADDON_PATIENCE, DETACH_PATIENCE, EVICT_PATIENCE, NODE_PATIENCE, drain_patience},
     node::cause_in_log,
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
 };
 use crate::{
-    desired::Addon,
+    desired::{Addon, pki::EngineClients},
     facts::{ApiHealth, NodeFact, control_planes},
-    model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef},
-    state::Membership,
+    host::pool::Hosts,
+    model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef, Role},
+    state::{ClusterState, Membership},
     workload,
-    workload::{Crashes, Waited, WorkloadError},
+    workload::{Apis, Crashes, Waited, WorkloadError},
 };
 
 /// How often it is looked whether it does something.
@@ -71,6 +72,31 @@ impl Pulled {
 pub(super) async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
     let planes = reached(run).await?;
     run.apis.any(planes, run.context.engine()?).map_err(failed)
+}
+
+/// The API of the cluster of a state, of which nothing was surveyed: its control planes are tried in turn.
+pub(super) async fn reach(
+    hosts: &Hosts,
+    apis: &Apis,
+    saved: &ClusterState,
+    engine: &EngineClients,
+) -> Result<kube::Client, StepError> {
+    let planes = saved.inventory.iter().filter(|(_, entry)| {
+        entry.membership != Membership::Lost && entry.roles.contains(&Role::ControlPlane)
+    });
+    let mut planes: Vec<&NodeName> = planes.map(|(name, _)| name).collect();
+    planes.sort_by_key(|name| {
+        let stays = saved.inventory[*name].membership == Membership::Active;
+        (hosts.is_away(name), !stays)
+    });
+    let mut last = None;
+    for name in &planes {
+        match opened(hosts, name).await {
+            Ok(_) => return apis.any(planes, &engine.api).map_err(failed),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| bug("the state has no control plane")))
 }
 
 /// The same for a wait, which keeps its requests open.

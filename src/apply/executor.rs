@@ -47,11 +47,7 @@ pub struct Executor<'a> {
 impl Executor<'_> {
     /// The connection to a node.
     pub(super) async fn host(&self, name: &NodeName) -> Result<Arc<Host>, StepError> {
-        match self.hosts.open(name).await {
-            Ok(host) => Ok(host),
-            Err(NotOpen::Host(error)) => Err(failed(error)),
-            Err(NotOpen::Target(down)) => Err(failed(ExecutorError::Unreachable(down))),
-        }
+        opened(self.hosts, name).await
     }
 
     /// Evaluates the guards of a step on the live world: everything that they need is read now.
@@ -175,6 +171,15 @@ where
 /// An error of an effect as the scheduler takes it.
 pub(super) fn failed(error: impl Explain + Send + Sync + 'static) -> StepError {
     StepError::Failed(Box::new(error))
+}
+
+/// The connection to a node.
+pub(super) async fn opened(hosts: &Hosts, name: &NodeName) -> Result<Arc<Host>, StepError> {
+    match hosts.open(name).await {
+        Ok(host) => Ok(host),
+        Err(NotOpen::Host(error)) => Err(failed(error)),
+        Err(NotOpen::Target(down)) => Err(failed(ExecutorError::Unreachable(down))),
+    }
 }
 
 /// A plan that its effects cannot serve: ours.

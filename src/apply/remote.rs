@@ -55,6 +55,14 @@ pub trait RemoteSession: Send + Sync {
     /// A client of the cluster's API that outlives each single API server.
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>>;
 
+    /// A client of the API of that state's cluster, without a survey before: through the first of its control planes that
+    /// can be reached.
+    fn reach<'a>(
+        &'a self,
+        saved: &'a ClusterState,
+        engine: &'a EngineClients,
+    ) -> BoxFuture<'a, Result<Client, StepError>>;
+
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
 
@@ -200,6 +208,14 @@ impl RemoteSession for Open {
 
     fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<Client, StepError>> {
         async move { cluster::api(&self.executor(context)).await }.boxed()
+    }
+
+    fn reach<'a>(
+        &'a self,
+        saved: &'a ClusterState,
+        engine: &'a EngineClients,
+    ) -> BoxFuture<'a, Result<Client, StepError>> {
+        cluster::reach(&self.hosts, &self.apis, saved, engine).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

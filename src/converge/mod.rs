@@ -32,6 +32,7 @@ mod error;
 mod kept;
 mod look;
 mod purpose;
+mod reach;
 mod turn;
 mod waited;
 
@@ -45,6 +46,7 @@ use look::{SoFar, look};
 pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };
+pub use reach::{Reached, reach};
 use turn::InTurn;
 use waited::Waited;
 

@@ -24,6 +24,8 @@ pub const BEFORE: &str = "clusterprovisioner.rke.io/before";
 pub const ADDON: &str = "clusterprovisioner.rke.io/addon";
 /// The add-on that is the user's own manifests.
 pub const USER_ADDONS: &str = "user-addons";
+/// On the `ClusterRoleBinding` of a `Kubeconfig`'s user: the name of that `Kubeconfig`.
+pub const KUBECONFIG: &str = "clusterprovisioner.rke.io/kubeconfig";
 /// On an object of the user's manifests, an annotation: it was there before, and is not deleted when it is taken
 /// out of the config.
 pub const FOUND: &str = "clusterprovisioner.rke.io/found";

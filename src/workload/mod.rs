@@ -7,6 +7,7 @@
 //! pure.
 
 mod available;
+mod binding;
 mod charts;
 mod connect;
 mod copy;
@@ -35,6 +36,7 @@ pub(crate) mod fake;
 mod tests;
 
 pub use available::{Lack, waiting_for};
+pub use binding::{Bound, UserBinding, bind_user, unbind_user};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};
 pub use connect::{Apis, connect};
 pub use copy::save_state_copy;

@@ -24,7 +24,7 @@ use rke_operator::{
     error::{ErrorClass, Explain, Obstacle},
     facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
-    model::{ClusterId, NodeName, WantedObjects, secret::Secret},
+    model::{ClusterId, NodeName, Role, WantedObjects, secret::Secret},
     plan::Step,
     state::ClusterState,
 };
@@ -124,6 +124,10 @@ struct Inner {
     reaches_an_api: bool,
     /// Where runs leave word that it is their turn; none: they take none.
     leases: Option<kube::Client>,
+    /// The API of the clusters, for whoever reaches it without a survey; none: it does not answer.
+    serves: Option<kube::Client>,
+    /// How often it was reached.
+    reached: usize,
     /// How often each host was looked at.
     asked: BTreeMap<NodeName, usize>,
 }
@@ -143,6 +147,8 @@ impl SimRemote {
                 told: (None, Vec::new()),
                 reaches_an_api: false,
                 leases: None,
+                serves: None,
+                reached: 0,
                 asked: BTreeMap::new(),
             }),
             script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
@@ -178,6 +184,16 @@ impl SimRemote {
     /// Runs take their turn by a Lease of this API.
     pub(crate) fn leases_in(&self, api: kube::Client) {
         self.inner().leases = Some(api);
+    }
+
+    /// From now on this is the API of the clusters, for whoever reaches it without a survey.
+    pub(crate) fn serves(&self, api: Option<kube::Client>) {
+        self.inner().serves = api;
+    }
+
+    /// How often that API was to be reached.
+    pub(crate) fn reached(&self) -> usize {
+        self.inner().reached
     }
 
     /// From now on every step gets an answer of an API server.
@@ -307,6 +323,28 @@ impl RemoteSession for SimSession {
         let api = self.remote.inner().leases.clone();
         let none = "nobody serves an API here".to_owned();
         futures::future::ready(api.ok_or(StepError::Guard(none))).boxed()
+    }
+
+    fn reach<'a>(
+        &'a self,
+        saved: &'a ClusterState,
+        _: &'a EngineClients,
+    ) -> BoxFuture<'a, Result<kube::Client, StepError>> {
+        let mut inner = self.remote.inner();
+        inner.reached += 1;
+        let planes = saved
+            .inventory
+            .iter()
+            .filter(|(_, entry)| entry.roles.contains(&Role::ControlPlane));
+        let mut planes = planes.map(|(name, _)| name);
+        let up =
+            planes.any(|name| self.aim.contains_key(name) && !inner.world.down.contains_key(name));
+        let api = inner.serves.clone().filter(|_| up);
+        let silent = || {
+            let text = "cannot reach a control plane: no route to host";
+            StepError::Failed(Box::new(SimFailure::new(ErrorClass::Host, text)))
+        };
+        futures::future::ready(api.ok_or_else(silent)).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {
