@@ -32,8 +32,8 @@ pub use cluster::{
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
-    KUBECONFIG_KEY, Kubeconfig, KubeconfigReason, KubeconfigSpec, KubeconfigStatus,
-    kubeconfig_secret,
+    ClusterRef, KUBECONFIG_KEY, Kubeconfig, KubeconfigReason, KubeconfigSpec, KubeconfigStatus,
+    SecretFormat, SecretRef, SecretTarget, UNBIND, kubeconfig_secret,
 };
 
 /// The group of our resources; also the prefix of our finalizer, annotations and labels.
@@ -112,7 +112,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 6;
+pub const SCHEMA: u32 = 7;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -515,6 +515,23 @@ pub struct Run {
     /// Folder with the files that Clusters name in `spec.configPath` [default: none; such Clusters are refused]
     #[arg(long, env = "RKE_OPERATOR_CONFIG_ROOT", value_name = "DIR")]
     pub config_root: Option<PathBuf>,
+    /// Groups that a Kubeconfig may request, separated by commas [default: none]
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_KUBECONFIG_GROUPS",
+        value_name = "GROUP",
+        value_delimiter = ','
+    )]
+    pub kubeconfig_groups: Vec<String>,
+    /// Namespaces, besides that of the credentials, in which a Kubeconfig may have its Secret, separated by commas
+    /// [default: none]
+    #[arg(
+        long,
+        env = "RKE_OPERATOR_KUBECONFIG_NAMESPACES",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub kubeconfig_namespaces: Vec<String>,
     /// Address of the health endpoints `/healthz` and `/readyz`, e.g. `:8081` [default: disabled]
     #[arg(
         long,

@@ -22,6 +22,12 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
         .allowed_node_cidrs
         .clone_from(&args.allowed_node_cidrs);
     options.config_root.clone_from(&args.config_root);
+    options
+        .kubeconfig_groups
+        .clone_from(&args.kubeconfig_groups);
+    options
+        .kubeconfig_namespaces
+        .clone_from(&args.kubeconfig_namespaces);
     options.probes = args.health_probe_bind_address;
     let files = args.metrics_cert.clone().zip(args.metrics_key.clone());
     options.metrics = args.metrics_bind_address.0.map(|address| MetricsOptions {

@@ -26,6 +26,7 @@ use super::{
     files::Files,
     health::Health,
     home::ServerTime,
+    kubeconfig::Visits,
     metrics::Seen,
     queue::Queue,
     removal::Attempts,
@@ -92,6 +93,7 @@ pub(super) struct Context {
     pub(super) kept: KeptIds,
     pub(super) files: Files,
     pub(super) outages: Arc<Outages>,
+    pub(super) visits: Visits,
     looks: Mutex<HashMap<String, Instant>>,
     time: ServerTime,
 }
@@ -129,6 +131,7 @@ impl Context {
             kept: KeptIds::default(),
             files,
             outages: Arc::default(),
+            visits: Visits::default(),
             looks: Mutex::default(),
             time,
         }

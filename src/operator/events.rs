@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Client,
     runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter},
@@ -99,6 +100,16 @@ impl Publisher {
 
 /// Publishes; a refusal is logged and is never the run's problem.
 pub(super) async fn publish(ctx: &Context, view: &ClusterObject, notice: &Notice) {
+    publish_about(ctx, &view.uid(), &Context::reference(view), notice).await;
+}
+
+/// As [`publish`], about any object.
+pub(super) async fn publish_about(
+    ctx: &Context,
+    uid: &str,
+    about: &ObjectReference,
+    notice: &Notice,
+) {
     let event = KubeEvent {
         type_: if notice.warning {
             EventType::Warning
@@ -110,9 +121,8 @@ pub(super) async fn publish(ctx: &Context, view: &ClusterObject, notice: &Notice
         action: notice.action.clone(),
         secondary: None,
     };
-    let recorder = ctx.publisher.recorder(&view.uid(), &notice.note);
-    let about = Context::reference(view);
-    let published = tokio::time::timeout(ANSWER, recorder.publish(&event, &about)).await;
+    let recorder = ctx.publisher.recorder(uid, &notice.note);
+    let published = tokio::time::timeout(ANSWER, recorder.publish(&event, about)).await;
     let failed = match published {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(with_causes(&error)),

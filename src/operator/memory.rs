@@ -165,6 +165,13 @@ pub(super) async fn read(ctx: &Context, view: &ClusterObject) -> Result<Kept, St
     })
 }
 
+/// True where a state is kept under that name, whoever's it is.
+pub(super) async fn has_state(ctx: &Context, cluster: &str) -> kube::Result<bool> {
+    let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
+    let name = SecretStore::name_of(cluster);
+    Ok(secrets.get_metadata_opt(&name).await?.is_some())
+}
+
 /// As [`read`]; what a person asked for once is done and forgotten.
 pub(super) async fn recollect(
     ctx: &Context,

@@ -11,7 +11,7 @@
 //! | `home` | the management cluster as a cluster: its identity, its time |
 //! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
-//! | `kubeconfig` | the `Kubeconfig` objects |
+//! | `kubeconfig` | the `Kubeconfig` objects (`request`: what they ask for, pure; `content`: their Secrets, pure; `issue`, `visit`, `release`) |
 //! | `environment` | what a run needs, out of two namespaces |
 //! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
 //! | `run` | one run, stopped when the object changes |
@@ -28,9 +28,10 @@
 //! How a cluster is, [`crate::status`] says; here it is written down.
 //!
 //! May touch: the management cluster's API, within the rights of two namespaces (its own with the
-//! states, and that of the credentials) and our own kinds; the ports of its probes and metrics, and
-//! the two files of the latter's certificate; the files of `--config-root` (`files`). Must not: nodes
-//! (they are [`crate::converge`]'s), other files, world.
+//! states, and that of the credentials; those that a user allows for kubeconfigs) and our own kinds; the
+//! API of a cluster that was made, to bind a user; the ports of its probes and metrics, and the two files
+//! of the latter's certificate; the files of `--config-root` (`files`). Must not: nodes (they are
+//! [`crate::converge`]'s), other files, world.
 
 mod applied;
 mod approval;
@@ -69,9 +70,9 @@ pub use context::Dependencies;
 pub use installed::{OLDEST, Unsuited};
 use ipnet::IpNet;
 pub use lead::{run, run_with};
-pub(crate) use patience::readable;
 use metrics::NotServed;
 pub use metrics::{CertificateError, CertificateFiles, MetricsOptions};
+pub(crate) use patience::readable;
 
 use crate::error::{ErrorClass, Explain};
 
@@ -97,6 +98,10 @@ pub struct OperatorOptions {
     pub allowed_node_cidrs: Vec<IpNet>,
     /// The folder whose files may be the configs of Clusters; `None`: none may.
     pub config_root: Option<PathBuf>,
+    /// The groups that a `Kubeconfig` may request; empty: none.
+    pub kubeconfig_groups: Vec<String>,
+    /// The namespaces, besides that of the credentials, in which a `Kubeconfig` may have its Secret; empty: none.
+    pub kubeconfig_namespaces: Vec<String>,
 }
 
 impl OperatorOptions {
@@ -113,6 +118,8 @@ impl OperatorOptions {
             limits: Limits::default(),
             allowed_node_cidrs: Vec::new(),
             config_root: None,
+            kubeconfig_groups: Vec::new(),
+            kubeconfig_namespaces: Vec::new(),
         }
     }
 }

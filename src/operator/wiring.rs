@@ -39,7 +39,7 @@ use super::{
     kubeconfig,
 };
 use crate::{
-    api::{Kubeconfig, REQUESTS, kubeconfig_secret},
+    api::{Kubeconfig, REQUESTS},
     apply::stop::Stop,
     error::with_causes,
 };
@@ -196,7 +196,7 @@ fn kubeconfigs(ctx: &Arc<Context>) -> impl Future<Output = ()> {
     // One that cannot be understood is its own affair.
     let all = Api::<DeserializeGuard<Kubeconfig>>::all(ctx.client.clone());
     let kubeconfigs = Controller::new(all, watcher::Config::default());
-    let made_for = kubeconfigs_of(kubeconfigs.store());
+    let made_for = kubeconfigs_of(kubeconfigs.store(), ctx);
     let ended = ctx.stop.clone();
     kubeconfigs
         .watches(
@@ -281,20 +281,20 @@ where
     Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace)
 }
 
-/// The Kubeconfig that a Secret is about.
+/// The Kubeconfigs that a Secret is about.
 fn kubeconfigs_of(
     seen: Store<DeserializeGuard<Kubeconfig>>,
+    ctx: &Context,
 ) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<DeserializeGuard<Kubeconfig>>>
 + Send
 + Sync
 + 'static {
+    let credentials = ctx.options.credentials_namespace.clone();
     move |secret| {
         let name = secret.name_any();
-        let about =
-            |object: &DeserializeGuard<Kubeconfig>| kubeconfig_secret(&object.name_any()) == name;
         seen.state()
             .iter()
-            .filter(|object| about(object))
+            .filter(|object| kubeconfig::is_about(object, &name, &credentials))
             .map(|object| ObjectRef::from_obj(&**object))
             .collect()
     }

@@ -36,8 +36,13 @@ impl SecretStore {
             secrets: Api::namespaced(client, namespace),
             namespace: namespace.to_owned(),
             cluster: cluster.to_owned(),
-            name: format!("{cluster}-state"),
+            name: Self::name_of(cluster),
         }
+    }
+
+    /// The name of the Secret of a `Cluster`.
+    pub fn name_of(cluster: &str) -> String {
+        format!("{cluster}-state")
     }
 
     /// The Secret's name.

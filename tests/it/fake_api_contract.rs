@@ -197,7 +197,7 @@ async fn finalizers_hold_and_owners_take_with_them() {
         "kubeconfigs",
         &json!({
             "metadata": {"name": "a", "ownerReferences": [{"uid": owner["metadata"]["uid"]}]},
-            "spec": {"clusterName": "a"},
+            "spec": {"clusterRef": {"name": "a"}},
         }),
     );
     api.delete("clusters", "", "a");

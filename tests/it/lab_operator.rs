@@ -44,6 +44,19 @@ fn spec(deletion: &Value) -> Value {
     json!({"config": {}, "ssh": {"keySecretRef": {"name": "nodes"}}, "deletion": deletion})
 }
 
+/// What a Kubeconfig of a user of the cluster asks for.
+fn request(more: &Value) -> Value {
+    let mut spec = json!({"clusterRef": {"name": CLUSTER}, "user": "jane", "clusterRole": "view"});
+    for (key, value) in more.as_object().expect("fields") {
+        if value.is_null() {
+            spec.as_object_mut().expect("fields").remove(key);
+        } else {
+            spec[key] = value.clone();
+        }
+    }
+    spec
+}
+
 /// Every rule of `src/api`, and the schema beside them.
 fn refused() -> Vec<Refused> {
     let long = "x".repeat(53);
@@ -51,6 +64,12 @@ fn refused() -> Vec<Refused> {
         kind: "Cluster",
         name: "refused".to_owned(),
         spec,
+        message,
+    };
+    let kubeconfig = |more: &Value, message| Refused {
+        kind: "Kubeconfig",
+        name: "mine".to_owned(),
+        spec: request(more),
         message,
     };
     vec![
@@ -63,15 +82,22 @@ fn refused() -> Vec<Refused> {
         Refused {
             kind: "Kubeconfig",
             name: long,
-            spec: json!({"clusterName": "a"}),
+            spec: json!({"clusterRef": {"name": "a"}}),
             message: "a Kubeconfig's name has at most 52 characters",
         },
-        Refused {
-            kind: "Kubeconfig",
-            name: "mine".to_owned(),
-            spec: json!({"clusterName": "a"}),
-            message: "a Kubeconfig has the name of its Cluster",
-        },
+        kubeconfig(&json!({"user": null}), "needs a user and a clusterRole"),
+        kubeconfig(&json!({"clusterRef": null}), "spec.clusterRef"),
+        kubeconfig(
+            &json!({"clusterRef": {"name": "mine"}}),
+            "is the administrator's",
+        ),
+        kubeconfig(&json!({"user": "system:admin"}), "Kubernetes' own"),
+        kubeconfig(&json!({"user": "a\tb"}), "spec.user"),
+        kubeconfig(&json!({"groups": ["system:masters"]}), "Kubernetes' own"),
+        kubeconfig(&json!({"ttl": "9m"}), "between 10m and 8760h"),
+        kubeconfig(&json!({"server": "http://lb"}), "spec.server"),
+        kubeconfig(&json!({"secret": {"name": "b-kubeconfig"}}), "-kubeconfig"),
+        kubeconfig(&json!({"secret": {"format": "Helm"}}), "secret.format"),
         cluster(
             spec(&json!({"timeout": "721h"})),
             "the time for a deletion is between 1s and 720h",
@@ -176,14 +202,26 @@ fn the_schema_is_accepted_and_kept(management: &Management) {
             "{kind} with {spec}: {run:?}"
         );
     }
-    // The one rule about an edit.
-    let kubeconfig = |cluster| object("Kubeconfig", "edited", &json!({"clusterName": cluster}));
-    management.send(&["create"], &kubeconfig("edited")).well();
-    let edited = management.send(&["replace"], &kubeconfig("b"));
-    assert!(
-        edited.stderr.contains("clusterName is immutable"),
-        "{edited:?}"
-    );
+    // The rules about an edit.
+    let kubeconfig = |more: &Value| object("Kubeconfig", "edited", &request(more));
+    management.send(&["create"], &kubeconfig(&json!({}))).well();
+    for (field, value) in [
+        ("clusterRef", json!({"name": "b"})),
+        ("user", json!("joe")),
+        ("groups", json!(["dev"])),
+        ("secret", json!({"name": "x"})),
+    ] {
+        let edited = management.send(&["replace"], &kubeconfig(&json!({field: value})));
+        let why = format!("{field} is immutable");
+        assert!(edited.stderr.contains(&why), "{edited:?}");
+    }
+    let allowed = json!({"ttl": "1h", "clusterRole": "edit", "server": "https://lb"});
+    management.send(&["replace"], &kubeconfig(&allowed)).well();
+    let selector = format!("--field-selector=spec.clusterRef.name={CLUSTER}");
+    let listed = management
+        .kubectl(&["get", "rkek", &selector, "-o", "name"])
+        .well();
+    assert!(listed.stdout.contains("/edited"), "{listed:?}");
     management.kubectl(&["delete", "rkek", "edited"]).well();
 
     let bare = json!({"config": {"nodes": [{"any": "thing"}]}, "ssh": {"keySecretRef": {"name": "nodes"}}});
@@ -260,6 +298,39 @@ fn has_all_it_says(management: &Management) {
         .inside(CLUSTER, &["get", "nodes", "-o", "name"])
         .well();
     assert_eq!(nodes.stdout.trim(), "node/n2");
+    a_user_gets_in_until_the_object_is_deleted(management);
+}
+
+/// A certificate of the cluster's CA, and a binding that the deletion removes.
+fn a_user_gets_in_until_the_object_is_deleted(management: &Management) {
+    let jane = object("Kubeconfig", "jane", &request(&json!({"ttl": "1h"})));
+    management.send(&["create"], &jane).well();
+    let ready = ["--for=condition=Ready", "--timeout=60s", "rkek/jane"];
+    management.kubectl(&[&["wait"][..], &ready].concat()).well();
+    let path = "jane-kubeconfig";
+    let secret = management.credential(path).expect("its Secret");
+    let pods = ["-n", "kube-system", "get", "pods"];
+    management.inside("jane", &pods).well();
+    let may = |verb: &str| {
+        let run = management.inside("jane", &["auth", "can-i", verb, "pods"]);
+        run.status == 0
+    };
+    assert!(may("list") && !may("delete"));
+    let edit = json!({"spec": {"clusterRole": "edit"}}).to_string();
+    let patch = ["patch", "rkek", "jane", "--type=merge", "-p", &edit];
+    management.kubectl(&patch).well();
+    crate::real::Site::eventually("the user is bound to the other role", SOON, || {
+        may("delete")
+    });
+
+    // What was handed out is worth nothing afterwards.
+    management.inside("jane", &pods).well();
+    management.kubectl(&["delete", "rkek", "jane"]).well();
+    assert_eq!(management.credential(path), None);
+    let binding = ["get", "clusterrolebinding", "rke-operator-kubeconfig-jane"];
+    let gone = management.inside(CLUSTER, &binding);
+    assert!(gone.stderr.contains("NotFound"), "{gone:?}");
+    assert!(secret["data"]["value"].is_string());
 }
 
 /// Looks without news write nothing, and neither does an operator that starts.

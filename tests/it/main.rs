@@ -111,6 +111,7 @@ mod operator_faults;
 mod operator_gitops;
 mod operator_held;
 mod operator_invariants;
+mod operator_kubeconfig;
 mod operator_lifecycle;
 mod operator_logs;
 mod operator_nodes;

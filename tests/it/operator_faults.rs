@@ -298,7 +298,7 @@ async fn secrets_of_others_are_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_kubeconfig_names_what_it_waits_for() {
     let rig = Rig::start(&["n1"]);
-    let mine = json!({"metadata": {"name": "a"}, "spec": {"clusterName": "a"}});
+    let mine = json!({"metadata": {"name": "a"}, "spec": {"clusterRef": {"name": "a"}}});
     rig.api.plant("kubeconfigs", &mine);
     let until = |why: &'static str| {
         rig.api.until("kubeconfigs", "", "a", move |object| {

@@ -230,7 +230,10 @@ fn not_ready(world: &mut World) {
 #[tokio::test(start_paused = true)]
 async fn a_kubeconfig_of_another_cluster_is_not_taken() {
     let rig = Rig::start(&["n1"]);
-    let theirs = json!({"metadata": {"name": "a"}, "spec": {"clusterName": "other"}});
+    let theirs = json!({
+        "metadata": {"name": "a"},
+        "spec": {"clusterRef": {"name": "other"}, "user": "jane", "clusterRole": "view"},
+    });
     rig.api.plant("kubeconfigs", &theirs);
     rig.create(&cluster("a", "n1")).await;
     let told = rig
@@ -238,17 +241,17 @@ async fn a_kubeconfig_of_another_cluster_is_not_taken() {
         .await;
     assert_eq!(reason(&told, "Stalled"), "NameTaken");
     assert!(is(&told, "ConfigValid", "True"), "it is not the config");
-    assert!(message(&told, "Ready").contains("is for the Cluster `other`"));
+    assert!(message(&told, "Ready").contains("is a user's for the Cluster `other`"));
     assert_eq!(rig.nodes.counts().ups, 0);
     let kept = rig.api.object("kubeconfigs", "", "a").unwrap();
-    assert_eq!(kept["spec"]["clusterName"], "other");
+    assert_eq!(kept["spec"], theirs["spec"]);
 }
 
 /// No other name gives anybody the administrator's kubeconfig, in whose name rights may be given (O23).
 #[tokio::test(start_paused = true)]
 async fn another_kubeconfig_gives_nothing() {
     let rig = Rig::start(&["n1"]);
-    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterName": "a"}});
+    let mine = json!({"metadata": {"name": "mine"}, "spec": {"clusterRef": {"name": "a"}}});
     rig.api.plant("kubeconfigs", &mine);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
@@ -275,7 +278,10 @@ async fn a_kubeconfig_has_its_clusters_name() {
     let kubeconfigs: kube::Api<rke_operator::api::Kubeconfig> = kube::Api::all(rig.api.client());
     let named = |name: &str| {
         let spec = rke_operator::api::KubeconfigSpec {
-            cluster_name: "a".to_owned(),
+            cluster_ref: Some(rke_operator::api::ClusterRef {
+                name: "a".to_owned(),
+            }),
+            ..rke_operator::api::KubeconfigSpec::default()
         };
         rke_operator::api::Kubeconfig::new(name, spec)
     };
@@ -283,7 +289,9 @@ async fn a_kubeconfig_has_its_clusters_name() {
     kubeconfigs.create(&params, &named("a")).await.unwrap();
     let refused = kubeconfigs.create(&params, &named("b")).await.unwrap_err();
     assert!(
-        refused.to_string().contains("name of its Cluster"),
+        refused
+            .to_string()
+            .contains("needs a user and a clusterRole"),
         "{refused}"
     );
 }

@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 32] = [
+const PURE: [&str; 34] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -35,6 +35,8 @@ const PURE: [&str; 32] = [
     "state::given",
     "status",
     "operator::approval",
+    "operator::kubeconfig::content",
+    "operator::kubeconfig::request",
     "operator::metrics::families",
     "operator::ready",
     "operator::shallow",
