@@ -108,6 +108,10 @@ fn the_manifests_are_these() {
         .into_iter()
         .partition(|text| text.contains("roleRef:"));
     insta::assert_snapshot!("manifests", others.join("---\n"));
+    let (of_all, roles): (Vec<&str>, Vec<&str>) = roles
+        .into_iter()
+        .partition(|text| text.contains("kind: ClusterRole\n"));
+    insta::assert_snapshot!("manifests_cluster_roles", of_all.join("---\n"));
     insta::assert_snapshot!("manifests_roles", roles.join("---\n"));
     insta::assert_snapshot!("manifests_role_bindings", bindings.join("---\n"));
 }
