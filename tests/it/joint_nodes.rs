@@ -199,12 +199,14 @@ async fn go(masks: &[u8], leavers: &[usize], order: &[u8], cut: Cut) -> Vec<bool
     settle(&runner, &now.intent()).await;
     let mut died = Vec::new();
     for leaver in leavers {
+        let leaver = leaver % now.nodes();
+        // One that is gone has nothing to do that could be cut.
+        if now.without.contains(&leaver) {
+            continue;
+        }
         let mut less = now.clone();
-        less.without.push(leaver % now.nodes());
-        let Some(goal) = less
-            .checked()
-            .filter(|_| less.without.len() > now.without.len())
-        else {
+        less.without.push(leaver);
+        let Some(goal) = less.checked() else {
             continue;
         };
         if runner.would(&Goal::Up(&goal)).await.is_err() {

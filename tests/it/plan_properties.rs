@@ -50,10 +50,10 @@ impl Cuts {
 
     pub(crate) fn are_real(&self) {
         let (wanted, real) = (self.wanted.get(), self.real.get());
-        // A run may end before the step at which it was to be cut: 2 of 12 were seen.
+        // Of a few, one is more than a tenth.
         let idle = wanted - real;
         assert!(
-            idle <= wanted / 10 + 2,
+            idle <= 1.max(wanted / 10),
             "only {real} of {wanted} cuts were real"
         );
     }
