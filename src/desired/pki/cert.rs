@@ -21,6 +21,7 @@ use x509_parser::{
 use super::{
     PkiError,
     key::{Key, Seed},
+    organizations::with_organizations,
 };
 use crate::{
     model::{HostAddress, Secret},
@@ -215,8 +216,13 @@ impl Authority {
         let issuer =
             Issuer::from_ca_cert_der(&self.cert_der.as_slice().into(), signs).map_err(internal)?;
         let cert = params.signed_by(&key, &issuer).map_err(internal)?;
+        let (cn, orgs) = (&spec.cn, &spec.orgs);
         Ok(Pair {
-            cert: cert.pem(),
+            cert: if orgs.len() > 1 {
+                with_organizations(cert.der(), cn, orgs, signs, slot)?
+            } else {
+                cert.pem()
+            },
             key: key.to_pem(slot)?,
         })
     }

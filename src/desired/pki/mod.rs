@@ -18,6 +18,7 @@ mod given_tests;
 mod key;
 mod kubeconfig;
 mod newest;
+mod organizations;
 mod reconcile;
 mod recover;
 #[cfg(test)]

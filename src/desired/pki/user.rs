@@ -167,7 +167,8 @@ pub fn user_access(
         (Ok(pair), _) => {
             let validity = authority.validity(&spec, &pair.cert, pair.key.expose(), now);
             let made = validity.and_then(|validity| Some((issued(validity)?, validity.until)));
-            let (issued, expires) = made.unwrap_or((now, now));
+            let unlike = || PkiError::internal(SLOT, "it is not what was requested");
+            let (issued, expires) = made.ok_or_else(unlike)?;
             Ok(access(pair, issued, expires, Some(because), None))
         }
         (Err(error), Some((pair, issued, expires))) => {
