@@ -107,7 +107,11 @@ fn the_manifests_are_these() {
     let (bindings, roles): (Vec<&str>, Vec<&str>) = rights
         .into_iter()
         .partition(|text| text.contains("roleRef:"));
+    let (pods, others): (Vec<&str>, Vec<&str>) = others
+        .into_iter()
+        .partition(|text| text.contains("kind: Deployment\n"));
     insta::assert_snapshot!("manifests", others.join("---\n"));
+    insta::assert_snapshot!("manifests_pods", pods.join("---\n"));
     let (of_all, roles): (Vec<&str>, Vec<&str>) = roles
         .into_iter()
         .partition(|text| text.contains("kind: ClusterRole\n"));
@@ -351,7 +355,7 @@ fn it_has_the_rights_that_it_uses_and_a_new_release_restarts_nothing() {
     it_goes_and_leaves_what_is_kept(&management);
 }
 
-/// A token of a ServiceAccount that has the shipped ClusterRole reads the metrics of the pod that leads; that of another
+/// A token of a `ServiceAccount` that has the shipped `ClusterRole` reads the metrics of the pod that leads; that of another
 /// does not, and neither does a request without one.
 fn its_metrics_are_read_by_who_may(management: &Management) {
     for account in ["scraper", "stranger"] {
