@@ -47,6 +47,10 @@ pub(super) fn with_organizations(
 }
 
 /// The elements of a sequence, each as it is.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method itself is for one lifetime only"
+)]
 fn sequence(der: &[u8]) -> Result<Vec<Vec<u8>>, ASN1Error> {
     parse_der(der, |reader| {
         reader.read_sequence(|reader| {
