@@ -16,6 +16,15 @@ clusters() {
   if [[ -n $definition ]]; then "${kubectl[@]}" get "$kind" -o name || return 1; fi
 }
 
+# The Kubeconfigs that an operator must release, one a line: while one of them is there, the definition is not deleted.
+bound() {
+  local definition kind=kubeconfigs.clusterprovisioner.rke.io
+  definition=$("${kubectl[@]}" get crd "$kind" --ignore-not-found -o name) || return 1
+  if [[ -n $definition ]]; then
+    "${kubectl[@]}" get "$kind" -o 'jsonpath={range .items[?(@.metadata.finalizers)]}{.metadata.name}{"\n"}{end}' || return 1
+  fi
+}
+
 # An image's name as kustomize wants it.
 of_image() {
   case $1 in
@@ -47,6 +56,12 @@ case ${1:-} in
     if [[ -n $there ]]; then
       printf 'there are Clusters, and the definitions would take them along:\n%s\n' "$there" >&2
       echo 'delete them first; nothing was done' >&2
+      exit 1
+    fi
+    there=$(bound)
+    if [[ -n $there ]]; then
+      printf 'there are Kubeconfigs of users, whom an operator that runs must unbind:\n%s\n' "$there" >&2
+      echo 'delete them first, while it runs; nothing was done' >&2
       exit 1
     fi
     "${kubectl[@]}" delete --ignore-not-found -k deploy/policies

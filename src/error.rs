@@ -133,7 +133,19 @@ fn message(error: &(dyn std::error::Error + 'static)) -> String {
     {
         return status.message.clone();
     }
-    error.to_string()
+    // Of a value in the wrong place serde quotes the value, which may be a password.
+    let json = match error.downcast_ref() {
+        Some(kube::Error::SerdeError(json)) => Some(json),
+        Some(_) | None => error.downcast_ref::<serde_json::Error>(),
+    };
+    match json {
+        Some(json) if json.is_data() => format!(
+            "what stands at line {} column {} is not of the kind that is expected there",
+            json.line(),
+            json.column()
+        ),
+        Some(_) | None => error.to_string(),
+    }
 }
 
 /// A message with its causes on one line, as events and conditions show it. A cause that its
@@ -189,6 +201,22 @@ fn one_on_object(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Neither from serde nor from kube, which repeats what serde says.
+    #[test]
+    fn a_value_in_the_wrong_place_is_not_quoted() {
+        let json = || serde_json::from_str::<Vec<u8>>("\n \"hunter2\"").unwrap_err();
+        assert!(json().to_string().contains("hunter2"), "as serde has it");
+        for text in [
+            with_causes(&json()),
+            with_causes(&kube::Error::SerdeError(json())),
+        ] {
+            assert!(text.contains("line 2 column 10"), "{text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        let cut_off = serde_json::from_str::<Vec<u8>>("[1").unwrap_err();
+        assert!(with_causes(&cut_off).contains("EOF"), "{cut_off}");
+    }
 
     #[test]
     fn on_an_object_a_text_names_what_works_there() {

@@ -115,7 +115,8 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
                 .write(&conditions, |status| status.progress = None)
                 .await;
             if let Err(error) = written {
-                tracing::warn!(%error, "and that cannot be written");
+                let error = with_causes(&error);
+                tracing::warn!(error, "and that cannot be written");
             }
             if verdict.0 == ConditionType::Stalled {
                 let notice = Notice::warning(verdict.1.name(), "Reconcile", &text);

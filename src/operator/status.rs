@@ -282,7 +282,8 @@ impl StatusWriter {
         match self.annotate(api::CLUSTER_ID, &id).await {
             Ok(()) => self.annotated = true,
             Err(error) => {
-                tracing::warn!(%error, "cannot note the cluster's id");
+                let error = with_causes(&error);
+                tracing::warn!(error, "cannot note the cluster's id");
             }
         }
         Some(id)
@@ -297,7 +298,8 @@ impl StatusWriter {
         match self.annotate(api::KUBERNETES_VERSION, version).await {
             Ok(()) => self.annotated_version = Some(version.clone()),
             Err(error) => {
-                tracing::warn!(%error, "cannot note the Kubernetes version");
+                let error = with_causes(&error);
+                tracing::warn!(error, "cannot note the Kubernetes version");
             }
         }
     }

@@ -340,7 +340,8 @@ where
 
 /// Never asked: a pass tells its own end. The type of a controller wants it.
 fn again<K>(_: Arc<K>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    tracing::warn!(%error, "a pass did not end");
+    let error = with_causes(error);
+    tracing::warn!(error, "a pass did not end");
     Action::requeue(Duration::from_secs(60))
 }
 
@@ -354,6 +355,9 @@ fn log<K, Q>(
     match result {
         Ok((object, action)) => tracing::debug!(kind, %object, ?action, "a pass ended"),
         Err(controller::Error::ObjectNotFound(_)) => {}
-        Err(error) => tracing::debug!(kind, %error, "a pass did not end"),
+        Err(error) => {
+            let error = with_causes(&error);
+            tracing::debug!(kind, error, "a pass did not end");
+        }
     }
 }

@@ -288,6 +288,7 @@ const KUBECTL: &[(&str, &str)] = &[(
     r#"case "$*" in
     'get crd '*) echo crd ;;
     'get clusters.'*) printf '%s' "$CLUSTERS" ;;
+    'get kubeconfigs.'*) printf '%s' "${KUBECONFIGS:-}" ;;
     'apply --server-side -k '*/deploy.*) echo "kubectl $1"; cat "$4/kustomization.yaml" ;;
     *) echo "kubectl $*" ;;
     esac"#,
@@ -304,6 +305,11 @@ fn definitions_stay_while_there_are_clusters() {
     let output = kubectl.run_with("deploy/cluster.sh", &["uninstall"], &[("CLUSTERS", "")]);
     assert!(output.status.success());
     assert!(text(&output.stdout).contains("kubectl delete --ignore-not-found -k crds"));
+    let bound = [("CLUSTERS", ""), ("KUBECONFIGS", "jane\n")];
+    let output = kubectl.run_with("deploy/cluster.sh", &["uninstall"], &bound);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("jane"), "{output:?}");
+    assert!(!text(&output.stdout).contains("delete"), "{output:?}");
     // Whoever cannot tell deletes nothing.
     let blind = Programs::new(&[(
         "kubectl",

@@ -15,7 +15,7 @@ const SUBJECT: usize = 5;
 const COMMON_NAME: [u64; 4] = [2, 5, 4, 3];
 const ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
-/// The certificate with that subject in the place of its own, PEM.
+/// The certificate with that subject in the place of the one that it has, PEM.
 pub(super) fn with_organizations(
     certificate: &[u8],
     cn: &str,
