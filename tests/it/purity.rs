@@ -151,6 +151,7 @@ const CRATES: [(&str, &[&str]); 31] = [
     ("toml", &[]),
     ("tracing", &[]),
     ("x509_parser", &[]),
+    ("yasna", &[]),
     ("zeroize", &[]),
 ];
 
