@@ -318,7 +318,11 @@ fn not_ready(seen: &Seen<'_>, node: &NodeStatus) -> Option<Problem> {
         Some(true) => None,
         Some(false) => {
             let why = node.not_ready_reason.as_deref().unwrap_or_default();
-            let message = format!("is not Ready: {why}");
+            let message = if why.is_empty() {
+                "is not Ready".to_owned()
+            } else {
+                format!("is not Ready: {why}")
+            };
             Some(Problem::on(About::Nodes, &node.name, message))
         }
         None => {

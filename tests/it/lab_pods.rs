@@ -56,7 +56,7 @@ fn create(management: &Management) {
         "metadata": {"name": "hosts", "namespace": CREDENTIALS},
         "data": {"known_hosts": lines},
     });
-    management.send(&["create"], &map).well();
+    management.send(&["apply"], &map).well();
     management.send(&["create"], &sample).well();
 }
 

@@ -103,7 +103,7 @@ const IMPURE: [(&str, &[&str]); 9] = [
 ];
 
 /// The crates that pure modules may use, and what of them when it is not everything.
-const CRATES: [(&str, &[&str]); 31] = [
+const CRATES: [(&str, &[&str]); 32] = [
     ("annotate_snippets", &[]),
     ("base64", &[]),
     // Types of requests that are built here and sent elsewhere.

@@ -159,7 +159,12 @@ async fn erase(ctx: &Context, live: &Kubeconfig) {
 async fn let_go(ctx: &Context, live: &Kubeconfig) -> kube::Result<()> {
     let finalizers = live.finalizers().iter().filter(|name| *name != UNBIND);
     let finalizers: Vec<&String> = finalizers.collect();
-    let patch = json!({"metadata": { "finalizers": finalizers, "uid": live.metadata.uid }});
+    let patch = json!({"metadata": {
+        "finalizers": finalizers,
+        "uid": live.metadata.uid,
+        // Fails when another client wrote meanwhile, so that no finalizer of others is lost.
+        "resourceVersion": live.metadata.resource_version,
+    }});
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let params = PatchParams::default();
     let name = live.name_any();
