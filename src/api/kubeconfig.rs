@@ -117,7 +117,7 @@ pub struct ClusterRef {
     pub name: String,
 }
 
-/// Where a kubeconfig is put, and in which form.
+/// The Secret for a kubeconfig, and its format.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretTarget {

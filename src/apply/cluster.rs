@@ -74,7 +74,7 @@ pub(super) async fn api(run: &Executor<'_>) -> Result<kube::Client, StepError> {
     run.apis.any(planes, run.context.engine()?).map_err(failed)
 }
 
-/// The API of the cluster of a state, of which nothing was surveyed: its control planes are tried in turn.
+/// Connects to a cluster's API without a survey: tries the control planes in its state one after the other.
 pub(super) async fn reach(
     hosts: &Hosts,
     apis: &Apis,

@@ -523,7 +523,7 @@ pub struct Run {
         value_delimiter = ','
     )]
     pub kubeconfig_groups: Vec<String>,
-    /// Namespaces, besides that of the credentials, in which a Kubeconfig may have its Secret, separated by commas
+    /// Additional namespaces for the Secrets of Kubeconfigs, separated by commas
     /// [default: none]
     #[arg(
         long,

@@ -182,7 +182,7 @@ fn value(object: DynamicObject) -> Option<Value> {
     serde_json::to_value(object).ok()
 }
 
-/// Why the management cluster does not give what was asked for.
+/// Why a request to the management cluster failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} `{what}` of the management cluster at {url}")]
 pub(super) struct ManagementError {

@@ -13,13 +13,12 @@ use kube::{
     runtime::controller::Action,
 };
 use report::{Facts, Found, provisioned, silent, valid};
-use serde_json::json;
 use tokio::sync::Mutex;
 
 use super::{
     applied, approval,
     cluster_object::ClusterObject,
-    context::{Context, ReconcileError, explained},
+    context::{Context, ReconcileError, explained, with_finalizers},
     environment::{self, SpecError, Wanted},
     events::{Notice, publish},
     guarded, kubeconfig, memory,
@@ -117,12 +116,7 @@ async fn ensure_finalizer(
 ) -> Result<ClusterObject, ReconcileError> {
     let mut finalizers = view.meta().finalizers.clone().unwrap_or_default();
     finalizers.push(FINALIZER.to_owned());
-    let patch = json!({"metadata": {
-        "finalizers": finalizers,
-        // Fails when someone else wrote meanwhile, so that nobody's finalizer is lost.
-        "resourceVersion": view.meta().resource_version,
-        "uid": view.meta().uid,
-    }});
+    let patch = with_finalizers(view.meta(), &finalizers);
     let params = PatchParams::default();
     let patched = ctx
         .clusters

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret as KubeSecret};
 use kube::{
     Api, Client, Resource,
-    api::{DynamicObject, PartialObjectMeta},
+    api::{DynamicObject, ObjectMeta, PartialObjectMeta},
     runtime::{
         controller::Action,
         reflector::{ObjectRef, Store},
@@ -283,6 +283,16 @@ where
     K: Resource<DynamicType = ()>,
 {
     owner.controller_owner_ref(&())
+}
+
+/// The patch that gives an object these finalizers. It fails when another client wrote since the object was read, so
+/// that no finalizer of others is lost.
+pub(super) fn with_finalizers(meta: &ObjectMeta, finalizers: &[String]) -> serde_json::Value {
+    serde_json::json!({"metadata": {
+        "finalizers": finalizers,
+        "resourceVersion": meta.resource_version,
+        "uid": meta.uid,
+    }})
 }
 
 /// The labels of what belongs to a cluster.

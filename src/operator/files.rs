@@ -60,7 +60,7 @@ impl Files {
         matches!(seen.get(path), Some(Some(now)) if now != read)
     }
 
-    /// Looks at files once more, and forgets the others: those of which it is news.
+    /// Reads these files again and returns those that changed; forgets all other files.
     pub(super) async fn changed(&self, paths: &[String]) -> Vec<String> {
         let mut changed = Vec::new();
         for path in paths {
@@ -100,7 +100,7 @@ impl Files {
     }
 }
 
-/// Follows links, none of which may lead out of `root`, also where one changes meanwhile.
+/// Reads a file. Links are followed only within `root`, even if one changes at the same time.
 fn read(root: &Path, path: &str) -> Result<(Secret<String>, FileDigest), Problem> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
     // A pipe would wait for its other end.

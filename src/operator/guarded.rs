@@ -96,7 +96,7 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
         text,
     } = end;
     let name = object.name_any();
-    tracing::warn!(reason = %verdict.1, text, "a pass did not end");
+    tracing::warn!(reason = %verdict.1, text, "a reconcile was interrupted");
     let mut seen = ClusterObject::new(object.clone());
     match ctx.clusters.get_opt(&name).await {
         Ok(Some(live)) if live.metadata.uid == object.metadata.uid => {

@@ -28,7 +28,7 @@ pub(super) use visit::Visits;
 
 use super::{
     cluster_object::ClusterObject,
-    context::{Context, ReconcileError, labels, owned_by},
+    context::{Context, ReconcileError, labels, owned_by, with_finalizers},
     guarded,
     metrics::Controller,
     reasons::{self, Reasoned},
@@ -159,7 +159,7 @@ pub(super) async fn reconcile(
     match guarded::caught(&ctx, Controller::Kubeconfig, pass).await {
         Ok(action) => Ok(action),
         Err(end) => {
-            tracing::warn!(text = end.text, "a pass did not end");
+            tracing::warn!(text = end.text, "a reconcile was interrupted");
             let uid = object.uid().unwrap_or_default();
             let wait = ctx.backoff.failed(&uid, end.class, rand::random());
             Ok(Action::requeue(wait))
@@ -405,12 +405,7 @@ async fn ensure_finalizer(ctx: &Context, live: &Kubeconfig) -> Result<(), Reconc
     }
     let mut finalizers = live.finalizers().to_vec();
     finalizers.push(UNBIND.to_owned());
-    let patch = json!({"metadata": {
-        "finalizers": finalizers,
-        // Fails when someone else wrote meanwhile, so that nobody's finalizer is lost.
-        "resourceVersion": live.metadata.resource_version,
-        "uid": live.metadata.uid,
-    }});
+    let patch = with_finalizers(&live.metadata, &finalizers);
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let params = PatchParams::default();
     api.patch(&live.name_any(), &params, &Patch::Merge(&patch))

@@ -165,7 +165,7 @@ pub(super) async fn read(ctx: &Context, view: &ClusterObject) -> Result<Kept, St
     })
 }
 
-/// True where a state is kept under that name, whoever's it is.
+/// True if a state exists under that name, of any owner.
 pub(super) async fn has_state(ctx: &Context, cluster: &str) -> kube::Result<bool> {
     let secrets: Api<KubeSecret> = Api::namespaced(ctx.client.clone(), &ctx.options.namespace);
     let name = SecretStore::name_of(cluster);

@@ -100,7 +100,7 @@ pub struct OperatorOptions {
     pub config_root: Option<PathBuf>,
     /// The groups that a `Kubeconfig` may request; empty: none.
     pub kubeconfig_groups: Vec<String>,
-    /// The namespaces, besides that of the credentials, in which a `Kubeconfig` may have its Secret; empty: none.
+    /// Additional namespaces for the Secrets of `Kubeconfig` objects; empty: only the credentials namespace.
     pub kubeconfig_namespaces: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub(super) const CONFIG: &str = "cluster.yml";
 /// The key with host keys that a reference without one means.
 const HOST_KEYS: &str = "known_hosts";
 
-/// What a pass has read, and in which version: a newer one ends the pass's run.
+/// A source and its version as a reconcile read it. A newer version stops the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SourceVersion {
     /// A Secret.

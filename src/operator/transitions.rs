@@ -82,7 +82,7 @@ fn lost_or_regained(
             outages.begin(uid, kind, at);
             let note = format!("{}: {}", is.reason, is.message);
             let reason = format!("Not{}", kind.name());
-            // A change that was asked for is no fault.
+            // A cluster that is not ready because its spec was edited is not at fault.
             Some(if is.reason == Reason::SpecNotApplied.name() {
                 Notice::normal(&reason, "Survey", &note)
             } else {

@@ -137,7 +137,7 @@ fn clusters(
         .default_backoff()
         .inspect(noted(&ctx.health, "the Clusters"))
         .reflect(streams.clusters)
-        // The cache has it by now: whoever waits for news finds them.
+        // Notify after the cache was updated, so that waiters see the new object.
         .inspect(move |_| told())
         .touched_objects()
         .predicate_filter(what_matters, PredicateConfig::default());
@@ -341,7 +341,7 @@ where
 /// Never asked: a pass tells its own end. The type of a controller wants it.
 fn again<K>(_: Arc<K>, error: &ReconcileError, _: Arc<Context>) -> Action {
     let error = with_causes(error);
-    tracing::warn!(error, "a pass did not end");
+    tracing::warn!(error, "a reconcile was interrupted");
     Action::requeue(Duration::from_secs(60))
 }
 
@@ -357,7 +357,7 @@ fn log<K, Q>(
         Err(controller::Error::ObjectNotFound(_)) => {}
         Err(error) => {
             let error = with_causes(&error);
-            tracing::debug!(kind, error, "a pass did not end");
+            tracing::debug!(kind, error, "a reconcile was interrupted");
         }
     }
 }

@@ -271,7 +271,7 @@ async fn a_binding_that_was_removed_is_made_again() {
     let reached = two.rig.nodes.reached();
     two.target.delete("clusterrolebindings", "", BINDING);
     minutes(45).await;
-    assert_eq!(two.rig.nodes.reached(), reached, "nobody asked");
+    assert_eq!(two.rig.nodes.reached(), reached, "no request was sent");
     let there = |object: Option<&Value>| object.is_some();
     two.target
         .until("clusterrolebindings", "", BINDING, there)
@@ -354,7 +354,7 @@ async fn a_deletion_after_its_clusters_ends_at_once() {
     );
 }
 
-/// A cluster whose nodes were left serves on: what is left there is told.
+/// An orphaned cluster keeps serving: an Event names the binding that remains there.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_after_an_orphans_tells_what_is_left() {
     let two = Two::start().await;
@@ -431,7 +431,7 @@ async fn what_is_not_allowed_gets_nothing() {
             "{told:#}"
         );
         minutes(30).await;
-        assert_eq!(two.target.writes().len(), writes, "{why}: nobody is bound");
+        assert_eq!(two.target.writes().len(), writes, "{why}: no user is bound");
         let made = |namespace| two.rig.api.object("secrets", namespace, "jane-kubeconfig");
         assert_eq!(made(CREDENTIALS), None);
         assert_eq!(made(NAMESPACE), None);

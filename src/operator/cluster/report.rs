@@ -93,7 +93,7 @@ impl Facts {
     }
 }
 
-/// The ten minutes in which a survey took place: a cluster that is well needs few writes.
+/// The time of a survey, rounded down to ten minutes so that a healthy cluster's status is rarely written.
 fn last_survey(at: Timestamp) -> Option<String> {
     let round = TimestampRound::new()
         .smallest(Unit::Minute)

@@ -7,7 +7,6 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::controller::Action,
 };
-use serde_json::json;
 
 use super::{
     Again, Told, is_for, issue,
@@ -19,7 +18,7 @@ use crate::{
     error::{ErrorClass, with_causes},
     operator::{
         cluster_object::ClusterObject,
-        context::{Context, ReconcileError, explained},
+        context::{Context, ReconcileError, explained, with_finalizers},
         events::Notice,
         memory::{self, Kept},
     },
@@ -158,13 +157,8 @@ async fn erase(ctx: &Context, live: &Kubeconfig) {
 /// Takes our finalizer off.
 async fn let_go(ctx: &Context, live: &Kubeconfig) -> kube::Result<()> {
     let finalizers = live.finalizers().iter().filter(|name| *name != UNBIND);
-    let finalizers: Vec<&String> = finalizers.collect();
-    let patch = json!({"metadata": {
-        "finalizers": finalizers,
-        "uid": live.metadata.uid,
-        // Fails when another client wrote meanwhile, so that no finalizer of others is lost.
-        "resourceVersion": live.metadata.resource_version,
-    }});
+    let finalizers: Vec<String> = finalizers.cloned().collect();
+    let patch = with_finalizers(&live.metadata, &finalizers);
     let api: Api<Kubeconfig> = Api::all(ctx.client.clone());
     let params = PatchParams::default();
     let name = live.name_any();

@@ -45,7 +45,7 @@ pub use self::{
 use super::{health, queue::Slots};
 use crate::{api::ClusterStatus, apply::event::StepOutcome};
 
-/// The upper ends of the ranges in which reconciles and steps are counted, in seconds.
+/// Upper bounds of the histogram buckets for reconciles and steps, in seconds.
 const SECONDS: [f64; 14] = [
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0,
 ];
