@@ -86,6 +86,7 @@ mod lab_lost;
 mod lab_lost_node;
 mod lab_many;
 mod lab_many_killed;
+mod lab_monitoring;
 mod lab_mounts;
 mod lab_network;
 mod lab_operator;

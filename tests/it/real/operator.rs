@@ -288,6 +288,11 @@ impl Management {
 
     /// Starts the operator as a user would outside the cluster, with its whole log.
     pub(crate) fn operator(&self) -> Operator {
+        self.operator_with(&[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn operator_with(&self, flags: &[&str]) -> Operator {
         let kubeconfig = self.site.path("kube_config_cluster.yml");
         let mut child = self
             .site
@@ -299,6 +304,7 @@ impl Management {
                 "--identity",
                 "a",
             ])
+            .args(flags)
             .arg("--kubeconfig")
             .arg(kubeconfig)
             .stdout(Stdio::null())

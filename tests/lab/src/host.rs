@@ -194,6 +194,14 @@ fn is_in_the_archive(package: &str) -> Result<bool, LabError> {
     Ok(shown.ok() && !shown.stdout.trim().is_empty())
 }
 
+/// Reads apt's list of packages where it does not know one of them.
+pub(crate) fn update_unless_known(package: &str) -> Result<(), LabError> {
+    if is_in_the_archive(package)? {
+        return Ok(());
+    }
+    apt("cannot read the list of packages").arg("update").done()
+}
+
 fn apt(what: &str) -> Run {
     Run::new(what, "apt-get")
         .env("DEBIAN_FRONTEND", "noninteractive")

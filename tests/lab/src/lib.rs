@@ -28,6 +28,7 @@
 mod cache;
 mod command;
 mod conformance;
+mod debian;
 mod e2e;
 mod error;
 mod fault;
@@ -44,6 +45,7 @@ mod subnet;
 
 pub use command::Output;
 pub use conformance::Conformance;
+pub use debian::prometheus;
 pub use error::LabError;
 pub use fault::Fault;
 pub use host::Host;
