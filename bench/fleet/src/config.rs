@@ -1,6 +1,10 @@
-//! The `cluster.yml` of a fleet. Pure.
+//! The config of a fleet, as a `cluster.yml` and as an object. Pure.
 
 use std::{fmt::Write as _, net::Ipv4Addr};
+
+use serde_json::{Value, json};
+
+use crate::node::Fleet;
 
 /// What a config says besides the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,12 @@ pub(crate) fn internal_address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, high, low)
 }
 
+/// Where a node is for a client that dials no address of its own machine: a range that nothing else has.
+pub(crate) fn outside(number: usize) -> Ipv4Addr {
+    let [.., high, low] = u32::try_from(number + 1).unwrap_or(u32::MAX).to_be_bytes();
+    Ipv4Addr::new(10, 78, high, low)
+}
+
 /// The config with the first so many nodes.
 pub(crate) fn cluster_yml(nodes: usize, port: u16, change: Change) -> String {
     let mut yaml = String::from("nodes:\n");
@@ -58,6 +68,31 @@ pub(crate) fn cluster_yml(nodes: usize, port: u16, change: Change) -> String {
         yaml.push_str("  kubelet: {extra_args: {max-pods: '120'}}\n");
     }
     yaml
+}
+
+/// The config of a whole fleet as a Cluster has it.
+pub(crate) fn object(fleet: &Fleet, port: u16) -> Value {
+    let nodes = fleet.nodes.iter().enumerate().map(|(at, node)| {
+        let roles = if at < CENTRAL {
+            json!(["controlplane", "etcd"])
+        } else {
+            json!(["worker"])
+        };
+        json!({
+            "address": node.machine.address.to_string(), "port": port, "user": "rke",
+            "hostname_override": node.machine.name, "role": roles,
+        })
+    });
+    json!({
+        "nodes": nodes.collect::<Vec<_>>(),
+        "network": {"plugin": "flannel"},
+        "ingress": {"provider": "none"},
+        "monitoring": {"provider": "none"},
+        "services": {
+            "kube-controller": {"cluster_cidr": "10.128.0.0/10", "service_cluster_ip_range": "10.43.0.0/16"},
+            "kube-api": {"service_cluster_ip_range": "10.43.0.0/16"},
+        },
+    })
 }
 
 #[cfg(test)]

@@ -12,13 +12,17 @@ use crate::node::{Fleet, Node};
 /// How often they look.
 const PAUSE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 50 });
 
+/// The same while there is nothing for them to do.
+const IDLE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
+
 /// Runs until the process ends.
 pub(crate) async fn run(fleet: Arc<Fleet>) {
     let mut registered = BTreeSet::new();
     let mut ready = BTreeSet::new();
     let mut connected = None;
     loop {
-        tokio::time::sleep(PAUSE).await;
+        let idle = ready.len() == fleet.nodes.len() || !fleet.is_begun();
+        tokio::time::sleep(if idle { IDLE } else { PAUSE }).await;
         if !fleet.serves() {
             continue;
         }

@@ -33,7 +33,9 @@ mod fake;
     reason = "shared with the tests, which use all of it"
 )]
 mod fake_api;
+mod management;
 mod node;
+mod operator;
 mod run;
 mod server;
 #[cfg(test)]
@@ -43,23 +45,39 @@ use std::{
     error::Error,
     io::{self, Write as _},
     path::PathBuf,
+    time::Duration,
 };
 
-use self::{config::Change, node::Fleet, run::Site};
+use self::{config::Change, node::Fleet, operator::Shape, run::Site};
 
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Fallible<()> {
-    let mut words = std::env::args_os().skip(1);
+    let mut words = std::env::args_os().skip(1).peekable();
+    let many = words.next_if(|word| word == "operator").is_some();
     let binary = words.next().map(PathBuf::from);
     let sizes: Result<Vec<usize>, _> = words
         .map(|word| word.to_string_lossy().parse::<usize>())
         .collect();
     let (Some(binary), sizes) = (binary, sizes?) else {
-        return Err("usage: fleet BINARY NODES…".into());
+        return Err(
+            "usage: fleet BINARY NODES…, or fleet operator BINARY CLUSTERS NODES MINUTES".into(),
+        );
     };
     let binary = std::path::absolute(binary)?;
+    if many {
+        let &[clusters, nodes, minutes] = sizes.as_slice() else {
+            return Err("usage: fleet operator BINARY CLUSTERS NODES MINUTES".into());
+        };
+        let idle = Duration::from_secs(u64::try_from(minutes)? * 60);
+        let shape = Shape {
+            clusters,
+            nodes,
+            idle,
+        };
+        return operator::measure(&binary, shape).await;
+    }
     let mut out = io::stdout();
     writeln!(out, "{}", run::HEAD)?;
     for size in sizes {

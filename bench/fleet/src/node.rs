@@ -83,6 +83,19 @@ impl Fleet {
         Self::of(made, port, Pace::default())
     }
 
+    /// So many bare nodes, from this number on, whose sshd listens on that port of addresses as a client sees them that
+    /// takes them for other machines.
+    pub(crate) async fn outside(first: usize, nodes: usize, port: u16) -> Fallible<Arc<Self>> {
+        let made = (first..first + nodes)
+            .map(|number| machine(number, config::outside(number), BTreeMap::new()));
+        let made: Vec<Node> = made.collect();
+        for node in &made {
+            let at = SocketAddr::from((node.machine.address, port));
+            node.host.listen_at(at).await;
+        }
+        Self::of(made, port, Pace::default())
+    }
+
     /// These nodes, whose sshd somebody leads to.
     pub(crate) fn of(nodes: Vec<Node>, port: u16, pace: Pace) -> Fallible<Arc<Self>> {
         let fleet = Arc::new(Self {
@@ -124,6 +137,12 @@ impl Fleet {
         since.get_or_insert_with(Instant::now).elapsed() >= self.pace.api
     }
 
+    /// True when the program of an API server is there to be started.
+    pub(crate) fn is_begun(&self) -> bool {
+        let begun = |node: &Node| node.host.runs("etcd");
+        self.central().iter().any(begun)
+    }
+
     /// A request to the API came.
     pub(crate) fn count(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -150,9 +169,13 @@ pub(crate) fn bare(number: usize) -> Node {
 
 /// The same, whose kernel is as these files say.
 pub(crate) fn booted(number: usize, booted: BTreeMap<String, NodeFile>) -> Node {
+    machine(number, config::internal_address(number), booted)
+}
+
+fn machine(number: usize, address: Ipv4Addr, booted: BTreeMap<String, NodeFile>) -> Node {
     let machine = Machine {
         name: config::name(number),
-        address: config::internal_address(number),
+        address,
         id: format!("{number:032x}"),
         booted,
     };

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How often it is looked whether an API server still runs.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 500 });
 
 /// A certificate that a server made for itself, as controller-manager and scheduler do.
 pub(crate) struct Own(TlsAcceptor);

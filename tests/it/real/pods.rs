@@ -1,6 +1,7 @@
 //! The operator as its pods: an image in the lab's registry, the manifests as they are shipped.
 
 use std::{
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -20,6 +21,12 @@ impl Management {
     /// An image of the binary under test, pushed; as the nodes name it. The shipped one is linked
     /// statically, and `make demo` runs it; this one has its libraries beside it.
     pub(crate) fn image(&self, tag: &str) -> String {
+        self.image_of(tag, Path::new(BINARY))
+    }
+
+    /// The same of another binary.
+    pub(crate) fn image_of(&self, tag: &str, binary: &Path) -> String {
+        let binary = binary.display();
         let registry = self.site().lab.registry();
         let pushed = format!(
             "{}/rke-operator:{tag}",
@@ -27,8 +34,8 @@ impl Management {
         );
         let script = format!(
             "set -eu; rm -rf image; mkdir -p image/root; cd image
-             strip -o root/rke-operator {BINARY}
-             ldd {BINARY} | grep -o '/[^ ]*' | xargs -I FILE cp --parents -L FILE root
+             strip -o root/rke-operator {binary}
+             ldd {binary} | grep -o '/[^ ]*' | xargs -I FILE cp --parents -L FILE root
              printf 'FROM scratch\\nCOPY root/ /\\nLABEL tag={tag}\\nUSER 65532:65532\\nENTRYPOINT [\"/rke-operator\"]\\n' >Dockerfile
              docker build --quiet --tag {pushed} . && docker push --quiet {pushed}
              docker image rm {pushed}"
@@ -39,19 +46,27 @@ impl Management {
 
     /// `make deploy`.
     pub(crate) fn deploy(&self, image: &str) {
-        self.make(&format!("deploy {image}")).well();
+        self.deploy_from(Path::new(env!("CARGO_MANIFEST_DIR")), image);
+    }
+
+    /// `make deploy` of another tree.
+    pub(crate) fn deploy_from(&self, root: &Path, image: &str) {
+        self.make_in(root, &format!("deploy {image}")).well();
         self.leader();
     }
 
     /// `make install`, `uninstall`, `deploy …` or `undeploy`.
     pub(crate) fn make(&self, verb: &str) -> Run {
-        let root = env!("CARGO_MANIFEST_DIR");
+        self.make_in(Path::new(env!("CARGO_MANIFEST_DIR")), verb)
+    }
+
+    fn make_in(&self, root: &Path, verb: &str) -> Run {
         let kubectl = format!(
             "{} --kubeconfig {}",
             lab::kubectl().expect("a kubectl").display(),
             self.site().path("kube_config_cluster.yml").display()
         );
-        let script = format!("{root}/deploy/cluster.sh {verb}");
+        let script = format!("{}/deploy/cluster.sh {verb}", root.display());
         self.shell(&script, &[("KUBECTL", &kubectl)])
     }
 
