@@ -10,6 +10,10 @@ SEED ?= 1
 MUTANTS ?= 40
 WORLDS ?= 20000
 SIZES ?= 100 1000
+KILLS ?= 50
+CLUSTERS ?= 500
+EACH ?= 5
+FROM ?=
 # bash has a variable of this name, which counts its own seconds.
 SECONDS ?= 300
 IMG ?= rke-operator:dev
@@ -20,15 +24,15 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet docs clean guards mutants worlds fuzz soak soak-ha conformance lab lab-up lab-status lab-ssh lab-down \
-	test-versions dist docker-build docker-push install uninstall deploy undeploy run
+.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
+	test-versions test-replaced dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 	@echo
 	@echo '  NAME=$(NAME) NODES=$(NODES) NODE=$(NODE) for the lab; N=$(N) SEED=$(SEED) for soak and mutants; YES=1 skips all questions'
 
-demo: ## Two real nodes, a management cluster, a Cluster object, a pod; then six: one is lost, one joins; all given back
+demo: ## Seven real nodes: a management cluster, the operator in it, a Cluster built, scaled, broken, upgraded and deleted
 	@tests/demo.sh
 
 test: ## Everything: units, properties, fakes, the command line, documentation, and the lab's real nodes
@@ -39,6 +43,9 @@ test-ha: ## What takes long on several real nodes: a cluster that is broken in m
 
 test-versions: ## Releases of Kubernetes, each on a real node, and one cluster through them: ONLY=1_33 for one
 	@tests/versions.sh $(ONLY)
+
+test-replaced: ## An earlier operator makes clusters, this one takes its place: make test-replaced FROM=<commit>
+	@tests/replaced.sh '$(FROM)'
 
 fmt: ## Formats
 	cargo fmt --all
@@ -85,6 +92,9 @@ bench-ha: ## The same for three control planes with etcd and two workers: make b
 bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
 	@bench/fleet.sh $(SIZES)
 
+bench-operator: ## The operator with many Clusters that are fakes: make bench-operator CLUSTERS=500 EACH=5 MINUTES=30
+	@bench/operator.sh $(CLUSTERS) $(EACH) $(MINUTES)
+
 docs: ## Writes what is generated: the reference pages, the custom resource definitions, the chart's copies
 	cargo run --quiet --locked -- reference
 	UPDATE_CRDS=1 cargo test --quiet --locked --lib checked_in_definitions
@@ -110,6 +120,9 @@ soak: ## Repeats the fault tests: make soak N=50 SEED=7
 
 soak-ha: ## Everything that is done to a cluster while everything goes wrong; goes on where it stopped: PAIRS=4 ONLY=flags/hang TABLE=1
 	@SOAK_SEED='$(SEED)' CLUSTER='$(CLUSTER)' PAIRS='$(PAIRS)' ONLY='$(ONLY)' TABLE='$(TABLE)' ROWS='$(ROWS)' tests/soak-ha.sh
+
+soak-pods: ## Kills the operator's pods at random under clusters that come and go: make soak-pods KILLS=50 SEED=7
+	@SOAK_KILLS='$(KILLS)' SOAK_SEED='$(SEED)' tests/soak-pods.sh
 
 conformance: ## Kubernetes' own conformance tests on five real nodes, with a table: FOCUS=sig-network PROCS=6 MINUTES=600 KEEP=1
 	@FOCUS='$(FOCUS)' PROCS='$(PROCS)' MINUTES='$(MINUTES)' KEEP='$(KEEP)' tests/conformance.sh
