@@ -21,7 +21,6 @@ run() {
   local shown="$*"
   shown=${shown/#first /kubectl --kubeconfig kube_config_first.yml }
   shown=${shown/#second /kubectl --kubeconfig second.kubeconfig }
-  shown=${shown/#ha /kubectl --kubeconfig kube_config_ha.yml }
   shown=${shown/#rke /rke-operator }
   printf '$ %s\n' "${shown//"$dir/"/}"
   "$@"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# `make demo`: two real nodes on this machine; a management cluster on the first, made by our own
-# `up`; our operator in it, and a second cluster on the other node as an object. Ends with the
-# second node as it was, and the first standing. Then a highly available cluster (tests/demo-ha.sh). YES=1
-# skips all questions.
+# `make demo`: seven real nodes on this machine. A management cluster on the first, made by our own `up`; our operator
+# in it, as two pods; and a second cluster on the others as an object, which is watched, used, scaled, broken, upgraded
+# by an approved plan, and deleted. Ends with those nodes as they were, and the first standing. YES=1 skips all questions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 name=demo
 namespace='rke-operator' credentials='rke-operator-credentials'
 sample=samples/cluster-minimal.yaml
-forward='' part=operator
+# What the object asks for first, and what it is upgraded to.
+old=v1.33.13 new=v1.34.4
+part=operator
 . tests/demo-common.sh
 
 end() {
   local code=$?
   trap - EXIT INT TERM
-  if [[ -n $forward ]]; then root kill "$forward" 2>/dev/null || true; fi
   if ((code != 0)); then tell_failure "$code" >&2; fi
   exit "$code"
 }
@@ -28,9 +28,8 @@ tell_failure() {
     first --namespace "$namespace" logs --selector app.kubernetes.io/name=rke-operator --prefix --tail=15 \
       >"$dir/operator.log" 2>/dev/null || true
   fi
-  for log in "$dir/operator.log" "$dir/forward.log"; do
-    if [[ -s $log ]]; then printf 'the last lines of %s:\n%s\n' "$log" "$(tail -n 15 "$log")"; fi
-  done
+  log="$dir/operator.log"
+  if [[ -s $log ]]; then printf 'the last lines of %s:\n%s\n' "$log" "$(tail -n 15 "$log")"; fi
   if [[ -x $lab ]] && lab status 2>/dev/null | grep -q "^lab $name:"; then
     printf 'its nodes stand; take them away with: make lab-down NAME=%s\n' "$name"
   fi
@@ -41,9 +40,10 @@ trap 'exit 143' TERM
 
 agree() {
   cat <<-TEXT
-	This makes two Kubernetes nodes in containers on this machine, and later six, on networks of their own.
+	This makes seven Kubernetes nodes in containers on this machine, on a network of their own.
 	It runs as root (or with sudo), starts Docker if it does not run, and keeps what it builds in
-	${XDG_CACHE_HOME:-~root/.cache}. The first time it builds Kubernetes from source: half an hour.
+	${XDG_CACHE_HOME:-~root/.cache}. The first time it builds two releases of Kubernetes from source: three quarters
+	of an hour.
 	TEXT
   local packages
   packages=$(lab missing)
@@ -59,44 +59,73 @@ agree() {
   lab missing --install
 }
 
-# Prints the conditions of the Cluster whenever they change, until a deadline or a word says so.
+# One value of the Cluster, by its path.
+of_cluster() { first get rkec second --ignore-not-found -o "jsonpath={$1}"; }
+
+# True when what its spec asks for is there, and nothing is under way.
+settled() {
+  local wanted seen ready busy
+  read -r wanted seen ready busy <<<"$(first get rkec second -o 'jsonpath={.metadata.generation} {.status.observedGeneration} {.status.conditions[?(@.type=="Ready")].status} {.status.conditions[?(@.type=="Reconciling")].status}')"
+  [[ $wanted == "$seen" && $ready == True && -z $busy ]]
+}
+
+gone() { [[ -z $(of_cluster .metadata.name) ]]; }
+waits_for_approval() { [[ -n $(of_cluster .status.pendingPlan.digest) ]]; }
+# A condition with another status than True.
+suffers() { [[ $(of_cluster ".status.conditions[?(@.type==\"$1\")].status") == False ]]; }
+
+# Prints the conditions of the Cluster whenever they change, until something is so or the time is over.
 watch_until() {
-  local until=$1 seconds=$2 before='' now
-  local deadline=$((SECONDS + seconds))
-  while ((SECONDS < deadline)); do
-    now=$(first get rkec second --ignore-not-found -o \
-      'jsonpath={range .status.conditions[*]}{.type}={.status} ({.reason}){"\n"}{end}')
+  local what=$1 seconds=$2 before='' now begun=$SECONDS
+  shift 2
+  while ((SECONDS - begun < seconds)); do
+    now=$(of_cluster 'range .status.conditions[*]}{.type}={.status} ({.reason}){"\n"}{end')
     if [[ $now != "$before" ]]; then
-      printf '  %4ds\n' "$SECONDS"
-      diff <(echo "$before") <(echo "$now") | sed -n 's/^> \(.\)/        \1/p' || true
+      # What was there before the first look is known.
+      if [[ -n $before || $what == 'it is Ready' ]]; then
+        printf '  %4ds\n' $((SECONDS - begun))
+        diff <(echo "$before") <(echo "$now") | sed -n 's/^> \(.\)/        \1/p' || true
+      fi
       before=$now
     fi
-    case $until in
-      gone) if [[ -z $(first get rkec second --ignore-not-found -o name) ]]; then return 0; fi ;;
-      *) if grep -q "^$until " <<<"$now"; then return 0; fi ;;
-    esac
-    sleep 1
+    if "$@"; then return 0; fi
+    sleep 0.5
   done
-  echo "still not so after $seconds s: $until" >&2
+  echo "still not so after $seconds s: $what" >&2
   first describe rkec second >&2 || true
   return 1
+}
+
+# The config of a cluster on these nodes as an object has it: a Cluster cannot name files, its key is in a Secret.
+config_of() { lab config --name "$name" "$@" | sed -e '/ssh_key_path:/d' -e '/^cluster_name:/d'; }
+
+# The Service answers through a node's own port; one try more is allowed to each request.
+serves() {
+  local wanted=$1 address=$2 answered=0
+  for ((request = 0; request < wanted; request++)); do
+    if curl --silent --fail --max-time 2 --retry 1 --retry-delay 0 --retry-all-errors \
+      "http://$address:30080/" >/dev/null; then answered=$((answered + 1)); fi
+  done
+  echo "$answered of $wanted requests to http://$address:30080/ were answered"
+  ((answered == wanted))
 }
 
 step 'building rke-operator and the lab'
 cargo build --locked --workspace --bins
 agree
 
-step 'two nodes that behave as servers: systemd, sshd, Docker'
+step 'seven nodes that behave as servers: systemd, sshd, Docker'
 root rm -rf "$dir"
 mkdir -p "$dir/.ssh"
-run lab up --name "$name" --nodes 2
+run lab up --name "$name" --nodes 7 --release "$old"
 kubectl=$(lab kubectl)
 root cp "$(of_lab 'known hosts')" "$dir/.ssh/known_hosts"
 lab config --name "$name" n1 >"$dir/first.yml"
-lab config --name "$name" n2 >"$dir/second.yml"
-state_of n2 >"$dir/second.before"
+members='n2 n3 n4 n5 n6 n7'
+for node in $members; do state_of "$node" >"$dir/$node.before"; done
+begun=$SECONDS
 
-step 'a management cluster on the first node'
+step 'a management cluster on the first node, by command line'
 run cat "$dir/first.yml"
 run rke plan --config "$dir/first.yml"
 run rke up --config "$dir/first.yml" --yes
@@ -106,7 +135,9 @@ step 'our operator in it, as two pods that the node pulls'
 export DOCKER="${as_root[*]} docker"
 export KUBECTL="${as_root[*]} KUBECONFIG=$dir/kube_config_first.yml $kubectl"
 push=$(of_lab push)
+built=$SECONDS
 run make --no-print-directory docker-build "IMG=$push/rke-operator:demo"
+built=$((SECONDS - built))
 run make --no-print-directory docker-push "IMG=$push/rke-operator:demo"
 # The nodes have another name for the registry.
 run make --no-print-directory deploy IMG=registry.lab:5000/rke-operator:demo
@@ -116,55 +147,82 @@ read -r secret key <<<"$(kubectl patch --local -f "$sample" --type merge -p '{}'
 run first -n "$credentials" create secret generic "$secret" "--from-file=$key=$(of_lab key)"
 run first -n "$credentials" annotate secret "$secret" clusterprovisioner.rke.io/clusters=second
 
-step 'a cluster as an object, on the second node'
+step 'a cluster as an object: three nodes with everything, two workers'
 {
   printf 'metadata:\n  name: second\nspec:\n  ssh:\n    knownHosts: |\n'
   root cat "$(of_lab 'known hosts')" | sed 's/^/      /'
   printf '  config:\n'
-  # A Cluster cannot name files, its key is in the Secret; its name is the sample's.
-  sed -e '/ssh_key_path:/d' -e '/^cluster_name:/d' -e 's/^/    /' "$dir/second.yml"
+  config_of n2 n3 n4 n5=worker n6=worker | sed -e 's/^/    /'
+  printf '    kubernetes_version: %s\n' "$old"
 } >"$dir/second.patch.yaml"
 kubectl patch --local -f "$sample" --type merge --patch-file "$dir/second.patch.yaml" -o yaml >"$dir/second.cluster.yaml"
 run cat "$dir/second.cluster.yaml"
-run first apply -f "$dir/second.cluster.yaml"
-watch_until 'Ready=True' 900
+run first create -f "$dir/second.cluster.yaml"
+watch_until 'it is Ready' 900 settled
 run first get clusters.clusterprovisioner.rke.io,kubeconfigs.clusterprovisioner.rke.io
+run rke describe second --kubeconfig "$dir/kube_config_first.yml"
 
-step 'a pod in the new cluster'
+step 'it is used: a Service with three pods on three nodes'
 first -n "$credentials" get secret second-kubeconfig -o 'jsonpath={.data.value}' | base64 -d >"$dir/second.kubeconfig"
 chmod 600 "$dir/second.kubeconfig"
-second apply -f tests/demo-pod.yaml
-run second wait --for=condition=Ready --timeout=120s pod/hello
-"${as_root[@]}" "$kubectl" --kubeconfig "$dir/second.kubeconfig" \
-  port-forward --address 127.0.0.1 pod/hello 18080:8080 >"$dir/forward.log" 2>&1 &
-forward=$!
-for ((tries = 0; tries < 100; tries++)); do
-  if grep -q 'Forwarding from' "$dir/forward.log"; then break; fi
-  sleep 0.1
-done
-run curl --silent --show-error --fail http://127.0.0.1:18080/
-root kill "$forward" 2>/dev/null || true
-wait "$forward" 2>/dev/null || true
-forward=''
+run second apply -f tests/demo-service.yaml
+run second rollout status deployment/web --timeout=180s
+run second get pods -o wide
+worker=$(lab status | awk -v lab="lab $name:" 'index($0, "lab ") == 1 { on = index($0, lab) == 1 } on && $1 == "n5" { print $2; exit }')
+serves 50 "$worker"
 
-step 'the object deleted, and its node given back'
-run first delete rkec second --wait=false
-watch_until gone 900
-state_of n2 >"$dir/second.after"
-if diff "$dir/second.before" "$dir/second.after"; then
-  echo 'the second node is as it was before: containers, volumes, networks, links, routes, mounts, folders'
-  echo 'system images stay for the next cluster; a removal leaves them'
-else
-  echo 'the second node is not as it was before; see the difference above' >&2
+step 'scaled by an edit: a third worker'
+{
+  printf 'spec:\n  config:\n'
+  config_of n2 n3 n4 n5=worker n6=worker n7=worker | sed -n '/^nodes:/,/^[^ -]/{/^nodes:/p;/^[ -]/p}' | sed 's/^/    /'
+} >"$dir/third-worker.yaml"
+run cat "$dir/third-worker.yaml"
+run first patch rkec second --type merge --patch-file "$dir/third-worker.yaml"
+watch_until 'the third worker is Ready' 300 settled
+run second get nodes
+
+step 'broken: the API server of a control plane is stopped'
+run lab ssh --name "$name" n3 docker stop kube-apiserver
+watch_until 'the condition tells it' 120 suffers ControlPlaneHealthy
+watch_until 'it is healed' 120 settled
+serves 50 "$worker"
+
+step 'upgraded by an edit, when its plan is approved'
+run first patch rkec second --type merge \
+  --patch '{"spec":{"changes":"Approve","config":{"kubernetes_version":"'"$new"'"}}}'
+watch_until 'its plan waits' 120 waits_for_approval
+run first get rkec second -o 'jsonpath={.status.pendingPlan}{"\n"}'
+digest=$(of_cluster .status.pendingPlan.digest)
+user=$(first auth whoami -o 'jsonpath={.status.userInfo.username}')
+run first annotate rkec second "clusterprovisioner.rke.io/approve=$digest" "clusterprovisioner.rke.io/approved-by=$user"
+watch_until 'it is upgraded' 600 settled
+run second get nodes
+serves 50 "$worker"
+
+step 'deleted: not while it is protected'
+run first patch rkec second --type merge --patch '{"spec":{"deletionProtection":true}}'
+code=0
+run first delete rkec second --wait=false || code=$?
+((code != 0)) || {
+  echo 'a protected Cluster was deleted' >&2
   exit 1
-fi
-
-step 'a highly available cluster on nodes of its own'
-tests/demo-ha.sh
+}
+run first patch rkec second --type merge --patch '{"spec":{"deletionProtection":false}}'
+run first delete rkec second --wait=false
+watch_until 'it is gone' 600 gone
+for node in $members; do
+  state_of "$node" >"$dir/$node.after"
+  if ! diff "$dir/$node.before" "$dir/$node.after"; then
+    echo "$node is not as it was before; see the difference above" >&2
+    exit 1
+  fi
+done
+echo 'the nodes are as they were before: containers, volumes, networks, links, routes, mounts, folders'
+echo 'system images stay for the next cluster; a removal leaves them'
 
 cat <<TEXT
 
-== done in $((SECONDS / 60)) min $((SECONDS % 60)) s; the first cluster stands
+== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $((begun)) s for programs and nodes, $built s for the image; the first cluster stands
   look at it    kubectl --kubeconfig $dir/kube_config_first.yml get pods -A
                 (a kubectl: $kubectl)
   log in        make lab-ssh NAME=$name NODE=n1
