@@ -62,7 +62,8 @@ for target in "${targets[@]}"; do
   fi
   # Of this package alone, and not of the tests and benchmarks of the workspace.
   cargo cyclonedx --quiet --format json --target "$target" --override-filename "$name.cdx" --manifest-path Cargo.toml
-  mv "$name.cdx.json" "$dist/$file.cdx.json"
+  sed "s|$PWD|/$name|g" "$name.cdx.json" >"$dist/$file.cdx.json"
+  rm "$name.cdx.json"
   find bench tests/lab -name "$name.cdx.json" -delete
 done
 
