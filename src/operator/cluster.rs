@@ -3,14 +3,15 @@
 //! about the result, and knows nothing about nodes.
 
 mod apply;
+mod arrival;
 mod report;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
+pub(super) use arrival::arrival;
 use kube::{
     ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
-    runtime::controller::Action,
 };
 use report::{Facts, Found, provisioned, silent, valid};
 use tokio::sync::Mutex;
@@ -23,12 +24,13 @@ use super::{
     events::{Notice, publish},
     guarded, kubeconfig, memory,
     metrics::Controller,
+    queue::{Action, Class, Slot},
     ready::Stage,
     reasons::{self, Reasoned},
     removal,
     run::stopped,
     sources::HostKeyText,
-    status::{Run, StatusWriter},
+    status::{Run, StatusWriter, place},
 };
 use crate::{
     api::{
@@ -38,35 +40,48 @@ use crate::{
     apply::stop::StopCause,
     converge::{self, Goal, Iteration, Removal, Survey},
     environment::Environment,
-    error::Explain,
+    error::{Explain, with_causes},
     model::Secret,
     plan::{Cause, Plan, Step},
     status::{Seen, lines},
 };
 
-/// How long nothing more is written to an edited object before it is looked at.
-const COALESCED: Duration = Duration::from_secs(2);
-
 /// One pass over one object. Whatever goes wrong in it is this object's.
-pub(super) async fn reconcile(
-    object: Arc<DynamicObject>,
-    ctx: Arc<Context>,
-) -> Result<Action, ReconcileError> {
+pub(super) async fn reconcile(object: Arc<DynamicObject>, ctx: Arc<Context>, slot: Slot) -> Action {
     // What was frozen and woke up begins nothing new.
     if let Some(cause) = ctx.stop.cause() {
-        return Ok(stopped(cause));
+        return stopped(cause);
     }
     ctx.beat();
-    let action =
-        match guarded::caught(&ctx, Controller::Cluster, Box::pin(pass(&object, &ctx))).await {
-            Ok(action) => action,
-            Err(end) => guarded::told(&ctx, &object, end).await,
-        };
+    let pass = Box::pin(pass(&object, &ctx, &slot));
+    let action = match guarded::caught(&ctx, Controller::Cluster, pass).await {
+        Ok(action) => action,
+        Err(end) => guarded::told(&ctx, &object, end).await,
+    };
     ctx.beat();
-    Ok(action)
+    action
 }
 
-async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, ReconcileError> {
+/// Writes on an object that waits for a slot how many come first.
+pub(super) async fn tell(ctx: &Context, name: &str, ahead: usize) {
+    let told = async {
+        if let Some(live) = ctx.clusters.get_opt(name).await? {
+            let view = ClusterObject::new(live);
+            StatusWriter::new(ctx, &view).place(ahead).await?;
+        }
+        Ok::<_, kube::Error>(())
+    };
+    if let Err(error) = told.await {
+        let error = with_causes(&error);
+        tracing::warn!(error, "cannot write how many Clusters come first");
+    }
+}
+
+async fn pass(
+    object: &DynamicObject,
+    ctx: &Context,
+    slot: &Slot,
+) -> Result<Action, ReconcileError> {
     // The cache may be behind what we wrote ourselves: conditions are merged into what stands.
     let Some(live) = ctx.clusters.get_opt(&object.name_any()).await? else {
         ctx.forget(&object.uid().unwrap_or_default());
@@ -75,13 +90,7 @@ async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, Reconcile
     let view = ClusterObject::new(live);
     if view.deleted_at().is_some() {
         let status = StatusWriter::new(ctx, &view);
-        return Box::pin(removal::pass(ctx, &view, status)).await;
-    }
-    // Several edits in a row are one: the pass begins when nothing more is written for a while.
-    if view.is_edited()
-        && let Ok(cause) = tokio::time::timeout(COALESCED, ctx.outdated(&view, &[])).await
-    {
-        return Ok(stopped(cause));
+        return Box::pin(removal::pass(ctx, &view, slot, status)).await;
     }
     let view = if view.has_finalizer() {
         view
@@ -93,6 +102,7 @@ async fn pass(object: &DynamicObject, ctx: &Context) -> Result<Action, Reconcile
     let reconcile = Reconcile {
         ctx,
         view: &view,
+        slot,
         status,
         running: &running,
     };
@@ -129,6 +139,7 @@ async fn ensure_finalizer(
 struct Reconcile<'a> {
     ctx: &'a Context,
     view: &'a ClusterObject,
+    slot: &'a Slot,
     status: StatusWriter,
     /// Locked while a run is in progress.
     running: &'a Mutex<()>,
@@ -180,12 +191,48 @@ impl Reconcile<'_> {
             // Nothing is there to look at: the run looks by itself.
             Stage::New => {
                 self.status.set_pending(None);
+                if let Err(ahead) = self.enter(Class::Change) {
+                    return self.queued(&wanted, Class::Change, ahead).await;
+                }
                 let run = Run::Provision;
                 let conditions = ConditionSet::new();
                 Box::pin(self.apply(&wanted, &environment, run, conditions, None)).await
             }
-            Stage::Changed | Stage::Applied => Box::pin(self.look(&wanted, &environment)).await,
+            Stage::Changed | Stage::Applied => {
+                let is_change = stage == Stage::Changed && !self.view.is_paused();
+                let class = if is_change {
+                    Class::Change
+                } else {
+                    Class::Look
+                };
+                if let Err(ahead) = self.enter(class) {
+                    return self.queued(&wanted, class, ahead).await;
+                }
+                Box::pin(self.look(&wanted, &environment)).await
+            }
         }
+    }
+
+    /// From here on the nodes are worked on. `Err`: there is no slot for that, and that many come first.
+    fn enter(&self, class: Class) -> Result<(), usize> {
+        self.slot.enter(class, self.view.node_count())
+    }
+
+    /// There is no slot: an object that looks settled already says nothing, any other says how many come first.
+    async fn queued(
+        mut self,
+        wanted: &Wanted,
+        class: Class,
+        ahead: usize,
+    ) -> Result<Action, ReconcileError> {
+        if class != Class::Look || !self.status.has_told() {
+            let mut conditions = ConditionSet::new();
+            valid(&mut conditions, &wanted.later);
+            let kind = ConditionType::Reconciling;
+            conditions.set(kind, Reason::Queued, place(ahead));
+            self.status.write(&conditions, |_| {}).await?;
+        }
+        Ok(Action::InLine(class, None))
     }
 
     /// The spec or what it refers to is wrong: nothing is touched until it changes. The cluster
@@ -199,6 +246,13 @@ impl Reconcile<'_> {
             facts,
         } = match self.status.stage() {
             Stage::New => Found::default(),
+            Stage::Changed | Stage::Applied if self.enter(Class::Look).is_err() => {
+                let mut conditions = ConditionSet::new();
+                conditions.set(ConditionType::ConfigValid, error.reason(), &text);
+                reasons::note(&mut conditions, error.verdict(), &text);
+                self.report(&conditions, Facts::default()).await?;
+                return Ok(Action::InLine(Class::Look, None));
+            }
             Stage::Changed | Stage::Applied => self.by_inventory(error).await?,
         };
         conditions.set(ConditionType::ConfigValid, error.reason(), &text);
@@ -208,12 +262,7 @@ impl Reconcile<'_> {
     }
 
     /// What a survey of the saved inventory says, without a config to compare with.
-    async fn by_inventory(&mut self, why: &SpecError) -> Result<Found, ReconcileError> {
-        let ctx = self.ctx;
-        let slot = self.turn(&ctx.queues.checks, false).await?;
-        let Some(_slot) = slot else {
-            return Ok(Found::unseen("the operator ends"));
-        };
+    async fn by_inventory(&self, why: &SpecError) -> Result<Found, ReconcileError> {
         let host_keys = HostKeyText::lenient(self.ctx, self.view).await;
         let environment = environment::environment(self.ctx, self.view, None, &host_keys).await?;
         let removal = Removal(None);
@@ -235,7 +284,7 @@ impl Reconcile<'_> {
         )
     }
 
-    /// One look towards a goal, as soon as it is this object's turn. `Err`: why there is none.
+    /// One look towards a goal. `Err`: why there is none.
     async fn observe<'w>(
         &mut self,
         goal: Goal<'_>,
@@ -245,9 +294,6 @@ impl Reconcile<'_> {
         let ctx = self.ctx;
         // Until the status covers this generation, the object must not look settled.
         let tell = !self.status.has_told();
-        let Some(_slot) = self.turn(&ctx.queues.checks, tell).await? else {
-            return Ok(Err(StopCause::Signal));
-        };
         if tell {
             let mut conditions = ConditionSet::new();
             valid(&mut conditions, &wanted.later);
@@ -426,10 +472,22 @@ impl Reconcile<'_> {
             let message = lines(plan.steps());
             found.conditions.set(kind, Reason::RollingOut, message);
         }
-        let conditions = &mut found.conditions;
-        conditions.set(run.condition(), run.reason(), run.starting());
+        let class = match run {
+            Run::Heal | Run::Renew => Class::Heal,
+            Run::Provision | Run::Change | Run::Remove => Class::Change,
+        };
+        let waits = self.enter(class).err();
+        let (reason, message) = match waits {
+            Some(ahead) => (Reason::Queued, place(ahead)),
+            None => (run.reason(), run.starting().to_owned()),
+        };
+        found.conditions.set(run.condition(), reason, message);
         let base = found.conditions.clone();
         self.report_about(wanted, found).await?;
+        if waits.is_some() {
+            // What was seen is old by then, and its connections are not kept open for that long.
+            return Ok(Action::InLine(class, None));
+        }
         Box::pin(self.apply(wanted, environment, run, base, Some(iteration))).await
     }
 }

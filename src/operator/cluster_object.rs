@@ -18,7 +18,7 @@ use crate::{
         ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster,
         ClusterSpec, ClusterStatus, Deletion, FINALIZER, GROUP, KUBERNETES_VERSION, LOSE,
         LenientDeletion, RECONCILE_AT, RECOVER, REMOVAL_BEGAN, REQUESTS, TAKE_OVER, VERSION,
-        conditions::shorten,
+        conditions::{ConditionStatus, ConditionType, shorten},
     },
     model::{ClusterId, NodeName, printable_lines},
 };
@@ -36,6 +36,9 @@ const WANTED: [&str; 5] = [
     "/spec/ssh",
     "/spec/paused",
 ];
+
+/// The requests that are gone when they are done.
+const ONCE: [&str; 6] = [RECOVER, TAKE_OVER, LOSE, CLEAN, ACCEPT_ETCD, APPROVE];
 
 /// One version of one object.
 #[derive(Clone, Debug)]
@@ -257,6 +260,34 @@ impl ClusterObject {
         now.metadata.uid != self.object.metadata.uid
             || (is_newer && WANTED.into_iter().any(differs))
             || (now.metadata.deletion_timestamp.is_some() && self.deleted_at().is_none())
+    }
+
+    /// True for a cluster whose present spec was applied, and of which nothing is requested.
+    pub(super) fn is_settled(&self) -> bool {
+        let status = self.status();
+        let generation = Some(self.generation());
+        let provisioned = status.conditions.iter().any(|condition| {
+            condition.type_ == ConditionType::Provisioned.name()
+                && condition.status == ConditionStatus::True.name()
+                && condition.observed_generation == generation
+        });
+        let requested = ONCE
+            .into_iter()
+            .any(|annotation| self.object.annotations().contains_key(annotation));
+        provisioned
+            && !requested
+            && status.observed_generation == generation
+            && self
+                .reconcile_at()
+                .is_none_or(|at| Some(at) == status.last_handled_reconcile_at)
+    }
+
+    /// True where the status says that some of its nodes do not answer.
+    pub(super) fn has_silent_nodes(&self) -> bool {
+        self.status().conditions.iter().any(|condition| {
+            condition.type_ == ConditionType::NodesReachable.name()
+                && condition.status == ConditionStatus::False.name()
+        })
     }
 
     /// True for an edit that no status is about yet; the first version of an object is none.

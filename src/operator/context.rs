@@ -10,15 +10,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret as KubeSecre
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ObjectMeta, PartialObjectMeta},
-    runtime::{
-        controller::Action,
-        reflector::{ObjectRef, Store},
-    },
+    runtime::reflector::{ObjectRef, Store},
 };
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    OperatorOptions,
+    Limits, OperatorOptions,
     backoff::Backoff,
     cluster_object::{ClusterObject, cluster_resource},
     environment::KeptIds,
@@ -27,8 +24,8 @@ use super::{
     health::Health,
     home::ServerTime,
     kubeconfig::Visits,
-    metrics::Seen,
-    queue::Queue,
+    metrics::{Controller, Seen},
+    queue::{Action, Queue},
     removal::Attempts,
     sources::SourceVersion,
     transitions::Outages,
@@ -55,11 +52,10 @@ pub struct Dependencies {
     pub entropy: fn() -> [u8; 32],
 }
 
-/// How many clusters at once, each kind by itself: provisions cannot starve a delete.
+/// What waits and what is in progress.
 pub(super) struct Queues {
-    pub(super) deletes: Queue,
-    pub(super) changes: Queue,
-    pub(super) checks: Queue,
+    pub(super) clusters: Arc<Queue>,
+    pub(super) kubeconfigs: Arc<Queue>,
 }
 
 /// What the watches know, without the contents of any Secret.
@@ -73,6 +69,13 @@ pub(super) struct Caches {
     /// Moves whenever one of them does.
     pub(super) news: watch::Receiver<u64>,
 }
+
+/// How many Kubeconfigs at once. One of a user needs the cluster's own API, which may hang.
+const KUBECONFIGS: Limits = Limits {
+    deletes: 8,
+    changes: 8,
+    checks: 8,
+};
 
 /// How many looks may be missed before what the last one saw is no longer claimed.
 const MISSED: u32 = 3;
@@ -108,18 +111,14 @@ impl Context {
         time: ServerTime,
         stop: Stop,
     ) -> Self {
-        let limits = options.limits;
-        let budget = Arc::default();
         let files = Files::new(options.config_root.clone());
         Self {
             clusters: Api::all_with(client.clone(), &cluster_resource()),
             publisher: Publisher::new(client.clone()),
             backoff: Backoff::default(),
             queues: Queues {
-                // Deletions wait for no other work.
-                deletes: Queue::new(limits.deletes, &Arc::default()),
-                changes: Queue::new(limits.changes, &budget),
-                checks: Queue::new(limits.checks, &budget),
+                clusters: Queue::new(Controller::Cluster, options.limits, &health.metrics),
+                kubeconfigs: Queue::new(Controller::Kubeconfig, KUBECONFIGS, &health.metrics),
             },
             options,
             client,
@@ -153,11 +152,7 @@ impl Context {
             let queues = &this.queues;
             Some(Seen {
                 clusters: this.caches.clusters.state(),
-                slots: vec![
-                    ("deletes", queues.deletes.slots()),
-                    ("changes", queues.changes.slots()),
-                    ("checks", queues.checks.slots()),
-                ],
+                queues: vec![queues.clusters.seen(), queues.kubeconfigs.seen()],
             })
         });
         shared
@@ -238,7 +233,7 @@ impl Context {
 
     /// When to look again after a failure.
     pub(super) fn retry(&self, view: &ClusterObject, class: ErrorClass) -> Action {
-        Action::requeue(self.backoff.failed(&view.uid(), class, rand::random()))
+        Action::retry(self.backoff.failed(&view.uid(), class, rand::random()))
     }
 
     /// When to look again at a cluster that is well.

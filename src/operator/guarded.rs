@@ -4,13 +4,14 @@
 use std::{any::Any, panic::AssertUnwindSafe};
 
 use futures::FutureExt;
-use kube::{ResourceExt, api::DynamicObject, runtime::controller::Action};
+use kube::{ResourceExt, api::DynamicObject};
 
 use super::{
     cluster_object::ClusterObject,
     context::{Context, ReconcileError},
     events::{Notice, publish},
     metrics::{Controller, Reconciled},
+    queue::Action,
     reasons, removal,
     status::StatusWriter,
 };
@@ -80,8 +81,9 @@ pub(super) async fn caught(
         Err(panic) => Err(Interrupted::by_panic(&*panic)),
     };
     counted.ended(match &ended {
-        Ok(action) if *action == Action::await_change() => Reconciled::Success,
-        Ok(_) => Reconciled::RequeueAfter,
+        Ok(Action::AwaitChange) => Reconciled::Success,
+        Ok(Action::InLine(..)) => Reconciled::Requeue,
+        Ok(Action::Requeue(_) | Action::Retry(_)) => Reconciled::RequeueAfter,
         Err(_) => Reconciled::Error,
     });
     ended
@@ -130,5 +132,5 @@ pub(super) async fn told(ctx: &Context, object: &DynamicObject, end: Interrupted
     let wait = ctx.backoff.failed(&uid, class, rand::random());
     // No deletion is late for what went wrong in a pass; one that is late already is tried at its pace.
     let left = removal::time_left(ctx, &seen).filter(|left| !left.is_zero());
-    Action::requeue(left.map_or(wait, |left| wait.min(left)))
+    Action::retry(left.map_or(wait, |left| wait.min(left)))
 }

@@ -144,14 +144,20 @@ impl Health {
     fn ready(&self) -> Verdict {
         let (phase, failing) = self.with(|signs| {
             let mut failing = signs.failing.iter();
-            let late = failing.find(|(_, (since, _))| since.elapsed() >= BLIND);
+            // One that is not ready anyway says why at once.
+            let patience = match signs.phase {
+                Phase::Filling => Duration::ZERO,
+                _ => BLIND,
+            };
+            let late = failing.find(|(_, (since, _))| since.elapsed() >= patience);
             let late = late.map(|(what, (_, why))| format!("cannot read {what}: {why}"));
             (signs.phase, late)
         });
         match (phase, failing) {
             (Phase::Starting, _) => Err("looks at the management cluster".to_owned()),
             (Phase::Waiting, _) => Ok("waits for the lease"),
-            (Phase::Filling, _) => Err("reads the objects".to_owned()),
+            (Phase::Filling, Some(why)) => Err(format!("reads the objects; {why}")),
+            (Phase::Filling, None) => Err("reads the objects".to_owned()),
             (Phase::Leading, Some(why)) => Err(why),
             (Phase::Leading, None) => Ok("leads"),
             (Phase::Ending(_), _) => Err("ends".to_owned()),
@@ -325,10 +331,16 @@ mod tests {
             tokio::time::advance(BLIND / 3).await;
         }
         assert!(BLIND < Duration::from_secs(60));
+        assert_eq!(health.ready(), Err("cannot read clusters: 500".to_owned()));
         assert_eq!(code(&health, "/readyz"), 503);
         assert_eq!(code(&health, "/healthz"), 200, "a restart is no cure");
         health.reads("clusters");
         assert_eq!(code(&health, "/readyz"), 200);
+        // While they are read for the first time the cause is told at once.
+        health.enters(Phase::Filling);
+        health.cannot_read("secrets", "403");
+        let why = "reads the objects; cannot read secrets: 403";
+        assert_eq!(health.ready(), Err(why.to_owned()));
     }
 
     #[tokio::test]

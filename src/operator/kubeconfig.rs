@@ -20,7 +20,6 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
     core::DeserializeGuard,
-    runtime::controller::Action,
 };
 use request::{Allowed, Place, Refusal, Wanted};
 use serde_json::json;
@@ -31,6 +30,7 @@ use super::{
     context::{Context, ReconcileError, labels, owned_by, with_finalizers},
     guarded,
     metrics::Controller,
+    queue::{Action, Arrival, Cause, Class},
     reasons::{self, Reasoned},
 };
 use crate::{
@@ -147,23 +147,38 @@ fn validate(there: &Kubeconfig, view: &ClusterObject) -> Result<Option<OwnerRefe
 pub(super) async fn reconcile(
     object: Arc<DeserializeGuard<Kubeconfig>>,
     ctx: Arc<Context>,
-) -> Result<Action, ReconcileError> {
+) -> Action {
     let object = match &object.0 {
         Ok(object) => object,
         Err(error) => {
             tracing::warn!(%error, "a Kubeconfig cannot be understood");
-            return Ok(Action::await_change());
+            return Action::await_change();
         }
     };
     let pass = Box::pin(pass(object, &ctx));
     match guarded::caught(&ctx, Controller::Kubeconfig, pass).await {
-        Ok(action) => Ok(action),
+        Ok(action) => action,
         Err(end) => {
             tracing::warn!(text = end.text, "a reconcile was interrupted");
             let uid = object.uid().unwrap_or_default();
             let wait = ctx.backoff.failed(&uid, end.class, rand::random());
-            Ok(Action::requeue(wait))
+            Action::retry(wait)
         }
+    }
+}
+
+/// What an object needs that changed, or whose time has come.
+pub(super) fn arrival(object: &DeserializeGuard<Kubeconfig>, cause: Cause) -> Arrival {
+    let class = match cause {
+        _ if object.meta().deletion_timestamp.is_some() => Class::Delete,
+        Cause::Changed | Cause::Reference => Class::Change,
+        Cause::Due => Class::Look,
+    };
+    Arrival {
+        class,
+        nodes: 0,
+        hangs: false,
+        settles: None,
     }
 }
 
@@ -202,7 +217,7 @@ async fn pass(object: &Kubeconfig, ctx: &Context) -> Result<Action, ReconcileErr
         Again::Resync => Action::requeue(ctx.options.resync),
         Again::Failed => {
             let wait = ctx.backoff.failed(&uid, ErrorClass::Host, rand::random());
-            Action::requeue(wait)
+            Action::retry(wait)
         }
     })
 }

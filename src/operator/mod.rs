@@ -9,16 +9,15 @@
 //! | `metrics` | what Prometheus asks |
 //! | `installed` | whether the definitions suit, and whether they are going away |
 //! | `home` | the management cluster as a cluster: its identity, its time |
-//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`apply`: a run; `report`: what is said in the end) |
+//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`arrival`: what it needs first; `apply`: a run; `report`: what is said in the end) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects (`request`: what they ask for, pure; `content`: their Secrets, pure; `issue`, `visit`, `release`) |
 //! | `environment` | what a run needs, out of two namespaces |
 //! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
-//! | `queue` | whose turn it is |
+//! | `queue` | what is reconciled next: our own queue over the watches of kube |
 //! | `shallow` | an answer of any depth, cut to one that can be read (pure) |
-//! | `budget` | how many nodes one process looks at |
 //! | `guarded`, `patience` | what a refusal, a panic and a silent API do not do to others |
 //! | `reasons` | which condition an error belongs in (pure) |
 //! | `ready` | the summary of the conditions, and how far a spec is (pure) |
@@ -36,7 +35,6 @@
 mod applied;
 mod approval;
 mod backoff;
-mod budget;
 mod cluster;
 mod cluster_object;
 mod context;

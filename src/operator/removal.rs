@@ -10,10 +10,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use kube::{
-    api::{Patch, PatchParams},
-    runtime::controller::Action,
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -25,10 +22,11 @@ use super::{
     home, installed,
     memory::{self, Kept},
     orphan::{self, Left},
+    queue::{Action, Class, Slot},
     reasons::{self, Reasoned},
     run::{self, Task, stopped},
     sources::HostKeyText,
-    status::{Run, StatusWriter},
+    status::{Run, StatusWriter, place},
 };
 use crate::{
     api::{
@@ -125,6 +123,7 @@ pub(super) fn time_left(ctx: &Context, view: &ClusterObject) -> Option<Duration>
 pub(super) async fn pass(
     ctx: &Context,
     view: &ClusterObject,
+    slot: &Slot,
     status: StatusWriter,
 ) -> Result<Action, ReconcileError> {
     if !view.has_finalizer() {
@@ -134,6 +133,7 @@ pub(super) async fn pass(
     let reconcile = RemovalReconcile {
         ctx,
         view,
+        slot,
         status,
         deadline: Deadline::of(view),
         end: None,
@@ -187,6 +187,7 @@ enum RemovalProgress {
 struct RemovalReconcile<'a> {
     ctx: &'a Context,
     view: &'a ClusterObject,
+    slot: &'a Slot,
     status: StatusWriter,
     deadline: Deadline,
     /// When this attempt must be over.
@@ -207,22 +208,11 @@ impl RemovalReconcile<'_> {
         if self.view.is_paused() {
             return self.wait_paused().await;
         }
+        if let Err(ahead) = self.slot.enter(Class::Delete, self.view.node_count()) {
+            self.begin(&place(ahead)).await;
+            return Ok(Action::InLine(Class::Delete, self.time_left()));
+        }
         self.begin(Run::Remove.starting()).await;
-        let ctx = self.ctx;
-        let nodes = self.view.node_count();
-        let slot = if let Some(slot) = ctx.queues.deletes.free(nodes) {
-            Some(slot)
-        } else {
-            let left = self.time_left();
-            tokio::select! {
-                slot = ctx.queues.deletes.turn(nodes) => slot,
-                cause = ctx.outdated(self.view, &[]) => return Ok(stopped(cause)),
-                () = sleep_for(left) => return Ok(Action::requeue(Duration::ZERO)),
-            }
-        };
-        let Some(_slot) = slot else {
-            return Ok(stopped(StopCause::Signal));
-        };
         self.note_beginning().await?;
         let left = self.time_left();
         self.end = left.and_then(|left| Instant::now().checked_add(left));
@@ -404,6 +394,7 @@ impl RemovalReconcile<'_> {
         let task = Task {
             purpose: Removal(intent),
             first: None,
+            slot: self.slot,
             run: Run::Remove,
             read: &[],
             limit: self.time_left(),
@@ -524,7 +515,7 @@ impl RemovalReconcile<'_> {
             .backoff
             .failed(&self.view.uid(), pace, rand::random());
         let left = self.deadline.left(self.ctx.now());
-        Ok(Action::requeue(left.map_or(wait, |left| wait.min(left))))
+        Ok(Action::retry(left.map_or(wait, |left| wait.min(left))))
     }
 
     /// What is left is recorded first, then the object may go.
@@ -587,7 +578,7 @@ impl RemovalReconcile<'_> {
             condition.type_ == ConditionType::Deleting.name()
                 && condition.status == ConditionStatus::True.name()
         });
-        if !already {
+        if !already || self.status.waits() {
             self.say(&Self::conditions(Reason::Removing, text)).await;
         }
     }
@@ -598,13 +589,6 @@ impl RemovalReconcile<'_> {
             let text = with_causes(&error);
             tracing::warn!(text, "cannot write what becomes of it");
         }
-    }
-}
-
-async fn sleep_for(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
     }
 }
 

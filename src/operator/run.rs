@@ -4,13 +4,13 @@
 use std::{convert::Infallible, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use kube::runtime::controller::Action;
 use tokio::sync::{mpsc, watch};
 
 use super::{
     cluster_object::ClusterObject,
     context::Context,
     events::{Notice, Notices, publish},
+    queue::{Action, Slot},
     sources::SourceVersion,
     status::{Run, StatusWriter},
 };
@@ -55,6 +55,7 @@ pub(super) struct Task<'a, 'w, P> {
     pub(super) purpose: P,
     /// A look towards the same config that was just done.
     pub(super) first: Option<Box<Iteration<'w>>>,
+    pub(super) slot: &'a Slot,
     /// As the status shows it.
     pub(super) run: Run,
     /// A newer one ends the run.
@@ -75,7 +76,7 @@ pub(super) async fn run<'w, P: Purpose>(
     let (events, stream) = Events::channel(BUFFER);
     let (seen, progress) = watch::channel(Progress::default());
     let (say, notices) = mpsc::channel(BUFFER);
-    let shown = task.run;
+    let (shown, slot) = (task.run, task.slot);
     let (over, is_over) = watch::channel(false);
     let run = async {
         let ended = stoppable(ctx, view, task, environment, &events).await;
@@ -86,7 +87,7 @@ pub(super) async fn run<'w, P: Purpose>(
     };
     let (ended, (), (), ()) = tokio::join!(
         run,
-        pump(ctx, stream, seen, say),
+        pump(ctx, slot, stream, seen, say),
         status.follow(base, shown, &*environment.store, progress),
         tell(ctx, view, notices, is_over),
     );
@@ -103,6 +104,7 @@ async fn stoppable<'w, P: Purpose>(
     let Task {
         purpose,
         first,
+        slot: _,
         run: _,
         read,
         limit,
@@ -146,6 +148,7 @@ pub(super) fn stopped(cause: StopCause) -> Action {
 /// are dropped: the run matters more.
 async fn pump(
     ctx: &Context,
+    slot: &Slot,
     mut stream: mpsc::Receiver<Event>,
     seen: watch::Sender<Progress>,
     say: mpsc::Sender<Notice>,
@@ -153,6 +156,10 @@ async fn pump(
     let mut notices = Notices::default();
     while let Some(event) = stream.recv().await {
         ctx.beat();
+        // All but a wait for another run.
+        if !matches!(event, Event::TurnAwaited { .. }) {
+            slot.progresses();
+        }
         log(&event);
         if let Event::StepFinished {
             kind,

@@ -217,6 +217,11 @@ impl StatusWriter {
             self.now.now(),
         );
         self.note_version(next.version.as_ref()).await;
+        self.apply(next).await
+    }
+
+    /// Writes a status, if it is news.
+    async fn apply(&mut self, next: ClusterStatus) -> kube::Result<()> {
         if next == self.written {
             return Ok(());
         }
@@ -238,6 +243,22 @@ impl StatusWriter {
         self.prune(applied, &next).await?;
         self.written = next;
         Ok(())
+    }
+
+    /// True where the object says that it waits for a slot.
+    pub(super) fn waits(&self) -> bool {
+        self.written.conditions.iter().any(says_that_it_waits)
+    }
+
+    /// Writes how many come first, where the object says that it waits.
+    pub(super) async fn place(&mut self, ahead: usize) -> kube::Result<()> {
+        let mut next = self.written.clone();
+        let mut conditions = next.conditions.iter_mut();
+        let Some(waits) = conditions.find(|condition| says_that_it_waits(condition)) else {
+            return Ok(());
+        };
+        waits.message = place(ahead);
+        self.apply(next).await
     }
 
     /// Takes conditions of our types away that another client wrote, or wrote back: an apply
@@ -361,6 +382,18 @@ impl StatusWriter {
             last = Some((Instant::now(), stage));
         }
     }
+}
+
+/// With this begins what an object says that waits for a slot.
+const WAITS: &str = "waits for its turn; ";
+
+/// What it says.
+pub(super) fn place(ahead: usize) -> String {
+    format!("{WAITS}{ahead} before it")
+}
+
+fn says_that_it_waits(condition: &Condition) -> bool {
+    condition.message.starts_with(WAITS)
 }
 
 /// True for a type that this operator judges.

@@ -2,14 +2,14 @@
 //! spec cannot be understood is reconciled like any other (invariant 11).
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     convert::Infallible,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{ConfigMap, Secret as KubeSecret},
@@ -19,24 +19,24 @@ use kube::{
     api::{DynamicObject, PartialObjectMeta},
     core::DeserializeGuard,
     runtime::{
-        Controller, PredicateConfig, WatchStreamExt,
-        controller::{self, Action},
-        predicates,
+        WatchStreamExt,
         reflector::{ObjectRef, Store, store::Writer},
         watcher,
     },
 };
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::Instrument;
 
 use super::{
     OperatorOptions, cluster,
     cluster_object::{cluster_resource, config_maps_of, file_of, secrets_of},
-    context::{Caches, Context, Dependencies, ReconcileError},
+    context::{Caches, Context, Dependencies},
     files::POLL,
     health::{BEAT, Health, Phase},
     home::ServerTime,
     kubeconfig,
+    queue::{self, Action, Arrival, Cause, Key, Slot, Worker},
 };
 use crate::{
     api::{Kubeconfig, REQUESTS},
@@ -86,94 +86,296 @@ pub(super) async fn controllers(
         stop.clone(),
     )
     .shown();
-    let streams = Streams {
+    let kubeconfigs_writer = Writer::default();
+    let kubeconfigs = Kubeconfigs {
+        seen: kubeconfigs_writer.as_reader(),
+        ctx: Arc::clone(&ctx),
+    };
+    let clusters = Clusters(Arc::clone(&ctx));
+    let writers = Writers {
         clusters: writer,
+        kubeconfigs: kubeconfigs_writer,
         secrets: secrets_writer,
         config_maps: maps_writer,
     };
-    let clusters = clusters(&ctx, streams, moved);
-    let kubeconfigs = kubeconfigs(&ctx);
-    let all = async {
-        tokio::join!(clusters, kubeconfigs);
-    };
-    let mut all = std::pin::pin!(async {
+    let mut watches = std::pin::pin!(async {
         tokio::select! {
-            () = Box::pin(all) => {}
+            () = watches(&clusters, &kubeconfigs, writers, moved) => {}
             // In the same loop: what holds it up holds this up as well.
             never = beats(health) => match never {},
         }
     });
     // Before the objects are read nothing is under way that must end in order.
     tokio::select! {
-        () = &mut all => return End::Stopped,
-        ready = seen.wait_until_ready() => if ready.is_err() {
-            // The watch is gone.
-            return End::Unread;
-        },
+        () = &mut watches => return End::Unread,
+        () = filled(&ctx, &kubeconfigs) => {}
         _ = stop.stopped() => return End::Stopped,
         () = tokio::time::sleep(FILL) => return End::Unread,
     }
     health.enters(Phase::Leading);
-    all.await;
-    End::Stopped
+    let queues = &ctx.queues;
+    let work = async {
+        tokio::join!(
+            queue::work(&queues.clusters, &clusters, &stop),
+            queue::work(&queues.kubeconfigs, &kubeconfigs, &stop),
+        )
+    };
+    tokio::select! {
+        _ = Box::pin(work) => End::Stopped,
+        // The watches never end.
+        () = watches => End::Unread,
+    }
+}
+
+/// Resolves when every cache has what there is: without one of them a reconcile would not see what it is about change.
+async fn filled(ctx: &Context, kubeconfigs: &Kubeconfigs) {
+    let caches = &ctx.caches;
+    let all = tokio::join!(
+        caches.clusters.wait_until_ready(),
+        caches.secrets.wait_until_ready(),
+        caches.config_maps.wait_until_ready(),
+        kubeconfigs.seen.wait_until_ready(),
+    );
+    if let (Ok(()), Ok(()), Ok(()), Ok(())) = all {
+        return;
+    }
+    // The watch is gone, and with it the caller.
+    std::future::pending::<()>().await;
 }
 
 /// Where the watches write what they see.
-struct Streams {
+struct Writers {
     clusters: Writer<DynamicObject>,
+    kubeconfigs: Writer<DeserializeGuard<Kubeconfig>>,
     secrets: Writer<PartialObjectMeta<KubeSecret>>,
     config_maps: Writer<PartialObjectMeta<ConfigMap>>,
 }
 
-/// Reconciles the Clusters. `moved`: called when one of the caches has changed.
-fn clusters(
-    ctx: &Arc<Context>,
-    streams: Streams,
+/// The Clusters, as a queue works with them.
+struct Clusters(Arc<Context>);
+
+impl Clusters {
+    fn arrives(&self, name: &str, cause: Cause) {
+        let queue = &self.0.queues.clusters;
+        queue.arrives(self, &Key::from(name), cause);
+    }
+
+    fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+        let about = ObjectRef::new_with(key, cluster_resource());
+        self.0.caches.clusters.get(&about)
+    }
+
+    /// Those that refer to an object by its name: one that was mended wakes them.
+    fn that_refer_to(&self, name: &str, references: impl Fn(&DynamicObject) -> Vec<&str>) {
+        for object in self.0.caches.clusters.state() {
+            if references(&object).contains(&name) {
+                self.arrives(&object.name_any(), Cause::Reference);
+            }
+        }
+    }
+}
+
+impl Worker for Clusters {
+    fn arrival(&self, key: &Key, cause: Cause) -> Option<Arrival> {
+        Some(cluster::arrival(&*self.get(key)?, cause))
+    }
+
+    /// Every line that is logged meanwhile has the name of the Cluster.
+    fn reconcile(&self, slot: Slot) -> BoxFuture<'_, Action> {
+        let span = tracing::info_span!("reconcile", cluster = &*slot.key);
+        let reconcile = async move {
+            match self.get(&slot.key) {
+                Some(object) => {
+                    let ctx = Arc::clone(&self.0);
+                    Box::pin(cluster::reconcile(object, ctx, slot)).await
+                }
+                None => Action::await_change(),
+            }
+        };
+        reconcile.instrument(span).boxed()
+    }
+
+    fn tell(&self, key: Key, ahead: usize) -> BoxFuture<'_, ()> {
+        let span = tracing::info_span!("reconcile", cluster = &*key);
+        let tell = async move { cluster::tell(&self.0, &key, ahead).await };
+        tell.instrument(span).boxed()
+    }
+}
+
+/// The Kubeconfigs: the same.
+struct Kubeconfigs {
+    seen: Store<DeserializeGuard<Kubeconfig>>,
+    ctx: Arc<Context>,
+}
+
+impl Kubeconfigs {
+    fn arrives(&self, name: &str, cause: Cause) {
+        let queue = &self.ctx.queues.kubeconfigs;
+        queue.arrives(self, &Key::from(name), cause);
+    }
+
+    /// Those that a Secret is about.
+    fn of_secret(&self, secret: &str) {
+        let credentials = &self.ctx.options.credentials_namespace;
+        for object in self.seen.state() {
+            if kubeconfig::is_about(&object, secret, credentials) {
+                self.arrives(&object.name_any(), Cause::Reference);
+            }
+        }
+    }
+}
+
+impl Worker for Kubeconfigs {
+    fn arrival(&self, key: &Key, cause: Cause) -> Option<Arrival> {
+        let object = self.seen.get(&ObjectRef::new(key))?;
+        Some(kubeconfig::arrival(&object, cause))
+    }
+
+    fn reconcile(&self, slot: Slot) -> BoxFuture<'_, Action> {
+        let span = tracing::info_span!("reconcile", kubeconfig = &*slot.key);
+        let reconcile = async move {
+            match self.seen.get(&ObjectRef::new(&slot.key)) {
+                Some(object) => {
+                    let ctx = Arc::clone(&self.ctx);
+                    Box::pin(kubeconfig::reconcile(object, ctx)).await
+                }
+                None => Action::await_change(),
+            }
+        };
+        reconcile.instrument(span).boxed()
+    }
+
+    /// They say nothing while they wait.
+    fn tell(&self, _: Key, _: usize) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
+/// Watches what there is, for ever. `moved`: called when one of the caches that runs depend on has changed.
+async fn watches(
+    clusters: &Clusters,
+    kubeconfigs: &Kubeconfigs,
+    writers: Writers,
     moved: impl Fn() + Clone + Send + Sync + 'static,
-) -> impl Future<Output = ()> {
-    let seen = streams.clusters.as_reader();
-    let told = moved.clone();
-    let objects = watcher(ctx.clusters.clone(), watcher::Config::default())
+) {
+    let ctx = &clusters.0;
+    let objects = {
+        let told = moved.clone();
+        let what = "the Clusters";
+        reflected(ctx, what, ctx.clusters.clone(), writers.clusters)
+            // Notify after the cache was updated, so that waiters see the new object.
+            .inspect(move |_| told())
+            .flat_map(changes(what_matters))
+            .for_each(each(|name| clusters.arrives(name, Cause::Changed)))
+    };
+    let others = {
+        let what = "the Kubeconfigs";
+        // One that cannot be understood is its own affair.
+        let all = Api::<DeserializeGuard<Kubeconfig>>::all(ctx.client.clone());
+        reflected(ctx, what, all, writers.kubeconfigs)
+            .flat_map(changes(version))
+            .for_each(each(|name| kubeconfigs.arrives(name, Cause::Changed)))
+    };
+    let secrets = {
+        let what = "the Secrets with credentials";
+        credentials_seen(ctx, what, writers.secrets, moved.clone()).for_each(each(|name| {
+            clusters.that_refer_to(name, |object| secrets_of(object).collect());
+            kubeconfigs.of_secret(name);
+        }))
+    };
+    let config_maps = {
+        let what = "the ConfigMaps with configs";
+        credentials_seen(ctx, what, writers.config_maps, moved.clone()).for_each(each(|name| {
+            clusters.that_refer_to(name, |object| config_maps_of(object).collect());
+        }))
+    };
+    let files = changed_files(Arc::clone(ctx)).for_each(|name| {
+        moved();
+        clusters.arrives(&name, Cause::Reference);
+        std::future::ready(())
+    });
+    tokio::join!(objects, others, secrets, config_maps, files);
+}
+
+/// What to do with each object.
+fn each(with: impl Fn(&str)) -> impl FnMut(String) -> std::future::Ready<()> {
+    move |name| {
+        with(&name);
+        std::future::ready(())
+    }
+}
+
+/// The names of the objects that changed in what `matters`, or are gone, when the cache has it: those of a list when all
+/// of it was read.
+fn changes<K: Resource>(
+    matters: impl Fn(&K) -> u64,
+) -> impl FnMut(Result<watcher::Event<K>, watcher::Error>) -> stream::Iter<std::vec::IntoIter<String>>
+{
+    let mut known: HashMap<String, u64> = HashMap::new();
+    let mut listed = HashMap::new();
+    move |event| {
+        let changed = match event {
+            // Told elsewhere.
+            Err(_) => Vec::new(),
+            Ok(watcher::Event::Init) => {
+                listed.clear();
+                Vec::new()
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                listed.insert(object.name_any(), matters(&object));
+                Vec::new()
+            }
+            Ok(watcher::Event::InitDone) => {
+                let former = std::mem::replace(&mut known, std::mem::take(&mut listed));
+                let changed = known
+                    .iter()
+                    .filter(|(name, now)| former.get(*name) != Some(*now));
+                let gone = former.keys().filter(|name| !known.contains_key(*name));
+                let changed = changed.map(|(name, _)| name).chain(gone).cloned();
+                let mut changed: Vec<_> = changed.collect();
+                // By name: the map has no order, and a test must have one.
+                changed.sort_unstable();
+                changed
+            }
+            Ok(watcher::Event::Apply(object)) => {
+                let (name, now) = (object.name_any(), matters(&object));
+                let changed = known.insert(name.clone(), now) != Some(now);
+                if changed { vec![name] } else { Vec::new() }
+            }
+            Ok(watcher::Event::Delete(object)) => {
+                let name = object.name_any();
+                known.remove(&name);
+                vec![name]
+            }
+        };
+        stream::iter(changed)
+    }
+}
+
+/// A watch that fills a cache.
+fn reflected<K>(
+    ctx: &Context,
+    what: &'static str,
+    api: Api<K>,
+    writer: Writer<K>,
+) -> impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static
+where
+    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    watcher(api, watcher::Config::default())
         .default_backoff()
-        .inspect(noted(&ctx.health, "the Clusters"))
-        .reflect(streams.clusters)
-        // Notify after the cache was updated, so that waiters see the new object.
-        .inspect(move |_| told())
-        .touched_objects()
-        .predicate_filter(what_matters, PredicateConfig::default());
-    let what = "the Secrets with credentials";
-    let secrets = credentials_seen(ctx, what, streams.secrets, moved.clone());
-    let what = "the ConfigMaps with configs";
-    let config_maps = credentials_seen(ctx, what, streams.config_maps, moved.clone());
-    let files = changed_files(Arc::clone(ctx)).inspect(move |_| moved());
-    let ended = ctx.stop.clone();
-    Controller::for_stream_with(objects, seen.clone(), cluster_resource())
-        .watches_stream(
-            secrets,
-            users_of(seen.clone(), |object| secrets_of(object).collect()),
-        )
-        .watches_stream(
-            config_maps,
-            users_of(seen, |object| config_maps_of(object).collect()),
-        )
-        .reconcile_on(files)
-        .graceful_shutdown_on(async move {
-            ended.stopped().await;
-        })
-        .run(reconcile_cluster, again, Arc::clone(ctx))
-        .for_each(|result| {
-            log("Cluster", result);
-            std::future::ready(())
-        })
+        .inspect(noted(&ctx.health, what))
+        .reflect(writer)
 }
 
 /// What changes in the namespace of the credentials, of one kind.
 fn credentials_seen<K>(
-    ctx: &Arc<Context>,
+    ctx: &Context,
     what: &'static str,
     writer: Writer<PartialObjectMeta<K>>,
     moved: impl Fn() + Send + 'static,
-) -> impl Stream<Item = Result<PartialObjectMeta<K>, watcher::Error>> + Send + 'static
+) -> impl Stream<Item = String>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -182,54 +384,9 @@ where
         + Sync
         + 'static,
 {
-    watcher(credentials::<K>(ctx), watcher::Config::default())
-        .default_backoff()
-        .inspect(noted(&ctx.health, what))
-        .reflect(writer)
+    reflected(ctx, what, credentials::<K>(ctx), writer)
         .inspect(move |_| moved())
-        .touched_objects()
-        .predicate_filter(predicates::resource_version, PredicateConfig::default())
-}
-
-/// Reconciles the Kubeconfigs.
-fn kubeconfigs(ctx: &Arc<Context>) -> impl Future<Output = ()> {
-    // One that cannot be understood is its own affair.
-    let all = Api::<DeserializeGuard<Kubeconfig>>::all(ctx.client.clone());
-    let kubeconfigs = Controller::new(all, watcher::Config::default());
-    let made_for = kubeconfigs_of(kubeconfigs.store(), ctx);
-    let ended = ctx.stop.clone();
-    kubeconfigs
-        .watches(
-            credentials::<KubeSecret>(ctx),
-            watcher::Config::default(),
-            made_for,
-        )
-        .graceful_shutdown_on(async move {
-            ended.stopped().await;
-        })
-        .run(reconcile_kubeconfig, again, Arc::clone(ctx))
-        .for_each(|result| {
-            log("Kubeconfig", result);
-            std::future::ready(())
-        })
-}
-
-/// Every line that is logged meanwhile has the name of the Cluster.
-fn reconcile_cluster(
-    object: Arc<DynamicObject>,
-    ctx: Arc<Context>,
-) -> impl Future<Output = Result<Action, ReconcileError>> {
-    let span = tracing::info_span!("reconcile", cluster = object.name_any());
-    cluster::reconcile(object, ctx).instrument(span)
-}
-
-/// The same for a Kubeconfig.
-fn reconcile_kubeconfig(
-    object: Arc<DeserializeGuard<Kubeconfig>>,
-    ctx: Arc<Context>,
-) -> impl Future<Output = Result<Action, ReconcileError>> {
-    let span = tracing::info_span!("reconcile", kubeconfig = object.name_any());
-    kubeconfig::reconcile(object, ctx).instrument(span)
+        .flat_map(changes(version))
 }
 
 async fn beats(health: &Health) -> Infallible {
@@ -256,11 +413,7 @@ fn noted<K>(
 }
 
 /// What a pass depends on; our own writes to the status are not among it.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "what a predicate of kube's is asked for"
-)]
-fn what_matters(object: &DynamicObject) -> Option<u64> {
+fn what_matters(object: &DynamicObject) -> u64 {
     let mut hasher = DefaultHasher::new();
     let meta = &object.metadata;
     meta.uid.hash(&mut hasher);
@@ -270,7 +423,15 @@ fn what_matters(object: &DynamicObject) -> Option<u64> {
     for annotation in REQUESTS {
         object.annotations().get(annotation).hash(&mut hasher);
     }
-    Some(hasher.finish())
+    hasher.finish()
+}
+
+/// Whatever changes in an object.
+fn version<K: Resource>(object: &K) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    object.meta().uid.hash(&mut hasher);
+    object.meta().resource_version.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What is in the namespace of the credentials, without its contents.
@@ -281,28 +442,9 @@ where
     Api::namespaced(ctx.client.clone(), &ctx.options.credentials_namespace)
 }
 
-/// The Kubeconfigs that a Secret is about.
-fn kubeconfigs_of(
-    seen: Store<DeserializeGuard<Kubeconfig>>,
-    ctx: &Context,
-) -> impl Fn(PartialObjectMeta<KubeSecret>) -> Vec<ObjectRef<DeserializeGuard<Kubeconfig>>>
-+ Send
-+ Sync
-+ 'static {
-    let credentials = ctx.options.credentials_namespace.clone();
-    move |secret| {
-        let name = secret.name_any();
-        seen.state()
-            .iter()
-            .filter(|object| kubeconfig::is_about(object, &name, &credentials))
-            .map(|object| ObjectRef::from_obj(&**object))
-            .collect()
-    }
-}
-
 /// The clusters whose config is in a file that has changed. As long as anything reads from it, the files are looked at
 /// again and again.
-fn changed_files(ctx: Arc<Context>) -> impl Stream<Item = ObjectRef<DynamicObject>> {
+fn changed_files(ctx: Arc<Context>) -> impl Stream<Item = String> {
     let looks = stream::unfold(ctx, |ctx| async {
         tokio::time::sleep(POLL).await;
         let objects = ctx.caches.clusters.state();
@@ -313,51 +455,52 @@ fn changed_files(ctx: Arc<Context>) -> impl Stream<Item = ObjectRef<DynamicObjec
             file_of(object).is_some_and(|path| changed.iter().any(|one| one == path))
         };
         let users = objects.iter().filter(reads);
-        let users = users.map(|object| ObjectRef::from_obj_with(&**object, cluster_resource()));
-        let users: Vec<_> = users.collect();
+        let users: Vec<_> = users.map(|object| object.name_any()).collect();
         Some((stream::iter(users), ctx))
     });
     looks.flatten()
 }
 
-/// The clusters that refer to an object by its name: one that was mended wakes them.
-fn users_of<K>(
-    seen: Store<DynamicObject>,
-    references: impl Fn(&DynamicObject) -> Vec<&str> + Send + Sync + 'static,
-) -> impl Fn(PartialObjectMeta<K>) -> Vec<ObjectRef<DynamicObject>> + Send + Sync + 'static
-where
-    K: Resource<DynamicType = ()>,
-{
-    move |changed| {
-        let name = changed.name_any();
-        seen.state()
-            .iter()
-            .filter(|object| references(object).contains(&&*name))
-            .map(|object| ObjectRef::from_obj_with(&**object, cluster_resource()))
-            .collect()
-    }
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
-/// Never asked: a pass tells its own end. The type of a controller wants it.
-fn again<K>(_: Arc<K>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    let error = with_causes(error);
-    tracing::warn!(error, "a reconcile was interrupted");
-    Action::requeue(Duration::from_secs(60))
-}
+    use super::*;
 
-fn log<K, Q>(
-    kind: &'static str,
-    result: Result<(ObjectRef<K>, Action), controller::Error<ReconcileError, Q>>,
-) where
-    K: kube::core::Resource<DynamicType: std::fmt::Debug + std::hash::Hash + Eq>,
-    Q: std::error::Error + 'static,
-{
-    match result {
-        Ok((object, action)) => tracing::debug!(kind, %object, ?action, "a pass ended"),
-        Err(controller::Error::ObjectNotFound(_)) => {}
-        Err(error) => {
-            let error = with_causes(&error);
-            tracing::debug!(kind, error, "a reconcile was interrupted");
+    /// What a list has counts when it was read to its end: before that the cache does not have it.
+    #[test]
+    fn a_list_is_told_at_its_end_and_what_is_not_in_it_is_gone() {
+        let object = |name: &str, version: &str| -> DynamicObject {
+            let meta = json!({"metadata": {"name": name, "resourceVersion": version}});
+            serde_json::from_value(meta).unwrap()
+        };
+        let mut changes = changes(version::<DynamicObject>);
+        let mut told = |event| -> Vec<String> {
+            let names = changes(Ok(event)).collect::<Vec<_>>();
+            names.now_or_never().unwrap()
+        };
+        let nothing: Vec<String> = Vec::new();
+        for event in [
+            Init,
+            InitApply(object("b", "1")),
+            InitApply(object("a", "2")),
+        ] {
+            assert_eq!(told(event), nothing);
         }
+        assert_eq!(told(InitDone), ["a", "b"]);
+        assert_eq!(told(Apply(object("a", "2"))), nothing);
+        assert_eq!(told(Apply(object("a", "3"))), ["a"]);
+        assert_eq!(told(Apply(object("c", "4"))), ["c"]);
+        assert_eq!(told(Delete(object("c", "4"))), ["c"]);
+        // The watch began again: one is gone, one came, one is as it was.
+        for event in [
+            Init,
+            InitApply(object("a", "3")),
+            InitApply(object("d", "5")),
+        ] {
+            assert_eq!(told(event), nothing);
+        }
+        assert_eq!(told(InitDone), ["b", "d"]);
     }
 }

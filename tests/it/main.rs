@@ -119,6 +119,7 @@ mod operator_lifecycle;
 mod operator_logs;
 mod operator_nodes;
 mod operator_process;
+mod operator_queue;
 mod operator_sight;
 mod operator_sources;
 mod operator_spared;

@@ -815,3 +815,89 @@ async fn the_kubeconfig_of_an_earlier_object_is_not_taken() {
     rig.api.delete("kubeconfigs", "", "a");
     rig.ready("a").await;
 }
+
+/// A watch whose version is too old begins with a list: what changed, came and went meanwhile is seen.
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_begins_again() {
+    let rig = Rig::start(&["n1", "n2", "n3"]);
+    for (name, node) in [("a", "n1"), ("b", "n2")] {
+        rig.create(&cluster(name, node)).await;
+        rig.ready(name).await;
+    }
+    rig.api.silence_watches(true);
+    rig.api.patch("clusters", "", "a", &edit());
+    let bare = json!({"metadata": {"finalizers": []}});
+    rig.api.patch("clusters", "", "b", &bare);
+    rig.api.delete("clusters", "", "b");
+    rig.create(&cluster("c", "n3")).await;
+    rig.api.expire_watches();
+    rig.api.silence_watches(false);
+    let begun = tokio::time::Instant::now();
+    rig.ready("c").await;
+    rig.until("a", |object| {
+        settled(object) && object["metadata"]["generation"] == 2
+    })
+    .await;
+    assert!(begun.elapsed() < SOON);
+    assert_eq!(rig.api.object("clusters", "", "b"), None);
+    // Those that are there are looked at as before.
+    let _ = rig.nodes.asked();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = rig.nodes.asked();
+    let often = |node: &str| asked.get(&node.into()).copied().unwrap_or_default();
+    assert!(often("n1") >= 8 && often("n3") >= 8, "{asked:?}");
+    assert_eq!(often("n2"), 0);
+}
+
+/// A status that is wiped while the operator runs is written again by the next look, and nothing is applied for it.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_wiped_is_written_again() {
+    let rig = Rig::start(&["n1"]);
+    rig.create(&cluster("a", "n1")).await;
+    let built = rig.ready("a").await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let runs = rig.nodes.counts().ups;
+    rig.api
+        .patch_status("clusters", "", "a", &json!({"status": null}));
+    let wiped = tokio::time::Instant::now();
+    let again = rig.ready("a").await;
+    assert!(wiped.elapsed() < Duration::from_secs(90));
+    assert_eq!(again["status"]["clusterID"], built["status"]["clusterID"]);
+    assert_eq!(rig.nodes.counts().ups, runs);
+}
+
+/// The namespace of the states and the one of the keys go while a cluster is removed: the removal ends with what it has
+/// read, or its deadline ends it, and another Cluster notices nothing.
+#[tokio::test(start_paused = true)]
+async fn namespaces_that_go_in_the_middle_of_a_deletion() {
+    for namespace in [NAMESPACE, CREDENTIALS] {
+        let rig = Rig::start(&["n1", "n2"]);
+        rig.create(&cluster("a", "n1")).await;
+        rig.ready("a").await;
+        let halt = rig.nodes.halt(Purpose::Removal, 1);
+        rig.api.delete("clusters", "", "a");
+        let deleted = tokio::time::Instant::now();
+        halt.reached().await;
+        halt.lift();
+        for secret in rig.api.objects("secrets") {
+            if secret["metadata"]["namespace"] == namespace {
+                let name = secret["metadata"]["name"].as_str().unwrap();
+                rig.api.delete("secrets", namespace, name);
+            }
+        }
+        halt.go_on();
+        rig.gone("a").await;
+        assert!(deleted.elapsed() <= Duration::from_secs(30 * 60 + 5));
+        let is_clean = rig.nodes.claimed_by("n1").is_none();
+        let is_recorded = rig
+            .api
+            .object("configmaps", NAMESPACE, "a-orphaned")
+            .is_some();
+        assert!(is_clean != is_recorded, "{namespace}: {is_clean}");
+        if namespace == CREDENTIALS {
+            rig.api.plant("secrets", &key_secret());
+        }
+        rig.create(&cluster("b", "n2")).await;
+        rig.ready("b").await;
+    }
+}

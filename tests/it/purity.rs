@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 34] = [
+const PURE: [&str; 36] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -38,6 +38,8 @@ const PURE: [&str; 34] = [
     "operator::kubeconfig::content",
     "operator::kubeconfig::request",
     "operator::metrics::families",
+    "operator::queue::budget",
+    "operator::queue::order",
     "operator::ready",
     "operator::shallow",
     "workload::available",

@@ -1,9 +1,6 @@
-//! One run towards a spec: its turn in the queue, what is said while it goes on, and what became
-//! of it.
+//! One run towards a spec: what is said while it goes on, and what became of it.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use kube::runtime::controller::Action;
+use std::collections::BTreeMap;
 
 use super::{Reconcile, report::Found, valid};
 use crate::{
@@ -20,47 +17,13 @@ use crate::{
         context::ReconcileError,
         environment::{self, Wanted},
         memory,
-        queue::{Queue, Slot},
+        queue::Action,
         run::{self, Task, stopped},
         status::Run,
     },
 };
 
-/// How often a place in the queue is told again.
-const PLACE_EVERY: Duration = Duration::from_secs(30);
-
 impl Reconcile<'_> {
-    /// A slot; while there is none, the object says so first, with its place (`tell`). `None`
-    /// never comes while the operator runs.
-    pub(super) async fn turn<'q>(
-        &mut self,
-        queue: &'q Queue,
-        tell: bool,
-    ) -> Result<Option<Slot<'q>>, ReconcileError> {
-        let nodes = self.view.node_count();
-        if let Some(slot) = queue.free(nodes) {
-            return Ok(Some(slot));
-        }
-        let place = queue.line_up();
-        let turn = queue.turn(nodes);
-        tokio::pin!(turn);
-        let mut told = None;
-        loop {
-            let ahead = place.ahead();
-            if tell && told != Some(ahead) {
-                told = Some(ahead);
-                let mut conditions = ConditionSet::new();
-                let message = format!("waits for its turn; {ahead} before it");
-                conditions.set(ConditionType::Reconciling, Reason::Queued, message);
-                self.status.write(&conditions, |_| {}).await?;
-            }
-            tokio::select! {
-                slot = &mut turn => return Ok(slot),
-                () = tokio::time::sleep(PLACE_EVERY) => {}
-            }
-        }
-    }
-
     /// Brings the nodes to the spec. `base` is what a survey found just before, if one did; `first` is
     /// that survey.
     pub(super) async fn apply<'w>(
@@ -72,16 +35,6 @@ impl Reconcile<'_> {
         first: Option<Box<Iteration<'w>>>,
     ) -> Result<Action, ReconcileError> {
         let ctx = self.ctx;
-        let (slot, first) = if let Some(slot) = ctx.queues.changes.free(self.view.node_count()) {
-            (Some(slot), first)
-        } else {
-            // What was seen is old by then, and its connections are not kept open for that long.
-            drop(first);
-            (self.turn(&ctx.queues.changes, true).await?, None)
-        };
-        let Some(_slot) = slot else {
-            return Ok(stopped(StopCause::Signal));
-        };
         let base = self.starting(base, purpose, wanted).await?;
         let task = Task {
             purpose: match purpose {
@@ -89,6 +42,7 @@ impl Reconcile<'_> {
                 Run::Provision | Run::Change | Run::Remove => Goal::Up(&wanted.intent),
             },
             first,
+            slot: self.slot,
             run: purpose,
             read: &wanted.read,
             limit: None,
@@ -98,8 +52,11 @@ impl Reconcile<'_> {
         let ended = Box::pin(run).await;
         drop(running);
         let id = self.status.identity(&*environment.store).await;
+        // What became of it is not known yet, and the object must not look settled.
+        let mut conditions = base.clone();
+        conditions.set(purpose.condition(), purpose.reason(), purpose.starting());
         self.status
-            .write(&base, |status| status.cluster_id = id)
+            .write(&conditions, |status| status.cluster_id = id)
             .await?;
         let (ended, survey) = match ended {
             Ok(Convergence::Settled(Outcome::Converged {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
-use kube::runtime::controller::Action;
 
 use super::Reconcile;
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
         environment::{self, Wanted},
         events::{Notice, publish},
         memory,
+        queue::Action,
         ready::Stage,
         reasons::{self, Reasoned, unseen},
         status::Run,

@@ -5,7 +5,6 @@ use jiff::SignedDuration;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    runtime::controller::Action,
 };
 
 use super::{
@@ -21,6 +20,7 @@ use crate::{
         context::{Context, ReconcileError, explained, with_finalizers},
         events::Notice,
         memory::{self, Kept},
+        queue::Action,
     },
     workload::UserBinding,
 };

@@ -76,7 +76,7 @@ pub(super) const LAST_SURVEY: Family = gauge(
 pub(super) const SLOTS: Family = gauge(
     "rke_slots",
     &["class", "state"],
-    "Clusters worked on at once (deletes, changes, checks): total, used, and how many are waiting",
+    "Clusters worked on at once (deletes, changes, checks): total (half of it for Clusters that hang), used, and how many are waiting",
 );
 pub(super) const LEADER: Family = gauge(
     "rke_leader",
@@ -108,7 +108,15 @@ pub(super) const RECONCILES: Family = Family {
     ..gauge(
         "controller_runtime_reconcile",
         &["controller", "result"],
-        "reconciles by result: success, requeue_after, error (an API request failed, or a panic)",
+        "reconciles by result: success, requeue (it waits for a slot), requeue_after, error (an API request failed, or a panic)",
+    )
+};
+pub(super) const RECONCILE_ERRORS: Family = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "controller_runtime_reconcile_errors",
+        &["controller"],
+        "reconciles that ended in an error",
     )
 };
 pub(super) const RECONCILE_TIME: Family = Family {
@@ -124,10 +132,65 @@ pub(super) const ACTIVE_WORKERS: Family = gauge(
     &["controller"],
     "reconciles in progress",
 );
+pub(super) const MOST_WORKERS: Family = gauge(
+    "controller_runtime_max_concurrent_reconciles",
+    &["controller"],
+    "how many reconciles can be in progress",
+);
+pub(super) const DEPTH: Family = gauge(
+    "workqueue_depth",
+    &["name"],
+    "objects that wait for a reconcile",
+);
+pub(super) const ADDS: Family = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "workqueue_adds",
+        &["name"],
+        "how often an object began to wait",
+    )
+};
+pub(super) const WAITED: Family = Family {
+    kind: Kind::Histogram,
+    ..gauge(
+        "workqueue_queue_duration_seconds",
+        &["name"],
+        "how long objects waited, in seconds",
+    )
+};
+pub(super) const WORKED: Family = Family {
+    kind: Kind::Histogram,
+    ..gauge(
+        "workqueue_work_duration_seconds",
+        &["name"],
+        "how long objects were worked on, in seconds",
+    )
+};
+pub(super) const UNFINISHED: Family = gauge(
+    "workqueue_unfinished_work_seconds",
+    &["name"],
+    "for how long the reconciles in progress run, in seconds, all together",
+);
+pub(super) const LONGEST: Family = gauge(
+    "workqueue_longest_running_processor_seconds",
+    &["name"],
+    "for how long the longest of them runs, in seconds",
+);
+pub(super) const RETRIES: Family = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "workqueue_retries",
+        &["name"],
+        "reconciles that are tried again after a failure",
+    )
+};
 
 /// Those about Clusters: only the process that leads has them.
 pub(super) const OF_CLUSTERS: [&Family; 6] =
     [&INFO, &CONDITION, &REASON, &NODES, &NOT_AFTER, &LAST_SURVEY];
+
+/// Those about queues: the same.
+pub(super) const OF_QUEUES: [&Family; 5] = [&SLOTS, &MOST_WORKERS, &DEPTH, &UNFINISHED, &LONGEST];
 
 /// One series: its labels in the order of the family.
 #[derive(Clone, Debug, PartialEq)]
@@ -261,7 +324,7 @@ pub(super) mod tests {
     }
 
     /// All of them, in the order of the documentation.
-    pub(in crate::operator::metrics) const ALL: [&Family; 14] = [
+    pub(in crate::operator::metrics) const ALL: [&Family; 23] = [
         &INFO,
         &CONDITION,
         &REASON,
@@ -274,8 +337,17 @@ pub(super) mod tests {
         &SLOTS,
         &LEADER,
         &RECONCILES,
+        &RECONCILE_ERRORS,
         &RECONCILE_TIME,
         &ACTIVE_WORKERS,
+        &MOST_WORKERS,
+        &DEPTH,
+        &ADDS,
+        &WAITED,
+        &WORKED,
+        &UNFINISHED,
+        &LONGEST,
+        &RETRIES,
     ];
 
     pub(in crate::operator::metrics) fn status() -> ClusterStatus {

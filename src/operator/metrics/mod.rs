@@ -42,7 +42,7 @@ pub use self::{
     identity::{CertificateError, CertificateFiles},
     server::MetricsOptions,
 };
-use super::{health, queue::Slots};
+use super::{health, queue};
 use crate::{api::ClusterStatus, apply::event::StepOutcome};
 
 /// Upper bounds of the histogram buckets for reconciles and steps, in seconds.
@@ -76,6 +76,8 @@ impl Controller {
 pub(super) enum Reconciled {
     /// It waits for a change.
     Success,
+    /// It waits for a slot.
+    Requeue,
     /// It has a time at which it comes again.
     RequeueAfter,
     /// A request to the API failed, or it panicked.
@@ -86,6 +88,7 @@ impl Reconciled {
     const fn name(self) -> &'static str {
         match self {
             Self::Success => "success",
+            Self::Requeue => "requeue",
             Self::RequeueAfter => "requeue_after",
             Self::Error => "error",
         }
@@ -95,7 +98,7 @@ impl Reconciled {
 /// What the process that leads works with, at one moment.
 pub(super) struct Seen {
     pub(super) clusters: Vec<Arc<DynamicObject>>,
-    pub(super) slots: Vec<(&'static str, Slots)>,
+    pub(super) queues: Vec<queue::Seen>,
 }
 
 /// Where it comes from; `None` once its controllers ended.
@@ -106,6 +109,11 @@ pub(super) struct Metrics {
     registry: Registry,
     live: Arc<Live>,
     reconciles: Many<Counter>,
+    errors: Many<Counter>,
+    adds: Many<Counter>,
+    retries: Many<Counter>,
+    waited: Many<Histogram>,
+    worked: Many<Histogram>,
     reconcile_time: Many<Histogram>,
     active: Many<Gauge>,
     steps: Many<Histogram>,
@@ -130,14 +138,20 @@ impl Metrics {
         }
         let mut registry = Registry::default();
         let live = Arc::<Live>::default();
-        let reconciles = Many::default();
-        let reconcile_time = Many::new_with_constructor(histogram as fn() -> Histogram);
+        let histograms = || Many::new_with_constructor(histogram as fn() -> Histogram);
+        let [reconciles, errors, adds, retries] = [(); 4].map(|()| Many::default());
+        let [reconcile_time, waited, worked] = [(); 3].map(|()| histograms());
         let active = Many::default();
-        let steps = Many::new_with_constructor(histogram as fn() -> Histogram);
+        let steps = histograms();
         let failures = Many::default();
         let orphaned = Counter::default();
         let to = &mut registry;
         register(to, &families::RECONCILES, Many::clone(&reconciles));
+        register(to, &families::RECONCILE_ERRORS, Many::clone(&errors));
+        register(to, &families::ADDS, Many::clone(&adds));
+        register(to, &families::RETRIES, Many::clone(&retries));
+        register(to, &families::WAITED, Many::clone(&waited));
+        register(to, &families::WORKED, Many::clone(&worked));
         register(to, &families::RECONCILE_TIME, Many::clone(&reconcile_time));
         register(to, &families::ACTIVE_WORKERS, Many::clone(&active));
         register(to, &families::STEP_DURATION, Many::clone(&steps));
@@ -148,6 +162,11 @@ impl Metrics {
             registry,
             live,
             reconciles,
+            errors,
+            adds,
+            retries,
+            waited,
+            worked,
             reconcile_time,
             active,
             steps,
@@ -178,6 +197,28 @@ impl Metrics {
             labels,
             begun: Instant::now(),
         }
+    }
+
+    /// An object waits that did not before.
+    pub(super) fn queued(&self, controller: Controller) {
+        self.adds.get_or_create(&named(controller)).inc();
+    }
+
+    /// It is tried again after a failure.
+    pub(super) fn retried(&self, controller: Controller) {
+        self.retries.get_or_create(&named(controller)).inc();
+    }
+
+    /// It waited for so long, and is worked on from now on.
+    pub(super) fn waited(&self, controller: Controller, time: Duration) {
+        let waited = self.waited.get_or_create(&named(controller));
+        waited.observe(time.as_secs_f64());
+    }
+
+    /// It was worked on for so long.
+    pub(super) fn worked(&self, controller: Controller, time: Duration) {
+        let worked = self.worked.get_or_create(&named(controller));
+        worked.observe(time.as_secs_f64());
     }
 
     /// A step ended.
@@ -266,6 +307,9 @@ impl Reconciling {
             ("result", how.name()),
         ];
         metrics.reconciles.get_or_create(&labels).inc();
+        if how == Reconciled::Error {
+            metrics.errors.get_or_create(&self.labels).inc();
+        }
     }
 }
 
@@ -305,7 +349,10 @@ impl Collector for Live {
         let Some(seen) = leads.then(|| self.seen()).flatten() else {
             return Ok(());
         };
-        encode(&mut encoder, &families::SLOTS, &slots(&seen.slots))?;
+        let queues: Vec<Series> = seen.queues.iter().flat_map(of_queue).collect();
+        for family in families::OF_QUEUES {
+            encode(&mut encoder, family, &queues)?;
+        }
         let clusters: Vec<Series> = seen.clusters.iter().flat_map(|one| of(one)).collect();
         for family in OF_CLUSTERS {
             encode(&mut encoder, family, &clusters)?;
@@ -320,19 +367,41 @@ fn of(object: &DynamicObject) -> Vec<Series> {
     of_cluster(&object.name_any(), &status.unwrap_or_default())
 }
 
-fn slots(slots: &[(&'static str, Slots)]) -> Vec<Series> {
-    let series = |class: &str, state: &str, count: usize| {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        Series::new(&families::SLOTS, [class, state], count.into())
-    };
-    let of_class = |(class, slots): &(&'static str, Slots)| {
-        [
-            series(class, "total", slots.total),
-            series(class, "used", slots.used),
-            series(class, "waiting", slots.waiting),
-        ]
-    };
-    slots.iter().flat_map(of_class).collect()
+fn named(controller: Controller) -> Labels {
+    vec![("name", controller.name())]
+}
+
+/// What a queue is like. The slots of the Clusters are shown, for they are what a Cluster waits for.
+fn of_queue(seen: &queue::Seen) -> Vec<Series> {
+    let name = seen.controller.name();
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
+    let mut all = vec![
+        Series::new(&families::MOST_WORKERS, [name], count(seen.most)),
+        Series::new(&families::DEPTH, [name], count(seen.depth)),
+        Series::new(
+            &families::UNFINISHED,
+            [name],
+            seconds(Some(seen.running.iter().sum())),
+        ),
+        Series::new(
+            &families::LONGEST,
+            [name],
+            seconds(seen.running.iter().max().copied()),
+        ),
+    ];
+    if seen.controller == Controller::Cluster {
+        for (class, slots) in &seen.slots {
+            for (state, number) in [
+                ("total", slots.total),
+                ("used", slots.used),
+                ("waiting", slots.waiting),
+            ] {
+                all.push(Series::new(&families::SLOTS, [class, state], count(number)));
+            }
+        }
+    }
+    all
 }
 
 /// The series of one family, if there are any.

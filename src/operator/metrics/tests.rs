@@ -402,14 +402,24 @@ fn shown() -> (Arc<Metrics>, Writer<DynamicObject>) {
     let reader = writer.as_reader();
     let metrics = Metrics::new();
     metrics.read_from(move || {
-        let slots = Slots {
+        let slots = queue::Slots {
             total: 16,
             used: 2,
             waiting: 1,
         };
+        let queue = |controller, slots| queue::Seen {
+            controller,
+            depth: 3,
+            running: vec![Duration::from_secs(4), Duration::from_secs(5)],
+            most: 112,
+            slots: ["deletes", "changes", "checks"].map(|class| (class, slots)),
+        };
         Some(Seen {
             clusters: reader.state(),
-            slots: vec![("changes", slots)],
+            queues: vec![
+                queue(Controller::Cluster, slots),
+                queue(Controller::Kubeconfig, queue::Slots::default()),
+            ],
         })
     });
     (metrics, writer)
@@ -471,6 +481,13 @@ fn a_scrape_has_the_families_of_the_table() {
     metrics
         .begins(Controller::Cluster)
         .ended(Reconciled::Success);
+    metrics
+        .begins(Controller::Kubeconfig)
+        .ended(Reconciled::Error);
+    metrics.queued(Controller::Cluster);
+    metrics.retried(Controller::Cluster);
+    metrics.waited(Controller::Cluster, Duration::from_secs(3));
+    metrics.worked(Controller::Cluster, Duration::from_secs(3));
     let failed = StepOutcome::Failed {
         message: "hunter2".to_owned(),
         hints: Vec::new(),
@@ -492,6 +509,16 @@ fn a_scrape_has_the_families_of_the_table() {
     for line in [
         "controller_runtime_reconcile_total{controller=\"cluster\",result=\"success\"} 1",
         "controller_runtime_active_workers{controller=\"cluster\"} 0",
+        "controller_runtime_reconcile_errors_total{controller=\"kubeconfig\"} 1",
+        "controller_runtime_max_concurrent_reconciles{controller=\"cluster\"} 112.0",
+        "workqueue_depth{name=\"cluster\"} 3.0",
+        "workqueue_adds_total{name=\"cluster\"} 1",
+        "workqueue_retries_total{name=\"cluster\"} 1",
+        "workqueue_queue_duration_seconds_sum{name=\"cluster\"} 3.0",
+        "workqueue_work_duration_seconds_sum{name=\"cluster\"} 3.0",
+        "workqueue_unfinished_work_seconds{name=\"cluster\"} 9.0",
+        "workqueue_longest_running_processor_seconds{name=\"cluster\"} 5.0",
+        "rke_slots{class=\"checks\",state=\"total\"} 16.0",
         "rke_step_failures_total{kind=\"pull-image\"} 1",
         "rke_step_duration_seconds_count{kind=\"pull-image\",outcome=\"failed\"} 1",
         "rke_step_duration_seconds_bucket{kind=\"pull-image\",outcome=\"failed\",le=\"5\"} 1",
@@ -512,7 +539,8 @@ fn used(expression: &str) -> BTreeSet<String> {
         let end = from.find(|letter| !is_word(letter)).unwrap_or(from.len());
         let (word, after) = from.split_at(end);
         rest = after;
-        if !word.starts_with("rke_") && !word.starts_with("controller_runtime_") {
+        let ours = ["rke_", "controller_runtime_", "workqueue_"];
+        if !ours.iter().any(|start| word.starts_with(start)) {
             continue;
         }
         let named = |family: &&&Family| {
@@ -603,5 +631,15 @@ fn panels_use_the_families_of_the_table() {
         .filter(shown)
         .map(|family| family.shown())
         .collect();
-    assert_eq!(without, ["controller_runtime_reconcile_time_seconds"]);
+    let known = [
+        "controller_runtime_reconcile_errors_total",
+        "controller_runtime_reconcile_time_seconds",
+        "controller_runtime_max_concurrent_reconciles",
+        "workqueue_adds_total",
+        "workqueue_work_duration_seconds",
+        "workqueue_unfinished_work_seconds",
+        "workqueue_longest_running_processor_seconds",
+        "workqueue_retries_total",
+    ];
+    assert_eq!(without, known);
 }

@@ -15,7 +15,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -59,6 +59,8 @@ struct Inner {
     faults: Mutex<Vec<Fault>>,
     writes: Mutex<Vec<String>>,
     silent: AtomicBool,
+    /// Watches from an earlier version have expired.
+    expired: AtomicU64,
     tells_the_time: AtomicBool,
     denied: Mutex<Option<Right>>,
     git_version: Mutex<String>,
@@ -74,6 +76,7 @@ impl FakeApi {
             faults: Mutex::default(),
             writes: Mutex::default(),
             silent: AtomicBool::new(false),
+            expired: AtomicU64::new(0),
             tells_the_time: AtomicBool::new(false),
             denied: Mutex::default(),
             git_version: Mutex::new("v1.34.4".to_owned()),
@@ -147,6 +150,13 @@ impl FakeApi {
     /// Watches tell nothing while this is so, as behind a slow network.
     pub(crate) fn silence_watches(&self, silent: bool) {
         self.0.silent.store(silent, Ordering::SeqCst);
+        self.0.version.send_modify(|_| {});
+    }
+
+    /// Every watch ends: what happened since is in no log any more.
+    pub(crate) fn expire_watches(&self) {
+        let version = self.0.state.lock().unwrap().version;
+        self.0.expired.store(version, Ordering::SeqCst);
         self.0.version.send_modify(|_| {});
     }
 
@@ -622,6 +632,12 @@ impl FakeApi {
             let (server, query, namespace) = (server.clone(), query.clone(), namespace.clone());
             async move {
                 loop {
+                    if from == ENDED {
+                        return None;
+                    }
+                    if from < server.0.expired.load(Ordering::SeqCst) {
+                        return Some((format!("{}\n", expired()), (ENDED, version)));
+                    }
                     version.mark_unchanged();
                     let next = server.next_after(from);
                     if let Some(change) = next {
@@ -663,6 +679,17 @@ impl FakeApi {
             .partition_point(|change| change.version <= version);
         state.log.get(index).cloned()
     }
+}
+
+/// The version of a watch that has ended.
+const ENDED: u64 = u64::MAX;
+
+/// What a watch says whose version is too old.
+fn expired() -> Value {
+    json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
+        "code": 410, "reason": "Expired", "message": "too old resource version",
+    }})
 }
 
 /// What a request does, in the words of the rights.

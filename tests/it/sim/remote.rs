@@ -124,6 +124,8 @@ struct Inner {
     reaches_an_api: bool,
     /// Where runs leave word that it is their turn; none: they take none.
     leases: Option<kube::Client>,
+    /// The nodes that hang, and when a survey gives them up.
+    hangs: BTreeMap<NodeName, Duration>,
     /// The API of the clusters, for whoever reaches it without a survey; none: it does not answer.
     serves: Option<kube::Client>,
     /// How often it was reached.
@@ -147,6 +149,7 @@ impl SimRemote {
                 told: (None, Vec::new()),
                 reaches_an_api: false,
                 leases: None,
+                hangs: BTreeMap::new(),
                 serves: None,
                 reached: 0,
                 asked: BTreeMap::new(),
@@ -232,6 +235,12 @@ impl SimRemote {
         self.inner().surveys = surveys;
     }
 
+    /// A node does not answer, and each survey waits for it for that long.
+    pub(crate) fn hang(&self, node: &str, time: Duration) {
+        self.kill(node);
+        self.inner().hangs.insert(NodeName::from(node), time);
+    }
+
     /// How often each host was looked at since this was asked last.
     pub(crate) fn asked(&self) -> BTreeMap<NodeName, usize> {
         std::mem::take(&mut self.inner().asked)
@@ -299,6 +308,8 @@ impl RemoteSession for SimSession {
                 Surveys::Hang => std::future::pending().await,
                 Surveys::Panic => panic!("told to panic, with the word hunter2"),
             }
+            let hangs = self.remote.inner().hangs(&self.aim);
+            passes(hangs).await;
             let mut seen = self.remote.inner().observe(&self.aim, &shell);
             // What is told was so when it was asked for.
             let told = self
@@ -453,6 +464,12 @@ impl Inner {
         }
         self.counts.hanging += usize::from(self.surveys == Surveys::Hang);
         self.surveys
+    }
+
+    /// How long those nodes keep a survey waiting.
+    fn hangs(&self, aim: &BTreeMap<NodeName, ConnectionTarget>) -> Duration {
+        let times = aim.keys().filter_map(|name| self.hangs.get(name));
+        times.copied().max().unwrap_or_default()
     }
 
     /// A run comes to its first step.
