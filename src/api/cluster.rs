@@ -12,7 +12,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use crate::model::go_duration;
+use crate::{config::structural_schema, model::go_duration};
 
 /// What the cluster is to be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -46,8 +46,8 @@ use crate::model::go_duration;
 #[serde(rename_all = "camelCase")]
 pub struct ClusterSpec {
     /// The cluster, in the words of cluster.yml: nodes, services, network and so on. Every key
-    /// is checked when it is read; what is wrong is told in the condition ConfigValid with its
-    /// path.
+    /// is checked when it is read; the condition ConfigValid has what is wrong, with its
+    /// path. Passwords and private keys are in Secrets: `secretKeyRef: {name, key}` stands in the place of each.
     #[schemars(schema_with = "config_schema")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<serde_json::Map<String, serde_json::Value>>,
@@ -104,14 +104,11 @@ pub struct TextSource {
     pub config_map_key_ref: Option<KeyRef>,
 }
 
-/// The one part without a structural schema. With one, the API server would prune keys that it
-/// does not know, in silence; our parser refuses them with path and suggestion, as it does for
-/// the same document in a file.
+/// Written from the table of keys. Rules about it are in the admission policies (`deploy/policies`) and not here: a rule of
+/// a definition fails where a value has another type than its schema says, on each write and also where nothing was
+/// edited. An object that an earlier schema took could not lose its finalizer.
 fn config_schema(_: &mut SchemaGenerator) -> Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "x-kubernetes-preserve-unknown-fields": true,
-    })
+    Schema::try_from(structural_schema()).unwrap_or_default()
 }
 
 /// How to log in to the nodes.
@@ -271,7 +268,7 @@ pub struct ClusterStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
-    /// The identity that the nodes bear.
+    /// The cluster's id, which the nodes carry.
     #[serde(rename = "clusterID", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub cluster_id: Option<String>,

@@ -408,6 +408,7 @@ fn told(row: &KeyRow) -> String {
         kind,
         default,
         secret,
+        by_reference,
         support,
         doc,
     } = row;
@@ -416,7 +417,11 @@ fn told(row: &KeyRow) -> String {
     } else {
         format!("{section}.{name}")
     };
-    let secret = if *secret { ", never shown" } else { "" };
+    let secret = match (secret, by_reference) {
+        (_, true) => ", never shown; in an object by `secretKeyRef`",
+        (true, false) => ", never shown",
+        (false, false) => "",
+    };
     let default = if default.is_empty() { "none" } else { default };
     format!(
         "{path}: {doc}\n\ntype:      {kind}{secret}\ndefault:   {default}\nsupported: {}",

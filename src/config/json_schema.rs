@@ -113,7 +113,7 @@ fn default(key: &Key) -> Value {
 }
 
 /// What it is for, and what of it does not work.
-fn description(key: &Key) -> String {
+pub(super) fn description(key: &Key) -> String {
     let doc = key.doc;
     match row("", key).support {
         Support::Works => doc.to_owned(),

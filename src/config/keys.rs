@@ -15,6 +15,8 @@ pub struct KeyRow {
     pub default: &'static str,
     /// Whether its value is never shown.
     pub secret: bool,
+    /// Whether only a reference to a Secret may stand in its place in an object.
+    pub by_reference: bool,
     /// What is done with it.
     pub support: Support,
     /// What it is for.
@@ -76,6 +78,7 @@ pub(super) fn row(section: &str, key: &Key) -> KeyRow {
         kind: key.kind.name(),
         default: key.default,
         secret: key.secret,
+        by_reference: key.by_reference,
         support: match key.answer {
             Answer::Used => Support::Works,
             Answer::Kept => Support::Kept,

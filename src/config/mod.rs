@@ -31,6 +31,7 @@ mod keys;
 mod manifest;
 mod network;
 mod problem;
+mod references;
 mod resolve;
 mod rke;
 mod schema;
@@ -40,6 +41,7 @@ mod snippet;
 #[cfg(test)]
 mod snippet_tests;
 mod sources;
+mod structural;
 mod tree;
 mod validate;
 
@@ -52,7 +54,9 @@ pub use keys::{KeyRow, Support, keys};
 pub use manifest::Manifest;
 pub use network::{Backend, Calico, Canal, Flannel, Network};
 pub use problem::{Place, Problem, Problems};
+pub use references::{ConfigSecrets, SecretReference, referred_secrets};
 pub(crate) use resolve::is_host;
 pub use resolve::{Resolved, has_passphrase};
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};
+pub use structural::structural_schema;

@@ -40,8 +40,13 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
+/// The smallest config that the definition takes.
+fn config() -> Value {
+    json!({"nodes": [{"address": "192.0.2.10"}]})
+}
+
 fn spec(deletion: &Value) -> Value {
-    json!({"config": {}, "ssh": {"keySecretRef": {"name": "nodes"}}, "deletion": deletion})
+    json!({"config": config(), "ssh": {"keySecretRef": {"name": "nodes"}}, "deletion": deletion})
 }
 
 /// What a Kubeconfig of a user of the cluster asks for.
@@ -113,21 +118,21 @@ fn refused() -> Vec<Refused> {
         ),
         cluster(spec(&json!({"policy": "Forget"})), "spec.deletion.policy"),
         cluster(
-            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a"}}, "paused": "yes"}),
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "a"}}, "paused": "yes"}),
             "spec.paused",
         ),
         cluster(
-            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a"}}, "deletionProtection": 1}),
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "a"}}, "deletionProtection": 1}),
             "spec.deletionProtection",
         ),
-        cluster(json!({"config": {}}), "spec.ssh"),
+        cluster(json!({"config": config()}), "spec.ssh"),
         cluster(
             json!({"ssh": {"keySecretRef": {"name": "a"}}}),
             "exactly one of spec.config, spec.configFrom and spec.configPath",
         ),
         cluster(
             json!({
-                "config": {}, "configFrom": {"secretKeyRef": {"name": "b"}},
+                "config": config(), "configFrom": {"secretKeyRef": {"name": "b"}},
                 "ssh": {"keySecretRef": {"name": "a"}},
             }),
             "exactly one of spec.config, spec.configFrom and spec.configPath",
@@ -153,7 +158,7 @@ fn refused() -> Vec<Refused> {
         ),
         cluster(
             json!({
-                "config": {},
+                "config": config(),
                 "ssh": {
                     "keySecretRef": {"name": "a"}, "knownHosts": "",
                     "knownHostsFrom": {"configMapKeyRef": {"name": "b"}},
@@ -162,15 +167,15 @@ fn refused() -> Vec<Refused> {
             "at most one of knownHosts and knownHostsFrom",
         ),
         cluster(
-            json!({"config": {}, "ssh": {"keySecretRef": {"name": "../etc"}}}),
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "../etc"}}}),
             "spec.ssh.keySecretRef.name",
         ),
         cluster(
-            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a", "namespace": "kube-system"}}}),
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "a", "namespace": "kube-system"}}}),
             "namespace",
         ),
         cluster(
-            json!({"config": {}, "ssh": {"keySecretRef": {"name": "a"}}, "changes": "Never"}),
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "a"}}, "changes": "Never"}),
             "spec.changes",
         ),
     ]
@@ -224,7 +229,7 @@ fn the_schema_is_accepted_and_kept(management: &Management) {
     assert!(listed.stdout.contains("/edited"), "{listed:?}");
     management.kubectl(&["delete", "rkek", "edited"]).well();
 
-    let bare = json!({"config": {"nodes": [{"any": "thing"}]}, "ssh": {"keySecretRef": {"name": "nodes"}}});
+    let bare = json!({"config": {"nodes": [{"address": "192.0.2.10", "any": "thing"}]}, "ssh": {"keySecretRef": {"name": "nodes"}}});
     let filled = management
         .send(&dry, &object("Cluster", "bare", &bare))
         .well();
@@ -232,7 +237,7 @@ fn the_schema_is_accepted_and_kept(management: &Management) {
     assert_eq!(
         filled["spec"],
         json!({
-            "config": {"nodes": [{"any": "thing"}]},
+            "config": {"nodes": [{"address": "192.0.2.10", "any": "thing"}]},
             "ssh": {"keySecretRef": {"name": "nodes"}},
         }),
         "no default is written into an object, and the config is kept as it is"
@@ -668,7 +673,7 @@ fn a_deletion_ends_whatever_is_broken() {
     assert_eq!(containers(node), ids, "there was nothing to do");
 
     // The spec cannot be understood: the inventory knows the node.
-    management.edit(CLUSTER, &json!({"spec": {"config": {"nodes": "none"}}}));
+    management.edit(CLUSTER, &json!({"spec": {"config": {"nodse": "none"}}}));
     let told = management.until(CLUSTER, "the spec is refused", SOON, |cluster| {
         is(cluster, "ConfigValid", "False")
     });

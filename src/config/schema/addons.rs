@@ -16,7 +16,9 @@ pub(super) const MONITORING: &[Key] = &[
     map("node_selector", "Where its pods run.").used(),
     any("update_strategy", "How its pods are replaced.").used(),
     number("replicas", "How many pods.").default("1").used(),
-    each("tolerations", "Tolerations of its pods.", TOLERATION).used(),
+    each("tolerations", "Tolerations of its pods.", TOLERATION)
+        .most(32)
+        .used(),
     text(
         "metrics_server_priority_class_name",
         "The priority of its pods; `system-cluster-critical` when empty.",
@@ -77,7 +79,7 @@ pub(super) const DNS: &[Key] = &[
         "How many pods for how many nodes. It is worked out at each `up`; there is no autoscaler pod.",
         LINEAR,
     ),
-    each("tolerations", "Tolerations of its pods.", TOLERATION).used(),
+    each("tolerations", "Tolerations of its pods.", TOLERATION).most(32).used(),
 ];
 
 const DNS_OPTIONS: &[Key] = &[
@@ -128,14 +130,19 @@ const NODELOCAL: &[Key] = &[
     .used(),
 ];
 
+/// A number that may have a part after a point.
+const FRACTION: &str = r"^[0-9]*(\.[0-9]*)?$";
+
 const LINEAR: &[Key] = &[
     number("cores_per_replica", "Cores of workers for each pod.")
         .default("128")
         .also(&["0"])
+        .pattern(FRACTION)
         .used(),
     number("nodes_per_replica", "Workers for each pod.")
         .default("4")
         .also(&["0"])
+        .pattern(FRACTION)
         .used(),
     number("min", "At least so many.")
         .default("1")

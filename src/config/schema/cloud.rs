@@ -54,14 +54,14 @@ pub(super) const CLOUD_PROVIDER: &[Key] = &[
             "cloud_config",
             "The file of its cloud provider, `/etc/kubernetes/cloud-config` on every node.",
         )
-        .secret()
+        .by_reference()
         .used()],
     ),
     text(
         "customCloudProvider",
         "The file of another cloud provider, `/etc/kubernetes/cloud-config` on every node.",
     )
-    .secret()
+    .by_reference()
     .used(),
 ];
 

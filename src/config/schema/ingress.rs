@@ -48,7 +48,7 @@ pub(super) const INGRESS: &[Key] = &[
         "Tolerations of the default backend; the controller tolerates every taint.",
         TOLERATION,
     )
-    .used(),
+    .most(32).used(),
     flag(
         "default_backend",
         "A server for requests that no Ingress matches.",

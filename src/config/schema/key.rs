@@ -16,9 +16,27 @@ pub(in crate::config) struct Key {
     pub(in crate::config) also: &'static [&'static str],
     /// The value is a password, a private key or the like, or may hold one: it is never shown.
     pub(in crate::config) secret: bool,
+    /// The value is a password or a private key: in an object only a reference to a Secret may stand here.
+    pub(in crate::config) by_reference: bool,
+    /// What an object's schema bounds.
+    pub(in crate::config) bounds: Bounds,
     pub(in crate::config) answer: Answer,
     /// One line of documentation.
     pub(in crate::config) doc: &'static str,
+}
+
+/// Bounds of a value in an object, where the API server checks them.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::config) struct Bounds {
+    /// Of a list: how many items at least.
+    pub(in crate::config) least: u32,
+    /// Of a list or a mapping: how many at most. Of a text: how many characters, and nothing but a text, no number and
+    /// no bool, can be a value. 0: not bounded.
+    pub(in crate::config) most: u32,
+    /// What a text looks like; empty: anything.
+    pub(in crate::config) pattern: &'static str,
+    /// Of a list of sections: the key by whose value its items are known.
+    pub(in crate::config) by: &'static str,
 }
 
 /// What may stand under a key.
@@ -98,6 +116,13 @@ const fn key(name: &'static str, kind: Kind, doc: &'static str) -> Key {
         words: &[],
         also: &[],
         secret: false,
+        by_reference: false,
+        bounds: Bounds {
+            least: 0,
+            most: 0,
+            pattern: "",
+            by: "",
+        },
         answer: Answer::Later,
         doc,
     }
@@ -168,6 +193,29 @@ impl Key {
             secret: true,
             ..self
         }
+    }
+
+    pub(super) const fn by_reference(self) -> Self {
+        Self {
+            by_reference: true,
+            ..self.secret()
+        }
+    }
+
+    pub(super) const fn most(mut self, most: u32) -> Self {
+        self.bounds.most = most;
+        self
+    }
+
+    pub(super) const fn pattern(mut self, pattern: &'static str) -> Self {
+        self.bounds.pattern = pattern;
+        self
+    }
+
+    pub(super) const fn known_by(mut self, key: &'static str, least: u32) -> Self {
+        self.bounds.by = key;
+        self.bounds.least = least;
+        self
     }
 
     pub(super) const fn used(self) -> Self {

@@ -29,7 +29,7 @@ use nodes::BASTION;
 
 /// The top level of `cluster.yml`.
 pub(super) const ROOT: &[Key] = &[
-    each("nodes", "The machines of the cluster.", NODE).used(),
+    each("nodes", "The machines of the cluster.", NODE).known_by("address", 1).most(1000).used(),
     section("services", "The components of Kubernetes.", SERVICES),
     section("network", "The network plugin.", NETWORK),
     section("authentication", "How the API server knows its users.", AUTHENTICATION),
@@ -41,18 +41,18 @@ pub(super) const ROOT: &[Key] = &[
     text("ssh_cert_path", "The file of that key's OpenSSH certificate; not in a `Cluster` object.").used(),
     flag("ssh_agent_auth", "Log in with the keys of an SSH agent, not in a `Cluster` object. Without an agent (`SSH_AUTH_SOCK`) key files are used.").used(),
     flag("ignore_docker_version", "Accept any version of Docker.")
-        .same("Docker is judged by what it can do, not by a list of versions"),
+        .same("what Docker can do is checked, not its version"),
     flag("enable_cri_dockerd", "Run pods through cri-dockerd.").default("true")
         .same("pods run on the containerd that Docker brings"),
-    text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").used(),
-    each("private_registries", "Registries that need a login, have an authority of their own, or have the system images. Docker pulls with it, and kubelet for pods.", REGISTRY).used(),
+    text("kubernetes_version", "The release of Kubernetes; the newest that our tests prove when empty. An existing cluster keeps its own.").pattern(VERSION).most(64).used(),
+    each("private_registries", "Registries that need a login, have their own authority, or have the system images. Docker pulls with it, and kubelet for pods.", REGISTRY).most(32).used(),
     section("ingress", "The ingress controller.", INGRESS),
     text("cluster_name", "The cluster's name in its kubeconfig.").default("local").used(),
     section("cloud_provider", "The cloud that the nodes run in.", CLOUD_PROVIDER),
     text("prefix_path", "Where RKE's folders begin on the nodes.").default("/"),
     text("win_prefix_path", "The same on Windows nodes."),
     number("addon_job_timeout", "Seconds that RKE waits for an add-on.").default("45")
-        .same("add-ons are applied at once, and how long is waited for them is told"),
+        .same("add-ons are applied at once, and a run reports how long it waits for them"),
     section("bastion_host", "A machine through which the nodes are reached.", BASTION),
     section("monitoring", "The metrics server.", MONITORING),
     later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
@@ -64,6 +64,9 @@ pub(super) const ROOT: &[Key] = &[
     text("cri_dockerd_stream_server_address", "Where cri-dockerd listens.").default("127.0.0.1").same(NO_CRI_DOCKERD),
     number("cri_dockerd_stream_server_port", "Where cri-dockerd listens.").default("10010").same(NO_CRI_DOCKERD),
 ];
+
+/// A release, in the spellings that people have in files.
+const VERSION: &str = r"^(v?1\.[0-9]+\.[0-9]+([-+].+)?)?$";
 
 const NO_CRI_DOCKERD: &str = "there is no cri-dockerd";
 
@@ -84,7 +87,7 @@ const AUTHENTICATION: &[Key] = &[
                 "config_file",
                 "The content of its kubeconfig; one on the node itself, port 6440, when empty.",
             )
-            .secret()
+            .by_reference()
             .used(),
             duration("cache_timeout", "How long its answers are kept.")
                 .default("5s")
@@ -105,7 +108,7 @@ const NO_ECR: &str = "remove it: let kubelet run a credential provider of AWS (`
 const REGISTRY: &[Key] = &[
     text("url", "Host and port, and perhaps the beginning of a path; one entry each.").default("docker.io").used(),
     text("user", "The user.").used(),
-    text("password", "The password. A change restarts nothing; kubelet reads it again after five minutes at most.").secret().used(),
+    text("password", "The password. A change restarts nothing; kubelet reads it again after five minutes at most.").by_reference().used(),
     flag("is_default", "Take the system images from here that `system_images` does not name, those of charts too: `URL/IMAGE`.").used(),
     text("ca", "Ours: the certificate of the authority that signed the registry's, as PEM.").secret().used(),
     text("ca_path", "Ours: the file of that certificate; not in a `Cluster` object.").used(),

@@ -37,7 +37,7 @@ pub(in crate::config) const NETWORK: &[Key] = &[
         "Tolerations of calico's controllers; the plugins' own pods tolerate every taint.",
         TOLERATION,
     )
-    .used(),
+    .most(32).used(),
     any(
         "values",
         "Ours: laid over the values of the chart (`rke2-canal`, `rke2-calico`) last.",
@@ -93,7 +93,7 @@ const CANAL: &[Key] = &[
 
 const VOLUME_PLUGINS: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/nodeagent~uds";
 
-const OPERATOR: &str = "calico's operator runs these pods with priorities of its own";
+const OPERATOR: &str = "calico's operator runs these pods with its own priorities";
 const CHART: &str = "the chart runs these pods as `system-node-critical`";
 const NO_WEAVE: &str = "remove it: weave is no longer maintained";
 

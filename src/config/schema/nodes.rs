@@ -11,18 +11,21 @@ pub(in crate::config) const NODE: &[Key] = &[
         "address",
         "Host name or IPv4 address that SSH dials; required.",
     )
+    .most(253)
     .used(),
     number("port", "Port of sshd.").default("22").used(),
     text(
         "internal_address",
         "IPv4 address for traffic among the nodes, if that is another one.",
     )
+    .most(253)
     .used(),
     list(
         "role",
         "`controlplane`, `etcd`, `worker`; at least one. The only node of a cluster has all three when empty.",
     )
     .words(&["controlplane", "etcd", "worker"])
+    .most(3)
     .used(),
     text(
         "hostname_override",
@@ -31,17 +34,18 @@ pub(in crate::config) const NODE: &[Key] = &[
     .used(),
     text(
         "user",
-        "Who logs in; must be allowed to use Docker. Whoever runs the command when empty, as with `ssh`; required in a `Cluster` object.",
+        "Who logs in; must be allowed to use Docker. The user who runs the command when empty, as with `ssh`; required in a `Cluster` object.",
     )
     .used(),
     text("docker_socket", "Docker's socket on the node.")
         .default("/var/run/docker.sock")
+        .most(253)
         .used(),
     text(
         "ssh_key",
         "The private key itself; not in a `Cluster` object.",
     )
-    .secret()
+    .by_reference()
     .used(),
     text(
         "ssh_key_path",
@@ -56,8 +60,8 @@ pub(in crate::config) const NODE: &[Key] = &[
     .used(),
     flag("ssh_agent_auth", "Overwritten by the key at the top level.")
         .ignored("write `ssh_agent_auth` at the top level: RKE too reads only that one"),
-    map("labels", "Labels of the Node object.").used(),
-    each("taints", "Taints of the Node object.", TAINT).used(),
+    map("labels", "Labels of the Node object.").most(64).used(),
+    each("taints", "Taints of the Node object.", TAINT).most(32).used(),
     text("nodeName", "Set by Rancher."),
     text("machine_name", "Of releases of RKE before 0.1.2.")
         .ignored("write it as `hostname_override`: RKE does not read this name any more"),
@@ -83,12 +87,12 @@ pub(super) const BASTION: &[Key] = &[
     )
     .used(),
     number("port", "Port of sshd.").default("22").used(),
-    text("user", "Who logs in; whoever runs the command when empty.").used(),
+    text("user", "Who logs in; the user who runs the command when empty.").used(),
     text(
         "ssh_key",
         "The private key itself; not in a `Cluster` object.",
     )
-    .secret()
+    .by_reference()
     .used(),
     text(
         "ssh_key_path",

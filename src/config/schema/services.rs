@@ -55,7 +55,7 @@ pub(in crate::config) const ETCD: &[Key] = service!(
         .secret()
         .used(),
     text("key", "The private key of that certificate, PEM.")
-        .secret()
+        .by_reference()
         .used(),
     text("path", "The prefix of this cluster's keys in that etcd.")
         .default("/registry")
@@ -109,8 +109,8 @@ const BACKUP: &[Key] = &[
 ];
 
 const S3: &[Key] = &[
-    text("access_key", "The access key.").secret().kept(),
-    text("secret_key", "Its secret.").secret().kept(),
+    text("access_key", "The access key.").by_reference().kept(),
+    text("secret_key", "Its secret.").by_reference().kept(),
     text("bucket_name", "The bucket.").kept(),
     text("region", "The region.").kept(),
     text("endpoint", "The server.").kept(),
@@ -123,12 +123,14 @@ pub(in crate::config) const KUBE_API: &[Key] =
     service!(
     text("service_cluster_ip_range", "Addresses of Services.")
         .default("10.43.0.0/16")
+        .most(64)
         .used(),
     text(
         "service_node_port_range",
         "Ports of Services of type NodePort."
     )
     .default("30000-32767")
+    .most(32)
     .used(),
     flag("pod_security_policy", "Of releases of RKE before 1.6.")
         .refused("remove it: Kubernetes has no PodSecurityPolicy since 1.25"),
@@ -153,7 +155,7 @@ pub(in crate::config) const KUBE_API: &[Key] =
                 "custom_config",
                 "An EncryptionConfiguration of your own, instead of our key; it holds keys."
             )
-            .secret()
+            .by_reference()
             .used(),
         ]
     ),
@@ -215,12 +217,14 @@ const AUDIT_CONFIGURATION: &[Key] = &[
 pub(in crate::config) const KUBE_CONTROLLER: &[Key] = service!(
     text("cluster_cidr", "Addresses of pods.")
         .default("10.42.0.0/16")
+        .most(64)
         .used(),
     text(
         "service_cluster_ip_range",
         "Addresses of Services; as under `kube-api`."
     )
     .default("10.43.0.0/16")
+    .most(64)
     .used(),
 );
 
@@ -228,6 +232,7 @@ pub(in crate::config) const KUBE_CONTROLLER: &[Key] = service!(
 pub(in crate::config) const KUBELET: &[Key] = service!(
     text("cluster_domain", "The domain of Services.")
         .default("cluster.local")
+        .most(253)
         .used(),
     text("infra_container_image", "The pause image.")
         .refused("write `pod_infra_container` under `system_images`"),
@@ -236,6 +241,7 @@ pub(in crate::config) const KUBELET: &[Key] = service!(
         "The address of the DNS server, one of the range of Services."
     )
     .default("10.43.0.10")
+    .most(64)
     .used(),
     text("pod-infra-container-image", "Of RKE's documentation; no release of RKE reads it.")
         .ignored("remove it: RKE does not read it either; `system_images.pod_infra_container` is the key with an effect"),
@@ -246,7 +252,7 @@ pub(in crate::config) const KUBELET: &[Key] = service!(
     .used(),
     flag(
         "generate_serving_certificate",
-        "A serving certificate of its own for each kubelet."
+        "A serving certificate for each kubelet."
     )
     .same("every kubelet has one"),
 );

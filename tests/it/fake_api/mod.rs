@@ -96,6 +96,14 @@ impl FakeApi {
         server
     }
 
+    /// Whether the definition takes an object that is new.
+    pub(crate) fn admits(kind: &str, object: &Value) -> Result<(), String> {
+        let kinds = kinds::kinds();
+        let kind = kinds.iter().find(|known| known.kind == kind).unwrap();
+        let schema = kind.schema.as_ref().unwrap();
+        schema::admit(schema, object.clone(), None).map(drop)
+    }
+
     /// A client of it, without a name.
     pub(crate) fn client(&self) -> kube::Client {
         self.client_of("")

@@ -1,4 +1,6 @@
-//! What a real API server does with our schemas: defaults, types, unknown fields, rules.
+//! What a real API server does with our schemas: defaults, nulls, types, bounds, lists by key, unknown fields, rules.
+
+use std::collections::BTreeSet;
 
 use kube::core::cel;
 use serde_json::Value;
@@ -10,7 +12,8 @@ use serde_json::Value;
     reason = "it gives back what it was given, defaulted"
 )]
 pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Result<Value, String> {
-    let object = cel::apply_defaults(schema, &object);
+    let mut object = cel::apply_defaults(schema, &object);
+    without_nulls(schema, &mut object);
     let mut problems = Vec::new();
     // What is read back from storage has the defaults, too.
     let old = old.map(|old| cel::apply_defaults(schema, old));
@@ -36,6 +39,28 @@ pub(super) fn admit(schema: &Value, object: Value, old: Option<&Value>) -> Resul
     }
 }
 
+/// A null where there may be none is as good as nothing.
+fn without_nulls(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            let properties = &schema["properties"];
+            map.retain(|key, value| {
+                let property = &properties[key];
+                !(value.is_null() && property.is_object() && property["nullable"] != true)
+            });
+            for (key, value) in map {
+                without_nulls(&properties[key], value);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                without_nulls(&schema["items"], item);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 fn verify(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) {
     if value.is_null() {
         if schema["nullable"] != true {
@@ -49,6 +74,7 @@ fn verify(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>)
         Some("string") => value.is_string(),
         Some("integer") => value.is_i64() || value.is_u64(),
         Some("boolean") => value.is_boolean(),
+        _ if schema["x-kubernetes-int-or-string"] == true => value.is_i64() || value.is_string(),
         _ => true,
     };
     if !matches {
@@ -60,9 +86,10 @@ fn verify(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>)
     {
         problems.push(format!("{path}: Unsupported value"));
     }
+    bounded(schema, value, path, problems);
     for required in schema["required"].as_array().into_iter().flatten() {
         let key = required.as_str().unwrap();
-        if value.get(key).is_none() {
+        if value.is_object() && value.get(key).is_none() {
             problems.push(format!("{path}.{key}: Required value"));
         }
     }
@@ -87,5 +114,51 @@ fn verify(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>)
             &format!("{path}[{index}]"),
             problems,
         );
+    }
+}
+
+/// How long it may be, what a text looks like, and what tells the items of a list apart.
+fn bounded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<String>) {
+    let (least, most, length) = match value {
+        Value::String(text) => ("minLength", "maxLength", text.chars().count()),
+        Value::Array(items) => ("minItems", "maxItems", items.len()),
+        Value::Object(map) => ("minProperties", "maxProperties", map.len()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => return,
+    };
+    let bound = |name: &str| {
+        schema[name]
+            .as_u64()
+            .map(|bound| usize::try_from(bound).unwrap())
+    };
+    if bound(least).is_some_and(|least| length < least) {
+        problems.push(format!("{path}: Too short"));
+    }
+    if bound(most).is_some_and(|most| length > most) {
+        problems.push(format!("{path}: Too long"));
+    }
+    if let Some(pattern) = schema["pattern"].as_str().filter(|_| value.is_string()) {
+        let pattern = pattern.replace('\\', "\\\\");
+        let rule = serde_json::json!({
+            "type": "string",
+            "x-kubernetes-validations": [{"rule": format!("self.matches('{pattern}')")}],
+        });
+        if cel::Validator::new().validate(&rule, value, None).is_err() {
+            problems.push(format!("{path}: does not match the pattern"));
+        }
+    }
+    if let (Some(keys), Some(items)) = (
+        schema["x-kubernetes-list-map-keys"].as_array(),
+        value.as_array(),
+    ) {
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let key: Vec<String> = keys
+                .iter()
+                .map(|key| item[key.as_str().unwrap()].to_string())
+                .collect();
+            if !seen.insert(key) {
+                problems.push(format!("{path}[{index}]: Duplicate value"));
+            }
+        }
     }
 }
