@@ -68,7 +68,7 @@ macro_rules! reasons {
 reasons! {
     APIServerDown, AddressNotAllowed, AlarmRaised, Applied, Applying, AuthenticationFailed, AuthorityEnding, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
     Degraded, Deleting, DeletionOverdue, DeletionProtected, DockerUnavailable, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
-    HostKeyChanged, HostKeyUnknown, HostUnavailable,
+    HostKeyChanged, HostKeyUnknown, HostUnavailable, ImmutableField, InlineSecret,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
     NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
@@ -215,6 +215,16 @@ pub const REASONS: &[ReasonRow] = &[
         T::ConfigValid,
         R::InvalidConfig,
         "the spec has errors; the message has their paths",
+    ),
+    no(
+        T::ConfigValid,
+        R::InlineSecret,
+        "a password or a private key is in the object itself; the message has its path. A cluster that is built is kept as it was applied last",
+    ),
+    no(
+        T::ConfigValid,
+        R::ImmutableField,
+        "the config asks for another network plugin, range or domain than the cluster has",
     ),
     no(
         T::ConfigValid,

@@ -46,6 +46,9 @@ use crate::{
     status::{Seen, lines},
 };
 
+/// How the API server answers a write that leaves an object invalid.
+const INVALID: u16 = 422;
+
 /// One pass over one object. Whatever goes wrong in it is this object's.
 pub(super) async fn reconcile(object: Arc<DynamicObject>, ctx: Arc<Context>, slot: Slot) -> Action {
     // What was frozen and woke up begins nothing new.
@@ -92,10 +95,19 @@ async fn pass(
         let status = StatusWriter::new(ctx, &view);
         return Box::pin(removal::pass(ctx, &view, slot, status)).await;
     }
+    let mut refused = false;
     let view = if view.has_finalizer() {
         view
     } else {
-        ensure_finalizer(ctx, &view).await?
+        match ensure_finalizer(ctx, &view).await {
+            Ok(view) => view,
+            // Without a finalizer no node is touched.
+            Err(kube::Error::Api(status)) if status.code == INVALID => {
+                refused = true;
+                view
+            }
+            Err(error) => return Err(error.into()),
+        }
     };
     let status = StatusWriter::new(ctx, &view);
     let running = Mutex::new(());
@@ -105,6 +117,7 @@ async fn pass(
         slot,
         status,
         running: &running,
+        refused: false,
     };
     // A deletion and an edit wait for no request of a pass that they outdate; a run ends in an
     // orderly way first.
@@ -113,6 +126,9 @@ async fn pass(
         drop(running.lock().await);
         cause
     };
+    if refused {
+        return Box::pin(reconcile.not_understood(&SpecError::Refused)).await;
+    }
     tokio::select! {
         action = Box::pin(reconcile.reconcile_apply()) => action,
         cause = outdated => Ok(stopped(cause)),
@@ -120,10 +136,7 @@ async fn pass(
 }
 
 /// Puts the finalizer on, before the first side effect: from here on a deletion comes to us.
-async fn ensure_finalizer(
-    ctx: &Context,
-    view: &ClusterObject,
-) -> Result<ClusterObject, ReconcileError> {
+async fn ensure_finalizer(ctx: &Context, view: &ClusterObject) -> kube::Result<ClusterObject> {
     let mut finalizers = view.meta().finalizers.clone().unwrap_or_default();
     finalizers.push(FINALIZER.to_owned());
     let patch = with_finalizers(view.meta(), &finalizers);
@@ -143,6 +156,8 @@ struct Reconcile<'a> {
     status: StatusWriter,
     /// Locked while a run is in progress.
     running: &'a Mutex<()>,
+    /// The config was changed, and is refused although it was understood.
+    refused: bool,
 }
 
 impl Reconcile<'_> {
@@ -170,11 +185,17 @@ impl Reconcile<'_> {
             Ok(wanted) => wanted,
             Err(error) => return self.not_understood(&error).await,
         };
+        if let Some(error) = wanted.refused() {
+            if stage == Stage::New {
+                return self.not_understood(&error).await;
+            }
+            self.refused = stage == Stage::Changed;
+        }
         let owner = match kubeconfig::ensure(self.ctx, self.view).await? {
             Ok(owner) => owner,
             Err(error) => {
                 let mut found = Found::unseen("nothing was looked at: see Stalled or Reconciling");
-                valid(&mut found.conditions, &wanted.later);
+                valid(&mut found.conditions, &wanted);
                 return self.failed(&error, found).await;
             }
         };
@@ -184,7 +205,7 @@ impl Reconcile<'_> {
             // There is nothing to look at, and nothing is built.
             Stage::New if self.view.is_paused() => {
                 let mut conditions = ConditionSet::new();
-                valid(&mut conditions, &wanted.later);
+                valid(&mut conditions, &wanted);
                 self.report(&conditions, Facts::default()).await?;
                 Ok(Action::await_change())
             }
@@ -238,7 +259,6 @@ impl Reconcile<'_> {
     /// The spec or what it refers to is wrong: nothing is touched until it changes. The cluster
     /// that was built is looked at all the same, by the saved inventory.
     async fn not_understood(mut self, error: &SpecError) -> Result<Action, ReconcileError> {
-        let text = explained(error);
         self.status.set_handled();
         self.status.set_pending(None);
         let Found {
@@ -248,15 +268,13 @@ impl Reconcile<'_> {
             Stage::New => Found::default(),
             Stage::Changed | Stage::Applied if self.enter(Class::Look).is_err() => {
                 let mut conditions = ConditionSet::new();
-                conditions.set(ConditionType::ConfigValid, error.reason(), &text);
-                reasons::note(&mut conditions, error.verdict(), &text);
+                refuse(&mut conditions, error);
                 self.report(&conditions, Facts::default()).await?;
                 return Ok(Action::InLine(Class::Look, None));
             }
             Stage::Changed | Stage::Applied => self.by_inventory(error).await?,
         };
-        conditions.set(ConditionType::ConfigValid, error.reason(), &text);
-        reasons::note(&mut conditions, error.verdict(), &text);
+        refuse(&mut conditions, error);
         self.report(&conditions, facts).await?;
         Ok(self.ctx.retry(self.view, error.class()))
     }
@@ -296,7 +314,7 @@ impl Reconcile<'_> {
         let tell = !self.status.has_told();
         if tell {
             let mut conditions = ConditionSet::new();
-            valid(&mut conditions, &wanted.later);
+            valid(&mut conditions, wanted);
             let kind = ConditionType::Reconciling;
             conditions.set(kind, Reason::Surveying, "reads what is there");
             self.status.write(&conditions, |_| {}).await?;
@@ -314,7 +332,7 @@ impl Reconcile<'_> {
         environment: &Environment,
     ) -> Result<Action, ReconcileError> {
         let waits = self.status.stage() == Stage::Changed && wanted.changes == Changes::Approve;
-        if self.keeps() && !waits {
+        if self.refused || (self.keeps() && !waits) {
             self.status.set_pending(None);
         }
         let goal = Goal::Up(&wanted.intent);
@@ -328,7 +346,7 @@ impl Reconcile<'_> {
         };
         let survey = iteration.survey();
         let found = self.seen(wanted, survey);
-        let approved = self.weigh(wanted, survey).await?;
+        let approved = !self.refused && self.weigh(wanted, survey).await?;
         let stage = self.status.stage();
         let (run, plan) = match stage {
             Stage::Applied if !approved => {
@@ -368,10 +386,10 @@ impl Reconcile<'_> {
         self.status.stage() != Stage::Applied && !self.keeps()
     }
 
-    /// True while a change of the config waits for a person: the cluster is kept as it was applied last.
+    /// True while a change of the config waits for a person, or is refused: the cluster is kept as it was applied last.
     fn keeps(&self) -> bool {
         let pending = self.status.pending();
-        pending.is_some_and(|pending| pending.reason == PendingReason::Approval)
+        self.refused || pending.is_some_and(|pending| pending.reason == PendingReason::Approval)
     }
 
     /// Which of the changes wait for a person, and whether one has approved them.
@@ -414,7 +432,7 @@ impl Reconcile<'_> {
         Ok(approved)
     }
 
-    /// While a change waits for a person: the cluster is looked at, and kept, as it was applied last. Where that is not
+    /// While a change waits or is refused: the cluster is looked at, and kept, as it was applied last. Where that is not
     /// known any more, it is looked at only.
     async fn keep(
         mut self,
@@ -490,6 +508,13 @@ impl Reconcile<'_> {
         }
         Box::pin(self.apply(wanted, environment, run, base, Some(iteration))).await
     }
+}
+
+/// Why a spec is refused, in the conditions that it belongs in.
+fn refuse(conditions: &mut ConditionSet, error: &SpecError) {
+    let text = explained(error);
+    conditions.set(ConditionType::ConfigValid, error.reason(), &text);
+    reasons::note(conditions, error.verdict(), &text);
 }
 
 /// What a look gives, or why it cannot.

@@ -20,6 +20,7 @@ use crate::{
         LenientDeletion, RECONCILE_AT, RECOVER, REMOVAL_BEGAN, REQUESTS, TAKE_OVER, VERSION,
         conditions::{ConditionStatus, ConditionType, shorten},
     },
+    config::referred_secrets,
     model::{ClusterId, NodeName, printable_lines},
 };
 
@@ -227,6 +228,12 @@ impl ClusterObject {
             .unwrap_or_default()
     }
 
+    /// The names of the fields in its status.
+    pub(super) fn status_fields(&self) -> impl Iterator<Item = &String> {
+        let status = self.object.data.get("status").and_then(Value::as_object);
+        status.into_iter().flat_map(serde_json::Map::keys)
+    }
+
     /// What a deletion is to do and when it ends, whatever is in the spec.
     pub(super) fn deletion(&self) -> LenientDeletion {
         Deletion::lenient(self.raw_spec())
@@ -298,14 +305,16 @@ impl ClusterObject {
     }
 }
 
-/// The names of the Secrets that any object of our kind refers to: with the SSH key, the config and the host keys.
+/// The names of the Secrets that any object of our kind refers to: with the SSH key, the config, its secrets, and the
+/// host keys.
 pub(super) fn secrets_of(object: &DynamicObject) -> impl Iterator<Item = &str> {
     let places = [
         "/spec/ssh/keySecretRef/name",
         "/spec/configFrom/secretKeyRef/name",
         "/spec/ssh/knownHostsFrom/secretKeyRef/name",
     ];
-    texts(object, places)
+    let config = object.data.pointer("/spec/config");
+    texts(object, places).chain(config.map(referred_secrets).unwrap_or_default())
 }
 
 /// The names of the ConfigMaps that it refers to.

@@ -21,13 +21,13 @@ use crate::{
         Changes, ClusterSpec, Drift, KeyRef,
         conditions::{ConditionType, Reason, shorten},
     },
-    config::{Intent, Resolved, RkeConfig, SecretSources},
+    config::{ConfigSecrets, Intent, MAX_BYTES, Problem, Resolved, RkeConfig, SecretSources},
     converge::Goal,
     desired::{self, DesiredError},
     environment::Environment,
     error::{ErrorClass, Explain, on_object},
     host::{KnownHosts, Policy},
-    model::{ClusterId, Secret, label, printable_lines},
+    model::{ClusterId, Secret, label, printable_lines, quoted},
     plan::Plan,
     state::kubeconfig::SecretKubeconfig,
 };
@@ -137,6 +137,8 @@ pub(super) struct Wanted {
     pub(super) warnings: Vec<String>,
     /// What it asks for and is not done yet.
     pub(super) later: Vec<String>,
+    /// The paths of secrets that are in the object.
+    inline: Vec<String>,
     /// The config as it was written.
     pub(super) text: Secret<String>,
     /// How to log in.
@@ -162,6 +164,7 @@ impl Wanted {
             version: self.version.clone(),
             warnings: self.warnings.clone(),
             later: self.later.clone(),
+            inline: self.inline.clone(),
             text,
             sources: self.sources.clone(),
             read: self.read.clone(),
@@ -169,6 +172,12 @@ impl Wanted {
             changes: self.changes,
             drift: self.drift,
         })
+    }
+
+    /// Why it is refused, although it was understood: a cluster that is there is kept.
+    pub(super) fn refused(&self) -> Option<SpecError> {
+        let inline = Some(&self.inline).filter(|inline| !inline.is_empty());
+        inline.map(|inline| SpecError::InlineSecret(inline.clone()))
     }
 
     /// The goal of a run that follows no change of the config.
@@ -201,38 +210,72 @@ pub(super) async fn wanted(
     };
     let sources = Sources::new(ctx, cluster);
     let pem = sources.login(&source).await?;
-    let (text, version, config) = config(ctx, spec, &sources).await?;
+    let ConfigText {
+        text,
+        config,
+        read: config_read,
+        inline,
+    } = config(ctx, spec, &sources).await?;
     let (host_keys, host_keys_version) = host_keys(spec, &sources).await?;
-    let read = [pem.version, version, host_keys_version];
+    let read = [pem.version, host_keys_version].into_iter().flatten();
+    let read = read.chain(config_read).collect();
     let sources = SecretSources::new(source, pem.text);
-    let understood = understood(&config, &sources)?;
+    let understood = understood(&config, &sources).map_err(|error| error.or_inline(&inline))?;
     Ok(Wanted {
         version: understood.intent.version.to_string(),
         intent: understood.intent,
         warnings: understood.warnings.iter().map(problem).collect(),
         later: understood.later.iter().map(ToString::to_string).collect(),
+        inline,
         text,
         sources,
-        read: read.into_iter().flatten().collect(),
+        read,
         host_keys,
         changes: spec.changes.unwrap_or_default(),
         drift: spec.drift.unwrap_or_default(),
     })
 }
 
-/// The config of a spec: its text, the version of what it was read from, and what is in it.
+/// The config of a spec.
+struct ConfigText {
+    /// With the texts of the Secrets that it refers to.
+    text: Secret<String>,
+    config: RkeConfig,
+    /// What it was read from.
+    read: Vec<SourceVersion>,
+    /// The paths of secrets that are in the object.
+    inline: Vec<String>,
+}
+
+/// The config of an object, with the texts of the Secrets that it refers to.
+async fn inline_config(
+    config: &serde_json::Map<String, serde_json::Value>,
+    sources: &Sources,
+) -> Result<ConfigText, SpecError> {
+    let mut document = serde_json::Value::Object(config.clone());
+    let ConfigSecrets { references, inline } = ConfigSecrets::of(&document)?;
+    let read = sources.fill(&mut document, &references).await?;
+    // Maps are sorted, so equal configs have equal texts.
+    let text = document.to_string();
+    if !references.is_empty() && text.len() > MAX_BYTES {
+        let problem = Problem::new("", "the config and its Secrets are larger than 1 MiB");
+        return Err(SpecError::Problems(problem.into()));
+    }
+    Ok(ConfigText {
+        text: Secret::new(text),
+        config: RkeConfig::from_json(&document)?,
+        read,
+        inline,
+    })
+}
+
 async fn config(
     ctx: &Context,
     spec: &ClusterSpec,
     sources: &Sources,
-) -> Result<(Secret<String>, Option<SourceVersion>, RkeConfig), SpecError> {
+) -> Result<ConfigText, SpecError> {
     let SourceText { text, version } = match (&spec.config, &spec.config_from, &spec.config_path) {
-        (Some(config), None, None) => {
-            let document = serde_json::Value::Object(config.clone());
-            // Maps are sorted, so equal configs have equal texts.
-            let text = Secret::new(document.to_string());
-            return Ok((text, None, RkeConfig::from_json(&document)?));
-        }
+        (Some(config), None, None) => return inline_config(config, sources).await,
         (None, Some(source), None) => sources.config(source).await?,
         (None, None, Some(path)) => {
             let (text, digest) = ctx.files.read(path).await.map_err(SourceError::File)?;
@@ -242,8 +285,12 @@ async fn config(
         }
         _ => return Err(SpecError::NotOneConfig),
     };
-    let config = RkeConfig::parse(text.expose())?;
-    Ok((text, version, config))
+    Ok(ConfigText {
+        config: RkeConfig::parse(text.expose())?,
+        text,
+        read: version.into_iter().collect(),
+        inline: Vec::new(),
+    })
 }
 
 /// The host keys of a spec, and the version of what they were read from.
@@ -295,12 +342,18 @@ pub(super) enum SpecError {
     /// A part of the object cannot be read; only where is said.
     #[error("`{0}` cannot be understood")]
     Unreadable(String),
+    /// The definition took this object before, and refuses it now.
+    #[error("the definition of `Cluster` refuses this object, which an earlier one took")]
+    Refused,
     /// There are two configs, or none.
     #[error("there is exactly one of `spec.config`, `spec.configFrom` and `spec.configPath`")]
     NotOneConfig,
     /// Host keys are in two places.
     #[error("there is at most one of `spec.ssh.knownHosts` and `spec.ssh.knownHostsFrom`")]
     NotOneKnownHosts,
+    /// Secrets are in the object itself, at these paths.
+    #[error("the object itself has a secret: {}", quoted(.0))]
+    InlineSecret(Vec<String>),
     /// The config is wrong.
     #[error(transparent)]
     Problems(#[from] crate::config::Problems),
@@ -319,25 +372,60 @@ impl From<SourceError> for SpecError {
 }
 
 impl SpecError {
+    /// A secret that is in the object, where nothing else is wrong: it is refused whatever it is.
+    fn or_inline(self, inline: &[String]) -> Self {
+        if let Self::Problems(problems) = &self
+            && problems
+                .iter()
+                .all(|problem| inline.contains(&problem.path))
+        {
+            return Self::InlineSecret(inline.to_vec());
+        }
+        self
+    }
+
     /// The reason in `ConfigValid`.
     pub(super) const fn reason(&self) -> Reason {
         match self {
             Self::Unreadable(_)
+            | Self::Refused
             | Self::NotOneConfig
             | Self::NotOneKnownHosts
             | Self::Problems(_)
             | Self::Desired(_) => Reason::InvalidConfig,
+            Self::InlineSecret(_) => Reason::InlineSecret,
             Self::Source(error) => error.invalid(),
         }
     }
+}
+
+fn inline_hints(paths: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
+    let is_login = |path: &String| path.ends_with("ssh_key");
+    let mut hints =
+        vec!["whoever reads the object or etcd has read it: change it where it is used".into()];
+    if paths.iter().any(is_login) {
+        hints.push(
+            "remove `ssh_key`: the key in the Secret of `spec.ssh.keySecretRef` logs in".into(),
+        );
+    }
+    if !paths.iter().all(is_login) {
+        hints.push(
+            "put it into a Secret in the namespace of the credentials, and write \
+             `secretKeyRef: {name: NAME, key: KEY}` in its place"
+                .into(),
+        );
+    }
+    hints
 }
 
 impl Reasoned for SpecError {
     fn verdict(&self) -> (ConditionType, Reason) {
         let user = match self {
             Self::Unreadable(_)
+            | Self::Refused
             | Self::NotOneConfig
             | Self::NotOneKnownHosts
+            | Self::InlineSecret(_)
             | Self::Problems(_)
             | Self::Desired(_) => Reason::InvalidConfig,
             Self::Source(error) => error.stalled(),
@@ -349,7 +437,11 @@ impl Reasoned for SpecError {
 impl Explain for SpecError {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Unreadable(_) | Self::NotOneConfig | Self::NotOneKnownHosts => ErrorClass::User,
+            Self::Unreadable(_)
+            | Self::Refused
+            | Self::NotOneConfig
+            | Self::NotOneKnownHosts
+            | Self::InlineSecret(_) => ErrorClass::User,
             Self::Problems(problems) => problems.class(),
             Self::Desired(error) => error.class(),
             Self::Source(error) => error.class(),
@@ -358,9 +450,13 @@ impl Explain for SpecError {
 
     fn hints(&self) -> Vec<std::borrow::Cow<'static, str>> {
         match self {
+            Self::Refused => {
+                vec!["the answer to any edit says what is wrong: `kubectl edit`".into()]
+            }
             Self::Unreadable(_) | Self::NotOneConfig | Self::NotOneKnownHosts => {
                 vec!["`kubectl explain cluster.spec` has the form of every field".into()]
             }
+            Self::InlineSecret(paths) => inline_hints(paths),
             Self::Problems(problems) => problems.hints(),
             Self::Desired(error) => error.hints(),
             Self::Source(error) => error.hints(),

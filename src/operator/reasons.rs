@@ -15,6 +15,11 @@ pub(super) trait Reasoned: Explain {
     fn verdict(&self) -> (ConditionType, Reason) {
         by_class(self.class(), Reason::PreflightFailed)
     }
+
+    /// The reason in `ConfigValid`, where the error is about the config.
+    fn invalid(&self) -> Option<Reason> {
+        None
+    }
 }
 
 /// By the class, where no variant tells more; `user` is the reason for what a person must change.
@@ -49,6 +54,26 @@ pub(super) fn note(conditions: &mut ConditionSet, verdict: (ConditionType, Reaso
 }
 
 impl Reasoned for Error {
+    fn invalid(&self) -> Option<Reason> {
+        match self {
+            Self::Plan(errors) if errors.immutable => Some(Reason::ImmutableField),
+            Self::Plan(_)
+            | Self::State(_)
+            | Self::Pki(_)
+            | Self::Home
+            | Self::Kubeconfig { .. }
+            | Self::Desired(_)
+            | Self::UnknownRelease { .. }
+            | Self::Unfit { .. }
+            | Self::HostsUnreachable { .. }
+            | Self::Busy { .. }
+            | Self::TurnLost
+            | Self::Step { .. }
+            | Self::Unsafe(_)
+            | Self::Unsettled { .. } => None,
+        }
+    }
+
     fn verdict(&self) -> (ConditionType, Reason) {
         match self {
             Self::State(error) => error.verdict(),
@@ -148,6 +173,7 @@ mod tests {
                 hints: Vec::new(),
                 class,
             }],
+            immutable: false,
         })
     }
 

@@ -44,6 +44,12 @@ use crate::{
     state::ClusterState,
 };
 
+/// How the API server answers a write that leaves an object invalid.
+const INVALID: u16 = 422;
+
+/// The name of the ConfigMap that takes the place of a config that the definition refuses.
+const UNREADABLE: &str = "unreadable";
+
 /// How many nodes `status.remaining` names.
 const NAMED: usize = 20;
 
@@ -322,11 +328,7 @@ impl RemovalReconcile<'_> {
                 "uid": self.view.uid(),
                 "annotations": { REMOVAL_BEGAN: now.to_string() },
             }});
-            let (name, params) = (self.view.name(), PatchParams::default());
-            let clusters = &self.ctx.clusters;
-            clusters
-                .patch(&name, &params, &Patch::Merge(&patch))
-                .await?;
+            self.patch(patch).await?;
             self.deadline.began = Some(now);
         }
         let uid = self.view.uid();
@@ -531,6 +533,25 @@ impl RemovalReconcile<'_> {
         Ok(Action::await_change())
     }
 
+    /// Patches the metadata. The definition may refuse an object with a config that an earlier one took, whatever is
+    /// written: then the config leaves the spec, where a deletion does not read it, and nothing keeps the object.
+    async fn patch(&self, mut patch: serde_json::Value) -> kube::Result<()> {
+        let (name, params) = (self.view.name(), PatchParams::default());
+        let clusters = &self.ctx.clusters;
+        let patched = clusters.patch(&name, &params, &Patch::Merge(&patch)).await;
+        match patched {
+            Err(kube::Error::Api(status)) if status.code == INVALID => {
+                patch["spec"] = json!({
+                    "config": null,
+                    "configFrom": {"configMapKeyRef": {"name": UNREADABLE}},
+                });
+                let patch = Patch::Merge(&patch);
+                clusters.patch(&name, &params, &patch).await.map(drop)
+            }
+            patched => patched.map(drop),
+        }
+    }
+
     /// Lets the object go.
     async fn release(&self) -> Result<(), ReconcileError> {
         let meta = self.view.meta();
@@ -544,15 +565,8 @@ impl RemovalReconcile<'_> {
         // cannot be added to an object that is being deleted, so none is lost; one that another
         // controller took away meanwhile is refused by the API, and the next pass sees that.
         let patch = json!({"metadata": { "finalizers": finalizers, "uid": meta.uid }});
-        let params = PatchParams::default();
-        let name = self.view.name();
-        match self
-            .ctx
-            .clusters
-            .patch(&name, &params, &Patch::Merge(&patch))
-            .await
-        {
-            Ok(_) => {}
+        match self.patch(patch).await {
+            Ok(()) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }

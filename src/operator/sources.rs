@@ -1,7 +1,7 @@
 //! What a `Cluster` refers to: Secrets and ConfigMaps of the credentials' namespace, and files of the
 //! [`files`](super::files) folder. A reference carries a name only, so there is no way to another namespace (invariant 13).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::{
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{CLUSTERS, TextSource, conditions::Reason},
-    config::Credential,
+    config::{Credential, SecretReference},
     environment::KeyRing,
     error::{ErrorClass, Explain},
     model::Secret,
@@ -30,6 +30,9 @@ pub(super) const LOGIN: &str = "ssh-privatekey";
 
 /// The key with a config that a reference without one means.
 pub(super) const CONFIG: &str = "cluster.yml";
+
+/// How many Secrets the config of an object may refer to.
+const MOST_SECRETS: usize = 64;
 
 /// The key with host keys that a reference without one means.
 const HOST_KEYS: &str = "known_hosts";
@@ -150,24 +153,49 @@ impl Sources {
         }
     }
 
+    /// Puts the texts of Secrets in the place of the references in a config, and gives the versions of the Secrets. Each is
+    /// read once.
+    pub(super) async fn fill(
+        &self,
+        config: &mut Value,
+        references: &[SecretReference],
+    ) -> Result<Vec<SourceVersion>, SourceError> {
+        let mut secrets: BTreeMap<&str, KubeSecret> = BTreeMap::new();
+        let mut read = Vec::new();
+        for reference in references {
+            let SecretReference { secret, key, .. } = reference;
+            let at = Place::new("Secret", &self.namespace, secret, key);
+            if !secrets.contains_key(secret.as_str()) {
+                if secrets.len() == MOST_SECRETS {
+                    return Err(SourceError::TooMany);
+                }
+                secrets.insert(secret, self.granted(&at).await?);
+            }
+            let Some(secret) = secrets.get(secret.as_str()) else {
+                continue;
+            };
+            let found = text_of(secret, at)?;
+            reference.put(config, &found.text);
+            let version = found.version.filter(|version| !read.contains(version));
+            read.extend(version);
+        }
+        Ok(read)
+    }
+
     async fn secret(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
         let at = Place::new("Secret", &self.namespace, name, key);
+        text_of(&self.granted(&at).await?, at)
+    }
+
+    /// The Secret, where it names this Cluster. A ConfigMap grants nothing: what it has is no secret.
+    async fn granted(&self, at: &Place) -> Result<KubeSecret, SourceError> {
         let secret = at.read(&self.secrets).await?;
-        // A ConfigMap grants nothing: what it has is no secret.
-        if !grants(&secret.metadata, &self.cluster) {
-            let cluster = self.cluster.clone();
-            return Err(SourceError::NotGranted { at, cluster });
+        if grants(&secret.metadata, &self.cluster) {
+            return Ok(secret);
         }
-        let version = version(secret.metadata.resource_version.as_deref());
-        let value = secret.data.and_then(|mut data| data.remove(key));
-        let Some(value) = value else {
-            return Err(SourceError::NoSuchKey { at });
-        };
-        let text = String::from_utf8(value.0).map_err(|_| SourceError::NotText { at })?;
-        let name = name.to_owned();
-        Ok(SourceText {
-            text: Secret::new(text),
-            version: version.map(|version| SourceVersion::Secret { name, version }),
+        Err(SourceError::NotGranted {
+            at: at.clone(),
+            cluster: self.cluster.clone(),
         })
     }
 
@@ -207,6 +235,29 @@ impl KeyRing for Sources {
             })
             .boxed()
     }
+}
+
+/// The text under a key of a Secret.
+#[expect(
+    clippy::result_large_err,
+    reason = "it is an answer of the API, one for each object"
+)]
+fn text_of(secret: &KubeSecret, at: Place) -> Result<SourceText, SourceError> {
+    let data = secret.data.as_ref();
+    let Some(value) = data.and_then(|data| data.get(&at.key)) else {
+        return Err(SourceError::NoSuchKey { at });
+    };
+    let Ok(text) = String::from_utf8(value.0.clone()) else {
+        return Err(SourceError::NotText { at });
+    };
+    let version = version(secret.metadata.resource_version.as_deref());
+    Ok(SourceText {
+        text: Secret::new(text),
+        version: version.map(|version| SourceVersion::Secret {
+            name: at.name,
+            version,
+        }),
+    })
 }
 
 /// True where a Secret names the Cluster as one that may use it.
@@ -272,6 +323,8 @@ pub(super) enum SourceError {
     NotAName,
     #[error("a reference in the spec has exactly one of `secretKeyRef` and `configMapKeyRef`")]
     NotOne,
+    #[error("the config refers to more than {MOST_SECRETS} Secrets")]
+    TooMany,
     #[error("{0} does not exist")]
     Missing(Place),
     #[error("{at} is not granted to the Cluster `{cluster}`")]
@@ -294,7 +347,7 @@ impl SourceError {
     /// The reason in `ConfigValid`.
     pub(super) const fn invalid(&self) -> Reason {
         match self {
-            Self::NotAName | Self::NotOne => Reason::InvalidConfig,
+            Self::NotAName | Self::NotOne | Self::TooMany => Reason::InvalidConfig,
             Self::Missing(_)
             | Self::NotGranted { .. }
             | Self::NoSuchKey { .. }
@@ -307,7 +360,7 @@ impl SourceError {
     /// The reason in `Stalled`, where a person must change something.
     pub(super) fn stalled(&self) -> Reason {
         match self {
-            Self::NotAName | Self::NotOne => Reason::InvalidConfig,
+            Self::NotAName | Self::NotOne | Self::TooMany => Reason::InvalidConfig,
             Self::Api { .. } => Reason::PermissionDenied,
             Self::NotGranted { .. } => Reason::SecretNotGranted,
             Self::Missing(at) | Self::NoSuchKey { at } | Self::NotText { at } => match at.kind {
@@ -324,6 +377,7 @@ impl Explain for SourceError {
         match self {
             Self::NotAName
             | Self::NotOne
+            | Self::TooMany
             | Self::Missing(_)
             | Self::NotGranted { .. }
             | Self::NoSuchKey { .. }
@@ -352,9 +406,10 @@ impl Explain for SourceError {
             Self::NoSuchKey { .. } => vec!["`key` of the reference names another key of it".into()],
             Self::NotText { .. } => {
                 vec![
-                    "it must be a private key as `ssh-keygen` writes it, a cluster.yml, or lines of known_hosts".into(),
+                    "it must be a private key as `ssh-keygen` writes it, a cluster.yml, lines of known_hosts, or the text that the config refers to".into(),
                 ]
             }
+            Self::TooMany => vec!["several values may be keys of one Secret".into()],
             Self::NotAName | Self::NotOne => {
                 vec!["`kubectl explain cluster.spec` has the form of every field".into()]
             }

@@ -32,6 +32,9 @@ use crate::{
     state::{Loaded, Store},
 };
 
+/// How the API server answers an apply to an object that it cannot read by its schema.
+const NOT_APPLIED: u16 = 500;
+
 /// The shortest time between two writes that tell only of progress within a stage.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
@@ -236,7 +239,13 @@ impl StatusWriter {
         let applied = self
             .api
             .patch_status(&self.name, &params, &Patch::Apply(&body))
-            .await?;
+            .await;
+        let applied = match applied {
+            Err(kube::Error::Api(status)) if status.code == NOT_APPLIED => {
+                self.merge(&next).await?
+            }
+            applied => applied?,
+        };
         let (before, after) = (&self.written.conditions, &next.conditions);
         let notices = transitions(before, after, &self.uid, &self.outages);
         self.notices.extend(notices);
@@ -259,6 +268,33 @@ impl StatusWriter {
         };
         waits.message = place(ahead);
         self.apply(next).await
+    }
+
+    /// Writes it by a merge: the API server applies nothing to an object of an earlier schema whose spec has a value of
+    /// another type than the present one says.
+    async fn merge(&self, next: &ClusterStatus) -> kube::Result<DynamicObject> {
+        let there = ClusterObject::new(self.api.get(&self.name).await?);
+        let mut conditions = there.status().conditions;
+        conditions.retain(|condition| !is_ours(condition));
+        conditions.extend(next.conditions.iter().cloned());
+        let mut status = json!(next);
+        // A merge keeps what it does not name.
+        for field in there.status_fields() {
+            if status.get(field).is_none() {
+                status[field] = serde_json::Value::Null;
+            }
+        }
+        status["conditions"] = json!(conditions);
+        let body = json!({
+            "metadata": { "uid": self.uid, "resourceVersion": there.meta().resource_version },
+            "status": status,
+        });
+        let params = PatchParams {
+            field_manager: Some(api::MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let body = Patch::Merge(&body);
+        self.api.patch_status(&self.name, &params, &body).await
     }
 
     /// Takes conditions of our types away that another client wrote, or wrote back: an apply

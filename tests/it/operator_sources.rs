@@ -2,13 +2,16 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rke_operator::facts::ContainerState;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     fake_api::FakeApi,
     operator_rig::{
-        CREDENTIALS, Rig, clock, cluster, is, message, minutes, planted_line, reason, settled,
+        CREDENTIALS, NAMESPACE, Rig, clock, cluster, is, message, minutes, planted_line, reason,
+        settled, the_scheduler_is,
     },
     sim::remote::{Purpose, SimRemote},
 };
@@ -195,5 +198,127 @@ async fn host_keys_may_be_in_another_object() {
     stalls(&rig, "SecretMissing").await;
     rig.api.delete("clusters", "", "a");
     rig.gone("a").await;
+    assert_eq!(rig.nodes.containers("n1"), 0);
+}
+
+/// The cluster `a` with a registry whose password is that.
+fn with_password(password: &Value) -> Value {
+    let mut object = cluster("a", "n1");
+    object["spec"]["config"]["private_registries"] =
+        json!([{"url": "registry.example.com", "user": "me", "password": password}]);
+    object
+}
+
+fn registry_secret(password: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "registry", "namespace": CREDENTIALS,
+            "annotations": {"clusterprovisioner.rke.io/clusters": "a"},
+        },
+        "data": {"password": BASE64_STANDARD.encode(password)},
+    })
+}
+
+/// The login of the registry that a node has.
+fn knows_password(rig: &Rig, password: &str) -> bool {
+    let secret = rig.api.object("secrets", NAMESPACE, "a-applied");
+    let config = secret.map(|secret| secret["data"]["config"].as_str().unwrap().to_owned());
+    let config = config.map(|text| BASE64_STANDARD.decode(text).unwrap());
+    config.is_some_and(|text| String::from_utf8(text).unwrap().contains(password))
+}
+
+/// A reference in the config is read with the Secret's consent, and a change of the Secret is a change of the config.
+#[tokio::test(start_paused = true)]
+async fn a_password_may_be_in_a_secret() {
+    let rig = Rig::start(&["n1"]);
+    let reference = json!({"secretKeyRef": {"name": "registry"}});
+    rig.create(&with_password(&reference)).await;
+    let text = stalls(&rig, "SecretMissing").await;
+    assert!(text.contains("create secret generic registry"), "{text}");
+    let mut secret = registry_secret("planted-1\n");
+    secret["metadata"]["annotations"] = json!({});
+    rig.api.plant("secrets", &secret);
+    let text = stalls(&rig, "SecretNotGranted").await;
+    assert!(text.contains("registry"), "{text}");
+    rig.api.patch(
+        "secrets",
+        CREDENTIALS,
+        "registry",
+        &registry_secret("planted-1\n"),
+    );
+    rig.ready("a").await;
+    assert!(knows_password(&rig, "\"planted-1\""));
+    rig.api.patch(
+        "secrets",
+        CREDENTIALS,
+        "registry",
+        &registry_secret("planted-2"),
+    );
+    rig.until("a", |cluster| {
+        settled(cluster) && knows_password(&rig, "planted-2")
+    })
+    .await;
+    let told = rig.cluster("a").to_string();
+    assert!(
+        !told.contains("planted-1") && !told.contains("planted-2"),
+        "{told}"
+    );
+}
+
+/// A cluster whose object has a password of before is kept and healed as it was applied last; it is not changed until the
+/// password is in a Secret, and that is no change. A new one is not built.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_a_password_in_its_object_is_kept() {
+    let rig = Rig::start(&["n1"]);
+    rig.api.plant("secrets", &registry_secret("planted"));
+    let reference = json!({"secretKeyRef": {"name": "registry"}});
+    rig.create(&with_password(&reference)).await;
+    rig.ready("a").await;
+    let password = |password: &Value| {
+        let spec = with_password(password)["spec"].clone();
+        rig.api.patch("clusters", "", "a", &json!({"spec": spec}));
+    };
+    password(&json!("planted"));
+    let told = rig
+        .until("a", |cluster| {
+            reason(cluster, "ConfigValid") == "InlineSecret"
+        })
+        .await;
+    let text = message(&told, "ConfigValid");
+    assert!(text.contains("`private_registries[0].password`"), "{text}");
+    assert!(!text.contains("planted"), "{text}");
+    assert_eq!(reason(&told, "Stalled"), "InvalidConfig");
+    the_scheduler_is(ContainerState::Exited(1), &rig);
+    rig.event("Healed").await;
+    // A change waits, and the cluster is healed meanwhile.
+    let config = with_verbosity(&with_password(&json!("planted"))["spec"]["config"], "4");
+    rig.api
+        .patch("clusters", "", "a", &json!({"spec": {"config": config}}));
+    rig.until("a", |cluster| {
+        cluster["status"]["observedGeneration"] == cluster["metadata"]["generation"]
+            && reason(cluster, "ConfigValid") == "InlineSecret"
+    })
+    .await;
+    minutes(10).await;
+    assert!(!has_verbosity(&rig, "4"));
+    the_scheduler_is(ContainerState::Exited(1), &rig);
+    minutes(10).await;
+    let scheduler = rig
+        .nodes
+        .host("n1", |facts| facts.containers["kube-scheduler"].state);
+    assert_eq!(scheduler, ContainerState::Running);
+    assert_eq!(reason(&rig.cluster("a"), "ConfigValid"), "InlineSecret");
+    password(&reference);
+    rig.until("a", |cluster| settled(cluster) && has_verbosity(&rig, "4"))
+        .await;
+    assert_eq!(reason(&rig.cluster("a"), "ConfigValid"), "Valid");
+    rig.api.delete("clusters", "", "a");
+    rig.gone("a").await;
+    rig.create(&with_password(&json!("planted"))).await;
+    rig.until("a", |cluster| {
+        reason(cluster, "ConfigValid") == "InlineSecret"
+    })
+    .await;
+    minutes(10).await;
     assert_eq!(rig.nodes.containers("n1"), 0);
 }

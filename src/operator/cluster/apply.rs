@@ -141,7 +141,7 @@ impl Reconcile<'_> {
         run: Run,
         wanted: &Wanted,
     ) -> Result<ConditionSet, ReconcileError> {
-        valid(&mut base, &wanted.later);
+        valid(&mut base, wanted);
         if run == Run::Provision {
             let message = "the first run for this spec is in progress";
             base.set(ConditionType::Provisioned, Reason::Provisioning, message);

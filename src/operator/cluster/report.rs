@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
-use super::Reconcile;
+use super::{Reconcile, refuse};
 use crate::{
     api::{
         ApiEndpoint, AppliedConfig, CertificateStatus, ClusterStatus, NodeCounts,
@@ -156,7 +156,7 @@ impl Found {
     /// As [`Self::blind`], about the nodes of a config: none was seen to be Ready.
     pub(super) fn failed(wanted: &Wanted, error: &Error) -> Self {
         let mut found = Self::blind(error);
-        valid(&mut found.conditions, &wanted.later);
+        valid(&mut found.conditions, wanted);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let unreachable = if let Error::HostsUnreachable { down, .. } = error {
             down.len()
@@ -191,7 +191,7 @@ impl Reconcile<'_> {
             desired: survey.desired.as_ref(),
             plan: Ok(survey.whole()),
         });
-        valid(&mut found.conditions, &wanted.later);
+        valid(&mut found.conditions, wanted);
         found
     }
 
@@ -283,6 +283,9 @@ impl Reconcile<'_> {
         let text = explained(error);
         let verdict = error.verdict();
         let conditions = &mut found.conditions;
+        if let Some(reason) = error.invalid() {
+            conditions.set(ConditionType::ConfigValid, reason, &text);
+        }
         if self.is_under_way() {
             conditions.set(ConditionType::Provisioned, Reason::Failed, &text);
             conditions.set(ConditionType::UpToDate, Reason::Failed, &text);
@@ -416,8 +419,13 @@ pub(super) fn provisioned(conditions: &mut ConditionSet) {
     conditions.set(kind, Reason::Provisioned, APPLIED);
 }
 
-/// The config was understood, and what of it is not done yet is said.
-pub(super) fn valid(conditions: &mut ConditionSet, later: &[String]) {
+/// The config was understood, and what of it is not done yet is said; or it is refused all the same.
+pub(super) fn valid(conditions: &mut ConditionSet, wanted: &Wanted) {
+    if let Some(error) = wanted.refused() {
+        refuse(conditions, &error);
+        return;
+    }
+    let later = &wanted.later;
     let mut text = "the config is valid".to_owned();
     if !later.is_empty() {
         text.push_str("; not done yet: ");

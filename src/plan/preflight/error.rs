@@ -41,6 +41,8 @@ impl PreflightError {
 pub struct PreflightErrors {
     /// All of them, by node.
     pub errors: Vec<PreflightError>,
+    /// Whether the config asks for another value of what a cluster keeps for good: a range, the domain, the plugin.
+    pub immutable: bool,
 }
 
 impl PreflightErrors {
@@ -49,7 +51,10 @@ impl PreflightErrors {
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(Self { errors })
+            Err(Self {
+                errors,
+                immutable: false,
+            })
         }
     }
 }

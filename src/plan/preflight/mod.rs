@@ -35,8 +35,10 @@ use crate::{
 pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     let (want, have) = (diff.want, diff.have);
     let mut errors = version::left_behind(want, have);
+    let kept = errors.len();
     errors.extend(ranges::errors(want, have));
     errors.extend(ranges::network(want, have));
+    let immutable = errors.len() > kept;
     errors.extend(reach::errors(want, have));
     for (name, host) in &want.hosts {
         match have.hosts.get(name) {
@@ -68,7 +70,10 @@ pub(super) fn errors(diff: &Diff<'_>) -> Result<(), PreflightErrors> {
     errors.extend(lost::errors(want, have));
     errors.extend(leavers::errors(want, have));
     errors.extend(one_machine_twice(diff));
-    PreflightErrors::unless_empty(errors)
+    PreflightErrors::unless_empty(errors).map_err(|errors| PreflightErrors {
+        immutable,
+        ..errors
+    })
 }
 
 /// What a node is to be asked before new keys are thought of: whether another Kubernetes lives there,
