@@ -89,6 +89,9 @@ pub enum Command {
     Version(Version),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crd,
+    /// Hand an existing cluster over to an operator: write its `Cluster` object and Secrets, from the config, the SSH
+    /// key, the known host keys and the state file (contacts nothing)
+    Init(Init),
     /// Run the operator against the management cluster in the kubeconfig
     Run(Run),
     /// Write the reference pages of the documentation
@@ -164,7 +167,8 @@ pub struct Up {
     /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,
-    /// Recover a lost state file from the nodes of the cluster with this ID
+    /// Take over the cluster with this ID: read its state back from its nodes, where the state file is lost, older, or
+    /// that of a `Cluster` object
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
     /// Permanently remove a node that is gone: drop its etcd member and Node object without contacting
@@ -205,7 +209,7 @@ pub struct Plan {
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
     /// Plan as `remove` would, instead of `up`
-    #[arg(long, conflicts_with = "recover")]
+    #[arg(long)]
     pub remove: bool,
     /// Plan as `up --accept-etcd` would
     #[arg(long, value_name = "ID")]
@@ -472,6 +476,9 @@ pub struct Remove {
     /// Clean this node although another Kubernetes is on it: that is deleted too; may be given several times
     #[arg(long, value_name = "NODE")]
     pub clean: Vec<NodeName>,
+    /// Remove the cluster with this ID although its nodes have a newer state: another owner has taken it over
+    #[arg(long, value_name = "ID")]
+    pub recover: Option<ClusterId>,
     /// Progress as lines on stderr, or as one JSON object a line on stdout
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
@@ -486,6 +493,35 @@ pub struct Version {
     /// Text, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
+}
+
+/// `init`.
+#[derive(Args, Debug)]
+pub struct Init {
+    /// The config; the state file is next to it.
+    #[command(flatten)]
+    pub config: Config,
+    /// Name of the `Cluster` object [default: `cluster_name`]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Private key with which the operator logs in, without a passphrase [default: the one that the config names]
+    #[arg(long, value_name = "FILE")]
+    pub ssh_key: Option<String>,
+    /// Write the manifests to this directory (files with mode 0600) instead of printing them
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Namespace of the operator, for the state
+    #[arg(
+        long,
+        short,
+        env = "RKE_OPERATOR_NAMESPACE",
+        default_value = "rke-operator",
+        value_name = "NAME"
+    )]
+    pub namespace: String,
+    /// Namespace for the Secrets with the SSH key and the config [default: `<namespace>-credentials`]
+    #[arg(long, env = "RKE_OPERATOR_CREDENTIALS_NAMESPACE", value_name = "NAME")]
+    pub credentials_namespace: Option<String>,
 }
 
 /// `run`.

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Etcd, Output},
-    cert, config, crd, custom_certs, describe, kubeconfig,
+    cert, config, crd, custom_certs, describe, init, kubeconfig,
     output::{
         Screen,
         json::{self, Ended},
@@ -64,6 +64,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session),
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
+        Command::Init(args) => Box::pin(init::init(args, session)).await,
         Command::Run(args) => Box::pin(run::run(args, session)).await,
         Command::Reference(args) => reference::write(args),
     }

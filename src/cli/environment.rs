@@ -89,7 +89,7 @@ fn clock() -> Clock {
 }
 
 /// ssh's own files, in its order; keys that are taken are recorded in the first.
-fn known_hosts_files() -> Vec<PathBuf> {
+pub(super) fn known_hosts_files() -> Vec<PathBuf> {
     let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".ssh/known_hosts"));
     own.into_iter()
         .chain([PathBuf::from("/etc/ssh/ssh_known_hosts")])
@@ -123,7 +123,7 @@ impl KeyRing for KeyFiles {
         certificate: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Credential, String>> {
         async move {
-            let sources = FileSources::default().beside(&self.config);
+            let sources = FileSources::default().next_to(&self.config);
             let told = |refusal: Refusal| refusal.message;
             if source == SSH_AGENT {
                 let agent = sources.agent().map_err(told)?;

@@ -47,7 +47,7 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
         warnings,
         later,
     } = RkeConfig::parse(&text)
-        .and_then(|config| Intent::from_config(&config, &FileSources::default().beside(file)))
+        .and_then(|config| Intent::from_config(&config, &FileSources::default().next_to(file)))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
     desired::check(&intent)?;
     let loaded = Loaded {

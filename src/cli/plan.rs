@@ -4,7 +4,7 @@ use super::{
     args::{Output, Plan},
     custom_certs,
     environment::{self, Opening},
-    intent, print, remove,
+    intent, owner, print, remove,
     report::CliError,
     rke_state,
     session::{STOPPED, Session},
@@ -28,6 +28,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
+    owner::refuse_others(&environment).await?;
     let intent = if args.remove {
         remove::known(&environment).await?;
         remove::intent_unless_saved(file, &environment, session).await?

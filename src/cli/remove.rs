@@ -13,6 +13,7 @@ use super::{
     environment::{self, Opening},
     intent,
     output::{json::Ended, lines::count},
+    owner,
     prompt::Prompt,
     report::{CliError, Failure},
     rke_state,
@@ -34,7 +35,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
     let opening = Opening {
         accept_new_host_keys: args.trust.accept_new_host_keys,
         record_host_keys: true,
-        recover: None,
+        recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         accept_etcd: None,
@@ -42,6 +43,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
+    owner::refuse_others(&environment).await?;
     let intent = intent_unless_saved(file, &environment, session).await?;
     if !args.force && !session.prompt.is_interactive() {
         return Err(Failure::NobodyToAsk.into());

@@ -11,7 +11,7 @@ use crate::{
     config::Problems,
     error::{ErrorClass, Explain, distinct},
     facts::Unreachable,
-    model::{NodeName, quoted},
+    model::{ClusterId, NodeName, quoted},
 };
 
 /// Why a command failed.
@@ -167,6 +167,14 @@ pub enum Failure {
         /// Its kubeconfig.
         kubeconfig: String,
     },
+    /// The state is a copy of that of an object.
+    #[error("the state in {place} belongs to a `Cluster` object; nothing was changed")]
+    Owned {
+        /// Where.
+        place: String,
+        /// The cluster.
+        id: ClusterId,
+    },
     /// Copies of snapshots in S3.
     #[error("snapshots are not copied to S3 yet")]
     NoS3,
@@ -291,6 +299,7 @@ impl Explain for Failure {
             | Self::NoS3
             | Self::ExternalEtcd
             | Self::RkeState { .. }
+            | Self::Owned { .. }
             | Self::Exists { .. }
             | Self::UnknownKey { .. }
             | Self::UnknownVersion { .. }
@@ -327,6 +336,14 @@ impl Explain for Failure {
                 format!(
                     "for a new cluster on these nodes run `rke remove` first; if its nodes were \
                      installed anew, move `{file}` and `{kubeconfig}` away"
+                )
+                .into(),
+            ],
+            Self::Owned { id, .. } => vec![
+                "edit the object: its operator makes the change".into(),
+                format!(
+                    "to take the cluster over, let the object go (`deletion.policy: Orphan`), and run `rke-operator up \
+                     --recover {id}`"
                 )
                 .into(),
             ],

@@ -65,7 +65,7 @@ impl FileSources {
     }
 
     /// For this config.
-    pub(super) fn beside(self, config: &Path) -> Self {
+    pub(super) fn next_to(self, config: &Path) -> Self {
         let folder = config.parent().unwrap_or(Path::new("")).to_owned();
         Self { folder, ..self }
     }

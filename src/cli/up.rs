@@ -13,6 +13,7 @@ use super::{
         json::Ended,
         lines::{count, span},
     },
+    owner,
     prompt::AskConsent,
     report::{CliError, Failure},
     rke_state,
@@ -44,6 +45,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
+    owner::take_over(&environment).await?;
     let consent = AskConsent {
         given: args.yes,
         prompt: session.prompt.clone(),

@@ -3,6 +3,7 @@
 use super::{
     cursor::Cursor,
     problem::{Problem, Problems},
+    secrets,
     tree::{Node, Value},
 };
 
@@ -31,6 +32,17 @@ impl RkeConfig {
     /// Reads the `config` object of a `Cluster`. Its problems have paths and no lines.
     pub fn from_json(json: &serde_json::Value) -> Result<Self, Problems> {
         Self::of(Node::from_json(json))
+    }
+
+    /// The document as JSON, of equal keys the last.
+    pub fn to_json(&self) -> serde_json::Value {
+        self.root.to_json()
+    }
+
+    /// True for a document, read from a text, with a value that must not be shown: one that is secret by its key, and any
+    /// below a key that is not known.
+    pub fn holds_secrets(&self) -> bool {
+        !secrets::spans(&self.root).is_empty()
     }
 
     fn of(root: Node) -> Result<Self, Problems> {

@@ -434,7 +434,12 @@ fn decide(
             spares_home(environment, actual)?;
             let id = loaded.map(|saved| &saved.cluster_id);
             if let Some(saved) = loaded {
-                pki::refuse_to_forget(saved, actual)?;
+                // A person may insist, and then only nodes that would be forgotten keep it back.
+                if environment.recover.as_ref() == Some(&saved.cluster_id) {
+                    pki::refuse_to_forget(saved, actual)?;
+                } else {
+                    pki::refuse_former(saved, actual)?;
+                }
             }
             let named = Named {
                 lose: environment.lose.clone(),

@@ -134,6 +134,14 @@ impl KnownHosts {
         }
     }
 
+    /// The keys on record for a machine, as in `authorized_keys`; revoked ones and authorities are none.
+    pub fn keys_of(&self, endpoint: &Endpoint) -> Vec<String> {
+        let entries = self.entries(&name_of(endpoint)).into_iter();
+        let keys = entries.filter(|(_, marker, _)| *marker == Marker::None);
+        keys.map(|(_, _, (kind, blob))| format!("{kind} {}", STANDARD.encode(blob)))
+            .collect()
+    }
+
     /// Every entry for a name, with its place.
     fn entries(&self, name: &str) -> Vec<(String, Marker, Key)> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,6 +256,11 @@ impl HostKeys for KnownHosts {
             .map(|(_, _, (kind, _))| kind)
             .collect()
     }
+}
+
+/// A line of `known_hosts` for a machine and a key as in `authorized_keys`.
+pub fn known_hosts_line(endpoint: &Endpoint, key: &str) -> String {
+    format!("{} {key}", name_of(endpoint))
 }
 
 /// Adds a line to a file, which is made if it is not there.

@@ -47,7 +47,7 @@ pub use error::{Hop, HostError, KeyProblem, Phase, Place, Tried};
 pub use exec::ExecOutput;
 pub use files::NewFile;
 pub use helper::{HelperContainer, HelperOutput, Program};
-pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint};
+pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint, known_hosts_line};
 pub use machine::Host;
 pub use one_off::OneOff;
 

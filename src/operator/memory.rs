@@ -212,12 +212,12 @@ pub(super) async fn recollect(
     Ok(Ok(Some(saved)))
 }
 
-/// The object had a cluster, and its state is gone: nothing is made anew for it.
+/// The object had a cluster, or is to take one over, and its state is not there: no other cluster is created for it.
 fn lost(ctx: &Context, view: &ClusterObject) -> Option<StateLost> {
     if view.recover().is_some() {
         return None;
     }
-    let id = view.known_id()?;
+    let id = view.known_id().or_else(|| view.take_over())?;
     let place = store(ctx, view).place();
     Some(StateLost { place, id })
 }
@@ -362,11 +362,16 @@ async fn made(ctx: &Context, store: &OwnedStore) -> Result<Option<Timestamp>, St
     Ok(secret.and_then(|secret| secret.creation_timestamp().map(|time| time.0)))
 }
 
-/// Writes the object's uid into its state.
+/// Writes the object's uid into its state. Taking over counts as a change of the state: the copies on the nodes follow
+/// it, and refuse a former owner: a state file, or an object of another management cluster.
 async fn bind(ctx: &Context, view: &ClusterObject) -> Result<(), StateError> {
     let store = OwnedStore::new(ctx, view);
     match store.load().await? {
         Loaded::Present { saved, revision } if saved.memory.uid.as_ref() != Some(&store.uid) => {
+            let mut saved = *saved;
+            if saved.memory.uid.is_some() || store.is_named(&saved) {
+                saved.serial = saved.serial.saturating_add(1);
+            }
             store.save(&saved, Some(&revision)).await
         }
         Loaded::Present { .. } | Loaded::Absent => Ok(()),

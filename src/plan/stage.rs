@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Cause, LocalAction, Note, Step};
-use crate::model::NodeName;
+use super::{Action, Cause, ClusterAction, HostAction, LocalAction, Note, Step};
+use crate::model::{NodeName, path};
 
 /// Everything a run will do, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl Plan {
     }
 
     /// The part without which certificates would end: what they are renewed with and what reads them, and the waits
-    /// that come after that on the same node. The state and the kubeconfig are kept as in [`Self::unasked`].
+    /// that come after that on the same node. The state, its copies and the kubeconfig are kept as in [`Self::unasked`].
     #[must_use]
     pub fn renewals(&self) -> Self {
         self.part(|steps| {
@@ -44,7 +44,7 @@ impl Plan {
             steps.retain(|step| {
                 renews |= step.cause == Cause::Expiry;
                 let waits = renews && step.action.is_wait();
-                step.cause == Cause::Expiry || waits || matches!(step.action, Action::Local(_))
+                step.cause == Cause::Expiry || waits || keeps_state(step)
             });
         })
     }
@@ -79,6 +79,17 @@ impl Plan {
     pub fn disruptions(&self) -> impl Iterator<Item = (&Step, &str)> {
         self.steps()
             .filter_map(|step| step.disturbs.as_deref().map(|what| (step, what)))
+    }
+}
+
+/// True for what keeps the state and its copies, and for the kubeconfig.
+fn keeps_state(step: &Step) -> bool {
+    match &step.action {
+        Action::Local(_) | Action::Cluster(ClusterAction::SaveStateCopy) => true,
+        Action::Host(_, HostAction::WriteFiles { files, .. }) => {
+            step.cause == Cause::New && files.contains_key(path::STATE)
+        }
+        Action::Host(..) | Action::Cluster(_) => false,
     }
 }
 

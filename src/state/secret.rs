@@ -79,7 +79,7 @@ impl SecretStore {
     }
 
     async fn write(&self, saved: &ClusterState, revision: Option<&str>) -> Result<(), StateError> {
-        let secret = self.secret(saved, revision);
+        let secret = Self::manifest(&self.namespace, &self.cluster, saved, revision);
         let params = PostParams::default();
         let result = if revision.is_none() {
             self.secrets.create(&params, &secret).await
@@ -104,15 +104,21 @@ impl SecretStore {
         }
     }
 
-    fn secret(&self, saved: &ClusterState, revision: Option<&str>) -> v1::Secret {
+    /// The Secret that holds the state of the `Cluster` of that name.
+    pub fn manifest(
+        namespace: &str,
+        cluster: &str,
+        saved: &ClusterState,
+        revision: Option<&str>,
+    ) -> v1::Secret {
         let content = codec::encode(saved).expose().clone().into_bytes();
         v1::Secret {
             metadata: ObjectMeta {
-                name: Some(self.name.clone()),
-                namespace: Some(self.namespace.clone()),
+                name: Some(Self::name_of(cluster)),
+                namespace: Some(namespace.to_owned()),
                 resource_version: revision.map(str::to_owned),
                 labels: Some(BTreeMap::from([
-                    (label::CLUSTER_NAME.to_owned(), self.cluster.clone()),
+                    (label::CLUSTER_NAME.to_owned(), cluster.to_owned()),
                     (label::CLUSTER_ID.to_owned(), saved.cluster_id.0.clone()),
                 ])),
                 ..ObjectMeta::default()

@@ -143,8 +143,12 @@ async fn an_older_state_is_refused_and_overwrites_nothing() {
     }
     assert_eq!(truth(&runner), before);
     assert_eq!(other.memory.shell().saved, old.saved);
-    // It names every node, so a removal forgets none.
-    other.converge(&Removal(None)).await.unwrap();
+    let error = other.converge(&Removal(None)).await.unwrap_err();
+    assert!(error.to_string().contains("is not the newest"), "{error}");
+    assert_eq!(truth(&runner), before);
+    // It names every node, so a removal that a user insists on forgets none.
+    let id = &old.saved.as_ref().unwrap().cluster_id;
+    other.recovering(id).converge(&Removal(None)).await.unwrap();
 }
 
 /// The newest copy is taken over by name, and with it goes on who was refused; then the other one is the older.
@@ -304,14 +308,21 @@ async fn a_removal_by_an_older_state_leaves_no_node_behind() {
     let newest = runner.memory.shell();
     runner.memory.keep(old);
     let before = truth(&runner);
-    let error = runner
+    // The newest state is another owner's, unless a user says otherwise.
+    for intent in [None, Some(&more)] {
+        let error = runner.converge(&Removal(intent)).await.unwrap_err();
+        assert!(error.to_string().contains("not the newest"), "{error}");
+    }
+    let newest = newest.saved.unwrap();
+    let insisting = runner.recovering(&newest.cluster_id);
+    let error = insisting
         .converge(&Removal(None))
         .await
         .unwrap_err()
         .to_string();
     assert!(error.contains("also names `n3`"), "{error}");
     assert_eq!(truth(&runner), before);
-    assert!(newest.saved.unwrap().inventory.len() == 3);
-    runner.converge(&Removal(Some(&more))).await.unwrap();
+    assert!(newest.inventory.len() == 3);
+    insisting.converge(&Removal(Some(&more))).await.unwrap();
     assert!(runner.memory.shell().saved.is_none());
 }

@@ -154,6 +154,7 @@ async fn a_deletion_may_leave_the_nodes_as_they_are() {
     for answers in [true, false] {
         let rig = ready_with(&json!({"deletion": {"policy": "Orphan"}})).await;
         let runs = rig.nodes.counts().ups;
+        let containers = rig.nodes.whole("n1").containers;
         if !answers {
             rig.nodes.kill("n1");
         }
@@ -193,7 +194,9 @@ async fn a_deletion_may_leave_the_nodes_as_they_are() {
         annotate(&rig, "take-over", &id);
         rig.ready("a").await;
         assert_eq!(rig.nodes.claimed_by("n1"), Some(id));
-        assert_eq!(rig.nodes.counts().ups, runs, "there was nothing to do");
+        assert_eq!(rig.nodes.counts().ups, runs + 1, "the copies of the state");
+        let runs_there = rig.nodes.whole("n1").containers;
+        assert!(runs_there == containers, "and nothing else");
     }
 }
 

@@ -20,7 +20,6 @@ use crate::{
 const OURS: &str = "clusterprovisioner.rke.io/cleanup";
 const THEIRS: &str = "example.com/theirs";
 const RECOVER: &str = "clusterprovisioner.rke.io/recover";
-const TAKE_OVER: &str = "clusterprovisioner.rke.io/take-over";
 
 /// Does something right before the server gets the next such request, once. It has been done when
 /// the flag says so.
@@ -252,22 +251,23 @@ async fn another_request_that_came_meanwhile_is_not_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_came_during_a_run_is_there_after_it() {
     let rig = Rig::start(&["n1"]);
-    let halt = rig.nodes.halt(Purpose::Up, 1);
-    let request = |id: &str| json!({"metadata": {"annotations": {TAKE_OVER: id.repeat(32)}}});
-    let mut asked = cluster("a", "n1");
-    asked["metadata"]["annotations"] = request("2")["metadata"]["annotations"].clone();
-    rig.create(&asked).await;
+    rig.create(&cluster("a", "n1")).await;
+    rig.ready("a").await;
+    let halt = rig.nodes.halt(Purpose::Up, 0);
+    rig.api.patch("clusters", "", "a", &recover('2', 4));
     halt.reached().await;
-    rig.api.patch("clusters", "", "a", &request("3"));
+    let another = json!({"metadata": {"annotations": {RECOVER: "3".repeat(32)}}});
+    rig.api.patch("clusters", "", "a", &another);
     halt.lift();
     halt.go_on();
-    rig.ready("a").await;
+    let done = |object: &Value| object["metadata"]["generation"] == 2 && settled(object);
+    rig.until("a", done).await;
     let history = rig.api.history("clusters");
-    let first = history.iter().find(|object| is(object, "Ready", "True"));
-    let annotations = &first.unwrap()["metadata"]["annotations"];
-    assert_eq!(annotations[TAKE_OVER], "3".repeat(32));
-    // The next pass, which reads it, uses it up.
-    let used = |object: &Value| object["metadata"]["annotations"][TAKE_OVER] == Value::Null;
+    let first = history.iter().find(|object| done(object)).unwrap();
+    assert_eq!(first["metadata"]["annotations"][RECOVER], "3".repeat(32));
+    // The next run, which has read it, uses it up.
+    rig.api.patch("clusters", "", "a", &recover('3', 5));
+    let used = |object: &Value| object["metadata"]["annotations"][RECOVER] == Value::Null;
     rig.until("a", used).await;
 }
 

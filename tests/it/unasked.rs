@@ -85,7 +85,10 @@ async fn a_release_that_is_not_known_is_an_error_where_the_config_names_none() {
         patch: 0,
     };
     let mut shell = runner.memory.shell();
-    shell.saved.as_mut().unwrap().kubernetes_version = Some(unknown);
+    let saved = shell.saved.as_mut().unwrap();
+    saved.kubernetes_version = Some(unknown);
+    // The copies on the nodes are older.
+    saved.serial += 1;
     runner.memory.keep(shell.clone());
     let before = runner.remote.world(|world| world.clone());
     for goal in [Goal::Up(&unnamed), Goal::Heal(&unnamed)] {

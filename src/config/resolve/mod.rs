@@ -18,6 +18,7 @@ mod monitoring;
 mod network;
 mod nodes;
 mod pods;
+mod portable;
 mod rancher;
 mod ranges;
 mod registries;
@@ -28,6 +29,7 @@ mod values;
 mod version;
 
 pub use keys::has_passphrase;
+pub use portable::{means_the_same, portable};
 pub(crate) use values::is_host;
 
 use super::{

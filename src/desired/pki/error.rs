@@ -273,7 +273,7 @@ fn outdated(id: &str, copies: &[OtherCopy]) -> Vec<Cow<'static, str>> {
         hints.push("if somebody else ran `up` last, go on with the state file from there (of a `Cluster`: with the Secret of its state)".into());
         hints.push(
             format!(
-                "or take over the newest copy: `rke-operator up --recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
+                "or take over the newest copy with `--recover {id}` (a `Cluster` has the annotation `clusterprovisioner.rke.io/recover: {id}`)"
             )
             .into(),
         );

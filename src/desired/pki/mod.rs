@@ -148,6 +148,11 @@ impl Keys {
     }
 }
 
+/// Refuses a removal by a state that is not the newest: a former owner's.
+pub fn refuse_former(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
+    newest::refuse_former(saved, have)
+}
+
 /// Refuses a removal by a state that is not the newest, where nodes of the cluster would be forgotten.
 pub fn refuse_to_forget(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
     newest::refuse_to_forget(saved, have)

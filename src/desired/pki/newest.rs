@@ -135,6 +135,21 @@ fn compared(saved: &ClusterState, copy: &ClusterState) -> Option<Newer> {
     Some(Newer::Key(lacks.name.clone()))
 }
 
+/// Refuses a removal by a state that another owner has gone on from: the cluster is theirs by now.
+pub(super) fn refuse_former(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
+    let mut copies = others(saved, have);
+    // An API with another cluster's data says nothing about who owns the nodes.
+    copies.retain(|other| !matches!(other.why, Newer::Another(_)));
+    if copies.is_empty() {
+        return Ok(());
+    }
+    Err(PkiError::Outdated {
+        id: saved.cluster_id.clone(),
+        serial: saved.serial,
+        copies,
+    })
+}
+
 /// Refuses a removal that would forget nodes: only a newer copy names them, and nobody looked at them.
 pub(super) fn refuse_to_forget(saved: &ClusterState, have: &Actual) -> Result<(), PkiError> {
     let mut nodes = BTreeSet::new();

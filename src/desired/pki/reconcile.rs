@@ -62,7 +62,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         Some(known) => known,
         None => generate(intent, have, ctx, given.as_ref())?,
     };
-    let saved = completed(&known, intent, have, ctx, given.as_ref())?;
+    let saved = next_state(&known, intent, have, ctx, given.as_ref())?;
     let authorities = Authorities::read(&saved)?;
     let mut settling = Settling {
         intent,
@@ -115,6 +115,23 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         service_account_public: saved.service_accounts.verifying.concat(),
         saved,
     })
+}
+
+/// The state that the store must hold. With one that was read back, its former owner has an older one from now on. That
+/// counts once and no more: a copy that was not seen may say something else with the next serial.
+fn next_state(
+    known: &ClusterState,
+    intent: &Intent,
+    have: &Actual,
+    ctx: &PkiContext<'_>,
+    given: Option<&Given>,
+) -> Result<ClusterState, PkiError> {
+    let mut next = completed(known, intent, have, ctx, given)?;
+    let is_read_back = have.saved.is_none() && ctx.recover.is_some();
+    if is_read_back && next == *known {
+        next.serial = next.serial.saturating_add(1);
+    }
+    Ok(next)
 }
 
 /// The store's state, where no copy is newer; else, where a person asked for it, the newest of all.

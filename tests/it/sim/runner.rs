@@ -208,6 +208,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who asks for no recovery.
+    pub(crate) fn plainly(&self) -> Self {
+        Self {
+            recover: None,
+            ..self.clone()
+        }
+    }
+
     /// The same one, who goes on with this external etcd.
     pub(crate) fn accepting(&self, etcd: &str) -> Self {
         Self {
