@@ -114,6 +114,7 @@ mod lab_versions;
 mod lab_ways;
 mod operator_approval;
 mod operator_bad;
+mod operator_deletion;
 mod operator_faults;
 mod operator_gitops;
 mod operator_held;
