@@ -28,7 +28,10 @@ use tokio::{sync::Notify, task::JoinHandle};
 use crate::{
     cli_support::private_key,
     fake_api::FakeApi,
-    sim::remote::{Purpose, SimRemote, Turn},
+    sim::{
+        fleet::Fleet,
+        remote::{Purpose, SimRemote, Turn},
+    },
 };
 
 /// The name of the operator's client.
@@ -104,6 +107,16 @@ impl Rig {
                 let api = api.clone();
                 Clock::new(move || api.now().checked_add(by).unwrap())
             },
+            ..dependencies(&nodes, &api)
+        };
+        Self::run(nodes, api, OperatorOptions::new(NAMESPACE), dependencies)
+    }
+
+    /// One whose nodes are many worlds; `nodes` is none of them.
+    pub(crate) fn of_many(worlds: Fleet, api: FakeApi) -> Self {
+        let nodes = SimRemote::bare(&[]);
+        let dependencies = Dependencies {
+            remote: Arc::new(worlds),
             ..dependencies(&nodes, &api)
         };
         Self::run(nodes, api, OperatorOptions::new(NAMESPACE), dependencies)

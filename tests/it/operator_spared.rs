@@ -1,9 +1,10 @@
 //! What is no wish to remove a cluster: a definition that goes away, a namespace that is lost, a
 //! deletion that nobody could attend to in time; and the one cluster that is never removed.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use serde_json::json;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
 
 use crate::{
     fake_api::FakeApi,
@@ -11,7 +12,10 @@ use crate::{
         NAMESPACE, OPERATOR, Rig, clock, cluster, is, is_untouched, message, minutes, reason,
         record, settled,
     },
-    sim::remote::{SimRemote, Surveys},
+    sim::{
+        fleet::Fleet,
+        remote::{SimRemote, Surveys, Turn},
+    },
 };
 
 const DEFINITION: &str = "clusters.clusterprovisioner.rke.io";
@@ -99,7 +103,7 @@ async fn the_cluster_that_the_operator_runs_on_is_not_removed() {
 /// The namespace with the states is lost: nothing is removed, and no new keys are made, whether the
 /// nodes answer or not.
 #[tokio::test(start_paused = true)]
-async fn a_lost_namespace_makes_nothing_anew() {
+async fn a_lost_namespace_creates_no_keys() {
     for answers in [true, false] {
         let rig = Rig::start(&["n1"]);
         rig.create(&cluster("a", "n1")).await;
@@ -130,7 +134,7 @@ async fn a_lost_namespace_makes_nothing_anew() {
 
 /// An operator that was away for longer than the time for a deletion removes what can be removed.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_while_nobody_was_there_is_not_late() {
+async fn a_deletion_while_no_operator_runs_is_not_late() {
     let rig = Rig::start(&["n1"]);
     rig.create(&cluster("a", "n1")).await;
     rig.ready("a").await;
@@ -250,4 +254,98 @@ async fn the_deadline_is_kept_after_a_panic_and_a_refusal() {
         );
         assert_eq!(rig.events("Orphaned").len(), 1);
     }
+}
+
+/// Copies of a cluster, each in another world and with another object.
+fn copies_of(
+    first: &Rig,
+    count: usize,
+    spec: impl Fn(usize) -> Value,
+) -> BTreeMap<String, SimRemote> {
+    let (object, state) = (first.cluster("a"), first.state("a").unwrap());
+    let secret = first.api.object("secrets", NAMESPACE, "a-state").unwrap();
+    let world = first.nodes.world(|world| world.clone());
+    let mut worlds = BTreeMap::new();
+    for at in 0..count {
+        let (name, address) = (
+            format!("c{at}"),
+            format!("10.1.{}.{}", at / 250, at % 250 + 1),
+        );
+        let mut planted = json!({
+            "metadata": {
+                "name": name,
+                "finalizers": object["metadata"]["finalizers"],
+                "annotations": object["metadata"]["annotations"],
+            },
+            "spec": object["spec"],
+        });
+        planted["spec"]["config"]["nodes"][0]["address"] = json!(address);
+        let more = spec(at).as_object().unwrap().clone();
+        planted["spec"].as_object_mut().unwrap().extend(more);
+        let planted = first.api.plant("clusters", &planted);
+        let mut state = state.clone();
+        // The copies on the node are older.
+        state["serial"] = json!(state["serial"].as_u64().unwrap() + 1);
+        state["operator"]["uid"] = planted["metadata"]["uid"].clone();
+        let state = state.to_string().replace("10.0.0.1", &address);
+        first.api.plant(
+            "secrets",
+            &json!({
+                "metadata": {"name": format!("{name}-state"), "namespace": NAMESPACE},
+                "type": secret["type"],
+                "data": {"state.json": BASE64_STANDARD.encode(state)},
+            }),
+        );
+        let nodes = SimRemote::new(world.clone());
+        // All removals together take longer than one of them may.
+        nodes.script(|_, index, _| match index {
+            0 => Turn::Work(Duration::from_secs(20)),
+            _ => Turn::Go,
+        });
+        worlds.insert(address, nodes);
+    }
+    worlds
+}
+
+/// What a script or a prune deletes at once: each object ends as its spec says, none is late because others come first, and
+/// no other node is touched.
+#[tokio::test(start_paused = true)]
+async fn two_hundred_deletions_at_once_touch_what_is_meant() {
+    const DELETED: usize = 200;
+    let first = Rig::start(&["n1"]);
+    first.create(&cluster("a", "n1")).await;
+    first.ready("a").await;
+    let worlds = copies_of(&first, DELETED + 10, |at| match at % 4 {
+        0 | 1 => json!({"deletion": {"timeout": "1m"}}),
+        2 => json!({"deletion": {"policy": "Orphan"}}),
+        _ => json!({"deletionProtection": true, "deletion": {"timeout": "1m"}}),
+    });
+    let (api, _) = first.stop().await;
+    for at in 0..DELETED {
+        api.delete("clusters", "", &format!("c{at}"));
+    }
+    let rig = Rig::of_many(Fleet(Arc::new(worlds.clone())), api);
+    minutes(45).await;
+    let mut wrong = Vec::new();
+    for at in 0..DELETED + 10 {
+        let object = rig.api.object("clusters", "", &format!("c{at}"));
+        let address = format!("10.1.{}.{}", at / 250, at % 250 + 1);
+        let world = &worlds[&address];
+        let clean = world.containers("n1") == 0 && world.claimed_by("n1").is_none();
+        let want = match (at < DELETED, at % 4) {
+            (true, 0 | 1) => (false, true),
+            (true, 2) => (false, false),
+            // Protected, or not deleted.
+            (true | false, _) => (true, false),
+        };
+        if (object.is_some(), clean) != want {
+            wrong.push((at, object.map(|object| object["status"].clone()), clean));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "object, its status, is its node clean: {wrong:#?}"
+    );
+    let orphaned = rig.events("Orphaned").len();
+    assert_eq!(orphaned, DELETED / 4, "no deletion was late");
 }

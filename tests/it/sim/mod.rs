@@ -10,6 +10,7 @@ pub(crate) mod api;
 pub(crate) mod bare;
 pub(crate) mod compare;
 pub(crate) mod effect;
+pub(crate) mod fleet;
 pub(crate) mod generate;
 pub(crate) mod mishap;
 pub(crate) mod nodes;

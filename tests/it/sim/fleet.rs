@@ -1,0 +1,88 @@
+//! Many simulated worlds, each found by the address of its nodes: clusters that have nothing to do with each other.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::future::BoxFuture;
+use rke_operator::{
+    apply::{
+        remote::{Context, Remote, RemoteSession, RemoteStep},
+        step::{Done, Reporter, StepError},
+        stop::Stop,
+    },
+    desired::pki::EngineClients,
+    facts::{Actual, KeptFacts},
+    host::{HostKeys, pool::ConnectionTarget},
+    model::{NodeName, WantedObjects, secret::Secret},
+    state::ClusterState,
+};
+use tokio::time::Instant;
+
+use super::remote::SimRemote;
+
+/// The worlds, by address.
+#[derive(Clone, Default)]
+pub(crate) struct Fleet(pub(crate) Arc<BTreeMap<String, SimRemote>>);
+
+impl Remote for Fleet {
+    fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession> {
+        Box::new(FleetSession {
+            fleet: self.clone(),
+            session: SimRemote::bare(&[]).session(Arc::clone(&host_keys)),
+            host_keys,
+        })
+    }
+}
+
+struct FleetSession {
+    fleet: Fleet,
+    session: Box<dyn RemoteSession>,
+    host_keys: Arc<dyn HostKeys>,
+}
+
+impl RemoteSession for FleetSession {
+    fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
+        let mut addresses = targets.values().flatten();
+        let world = addresses.find_map(|target| self.fleet.0.get(&target.endpoint.address));
+        if let Some(world) = world {
+            self.session = world.session(Arc::clone(&self.host_keys));
+        }
+        self.session.aim(targets);
+    }
+
+    fn read<'a>(
+        &'a self,
+        saved: Option<ClusterState>,
+        engine: Option<&'a EngineClients>,
+        kubeconfig: Option<Secret<String>>,
+        wanted: &'a WantedObjects,
+        kept: KeptFacts,
+    ) -> BoxFuture<'a, Actual> {
+        self.session.read(saved, engine, kubeconfig, wanted, kept)
+    }
+
+    fn api<'a>(&'a self, context: Context<'a>) -> BoxFuture<'a, Result<kube::Client, StepError>> {
+        self.session.api(context)
+    }
+
+    fn reach<'a>(
+        &'a self,
+        saved: &'a ClusterState,
+        engine: &'a EngineClients,
+    ) -> BoxFuture<'a, Result<kube::Client, StepError>> {
+        self.session.reach(saved, engine)
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        self.session.heard()
+    }
+
+    fn act<'a>(
+        &'a self,
+        step: RemoteStep<'a>,
+        context: Context<'a>,
+        reporter: &'a Reporter,
+        stop: &'a Stop,
+    ) -> BoxFuture<'a, Result<Done, StepError>> {
+        self.session.act(step, context, reporter, stop)
+    }
+}
