@@ -92,6 +92,21 @@ impl ConditionSet {
         self.0.get(&kind)
     }
 
+    /// True where nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same, with what another pass noted in its place.
+    #[must_use]
+    pub fn under(&self, over: &Self) -> Self {
+        let mut all = self.clone();
+        let over = over.0.iter();
+        all.0
+            .extend(over.map(|(kind, state)| (*kind, state.clone())));
+        all
+    }
+
     /// The status that was noted for a type.
     pub fn status(&self, kind: ConditionType) -> Option<ConditionStatus> {
         self.get(kind).map(|state| kind.status(state.reason))

@@ -17,6 +17,7 @@ mod shared;
 mod stage;
 pub mod step;
 pub mod stop;
+pub mod watch;
 
 #[cfg(test)]
 mod tests;

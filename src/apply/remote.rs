@@ -14,6 +14,7 @@ use super::{
     shared::Shared,
     step::{Done, Reporter, StepError},
     stop::Stop,
+    watch::{Kept, RemoteWatch, Watched},
 };
 use crate::{
     desired::{Desired, pki::EngineClients},
@@ -34,6 +35,14 @@ use crate::{
 pub trait Remote: Send + Sync {
     /// What one run has open. Nothing is opened yet.
     fn session(&self, host_keys: Arc<dyn HostKeys>) -> Box<dyn RemoteSession>;
+
+    /// The kept connections to these nodes of one cluster. Nothing is opened yet.
+    fn watch(
+        &self,
+        host_keys: Arc<dyn HostKeys>,
+        targets: BTreeMap<NodeName, ConnectionTarget>,
+        watched: Watched,
+    ) -> Box<dyn RemoteWatch>;
 }
 
 /// The connections of one run.
@@ -167,6 +176,17 @@ impl Remote for OverSsh {
             kinds: Kinds::default(),
             nodes: Shared::default(),
         })
+    }
+
+    fn watch(
+        &self,
+        host_keys: Arc<dyn HostKeys>,
+        targets: BTreeMap<NodeName, ConnectionTarget>,
+        watched: Watched,
+    ) -> Box<dyn RemoteWatch> {
+        let hosts = Hosts::new(Arc::clone(&self.dial), host_keys);
+        hosts.aim(targets);
+        Box::new(Kept::new(hosts, watched))
     }
 }
 

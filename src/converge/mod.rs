@@ -35,6 +35,7 @@ mod purpose;
 mod reach;
 mod turn;
 mod waited;
+mod watch;
 
 pub(crate) use self::{look::targets, purpose::silent};
 use announced::Announced;
@@ -49,6 +50,7 @@ pub use purpose::{
 pub use reach::{Reached, reach};
 use turn::InTurn;
 use waited::Waited;
+pub use watch::{WatchError, Watching, control_planes, watch};
 
 /// Asked once before a plan with disruptive steps runs.
 pub trait Consent: Send + Sync {

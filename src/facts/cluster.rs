@@ -179,6 +179,15 @@ pub struct NodeFact {
     pub cores: u32,
 }
 
+/// Whether a Node is Ready, where nothing else of it is needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeHealth {
+    /// Its condition Ready is True.
+    pub ready: bool,
+    /// Why not.
+    pub message: String,
+}
+
 impl NodeFact {
     /// True when `rke-operator` cordoned it and was stopped before it uncordoned it.
     pub fn is_cordoned_by_us(&self) -> bool {

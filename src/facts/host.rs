@@ -84,7 +84,7 @@ impl HostFacts {
 }
 
 /// `docker version` and `docker info`, as far as we act on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DockerFacts {
     /// `26.1.5`.
     pub version: String,

@@ -15,14 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) const ANSWER: usize = 8 << 20;
 
 /// Requests whose answers are read as they come, and bounded by who reads them.
-const STREAMS: [&str; 8] = [
+const STREAMS: [&str; 7] = [
     "/archive",
     "/images/create",
     "/images/load",
     "/logs",
     "/attach",
     "/wait",
-    "/events",
     "/export",
 ];
 

@@ -31,7 +31,7 @@ const LOG_LIMIT: usize = 256 << 10;
 /// With more containers than this a machine is no node, and with more of clusters than this it lies: each of them is
 /// asked about.
 const CONTAINERS: usize = 10_000;
-const OURS: usize = 100;
+pub(super) const OURS: usize = 100;
 
 /// How many containers are inspected at once.
 const WIDTH: usize = 16;
@@ -341,7 +341,7 @@ impl Host {
     }
 }
 
-fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
+pub(super) fn listed(summary: ContainerSummary) -> Option<(String, ContainerFact)> {
     let name = summary.names?.into_iter().next()?;
     let state = match summary.state? {
         ContainerSummaryStateEnum::CREATED => ContainerState::Created,

@@ -202,6 +202,13 @@ impl Session {
         }
     }
 
+    /// For how long nothing has come from the other side.
+    pub(super) fn silence(&self) -> Duration {
+        self.heard
+            .last()
+            .map_or(Duration::ZERO, |last| last.elapsed())
+    }
+
     async fn log_in(&mut self, login: &Login, identity: Identity) -> Result<(), HostError> {
         let mut tried = Tried::of(&identity);
         let limit = Identity::patience();

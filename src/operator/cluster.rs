@@ -14,7 +14,7 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
 };
 use report::{Facts, Found, provisioned, silent, valid};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     applied, approval,
@@ -43,6 +43,7 @@ use crate::{
     error::{Explain, with_causes},
     model::Secret,
     plan::{Cause, Plan, Step},
+    state::ClusterState,
     status::{Seen, lines},
 };
 
@@ -92,6 +93,7 @@ async fn pass(
     };
     let view = ClusterObject::new(live);
     if view.deleted_at().is_some() {
+        ctx.prober.forget(&view.uid());
         let status = StatusWriter::new(ctx, &view);
         return Box::pin(removal::pass(ctx, &view, slot, status)).await;
     }
@@ -118,6 +120,8 @@ async fn pass(
         status,
         running: &running,
         refused: false,
+        saved: None,
+        began: Instant::now(),
     };
     // A deletion and an edit wait for no request of a pass that they outdate; a run ends in an
     // orderly way first.
@@ -158,6 +162,10 @@ struct Reconcile<'a> {
     running: &'a Mutex<()>,
     /// The config was changed, and is refused although it was understood.
     refused: bool,
+    /// The state, where it is this object's.
+    saved: Option<Arc<ClusterState>>,
+    /// When the last look or run of this pass began.
+    began: Instant,
 }
 
 impl Reconcile<'_> {
@@ -167,6 +175,7 @@ impl Reconcile<'_> {
             Ok(saved) => saved,
             Err(error) => {
                 self.status.set_stage(last);
+                self.ctx.prober.forget(&self.view.uid());
                 let found = Found::unseen("nothing was looked at: its state is not there to go by");
                 return self.failed(&error, found).await;
             }
@@ -177,9 +186,10 @@ impl Reconcile<'_> {
             Err(error) => Err(error),
         };
         let text = wanted.as_ref().ok().map(|wanted| wanted.text.expose());
-        let stage = saved.map_or(Stage::New, |saved| {
-            memory::stage(&saved, text.map(String::as_str), last)
+        let stage = saved.as_ref().map_or(Stage::New, |saved| {
+            memory::stage(saved, text.map(String::as_str), last)
         });
+        self.saved = saved.map(|saved| Arc::new(*saved));
         self.status.set_stage(stage);
         let wanted = match wanted {
             Ok(wanted) => wanted,
@@ -205,7 +215,7 @@ impl Reconcile<'_> {
             // There is nothing to look at, and nothing is built.
             Stage::New if self.view.is_paused() => {
                 let mut conditions = ConditionSet::new();
-                valid(&mut conditions, &wanted);
+                valid(&mut conditions, wanted);
                 self.report(&conditions, Facts::default()).await?;
                 Ok(Action::await_change())
             }
@@ -220,6 +230,10 @@ impl Reconcile<'_> {
                 Box::pin(self.apply(&wanted, &environment, run, conditions, None)).await
             }
             Stage::Changed | Stage::Applied => {
+                if let Some(saved) = &self.saved {
+                    self.ctx.prober.watch(self.view, saved, &environment);
+                }
+                self.report_probed().await?;
                 let is_change = stage == Stage::Changed && !self.view.is_paused();
                 let class = if is_change {
                     Class::Change
@@ -248,7 +262,7 @@ impl Reconcile<'_> {
     ) -> Result<Action, ReconcileError> {
         if class != Class::Look || !self.status.has_told() {
             let mut conditions = ConditionSet::new();
-            valid(&mut conditions, &wanted.later);
+            valid(&mut conditions, wanted);
             let kind = ConditionType::Reconciling;
             conditions.set(kind, Reason::Queued, place(ahead));
             self.status.write(&conditions, |_| {}).await?;
@@ -259,6 +273,10 @@ impl Reconcile<'_> {
     /// The spec or what it refers to is wrong: nothing is touched until it changes. The cluster
     /// that was built is looked at all the same, by the saved inventory.
     async fn not_understood(mut self, error: &SpecError) -> Result<Action, ReconcileError> {
+        if matches!(error, SpecError::Source(_)) {
+            // It may not be reached by that key any more.
+            self.ctx.prober.forget(&self.view.uid());
+        }
         self.status.set_handled();
         self.status.set_pending(None);
         let Found {
@@ -280,14 +298,15 @@ impl Reconcile<'_> {
     }
 
     /// What a survey of the saved inventory says, without a config to compare with.
-    async fn by_inventory(&self, why: &SpecError) -> Result<Found, ReconcileError> {
+    async fn by_inventory(&mut self, why: &SpecError) -> Result<Found, ReconcileError> {
         let host_keys = HostKeyText::lenient(self.ctx, self.view).await;
         let environment = environment::environment(self.ctx, self.view, None, &host_keys).await?;
         let removal = Removal(None);
+        self.began = Instant::now();
         Ok(
             match Box::pin(converge::survey(&removal, &environment)).await {
                 Ok(Survey { actual, .. }) if actual.saved.is_some() => {
-                    self.ctx.looked_at(self.view);
+                    self.looked_at(&actual);
                     Found::of(&Seen {
                         now: self.ctx.dependencies.clock.now(),
                         intent: None,
@@ -297,7 +316,10 @@ impl Reconcile<'_> {
                     })
                 }
                 Ok(_) => Found::unseen("the state is not there"),
-                Err(error) => Found::blind(&error),
+                Err(error) => {
+                    self.saw_nothing();
+                    Found::blind(&error)
+                }
             },
         )
     }
@@ -319,6 +341,7 @@ impl Reconcile<'_> {
             conditions.set(kind, Reason::Surveying, "reads what is there");
             self.status.write(&conditions, |_| {}).await?;
         }
+        self.began = Instant::now();
         Ok(tokio::select! {
             look = Box::pin(Iteration::look(&goal, environment)) => Ok(look.map(Box::new)),
             cause = ctx.outdated(self.view, &wanted.read) => Err(cause),
@@ -339,6 +362,7 @@ impl Reconcile<'_> {
         let iteration = match self.observe(goal, wanted, environment).await? {
             Ok(Ok(iteration)) => iteration,
             Ok(Err(error)) => {
+                self.saw_nothing();
                 let found = Found::failed(wanted, &error);
                 return self.failed(&error, found).await;
             }
@@ -450,6 +474,7 @@ impl Reconcile<'_> {
         let iteration = match self.observe(former.upkeep(), &former, environment).await? {
             Ok(Ok(iteration)) => iteration,
             Ok(Err(error)) => {
+                self.saw_nothing();
                 let found = Found::failed(&former, &error);
                 return self.failed(&error, found).await;
             }

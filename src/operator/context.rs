@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -25,6 +26,7 @@ use super::{
     home::ServerTime,
     kubeconfig::Visits,
     metrics::{Controller, Seen},
+    prober::{ProbeView, Prober},
     queue::{Action, Queue},
     removal::Attempts,
     sources::SourceVersion,
@@ -37,6 +39,7 @@ use crate::{
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
     host::ServiceRanges,
+    state::ClusterState,
 };
 
 /// What is outside, besides the API: exchanged in tests.
@@ -97,6 +100,7 @@ pub(super) struct Context {
     pub(super) files: Files,
     pub(super) outages: Arc<Outages>,
     pub(super) visits: Visits,
+    pub(super) prober: Prober,
     looks: Mutex<HashMap<String, Instant>>,
     time: ServerTime,
 }
@@ -112,6 +116,7 @@ impl Context {
         stop: Stop,
     ) -> Self {
         let files = Files::new(options.config_root.clone());
+        let prober = Prober::new(options.prober);
         Self {
             clusters: Api::all_with(client.clone(), &cluster_resource()),
             publisher: Publisher::new(client.clone()),
@@ -131,6 +136,7 @@ impl Context {
             files,
             outages: Arc::default(),
             visits: Visits::default(),
+            prober,
             looks: Mutex::default(),
             time,
         }
@@ -153,6 +159,7 @@ impl Context {
             Some(Seen {
                 clusters: this.caches.clusters.state(),
                 queues: vec![queues.clusters.seen(), queues.kubeconfigs.seen()],
+                connections: this.prober.connections(),
             })
         });
         shared
@@ -168,13 +175,30 @@ impl Context {
     pub(super) fn has_just_looked_at(&self, view: &ClusterObject) -> bool {
         let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         let last = looks.get(&view.uid());
-        last.is_some_and(|last| last.elapsed() < MISSED * self.options.resync)
+        last.is_some_and(|last| last.elapsed() < MISSED * self.interval(view))
+    }
+
+    /// How often that object's cluster is looked at while it is well: rarely where a prober sees what happens meanwhile.
+    fn interval(&self, view: &ClusterObject) -> Duration {
+        let OperatorOptions { resync, prober, .. } = &self.options;
+        if self.prober.is_connected(&view.uid()) {
+            prober.resync.max(*resync)
+        } else {
+            *resync
+        }
+    }
+
+    /// What its prober sees of that object's cluster.
+    pub(super) fn probed(&self, view: &ClusterObject, saved: &Arc<ClusterState>) -> ProbeView {
+        let clock = self.dependencies.clock.clone();
+        self.prober.view(&view.uid(), Arc::clone(saved), clock)
     }
 
     /// Forgets an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.backoff.forget(uid);
         self.outages.forget(uid);
+        self.prober.forget(uid);
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         looks.remove(uid);
     }
@@ -240,7 +264,7 @@ impl Context {
     pub(super) fn settled(&self, view: &ClusterObject) -> Action {
         self.backoff.forget(&view.uid());
         let jitter = rand::random::<f64>() / 10.0;
-        Action::requeue(self.options.resync.mul_f64(1.0 + jitter))
+        Action::requeue(self.interval(view).mul_f64(1.0 + jitter))
     }
 
     pub(super) fn reference(view: &ClusterObject) -> ObjectReference {

@@ -16,6 +16,7 @@
 //! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
 //! | `run` | one run, stopped when the object changes |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
+//! | `prober` | what happens in clusters between two surveys, over connections that are kept |
 //! | `queue` | what is reconciled next: our own queue over the watches of kube |
 //! | `shallow` | an answer of any depth, cut to one that can be read (pure) |
 //! | `guarded`, `patience` | what a refusal, a panic and a silent API do not do to others |
@@ -51,6 +52,7 @@ mod memory;
 mod metrics;
 mod orphan;
 mod patience;
+mod prober;
 mod queue;
 mod ready;
 mod reasons;
@@ -71,6 +73,7 @@ pub use lead::{run, run_with};
 use metrics::NotServed;
 pub use metrics::{CertificateError, CertificateFiles, MetricsOptions};
 pub(crate) use patience::readable;
+pub use prober::ProberOptions;
 
 use crate::error::{ErrorClass, Explain};
 
@@ -90,6 +93,8 @@ pub struct OperatorOptions {
     pub metrics: Option<MetricsOptions>,
     /// How often a cluster that is well is looked at.
     pub resync: Duration,
+    /// How clusters are watched between two looks.
+    pub prober: ProberOptions,
     /// How many clusters at once.
     pub limits: Limits,
     /// The ranges of addresses that nodes and bastions may have; empty: any.
@@ -113,6 +118,7 @@ impl OperatorOptions {
             probes: None,
             metrics: None,
             resync: Duration::from_secs(60),
+            prober: ProberOptions::default(),
             limits: Limits::default(),
             allowed_node_cidrs: Vec::new(),
             config_root: None,

@@ -22,6 +22,7 @@ use super::{
     home, installed,
     memory::{self, Kept},
     orphan::{self, Left},
+    prober::ProbeView,
     queue::{Action, Class, Slot},
     reasons::{self, Reasoned},
     run::{self, Task, stopped},
@@ -401,8 +402,9 @@ impl RemovalReconcile<'_> {
             read: &[],
             limit: self.time_left(),
         };
-        let status = &mut self.status;
-        let run = run::run(self.ctx, self.view, task, environment, status, &base);
+        let mut unwatched = ProbeView::default();
+        let sinks = (&mut self.status, &mut unwatched);
+        let run = run::run(self.ctx, self.view, task, environment, sinks, &base);
         let ended = Box::pin(run).await;
         Ok(match ended {
             Ok(Convergence::Settled(RemovalOutcome::Removed { changed: _ })) => {

@@ -10,6 +10,7 @@ use super::{
     cluster_object::ClusterObject,
     context::Context,
     events::{Notice, Notices, publish},
+    prober::ProbeView,
     queue::{Action, Slot},
     sources::SourceVersion,
     status::{Run, StatusWriter},
@@ -70,7 +71,7 @@ pub(super) async fn run<'w, P: Purpose>(
     view: &ClusterObject,
     task: Task<'_, 'w, P>,
     environment: &'w Environment,
-    status: &mut StatusWriter,
+    (status, probed): (&mut StatusWriter, &mut ProbeView),
     base: &ConditionSet,
 ) -> Ended<P> {
     let (events, stream) = Events::channel(BUFFER);
@@ -88,7 +89,7 @@ pub(super) async fn run<'w, P: Purpose>(
     let (ended, (), (), ()) = tokio::join!(
         run,
         pump(ctx, slot, stream, seen, say),
-        status.follow(base, shown, &*environment.store, progress),
+        status.follow(base, shown, &*environment.store, progress, probed),
         tell(ctx, view, notices, is_over),
     );
     ended

@@ -17,6 +17,7 @@ use super::{
     cluster_object::ClusterObject,
     context::Context,
     events::Notice,
+    prober::ProbeView,
     ready::{self, Stage},
     transitions::{Outages, transitions},
 };
@@ -374,25 +375,32 @@ impl StatusWriter {
     }
 
     /// Follows a run until its sender is gone: at once when a stage starts, otherwise at most
-    /// every ten seconds. `base` is what else holds during the run.
+    /// every ten seconds; and what is seen of the cluster meanwhile, each at most as often. `base` is what else holds
+    /// during the run.
     pub(super) async fn follow(
         &mut self,
         base: &ConditionSet,
         run: Run,
         store: &dyn Store,
         mut progress: watch::Receiver<Progress>,
+        probed: &mut ProbeView,
     ) {
-        let mut last: Option<(Instant, Option<String>)> = None;
-        while progress.changed().await.is_ok() {
+        let mut last = Told::default();
+        loop {
+            tokio::select! {
+                moved = progress.changed() => if moved.is_err() {
+                    return;
+                },
+                () = probed.changed() => {}
+                () = last.owed() => {}
+            }
             let seen = progress.borrow_and_update().clone();
             let stage = seen.stage.as_ref().map(|stage| stage.name.clone());
-            if let Some((at, written)) = &last
-                && *written == stage
-                && at.elapsed() < PROGRESS_EVERY
-            {
+            let news = probed.news();
+            if !last.is_due(stage.as_ref(), &news) {
                 continue;
             }
-            let mut conditions = base.clone();
+            let mut conditions = base.under(&news);
             let now = summary(&seen);
             let message = now.as_ref().map_or_else(
                 || run.starting().to_owned(),
@@ -415,7 +423,7 @@ impl StatusWriter {
                     tracing::warn!("cannot write progress: no answer");
                 }
             }
-            last = Some((Instant::now(), stage));
+            last.told(stage, news);
         }
     }
 }
@@ -430,6 +438,50 @@ pub(super) fn place(ahead: usize) -> String {
 
 fn says_that_it_waits(condition: &Condition) -> bool {
     condition.message.starts_with(WAITS)
+}
+
+/// What of a run was written last, and when.
+#[derive(Default)]
+struct Told {
+    written: Option<(Instant, Option<String>)>,
+    /// What was seen besides, and when something else was seen for the last time.
+    news: ConditionSet,
+    seen: Option<Instant>,
+    /// Something else is seen, and it is too early to write it.
+    waits: bool,
+}
+
+impl Told {
+    /// Resolves when what waits may be written.
+    async fn owed(&self) {
+        match self.seen.filter(|_| self.waits) {
+            Some(at) => tokio::time::sleep_until(at + PROGRESS_EVERY).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn is_due(&mut self, stage: Option<&String>, news: &ConditionSet) -> bool {
+        let early = |at: Instant| at.elapsed() < PROGRESS_EVERY;
+        let moved = self.news != *news;
+        self.waits = moved && self.seen.is_some_and(early);
+        if moved && !self.waits {
+            return true;
+        }
+        let Some((at, written)) = &self.written else {
+            return true;
+        };
+        written.as_ref() != stage || !early(*at)
+    }
+
+    fn told(&mut self, stage: Option<String>, news: ConditionSet) {
+        let now = Instant::now();
+        if self.news != news {
+            self.seen = Some(now);
+            self.news = news;
+        }
+        self.written = Some((now, stage));
+        self.waits = false;
+    }
 }
 
 /// True for a type that this operator judges.

@@ -118,6 +118,7 @@ pub(super) async fn controllers(
         tokio::join!(
             queue::work(&queues.clusters, &clusters, &stop),
             queue::work(&queues.kubeconfigs, &kubeconfigs, &stop),
+            ctx.prober.run(&stop),
         )
     };
     tokio::select! {
@@ -294,7 +295,11 @@ async fn watches(
         clusters.arrives(&name, Cause::Reference);
         std::future::ready(())
     });
-    tokio::join!(objects, others, secrets, config_maps, files);
+    let hints = ctx.prober.hints().for_each(|about| {
+        clusters.arrives(&about.name, Cause::Reference);
+        std::future::ready(())
+    });
+    tokio::join!(objects, others, secrets, config_maps, files, hints);
 }
 
 /// What to do with each object.

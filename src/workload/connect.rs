@@ -271,6 +271,20 @@ pub(super) fn each_within(client: &Client, limit: Duration) -> Client {
     Client::new(service, namespace)
 }
 
+/// The same client, whose every answer, also one that is read as it comes, has so many bytes at most.
+pub(super) fn each_at_most(client: &Client, bytes: usize) -> Client {
+    let client = client.clone();
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let answer = client.send(request).await?;
+            Ok::<_, tower::BoxError>(answer.map(|body| Limited::new(body, bytes)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
 fn late(limit: Duration) -> io::Error {
     let why = format!("no answer within {} s", limit.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, why)

@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 36] = [
+const PURE: [&str; 39] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -38,6 +38,9 @@ const PURE: [&str; 36] = [
     "operator::kubeconfig::content",
     "operator::kubeconfig::request",
     "operator::metrics::families",
+    "operator::prober::hints",
+    "operator::prober::sight",
+    "operator::prober::state",
     "operator::queue::budget",
     "operator::queue::order",
     "operator::ready",

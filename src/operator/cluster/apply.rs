@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 use super::{Reconcile, report::Found, valid};
 use crate::{
     api::{
@@ -36,6 +38,12 @@ impl Reconcile<'_> {
     ) -> Result<Action, ReconcileError> {
         let ctx = self.ctx;
         let base = self.starting(base, purpose, wanted).await?;
+        let mark = ctx.prober.begin_run(&self.view.uid());
+        self.began = Instant::now();
+        let saved = self.saved.as_ref();
+        let mut probed = saved
+            .map(|saved| ctx.probed(self.view, saved))
+            .unwrap_or_default();
         let task = Task {
             purpose: match purpose {
                 Run::Heal | Run::Renew => wanted.upkeep(),
@@ -48,7 +56,8 @@ impl Reconcile<'_> {
             limit: None,
         };
         let running = self.running.lock().await;
-        let run = run::run(ctx, self.view, task, environment, &mut self.status, &base);
+        let sinks = (&mut self.status, &mut probed);
+        let run = run::run(ctx, self.view, task, environment, sinks, &base);
         let ended = Box::pin(run).await;
         drop(running);
         let id = self.status.identity(&*environment.store).await;
@@ -56,7 +65,7 @@ impl Reconcile<'_> {
         let mut conditions = base.clone();
         conditions.set(purpose.condition(), purpose.reason(), purpose.starting());
         self.status
-            .write(&conditions, |status| status.cluster_id = id)
+            .write(&conditions.under(&probed.news()), |status| status.cluster_id = id)
             .await?;
         let (ended, survey) = match ended {
             Ok(Convergence::Settled(Outcome::Converged {
@@ -80,6 +89,7 @@ impl Reconcile<'_> {
                 Err(cause) => return Ok(stopped(cause)),
             },
         };
+        drop(mark);
         self.ended(wanted, purpose, ended, found).await
     }
 
@@ -98,7 +108,10 @@ impl Reconcile<'_> {
         };
         Ok(match &survey {
             Ok(survey) => self.seen(wanted, survey),
-            Err(error) => Found::failed(wanted, error),
+            Err(error) => {
+                self.saw_nothing();
+                Found::failed(wanted, error)
+            }
         })
     }
 

@@ -14,7 +14,7 @@ use crate::{
     converge::{Error, Survey},
     desired::pki::PkiError,
     error::ErrorClass,
-    facts::Unreachable,
+    facts::{Actual, Unreachable},
     model::{NodeName, Role},
     operator::{
         context::{ReconcileError, explained},
@@ -183,7 +183,7 @@ impl Found {
 impl Reconcile<'_> {
     /// What a survey towards the config says.
     pub(super) fn seen(&self, wanted: &Wanted, survey: &Survey) -> Found {
-        self.ctx.looked_at(self.view);
+        self.looked_at(&survey.actual);
         let mut found = Found::of(&Seen {
             now: self.ctx.dependencies.clock.now(),
             intent: Some(&wanted.intent),
@@ -193,6 +193,32 @@ impl Reconcile<'_> {
         });
         valid(&mut found.conditions, wanted);
         found
+    }
+
+    /// A survey has seen this.
+    pub(super) fn looked_at(&self, actual: &Actual) {
+        let (ctx, view) = (self.ctx, self.view);
+        ctx.looked_at(view);
+        ctx.prober.surveyed(&view.uid(), self.began, actual);
+    }
+
+    /// A survey failed.
+    pub(super) fn saw_nothing(&self) {
+        self.ctx.prober.blind(&self.view.uid(), self.began);
+    }
+
+    /// Reports what the prober has seen since the last survey: the next one takes its time, with a node that does not
+    /// answer more of it.
+    pub(super) async fn report_probed(&mut self) -> Result<(), ReconcileError> {
+        let Some(saved) = &self.saved else {
+            return Ok(());
+        };
+        let news = self.ctx.probed(self.view, saved).news();
+        if !news.is_empty() {
+            self.status.write(&news, |_| {}).await?;
+            self.publish_transitions().await;
+        }
+        Ok(())
     }
 
     /// The spec is applied: only here does `Provisioned` move on (invariant 14). `run`: what

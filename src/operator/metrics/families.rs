@@ -78,6 +78,11 @@ pub(super) const SLOTS: Family = gauge(
     &["class", "state"],
     "Clusters worked on at once (deletes, changes, checks): total (half of it for Clusters that hang), used, and how many are waiting",
 );
+pub(super) const CONNECTIONS: Family = gauge(
+    "rke_probe_connections",
+    &[],
+    "SSH connections that are kept to control planes, those that are being opened included",
+);
 pub(super) const LEADER: Family = gauge(
     "rke_leader",
     &[],

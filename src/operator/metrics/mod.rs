@@ -99,6 +99,8 @@ impl Reconciled {
 pub(super) struct Seen {
     pub(super) clusters: Vec<Arc<DynamicObject>>,
     pub(super) queues: Vec<queue::Seen>,
+    /// How many connections are kept.
+    pub(super) connections: usize,
 }
 
 /// Where it comes from; `None` once its controllers ended.
@@ -353,6 +355,9 @@ impl Collector for Live {
         for family in families::OF_QUEUES {
             encode(&mut encoder, family, &queues)?;
         }
+        let kept = u32::try_from(seen.connections).unwrap_or(u32::MAX);
+        let kept = [Series::new(&families::CONNECTIONS, [], kept.into())];
+        encode(&mut encoder, &families::CONNECTIONS, &kept)?;
         let clusters: Vec<Series> = seen.clusters.iter().flat_map(|one| of(one)).collect();
         for family in OF_CLUSTERS {
             encode(&mut encoder, family, &clusters)?;

@@ -420,6 +420,7 @@ fn shown() -> (Arc<Metrics>, Writer<DynamicObject>) {
                 queue(Controller::Cluster, slots),
                 queue(Controller::Kubeconfig, queue::Slots::default()),
             ],
+            connections: 3,
         })
     });
     (metrics, writer)
@@ -442,6 +443,7 @@ fn the_series_of_a_cluster_end_with_it() {
     }
     assert!(has("rke_leader 1"));
     assert!(has("rke_slots{class=\"changes\",state=\"waiting\"} 1"));
+    assert!(has("rke_probe_connections 3"));
     writer.apply_watcher_event(&watcher::Event::Delete(object("a")));
     assert!(!has("name=\"a\"") && has("name=\"b\""));
     metrics.read_from(|| None);

@@ -187,7 +187,8 @@ async fn route(
             &json!({ "Version": VERSION, "ApiVersion": format!("{}.{}", API.0, API.1), "MinAPIVersion": "1.24" }),
         ),
         ["info"] => ok(200, &host.docker().info),
-        ["containers", "json"] => ok(200, &list(&host.docker())),
+        ["events"] => events(host.clone(), labelled(call)),
+        ["containers", "json"] => ok(200, &list(&host.docker(), labelled(call).as_deref())),
         ["containers", "create"] if post => create(&mut host.docker(), call),
         ["containers", name, "json"] if get => inspect(&host.docker(), name),
         ["containers", name, "start"] if post => start(&mut host.docker(), name, faults),
@@ -221,10 +222,68 @@ fn ping() -> Response<Body> {
     response
 }
 
-fn list(state: &DockerState) -> Value {
+/// The label that a filter asks for.
+fn labelled(call: &Call) -> Option<String> {
+    let filters: Value = serde_json::from_str(call.query.get("filters")?).unwrap();
+    Some(filters["label"][0].as_str()?.to_owned())
+}
+
+fn has(container: &FakeContainer, label: Option<&str>) -> bool {
+    let has = |label: &str| {
+        let mut labels = container.labels().into_iter();
+        labels.any(|(key, value)| label == format!("{key}={value}"))
+    };
+    label.is_none_or(has)
+}
+
+/// What becomes of containers, without an end.
+fn events(host: FakeHost, label: Option<String>) -> Response<Body> {
+    type States = BTreeMap<String, (String, String)>;
+    let states = move |host: &FakeHost| -> States {
+        let docker = host.docker();
+        let all = docker.containers.iter();
+        let all = all.filter(|(_, container)| has(container, label.as_deref()));
+        all.map(|(name, one)| (name.clone(), (one.id.clone(), one.state.clone())))
+            .collect()
+    };
+    let before = states(&host);
+    let lines = stream::unfold(
+        (host, states, before),
+        |(host, states, before)| async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let now = states(&host);
+                let moved = |(name, one): (&String, &(String, String))| {
+                    (now.get(name) != Some(one)).then(|| name.clone())
+                };
+                let was = before.iter().find_map(moved);
+                let is = || now.keys().find(|name| !before.contains_key(*name)).cloned();
+                if let Some(name) = was.or_else(is) {
+                    let action = if now.contains_key(&name) {
+                        "start"
+                    } else {
+                        "destroy"
+                    };
+                    let event = json!({
+                        "Type": "container", "Action": action, "scope": "local", "time": 0, "timeNano": 0,
+                        "Actor": { "ID": "", "Attributes": { "name": name } },
+                    });
+                    return Some((event, (host, states, now)));
+                }
+            }
+        },
+    );
+    Response::builder()
+        .header(CONTENT_TYPE, "application/json")
+        .body(StreamBody::new(lines.map(|line| Ok(frame(&line)))).boxed_unsync())
+        .unwrap()
+}
+
+fn list(state: &DockerState, label: Option<&str>) -> Value {
     state
         .containers
         .iter()
+        .filter(|(_, container)| has(container, label))
         .map(|(name, container)| {
             json!({
                 "Id": container.id,

@@ -17,6 +17,7 @@ pub(crate) mod nodes;
 pub(crate) mod remote;
 pub(crate) mod runner;
 pub(crate) mod tear;
+mod watch;
 pub(crate) mod wish;
 pub(crate) mod world;
 

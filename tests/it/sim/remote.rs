@@ -18,6 +18,7 @@ use rke_operator::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError, Warning},
         stop::Stop,
+        watch::{RemoteWatch, Watched},
     },
     desired::pki::EngineClients,
     environment::Environment,
@@ -28,10 +29,14 @@ use rke_operator::{
     plan::Step,
     state::ClusterState,
 };
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
     Cut, Shell, World,
+    watch::SimWatch,
     world::{Ended, dry_runs},
 };
 
@@ -103,6 +108,8 @@ pub(crate) struct SimRemote {
 
 struct Shared {
     inner: Mutex<Inner>,
+    /// Moves whenever the world may have.
+    moved: watch::Sender<u64>,
     /// By itself: it may look at the world.
     script: Mutex<Script>,
 }
@@ -132,6 +139,9 @@ struct Inner {
     reached: usize,
     /// How often each host was looked at.
     asked: BTreeMap<NodeName, usize>,
+    /// Connections can be kept; else opening one takes for ever.
+    takes_watches: bool,
+    watches: usize,
 }
 
 impl SimRemote {
@@ -153,7 +163,10 @@ impl SimRemote {
                 serves: None,
                 reached: 0,
                 asked: BTreeMap::new(),
+                takes_watches: false,
+                watches: 0,
             }),
+            moved: watch::Sender::default(),
             script: Mutex::new(Box::new(|_, _, _| Turn::Go)),
         };
         Self {
@@ -175,7 +188,42 @@ impl SimRemote {
     }
 
     pub(crate) fn world<T>(&self, with: impl FnOnce(&mut World) -> T) -> T {
-        with(&mut self.inner().world)
+        let done = with(&mut self.inner().world);
+        self.moves();
+        done
+    }
+
+    /// The same, where nothing is changed.
+    pub(super) fn sees<T>(&self, of: impl FnOnce(&World) -> T) -> T {
+        of(&self.inner().world)
+    }
+
+    fn moves(&self) {
+        let moved = &self.shared.moved;
+        moved.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    pub(super) fn moved(&self) -> watch::Receiver<u64> {
+        self.shared.moved.subscribe()
+    }
+
+    /// From now on connections can be kept.
+    pub(crate) fn take_watches(&self) {
+        self.inner().takes_watches = true;
+        self.moves();
+    }
+
+    pub(super) fn takes_watches(&self) -> bool {
+        self.inner().takes_watches
+    }
+
+    pub(super) fn counts_watch(&self) {
+        self.inner().watches += 1;
+    }
+
+    /// How often a connection that is kept was opened, or tried.
+    pub(crate) fn watches(&self) -> usize {
+        self.inner().watches
     }
 
     pub(crate) fn order(&self, order: &[u8]) {
@@ -269,6 +317,15 @@ impl Remote for SimRemote {
             begun: AtomicUsize::new(0),
             heard: Mutex::default(),
         })
+    }
+
+    fn watch(
+        &self,
+        _: Arc<dyn HostKeys>,
+        _: BTreeMap<NodeName, ConnectionTarget>,
+        watched: Watched,
+    ) -> Box<dyn RemoteWatch> {
+        Box::new(SimWatch::new(self.clone(), watched))
     }
 }
 
@@ -407,7 +464,9 @@ impl RemoteSession for SimSession {
             };
             let takes = self.remote.world(|world| world.reaches(step, &shell));
             passes(takes.unwrap_or_default()).await;
-            self.remote.inner().act(step, context, shell)?;
+            let acted = self.remote.inner().act(step, context, shell);
+            self.remote.moves();
+            acted?;
             Ok(Done {
                 warning,
                 ..Done::default()

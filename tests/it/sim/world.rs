@@ -158,12 +158,12 @@ impl World {
     }
 
     /// Why we do not reach a node.
-    fn away(&self, name: &NodeName) -> Option<&Unreachable> {
+    pub(super) fn away(&self, name: &NodeName) -> Option<&Unreachable> {
         self.down.get(name).or_else(|| self.cut_off.get(name))
     }
 
     /// Its kubelet may report to the API.
-    fn reports(&self, name: &NodeName) -> bool {
+    pub(super) fn reports(&self, name: &NodeName) -> bool {
         let facts = self.truth.up(name);
         let has_one = facts.is_some_and(|facts| facts.containers.contains_key("kubelet"));
         has_one && !self.down.contains_key(name)
@@ -208,7 +208,7 @@ impl World {
         self.external.is_some() || self.running(id).count() > self.member_count(id) / 2
     }
 
-    fn etcd_view(&self, id: &ClusterId) -> EtcdView {
+    pub(super) fn etcd_view(&self, id: &ClusterId) -> EtcdView {
         let leader = self.running(id).next().map(|(id, _)| MemberId(id));
         let quorum = match leader {
             Some(leader) if self.has_quorum(id) => Quorum::Serving { leader },
