@@ -24,7 +24,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=XDG_CACHE_HOME,LAB_REGISTRY env "PATH=$(PATH)")
 LAB := $(ROOT) $(TARGET)/debug/lab
 
-.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
+.PHONY: help demo test test-ha fmt lint build bench bench-ha bench-fleet bench-hints bench-operator docs clean guards mutants worlds fuzz soak soak-ha soak-pods conformance lab lab-up lab-status lab-ssh lab-down \
 	test-versions test-replaced dist docker-build docker-push install uninstall deploy undeploy run
 
 help: ## Lists the verbs
@@ -91,6 +91,9 @@ bench-ha: ## The same for three control planes with etcd and two workers: make b
 
 bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
 	@bench/fleet.sh $(SIZES)
+
+bench-hints: ## How fast the operator notices and cures faults, on real nodes: make bench-hints ROUNDS=20
+	@bench/hints.sh
 
 bench-operator: ## The operator with many Clusters that are fakes: make bench-operator CLUSTERS=500 EACH=5 MINUTES=30
 	@bench/operator.sh $(CLUSTERS) $(EACH) $(MINUTES)

@@ -82,6 +82,7 @@ mod lab_ha_operator;
 mod lab_ha_renewal;
 mod lab_ha_status;
 mod lab_hiccup;
+mod lab_hints;
 mod lab_kill;
 mod lab_kill_operator;
 mod lab_lost;
