@@ -21,7 +21,7 @@ mod state;
 mod task;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -44,6 +44,7 @@ use crate::{
     converge,
     environment::{Clock, Environment},
     facts::Actual,
+    host::{KnownHosts, Policy},
     model::NodeName,
     state::ClusterState,
 };
@@ -204,10 +205,16 @@ impl Prober {
             stop: CancellationToken::new(),
         });
         clusters.insert(uid, Arc::clone(&followed));
+        // What only a run needs is not kept: it grows with the clusters.
+        let environment = Environment {
+            held_elsewhere: BTreeSet::new(),
+            host_keys: Arc::new(KnownHosts::from_text("the state", "", Policy::Strict)),
+            ..environment.without_requests()
+        };
         // Without anybody who takes it the operator ends.
         let _ = self.orders.send(Task {
             followed,
-            environment: environment.without_requests(),
+            environment,
             options: self.options,
             connections: Arc::clone(&self.connections),
             wake: self.wake.clone(),

@@ -221,3 +221,139 @@ impl ProbeState {
         self.hints.sees(now, differences);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        error::ErrorClass,
+        facts::{ContainerState, DockerFacts, HostFacts, HostView, SystemFacts},
+        model::label,
+    };
+
+    fn id() -> ClusterId {
+        ClusterId("00000000-0000-4000-8000-000000000001".to_owned())
+    }
+
+    fn n1() -> NodeName {
+        NodeName::from("n1")
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn containers(state: ContainerState) -> BTreeMap<String, ContainerFact> {
+        let fact = ContainerFact {
+            id: "c1".to_owned(),
+            labels: [(label::CLUSTER_ID.to_owned(), id().0)].into(),
+            state,
+            runs: None,
+            image: String::new(),
+            started: None,
+        };
+        [("kube-apiserver".to_owned(), fact)].into()
+    }
+
+    /// A survey of one control plane that serves.
+    fn survey(state: ContainerState) -> Actual {
+        let facts = HostFacts {
+            docker: DockerFacts::default(),
+            containers: containers(state),
+            images: BTreeSet::new(),
+            files: None,
+            system: SystemFacts::default(),
+            clock: None,
+        };
+        Actual {
+            hosts: [(n1(), HostView::Reachable(Box::new(facts)))].into(),
+            apis: [(n1(), ApiHealth::Serving)].into(),
+            ..Actual::default()
+        }
+    }
+
+    fn away(obstacle: Obstacle) -> Unreachable {
+        Unreachable {
+            class: ErrorClass::Host,
+            why: "it does not answer".to_owned(),
+            hints: vec![],
+            obstacle,
+        }
+    }
+
+    /// All is connected, and a survey saw the same.
+    fn settled() -> ProbeState {
+        let mut state = ProbeState::new(id());
+        state.begins(at(0), &[(n1(), true)].into());
+        state.opened(at(1), &n1());
+        state.listed(at(1), &n1(), &containers(ContainerState::Running));
+        state.api(at(1), &n1(), ApiHealth::Serving);
+        state.nodes(at(1), Some(BTreeMap::new()));
+        state.surveyed(at(9), at(8), &survey(ContainerState::Running));
+        assert!(state.sight().is_complete());
+        assert_eq!(state.due(), None);
+        state
+    }
+
+    /// Without a survey nothing differs: a new leader looks first.
+    #[test]
+    fn before_the_first_survey_there_is_no_hint() {
+        let mut state = ProbeState::new(id());
+        state.begins(at(0), &[(n1(), true)].into());
+        state.lost(at(1), &n1(), away(Obstacle::Silence));
+        assert_eq!(state.due(), None);
+    }
+
+    #[test]
+    fn what_ends_is_a_hint_and_so_is_its_return_unless_a_survey_knows() {
+        let mut state = settled();
+        state.listed(at(20), &n1(), &containers(ContainerState::Exited(0)));
+        assert!(state.take(at(21)).is_some());
+        // It was started again before anything looked.
+        state.listed(at(22), &n1(), &containers(ContainerState::Running));
+        assert_eq!(state.due(), None);
+        state.listed(at(23), &n1(), &containers(ContainerState::Exited(0)));
+        state.surveyed(at(30), at(29), &survey(ContainerState::Exited(1)));
+        assert_eq!(state.due(), None, "as the survey saw it");
+        state.listed(at(40), &n1(), &containers(ContainerState::Running));
+        assert!(state.take(at(41)).is_some());
+    }
+
+    /// Nothing is claimed of a node that is not reached for a matter of trust: a run may know its key.
+    #[test]
+    fn a_login_that_is_refused_is_no_news_of_the_node() {
+        let mut state = settled();
+        state.lost(at(20), &n1(), away(Obstacle::HostKeyUnknown));
+        assert_eq!(state.due(), None);
+        assert!(!state.sight().is_complete());
+        state.lost(at(30), &n1(), away(Obstacle::Silence));
+        assert!(state.take(at(31)).is_some());
+    }
+
+    /// A survey that failed is done again as soon as everything is connected.
+    #[test]
+    fn after_a_failed_survey_the_return_is_a_hint() {
+        let mut state = settled();
+        state.lost(at(20), &n1(), away(Obstacle::Silence));
+        assert!(state.take(at(21)).is_some());
+        state.blind(at(40), at(22));
+        assert_eq!(state.due(), None);
+        state.opened(at(50), &n1());
+        state.listed(at(50), &n1(), &containers(ContainerState::Running));
+        state.api(at(50), &n1(), ApiHealth::Serving);
+        assert_eq!(state.take(at(51)), Some(vec![Difference::Unseen]));
+    }
+
+    /// What was asked for before a survey does not contradict it.
+    #[test]
+    fn an_older_answer_does_not_count() {
+        let mut state = settled();
+        state.api(
+            at(20),
+            &n1(),
+            ApiHealth::Unreachable("no answer".to_owned()),
+        );
+        state.surveyed(at(21), at(20), &survey(ContainerState::Running));
+        assert_eq!(state.due(), None);
+    }
+}
