@@ -329,7 +329,7 @@ pub(super) mod tests {
     }
 
     /// All of them, in the order of the documentation.
-    pub(in crate::operator::metrics) const ALL: [&Family; 23] = [
+    pub(in crate::operator::metrics) const ALL: [&Family; 24] = [
         &INFO,
         &CONDITION,
         &REASON,
@@ -340,6 +340,7 @@ pub(super) mod tests {
         &STEP_FAILURES,
         &ORPHANED,
         &SLOTS,
+        &CONNECTIONS,
         &LEADER,
         &RECONCILES,
         &RECONCILE_ERRORS,
