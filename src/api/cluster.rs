@@ -292,6 +292,16 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
 
+    /// The nodes one by one, those first that are not as they should be; the first twenty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub node_details: Vec<NodeDetail>,
+
+    /// The members of etcd, counted; absent where etcd is outside of the cluster, or did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdCounts>,
+
     /// Where the cluster's API answers; the first ten control planes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
@@ -300,6 +310,10 @@ pub struct ClusterStatus {
     /// How far the current run is; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressStatus>,
+
+    /// The run that ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<LastRun>,
 
     /// The Kubeconfig object that leads to the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -346,6 +360,110 @@ pub struct NodeCounts {
     pub up_to_date: i64,
     /// Those that do not answer.
     pub unreachable: i64,
+}
+
+/// How one node is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDetail {
+    /// Its name in the cluster.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// The address at which it is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub address: Option<String>,
+    /// What it does: controlplane, etcd, worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 3), inner(length(max = 16)))]
+    pub roles: Vec<String>,
+    /// How it is.
+    pub state: NodeState,
+    /// The version of its kubelet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub version: Option<String>,
+    /// Why it is not Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub message: Option<String>,
+}
+
+/// How a node is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+pub enum NodeState {
+    /// It, or its Docker, does not answer.
+    Unreachable,
+    /// It answers, and the cluster does not call it Ready.
+    NotReady,
+    /// It cannot be told.
+    Unknown,
+    /// It is on its way into the cluster.
+    Joining,
+    /// It is on its way out of the cluster.
+    Leaving,
+    /// It is Ready, and differs from the spec.
+    Updating,
+    /// It is Ready, and as the spec says.
+    Ready,
+}
+
+/// The members of etcd, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdCounts {
+    /// Members that vote.
+    pub members: i64,
+    /// Those that follow the leader.
+    pub healthy: i64,
+}
+
+/// A run that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastRun {
+    /// When it began.
+    #[schemars(length(max = 64))]
+    pub started: String,
+    /// How long it took, as a duration: `42s`.
+    #[schemars(length(max = 32))]
+    pub took: String,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// The step that took longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_step: Option<SlowestStep>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum RunOutcome {
+    /// Everything was done.
+    Succeeded,
+    /// What could be done was done; some nodes were left out.
+    Degraded,
+    /// A step failed that nothing could go on without.
+    Failed,
+    /// It was stopped before its end: by an edit, a deletion, or the end of the process.
+    Interrupted,
+}
+
+/// A step of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlowestStep {
+    /// What it did.
+    #[schemars(length(max = 256))]
+    pub name: String,
+    /// On which node; absent for one that was on none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub node: Option<String>,
+    /// How long it took, as a duration.
+    #[schemars(length(max = 32))]
+    pub took: String,
 }
 
 /// A certificate of the cluster.
@@ -463,6 +581,10 @@ pub struct ProgressStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub current: Option<String>,
+    /// When this stage began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub since: Option<String>,
 }
 
 /// Names another object.

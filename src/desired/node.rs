@@ -11,12 +11,8 @@ use crate::{
 pub(super) fn meta(node: &NodeIntent) -> NodeMeta {
     let mut labels = node.labels.clone();
     labels.extend(node.roles.iter().map(|role| {
-        let name = match role {
-            Role::Etcd => "etcd",
-            Role::ControlPlane => "controlplane",
-            Role::Worker => "worker",
-        };
-        (format!("node-role.kubernetes.io/{name}"), "true".to_owned())
+        let label = format!("node-role.kubernetes.io/{}", role.name());
+        (label, "true".to_owned())
     }));
     let annotations = BTreeMap::from([
         (

@@ -33,6 +33,17 @@ pub enum Role {
     Worker,
 }
 
+impl Role {
+    /// Its name in a config and in labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ControlPlane => "controlplane",
+            Self::Worker => "worker",
+        }
+    }
+}
+
 /// Where sshd listens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {

@@ -4,6 +4,7 @@
 
 mod apply;
 mod arrival;
+mod details;
 mod report;
 
 use std::sync::Arc;
@@ -215,7 +216,7 @@ impl Reconcile<'_> {
             // There is nothing to look at, and nothing is built.
             Stage::New if self.view.is_paused() => {
                 let mut conditions = ConditionSet::new();
-                valid(&mut conditions, wanted);
+                valid(&mut conditions, &wanted);
                 self.report(&conditions, Facts::default()).await?;
                 Ok(Action::await_change())
             }

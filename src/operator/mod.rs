@@ -9,12 +9,12 @@
 //! | `metrics` | what Prometheus asks |
 //! | `installed` | whether the definitions suit, and whether they are going away |
 //! | `home` | the management cluster as a cluster: its identity, its time |
-//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`arrival`: what it needs first; `apply`: a run; `report`: what is said in the end) |
+//! | `cluster` | the one reconcile of a `Cluster`: what is to be done (`arrival`: what it needs first; `apply`: a run; `report`: what is said in the end; `details`: node by node, pure) |
 //! | `removal`, `orphan` | its end, by cleaning or by record |
 //! | `kubeconfig` | the `Kubeconfig` objects (`request`: what they ask for, pure; `content`: their Secrets, pure; `issue`, `visit`, `release`) |
 //! | `environment` | what a run needs, out of two namespaces |
 //! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
-//! | `run` | one run, stopped when the object changes |
+//! | `run`, `last_run` | one run, stopped when the object changes; what is said of it when it is over (pure) |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `prober` | what happens in clusters between two surveys, over connections that are kept |
 //! | `queue` | what is reconciled next: our own queue over the watches of kube |
@@ -47,6 +47,7 @@ mod health;
 mod home;
 mod installed;
 mod kubeconfig;
+mod last_run;
 mod lead;
 mod memory;
 mod metrics;

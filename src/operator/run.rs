@@ -4,12 +4,16 @@
 use std::{convert::Infallible, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use super::{
     cluster_object::ClusterObject,
     context::Context,
     events::{Notice, Notices, publish},
+    last_run::{End, Ledger},
     prober::ProbeView,
     queue::{Action, Slot},
     sources::SourceVersion,
@@ -86,12 +90,19 @@ pub(super) async fn run<'w, P: Purpose>(
         over.send_replace(true);
         ended
     };
-    let (ended, (), (), ()) = tokio::join!(
+    let (started, begun) = (ctx.dependencies.clock.now(), Instant::now());
+    let (ended, ledger, (), ()) = tokio::join!(
         run,
         pump(ctx, slot, stream, seen, say),
         status.follow(base, shown, &*environment.store, progress, probed),
         tell(ctx, view, notices, is_over),
     );
+    let end = match &ended {
+        Ok(Convergence::Settled(_)) => End::Settled,
+        Ok(Convergence::Stopped(_) | Convergence::ConsentRefused { .. }) => End::Stopped,
+        Err(_) => End::Failed,
+    };
+    status.set_last_run(ledger.close(started, begun.elapsed(), end));
     ended
 }
 
@@ -145,16 +156,17 @@ pub(super) fn stopped(cause: StopCause) -> Action {
     }
 }
 
-/// Logs and reduces the stream, and hands on what is worth an event. Events that find no room
-/// are dropped: the run matters more.
+/// Logs and reduces the stream, hands on what is worth an event, and gives what is said of it in the end. Events that
+/// find no room are dropped: the run matters more.
 async fn pump(
     ctx: &Context,
     slot: &Slot,
     mut stream: mpsc::Receiver<Event>,
     seen: watch::Sender<Progress>,
     say: mpsc::Sender<Notice>,
-) {
+) -> Ledger {
     let mut notices = Notices::default();
+    let mut ledger = Ledger::default();
     while let Some(event) = stream.recv().await {
         ctx.beat();
         // All but a wait for another run.
@@ -162,6 +174,7 @@ async fn pump(
             slot.progresses();
         }
         log(&event);
+        ledger.take(&event);
         if let Event::StepFinished {
             kind,
             outcome,
@@ -178,6 +191,7 @@ async fn pump(
             }
         }
     }
+    ledger
 }
 
 /// A run in the log: its stages, what went wrong, and with `--debug` every step.

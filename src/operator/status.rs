@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::{
-        self, ClusterStatus, PendingPlan, ProgressStatus,
+        self, ClusterStatus, LastRun, PendingPlan, ProgressStatus,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, merge, shorten},
     },
     apply::progress::Progress,
@@ -54,6 +54,7 @@ pub(super) struct StatusWriter {
     pending: Option<PendingPlan>,
     reconcile_at: Option<String>,
     handled: Option<String>,
+    last_run: Option<LastRun>,
     outages: Arc<Outages>,
     notices: Vec<Notice>,
     written: ClusterStatus,
@@ -82,6 +83,7 @@ impl StatusWriter {
                 .filter(|_| view.deleted_at().is_none()),
             reconcile_at: view.reconcile_at(),
             handled: written.last_handled_reconcile_at.clone(),
+            last_run: written.last_run.clone(),
             outages: Arc::clone(&ctx.outages),
             notices: Vec::new(),
             written,
@@ -96,6 +98,11 @@ impl StatusWriter {
     /// What waits for a person from now on.
     pub(super) fn set_pending(&mut self, pending: Option<PendingPlan>) {
         self.pending = pending;
+    }
+
+    /// A run has ended; `None`: it did nothing.
+    pub(super) fn set_last_run(&mut self, run: Option<LastRun>) {
+        self.last_run = run.or_else(|| self.last_run.take());
     }
 
     /// What waits for a person.
@@ -212,6 +219,7 @@ impl StatusWriter {
         edit(&mut next);
         next.pending_plan.clone_from(&self.pending);
         next.last_handled_reconcile_at.clone_from(&self.handled);
+        next.last_run.clone_from(&self.last_run);
         let conditions = self.complete(conditions);
         next.observed_generation = Some(self.generation);
         next.conditions = merge(
@@ -386,6 +394,7 @@ impl StatusWriter {
         probed: &mut ProbeView,
     ) {
         let mut last = Told::default();
+        let mut since = (None, String::new());
         loop {
             tokio::select! {
                 moved = progress.changed() => if moved.is_err() {
@@ -396,12 +405,15 @@ impl StatusWriter {
             }
             let seen = progress.borrow_and_update().clone();
             let stage = seen.stage.as_ref().map(|stage| stage.name.clone());
+            if since.0 != stage {
+                since = (stage.clone(), self.now.now().to_string());
+            }
             let news = probed.news();
             if !last.is_due(stage.as_ref(), &news) {
                 continue;
             }
             let mut conditions = base.under(&news);
-            let now = summary(&seen);
+            let now = summary(&seen, &since.1);
             let message = now.as_ref().map_or_else(
                 || run.starting().to_owned(),
                 |p| format!("{}: {} of {} steps", p.stage, p.done, p.total),
@@ -532,7 +544,7 @@ impl Run {
     }
 }
 
-fn summary(progress: &Progress) -> Option<ProgressStatus> {
+fn summary(progress: &Progress, since: &str) -> Option<ProgressStatus> {
     let stage = progress.stage.as_ref()?;
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let current = progress.running.values().next().map(|step| {
@@ -547,5 +559,6 @@ fn summary(progress: &Progress) -> Option<ProgressStatus> {
         done: count(progress.done),
         total: count(progress.steps),
         current,
+        since: Some(since.to_owned()),
     })
 }

@@ -65,7 +65,9 @@ impl Reconcile<'_> {
         let mut conditions = base.clone();
         conditions.set(purpose.condition(), purpose.reason(), purpose.starting());
         self.status
-            .write(&conditions.under(&probed.news()), |status| status.cluster_id = id)
+            .write(&conditions.under(&probed.news()), |status| {
+                status.cluster_id = id
+            })
             .await?;
         let (ended, survey) = match ended {
             Ok(Convergence::Settled(Outcome::Converged {
@@ -90,7 +92,7 @@ impl Reconcile<'_> {
             },
         };
         drop(mark);
-        self.ended(wanted, purpose, ended, found).await
+        Box::pin(self.ended(wanted, purpose, ended, found)).await
     }
 
     /// Whatever became of the run: what is said about the cluster was seen after it. What was asked

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
-use super::{Reconcile, refuse};
+use super::{Reconcile, details, refuse};
 use crate::{
     api::{
-        ApiEndpoint, AppliedConfig, CertificateStatus, ClusterStatus, NodeCounts,
+        ApiEndpoint, AppliedConfig, CertificateStatus, ClusterStatus, EtcdCounts, NodeCounts,
+        NodeDetail,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     converge::{Error, Survey},
@@ -38,6 +39,8 @@ pub(super) struct Facts {
     cluster_id: Option<String>,
     version: Option<String>,
     nodes: Option<NodeCounts>,
+    details: Vec<NodeDetail>,
+    etcd: Option<EtcdCounts>,
     endpoints: Vec<ApiEndpoint>,
     certificates: Option<CertificateStatus>,
     applied: Option<AppliedConfig>,
@@ -82,6 +85,10 @@ impl Facts {
                 up_to_date: count(&|node| node.reachable == Some(true) && !differs(&node.name)),
                 unreachable: count(&|node| node.reachable == Some(false)),
             }),
+            details: details::details(status.nodes.iter().filter(ours), &|node| {
+                differs(&node.name)
+            }),
+            etcd: details::etcd(&status.etcd),
             endpoints: endpoints.collect(),
             certificates: status.first_to_end.as_ref().map(|first| CertificateStatus {
                 earliest_expiry: first.end.at.to_string(),
@@ -397,6 +404,8 @@ impl Facts {
             cluster_id,
             version,
             nodes,
+            details,
+            etcd,
             endpoints,
             certificates,
             applied,
@@ -414,6 +423,12 @@ impl Facts {
         if let Some(nodes) = nodes {
             status.nodes = Some(nodes);
             status.node_summary = Some(node_summary(nodes));
+        }
+        if !details.is_empty() {
+            status.node_details = details;
+        }
+        if surveyed.is_some() {
+            status.etcd = etcd;
         }
         if !endpoints.is_empty() {
             status.endpoints = endpoints;
