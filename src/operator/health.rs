@@ -145,9 +145,10 @@ impl Health {
         let (phase, failing) = self.with(|signs| {
             let mut failing = signs.failing.iter();
             // One that is not ready anyway says why at once.
-            let patience = match signs.phase {
-                Phase::Filling => Duration::ZERO,
-                _ => BLIND,
+            let patience = if signs.phase == Phase::Filling {
+                Duration::ZERO
+            } else {
+                BLIND
             };
             let late = failing.find(|(_, (since, _))| since.elapsed() >= patience);
             let late = late.map(|(what, (_, why))| format!("cannot read {what}: {why}"));
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(code(&health, "/healthz"), 200, "a restart is no cure");
         health.reads("clusters");
         assert_eq!(code(&health, "/readyz"), 200);
-        // While they are read for the first time the cause is told at once.
+        // While they are read for the first time the cause is there at once.
         health.enters(Phase::Filling);
         health.cannot_read("secrets", "403");
         let why = "reads the objects; cannot read secrets: 403";

@@ -475,7 +475,7 @@ mod tests {
 
     /// What a list has counts when it was read to its end: before that the cache does not have it.
     #[test]
-    fn a_list_is_told_at_its_end_and_what_is_not_in_it_is_gone() {
+    fn a_list_counts_at_its_end_and_what_is_not_in_it_is_gone() {
         let object = |name: &str, version: &str| -> DynamicObject {
             let meta = json!({"metadata": {"name": name, "resourceVersion": version}});
             serde_json::from_value(meta).unwrap()

@@ -845,8 +845,7 @@ async fn an_expired_watch_begins_again() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let asked = rig.nodes.asked();
     let often = |node: &str| asked.get(&node.into()).copied().unwrap_or_default();
-    assert!(often("n1") >= 8 && often("n3") >= 8, "{asked:?}");
-    assert_eq!(often("n2"), 0);
+    assert!(often("n3") >= 8 && often("n2") == 0, "{asked:?}");
 }
 
 /// A status that is wiped while the operator runs is written again by the next look, and nothing is applied for it.

@@ -509,7 +509,7 @@ async fn a_diff_of_the_manifest_is_clean_in_each_state() {
         .unwrap();
     let is_clean = async |state: &str| {
         // What the operator is about to write is written.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         let live = rig.cluster("a");
         let would = clusters
             .patch("a", &params.clone().dry_run(), &Patch::Apply(&manifest))

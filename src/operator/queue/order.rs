@@ -74,7 +74,7 @@ impl Class {
     }
 
     /// Objects say how many come before them.
-    const fn is_told(self) -> bool {
+    const fn says_its_place(self) -> bool {
         matches!(self, Self::Delete | Self::Change | Self::Heal)
     }
 }
@@ -381,7 +381,7 @@ impl<K: Clone + Ord> Order<K> {
             .entry(line)
             .or_default()
             .insert(rank, key.clone());
-        if class.is_told() {
+        if class.says_its_place() {
             self.tells.insert((place.tell, number), key.clone());
         }
     }

@@ -421,7 +421,7 @@ fn edits_in_a_row_are_one() {
 
 /// An object that waits says its place when that has changed, and is not worked on meanwhile.
 #[test]
-fn a_place_is_told_when_it_changes() {
+fn a_place_is_written_when_it_changes() {
     let mut order = Order::new(rooms(1));
     for key in 0..3 {
         order.add(&key, prompt(Class::Brief), Duration::ZERO);
