@@ -58,7 +58,6 @@ const CORE: &str = "1";
 struct Bench {
     management: Management,
     fleets: Vec<Arc<Fleet>>,
-    nodes: usize,
     operator: Child,
     _folder: TempDir,
 }
@@ -137,7 +136,6 @@ impl Bench {
         Ok(Self {
             management,
             fleets,
-            nodes: shape.nodes,
             operator,
             _folder: folder,
         })

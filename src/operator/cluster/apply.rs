@@ -66,7 +66,7 @@ impl Reconcile<'_> {
         conditions.set(purpose.condition(), purpose.reason(), purpose.starting());
         self.status
             .write(&conditions.under(&probed.news()), |status| {
-                status.cluster_id = id
+                status.cluster_id = id;
             })
             .await?;
         let (ended, survey) = match ended {

@@ -8,6 +8,7 @@ use rke_operator::{
         remote::{Context, Remote, RemoteSession, RemoteStep},
         step::{Done, Reporter, StepError},
         stop::Stop,
+        watch::{RemoteWatch, Watched},
     },
     desired::pki::EngineClients,
     facts::{Actual, KeptFacts},
@@ -31,6 +32,24 @@ impl Remote for Fleet {
             host_keys,
         })
     }
+
+    fn watch(
+        &self,
+        host_keys: Arc<dyn HostKeys>,
+        targets: BTreeMap<NodeName, ConnectionTarget>,
+        watched: Watched,
+    ) -> Box<dyn RemoteWatch> {
+        let world = self.world(&targets).cloned();
+        let world = world.unwrap_or_else(|| SimRemote::bare(&[]));
+        Remote::watch(&world, host_keys, targets, watched)
+    }
+}
+
+impl Fleet {
+    fn world(&self, targets: &BTreeMap<NodeName, ConnectionTarget>) -> Option<&SimRemote> {
+        let mut targets = targets.values().flatten();
+        targets.find_map(|target| self.0.get(&target.endpoint.address))
+    }
 }
 
 struct FleetSession {
@@ -41,9 +60,7 @@ struct FleetSession {
 
 impl RemoteSession for FleetSession {
     fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
-        let mut addresses = targets.values().flatten();
-        let world = addresses.find_map(|target| self.fleet.0.get(&target.endpoint.address));
-        if let Some(world) = world {
+        if let Some(world) = self.fleet.world(&targets) {
             self.session = world.session(Arc::clone(&self.host_keys));
         }
         self.session.aim(targets);
