@@ -398,7 +398,7 @@ pub enum NodeState {
     Unreachable,
     /// It answers, and the cluster does not call it Ready.
     NotReady,
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
     /// It is on its way into the cluster.
     Joining,

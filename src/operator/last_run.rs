@@ -58,7 +58,7 @@ impl Ledger {
         self.slowest = Some((took, step));
     }
 
-    /// What is said of it; `None` where nothing was done.
+    /// What the status has of it; `None` where nothing was done.
     pub(super) fn close(self, started: Timestamp, took: Duration, end: End) -> Option<LastRun> {
         if self.steps == 0 {
             return None;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_step_and_the_end_are_told() {
+    fn the_slowest_step_and_the_end_are_reported() {
         let close = |ended, end| {
             let took = Duration::from_millis(41_700);
             ledger(ended).close(Timestamp::UNIX_EPOCH, took, end)

@@ -14,7 +14,7 @@
 //! | `kubeconfig` | the `Kubeconfig` objects (`request`: what they ask for, pure; `content`: their Secrets, pure; `issue`, `visit`, `release`) |
 //! | `environment` | what a run needs, out of two namespaces |
 //! | `sources`, `files` | what a `Cluster` refers to: Secrets, ConfigMaps, files |
-//! | `run`, `last_run` | one run, stopped when the object changes; what is said of it when it is over (pure) |
+//! | `run`, `last_run` | one run, stopped when the object changes; what the status has of it afterwards (pure) |
 //! | `memory` | in the state: which object it belongs to, and what was applied |
 //! | `prober` | what happens in clusters between two surveys, over connections that are kept |
 //! | `queue` | what is reconciled next: our own queue over the watches of kube |

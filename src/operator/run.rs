@@ -156,8 +156,8 @@ pub(super) fn stopped(cause: StopCause) -> Action {
     }
 }
 
-/// Logs and reduces the stream, hands on what is worth an event, and gives what is said of it in the end. Events that
-/// find no room are dropped: the run matters more.
+/// Logs and reduces the stream, hands on what is worth an event, and gives what the status has of it in the end. Events
+/// that find no room are dropped: the run matters more.
 async fn pump(
     ctx: &Context,
     slot: &Slot,

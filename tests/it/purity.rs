@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 39] = [
+const PURE: [&str; 41] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -35,8 +35,10 @@ const PURE: [&str; 39] = [
     "state::given",
     "status",
     "operator::approval",
+    "operator::cluster::details",
     "operator::kubeconfig::content",
     "operator::kubeconfig::request",
+    "operator::last_run",
     "operator::metrics::families",
     "operator::prober::hints",
     "operator::prober::sight",

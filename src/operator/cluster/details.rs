@@ -55,7 +55,7 @@ const fn state(node: &NodeStatus, differs: bool) -> NodeState {
     }
 }
 
-/// The members that vote; none where etcd is outside, or nobody was asked.
+/// The members that vote; none where etcd is outside, or where no member answered.
 pub(super) fn etcd(status: &EtcdStatus) -> Option<EtcdCounts> {
     let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     match status.quorum {
