@@ -256,6 +256,17 @@ impl Prometheus {
             std::thread::sleep(Duration::from_millis(500));
         }
     }
+
+    /// Looks until the expressions with this family give data.
+    #[track_caller]
+    fn has_data(&mut self, family: &str) {
+        let end = Instant::now() + MINUTES;
+        while self.silent.iter().any(|one| one.contains(family)) {
+            assert!(Instant::now() < end, "{family} has no data");
+            self.look();
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
 }
 
 impl Drop for Prometheus {
@@ -331,8 +342,14 @@ fn every_panel_has_data_and_every_alert_fires() {
     management.edit("minimal", &resumed);
     management.settled("minimal", MINUTES);
 
-    // More clusters than slots, on a node that is cut off: they wait, and steps fail.
+    // An image that there is not: a step fails.
     let third = management.site().lab.node("n3");
+    let mut unpulled = management.sample("unpulled", third);
+    unpulled["spec"]["config"]["system_images"] = json!({"kubernetes": "rancher/none:v1.34.4"});
+    management.send(&["create"], &unpulled).well();
+    prometheus.has_data("rke_step_failures_total");
+
+    // More clusters than slots, on a node that is cut off: they wait.
     third.cut().expect("the network is cut");
     for number in 0..HUNG {
         let hung = management.sample(&format!("hung-{number}"), third);
