@@ -188,7 +188,9 @@ impl Worker for Clusters {
             match self.get(&slot.key) {
                 Some(object) => {
                     let ctx = Arc::clone(&self.0);
-                    Box::pin(cluster::reconcile(object, ctx, slot)).await
+                    let action = Box::pin(cluster::reconcile(object, ctx, slot)).await;
+                    tracing::debug!(kind = "Cluster", ?action, "a pass ended");
+                    action
                 }
                 None => Action::await_change(),
             }
@@ -238,7 +240,9 @@ impl Worker for Kubeconfigs {
             match self.seen.get(&ObjectRef::new(&slot.key)) {
                 Some(object) => {
                     let ctx = Arc::clone(&self.ctx);
-                    Box::pin(kubeconfig::reconcile(object, ctx)).await
+                    let action = Box::pin(kubeconfig::reconcile(object, ctx)).await;
+                    tracing::debug!(kind = "Kubeconfig", ?action, "a pass ended");
+                    action
                 }
                 None => Action::await_change(),
             }
