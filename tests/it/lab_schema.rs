@@ -116,7 +116,7 @@ fn objects_of_an_earlier_definition_are_served_reported_and_deleted(management: 
             "apiVersion": "clusterprovisioner.rke.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": name, "finalizers": ["clusterprovisioner.rke.io/cleanup"]},
-            "spec": {"config": config, "ssh": {"keySecretRef": {"name": "nodes"}}},
+            "spec": {"config": config, "ssh": {"keySecretRef": {"name": "minimal-ssh", "key": "id_ed25519"}}},
         });
         // The definition that was replaced may be served for some seconds.
         Site::eventually("the former definition is served", SOON, || {
