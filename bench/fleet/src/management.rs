@@ -1,5 +1,5 @@
-//! A management cluster's API for an operator as a process: the fake of the tests on a port of loopback. What it is asked
-//! is counted by verb and resource.
+//! A management cluster's API for an operator as a process: the fake of the tests on a port of loopback. Requests are
+//! counted by verb and resource.
 
 use std::{
     collections::BTreeMap,
@@ -79,7 +79,7 @@ impl Management {
         *counts.entry(asked).or_default() += 1;
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
             .lock()
@@ -87,7 +87,7 @@ impl Management {
             .clone()
     }
 
-    /// What was asked since then.
+    /// The requests since then.
     pub(crate) fn since(&self, then: &Counts) -> Counts {
         let mut now = self.counts();
         for (asked, before) in then {

@@ -287,7 +287,7 @@ impl Bench {
         say(&format!("  {}", told(&asked)))
     }
 
-    /// How much the nodes of each Cluster were asked so far.
+    /// The requests to the nodes of each Cluster so far.
     fn asked(&self) -> Vec<usize> {
         let asked = self
             .fleets
