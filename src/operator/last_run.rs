@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     api::{LastRun, RunOutcome, SlowestStep, conditions::shorten},
-    apply::event::{self, Event},
+    apply::event::{Event, RunOutcome as Outcome},
     error::on_object,
     model::printable_lines,
     plan::Target,
@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     steps: usize,
-    ended: Option<event::RunOutcome>,
+    ended: Option<Outcome>,
     slowest: Option<(Duration, SlowestStep)>,
 }
 
@@ -66,7 +66,7 @@ impl Ledger {
         let outcome = match end {
             End::Stopped => RunOutcome::Interrupted,
             End::Failed => RunOutcome::Failed,
-            End::Settled if self.ended == Some(event::RunOutcome::Degraded) => RunOutcome::Degraded,
+            End::Settled if self.ended == Some(Outcome::Degraded) => RunOutcome::Degraded,
             End::Settled => RunOutcome::Succeeded,
         };
         Some(LastRun {
@@ -125,7 +125,7 @@ mod tests {
         ]
     }
 
-    fn ledger(ended: Option<event::RunOutcome>) -> Ledger {
+    fn ledger(ended: Option<Outcome>) -> Ledger {
         let mut ledger = Ledger::default();
         for event in [finished("a", "run etcd", 2), finished("b", "pull", 31)].concat() {
             ledger.take(&event);
@@ -143,7 +143,7 @@ mod tests {
             let took = Duration::from_millis(41_700);
             ledger(ended).close(Timestamp::UNIX_EPOCH, took, end)
         };
-        let completed = Some(event::RunOutcome::Completed);
+        let completed = Some(Outcome::Completed);
         let run = close(completed.clone(), End::Settled).unwrap();
         assert_eq!(
             (run.took.as_str(), run.outcome),
@@ -155,7 +155,7 @@ mod tests {
             ("pull", "31s")
         );
         assert_eq!(slowest.node.as_deref(), Some("b"));
-        let degraded = Some(event::RunOutcome::Degraded);
+        let degraded = Some(Outcome::Degraded);
         for (ended, end, outcome) in [
             (degraded, End::Settled, RunOutcome::Degraded),
             (completed.clone(), End::Failed, RunOutcome::Failed),
