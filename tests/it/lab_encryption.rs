@@ -198,8 +198,8 @@ fn an_older_state_is_refused_beside_newer_copies() {
     site.kubectl(&secret.split(' ').collect::<Vec<_>>()).well();
     let newest = fs::read(&file).expect("a state");
     assert_ne!(old, newest);
-    let state: Value = serde_json::from_slice(&newest).expect("JSON");
-    let id = state["clusterId"].as_str().expect("an id");
+    let state = site.state();
+    let id = &site.cluster_id();
 
     fs::write(&file, &old).expect("the older one");
     let before = held(&site);
@@ -224,8 +224,7 @@ fn an_older_state_is_refused_beside_newer_copies() {
 
     encryption(true);
     site.run(&["up", "--yes", "--recover", id]).well();
-    let taken: Value = serde_json::from_slice(&fs::read(&file).expect("a state")).expect("JSON");
-    assert_eq!(taken["encryption"], state["encryption"]);
+    assert_eq!(site.state()["encryption"], state["encryption"]);
     assert_eq!(site.kubectl(&word).well().stdout, "dW5zZWVu");
     site.has_nothing_to_do();
     site.run(&["remove", "--force"]).well();

@@ -4,9 +4,15 @@
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use lab::Profile;
+use serde_json::Value;
 
-use crate::real::{Run, Site, snapshot};
+use crate::real::{
+    Run, Site,
+    snapshot::{self, CAME, WENT},
+};
 
+/// The state's copy on a node.
+const COPY: &str = "/etc/kubernetes/rke-operator-state.json";
 const STATE: &str = "cluster.rke-operator.json";
 const KUBECONFIG: &str = "kube_config_cluster.yml";
 /// Another person's folder, with a config for the same node.
@@ -44,7 +50,7 @@ fn cluster(site: &Site) -> (Vec<String>, String) {
         "-o",
         "jsonpath={.clusters[0].cluster.certificate-authority-data}",
     ];
-    let on_node = "sha256sum /etc/kubernetes/ssl/* /etc/kubernetes/rke-operator-state.json";
+    let on_node = "sha256sum /etc/kubernetes/ssl/*";
     let containers = site.containers();
     (
         containers
@@ -108,7 +114,7 @@ fn a_second_cluster(site: &Site) {
     fs::create_dir(site.path("second")).expect("a folder");
     let config = site.node().cluster_yml("other").expect("a config");
     site.write_config(SECOND, &config);
-    let id = cluster_id(site);
+    let id = site.cluster_id();
     let owner = ["node `n1` belongs to cluster `lab`", &id];
     let first = cluster(site);
     unharmed(site, &snapshot::alive(), || {
@@ -128,16 +134,18 @@ fn a_second_cluster(site: &Site) {
     assert_eq!(files, ["other.yml"], "nothing was written beside it");
 }
 
-fn cluster_id(site: &Site) -> String {
-    let text = fs::read_to_string(site.path(STATE)).expect("the state");
-    let state: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    state["clusterId"].as_str().expect("an id").to_owned()
+/// The same state, of which a former owner has an older one.
+fn taken_over(state: &Value) -> Value {
+    let mut next = state.clone();
+    let serial = state["serial"].as_u64().expect("a serial");
+    next["serial"] = (serial + 1).into();
+    next
 }
 
 fn a_lost_state(site: &Site) {
     let before = cluster(site);
-    let id = cluster_id(site);
-    let state = fs::read(site.path(STATE)).expect("the state");
+    let id = site.cluster_id();
+    let state = site.state();
     fs::remove_file(site.path(STATE)).expect("it is lost");
     unharmed(site, &snapshot::alive(), || {
         let lost = ["node `n1` belongs to cluster `lab`", &id, "--recover"];
@@ -148,10 +156,13 @@ fn a_lost_state(site: &Site) {
         let plan = site.run(&["plan", "--recover", &id]).well();
         assert!(plan.stdout.contains("save the state"), "{}", plan.stdout);
         assert!(!site.path(STATE).exists(), "a plan writes nothing");
-
+    });
+    let mut lives = snapshot::alive();
+    lives.extend([CAME, WENT].map(|sign| ("files", sign, COPY, "the copy of the state follows")));
+    unharmed(site, &lives, || {
         site.run(&["up", "--recover", &id]).well();
     });
-    assert_eq!(fs::read(site.path(STATE)).expect("the state"), state);
+    assert_eq!(site.state(), taken_over(&state));
     let mode = fs::metadata(site.path(STATE)).expect("it").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     assert_eq!(cluster(site), before, "the same CA, nothing restarted");
@@ -160,7 +171,7 @@ fn a_lost_state(site: &Site) {
     fs::remove_file(site.path(STATE)).expect("it is lost");
     fs::remove_file(site.path(KUBECONFIG)).expect("it is lost");
     site.run(&["up", "--recover", &id]).well();
-    assert_eq!(fs::read(site.path(STATE)).expect("the state"), state);
+    assert_eq!(site.state(), taken_over(&taken_over(&state)));
     assert_eq!(cluster(site), before, "the same CA, nothing restarted");
     assert!(site.is_ready());
 }
@@ -202,7 +213,7 @@ fn another_inventory(site: &Site, id: &str) {
 fn a_state_that_cannot_be_read(site: &Site) {
     let before = cluster(site);
     let state = fs::read(site.path(STATE)).expect("the state");
-    let id = cluster_id(site);
+    let id = site.cluster_id();
     let damages: [(&str, Vec<u8>); 4] = [
         ("garbage", b"\xff\xfe\x00 not a state".to_vec()),
         ("another document", b"{\"version\": 1}\n".to_vec()),

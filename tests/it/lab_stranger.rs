@@ -71,16 +71,19 @@ fn another_kubernetes_on_a_machine_that_was_never_seen_is_left_alone() {
     assert_eq!(up.status, 3, "only n3 is missing: {up:?}");
     assert_eq!(content(site.lab.node("n2")), n2);
 
-    // A removal, with the state that still has both.
+    // A removal by id, with the older state that still has both.
     fs::write(&state, &before).expect("the state of before");
     let n3 = another("n3");
     assert_ne!(n3, "");
-    let plan = site.run(&["plan", "--remove", "--clean", "n3"]).well();
+    let id = site.cluster_id();
+    let older = ["plan", "--remove", "--recover", &id, "--clean", "n3"];
+    let plan = site.run(&older).well();
     assert!(
         plan.stdout.contains("n3") && plan.stdout.contains("/etc/kubernetes/admin.conf"),
         "{plan:?}"
     );
-    site.run(&["remove", "--force", "--clean", "n3"]).well();
+    let older = ["remove", "--force", "--recover", &id, "--clean", "n3"];
+    site.run(&older).well();
     assert_eq!(content(site.lab.node("n2")), n2);
     assert_eq!(
         content(site.lab.node("n3")),

@@ -147,6 +147,18 @@ impl Site {
         }
     }
 
+    /// The state file, as data.
+    pub(crate) fn state(&self) -> Value {
+        let text = fs::read(self.path("cluster.rke-operator.json")).expect("the state");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    /// The cluster's id, from the state file.
+    pub(crate) fn cluster_id(&self) -> String {
+        let state = self.state();
+        state["clusterId"].as_str().expect("an id").to_owned()
+    }
+
     /// OpenSSH's client for a node, as its user; what it is to do there is added.
     pub(crate) fn ssh(&self, node: &Node) -> Command {
         let known_hosts = self.lab.known_hosts().display().to_string();
