@@ -218,12 +218,17 @@ fn port_forward(site: &Site) {
 
 /// Nobody but the node brings it back: `up` is run only to show that nothing is left to do.
 fn comes_back_after_a_reboot(site: &Site) {
+    let container = "jsonpath={.status.containerStatuses[0].containerID} \
+                     {.status.containerStatuses[0].ready}";
+    let pod = || {
+        let run = site.kubectl(&["get", "pod", "hello", "-o", container]);
+        run.stdout.strip_suffix(" true").map(str::to_owned)
+    };
+    let before = pod().expect("the pod is ready");
     site.node().reboot().expect("a reboot");
-    // The API still has the status from before; a restarted pod is news from this boot.
-    let pod = "jsonpath={.status.containerStatuses[0].restartCount} \
-               {.status.containerStatuses[0].ready}";
+    // The API still has the status from before; another container is news from this boot.
     Site::eventually("the pod runs again", MINUTES, || {
-        site.kubectl(&["get", "pod", "hello", "-o", pod]).stdout == "1 true"
+        pod().is_some_and(|container| container != before)
     });
     Site::eventually("the node is Ready", MINUTES, || site.is_ready());
     Site::eventually("CoreDNS serves again", MINUTES, || {
