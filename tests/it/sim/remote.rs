@@ -87,8 +87,11 @@ pub(crate) enum Surveys {
 pub(crate) struct Counts {
     /// Surveys, those of runs included.
     pub(crate) surveys: usize,
-    /// Of these, how many hang.
+    /// Of these, how many hung.
     pub(crate) hanging: usize,
+    /// Those that hung at the same time, most.
+    pub(crate) most_hanging: usize,
+    hanging_now: usize,
     /// Runs towards a config that came to a step on a node or in the cluster.
     pub(crate) ups: usize,
     /// Removals that did.
@@ -362,7 +365,10 @@ impl RemoteSession for SimSession {
                 .survey(self.begun.load(Ordering::SeqCst));
             match surveys {
                 Surveys::Answer => {}
-                Surveys::Hang => std::future::pending().await,
+                Surveys::Hang => {
+                    let _hangs = Hangs::begin(&self.remote);
+                    std::future::pending::<()>().await;
+                }
                 Surveys::Panic => panic!("told to panic, with the word hunter2"),
             }
             let hangs = self.remote.inner().hangs(&self.aim);
@@ -497,6 +503,27 @@ impl SimSession {
     }
 }
 
+/// A survey that hangs, until it is dropped.
+struct Hangs<'a>(&'a SimRemote);
+
+impl<'a> Hangs<'a> {
+    fn begin(remote: &'a SimRemote) -> Self {
+        let counts = &mut remote.inner().counts;
+        counts.hanging += 1;
+        counts.hanging_now += 1;
+        counts.most_hanging = counts.most_hanging.max(counts.hanging_now);
+        Self(remote)
+    }
+}
+
+impl Drop for Hangs<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut inner) = self.0.shared.inner.lock() {
+            inner.counts.hanging_now -= 1;
+        }
+    }
+}
+
 impl Drop for SimSession {
     fn drop(&mut self) {
         // A test that fails has poisoned it, perhaps.
@@ -521,7 +548,6 @@ impl Inner {
         if begun > 0 {
             return Surveys::Answer;
         }
-        self.counts.hanging += usize::from(self.surveys == Surveys::Hang);
         self.surveys
     }
 
