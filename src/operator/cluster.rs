@@ -230,23 +230,36 @@ impl Reconcile<'_> {
                 let conditions = ConditionSet::new();
                 Box::pin(self.apply(&wanted, &environment, run, conditions, None)).await
             }
-            Stage::Changed | Stage::Applied => {
-                if let Some(saved) = &self.saved {
-                    self.ctx.prober.watch(self.view, saved, &environment);
-                }
-                self.report_probed().await?;
-                let is_change = stage == Stage::Changed && !self.view.is_paused();
-                let class = if is_change {
-                    Class::Change
-                } else {
-                    Class::Look
-                };
-                if let Err(ahead) = self.enter(class) {
-                    return self.queued(&wanted, class, ahead).await;
-                }
-                Box::pin(self.look(&wanted, &environment)).await
-            }
+            Stage::Changed | Stage::Applied => self.built(&wanted, &environment, stage).await,
         }
+    }
+
+    /// The cluster is there: what is seen of it is reported at once, and it is looked at in its turn.
+    async fn built(
+        mut self,
+        wanted: &Wanted,
+        environment: &Environment,
+        stage: Stage,
+    ) -> Result<Action, ReconcileError> {
+        let prober = &self.ctx.prober;
+        if let Some(saved) = &self.saved {
+            prober.watch(self.view, saved, environment);
+        }
+        self.report_probed().await?;
+        let class = if stage == Stage::Changed && !self.view.is_paused() {
+            Class::Change
+        } else {
+            Class::Look
+        };
+        if class == Class::Look
+            && let Some(wait) = prober.held(&self.view.uid())
+        {
+            return Ok(Action::requeue(wait));
+        }
+        if let Err(ahead) = self.enter(class) {
+            return self.queued(wanted, class, ahead).await;
+        }
+        Box::pin(self.look(wanted, environment)).await
     }
 
     /// From here on the nodes are worked on. `Err`: there is no slot for that, and that many come first.

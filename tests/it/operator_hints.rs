@@ -232,6 +232,28 @@ async fn a_container_that_flaps_causes_no_storm() {
     assert!((3..=45).contains(&looks), "{looks} in ten minutes");
 }
 
+/// The budget of hints bounds how often a cluster is looked at, and not what its conditions say.
+#[tokio::test(start_paused = true)]
+async fn what_happens_often_is_told_all_the_same() {
+    let rig = watched().await;
+    let runs = || {
+        rig.nodes.host("n2", |facts| {
+            facts.containers["kube-scheduler"].state == ContainerState::Running
+        })
+    };
+    for _ in 0..3 {
+        rig.nodes.end("n2", "kube-scheduler");
+        within(seconds(10), "kube-scheduler", runs).await;
+        sleep(seconds(2)).await;
+    }
+    let surveys = rig.surveys();
+    rig.nodes.kill("n3");
+    let told = rig.soon(seconds(25), "NodesReachable", "False").await;
+    assert!(message(&told, "NodesReachable").contains("n3"));
+    assert_eq!(rig.surveys(), surveys, "that is for the next minute");
+    within(seconds(60), "a look", || rig.surveys() > surveys).await;
+}
+
 /// While a run is in progress what it causes is no hint, and the conditions follow what is seen all the same.
 #[tokio::test(start_paused = true)]
 async fn conditions_are_right_during_a_run() {

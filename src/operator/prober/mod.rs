@@ -234,6 +234,13 @@ impl Prober {
         followed.is_some_and(|followed| followed.state.borrow().sight().is_complete())
     }
 
+    /// For how long a survey has to wait, where hints come so often that their budget is spent.
+    pub(super) fn held(&self, uid: &str) -> Option<Duration> {
+        let followed = self.followed(uid)?;
+        let state = followed.state.borrow();
+        state.held(followed.now())
+    }
+
     /// How many connections are open.
     pub(super) fn connections(&self) -> usize {
         let free = self.connections.available_permits();

@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    hints::Hints,
+    hints::{Hints, Wake},
     sight::{Difference, Link, Sight, bare, trimmed},
 };
 use crate::{
@@ -192,13 +192,18 @@ impl ProbeState {
         self.hints.runs(run);
     }
 
-    /// When the next hint is due.
+    /// When the reconcile is woken next, as things are.
     pub(super) fn due(&self) -> Option<Duration> {
         self.hints.due()
     }
 
-    /// The hint that is due.
-    pub(super) fn take(&mut self, now: Duration) -> Option<Vec<Difference>> {
+    /// For how long a survey has to wait for the budget of hints.
+    pub(super) fn held(&self, now: Duration) -> Option<Duration> {
+        self.hints.held(now)
+    }
+
+    /// What is due, if something is.
+    pub(super) fn take(&mut self, now: Duration) -> Option<Wake> {
         self.hints.take(now)
     }
 
@@ -341,7 +346,10 @@ mod tests {
         state.opened(at(50), &n1());
         state.listed(at(50), &n1(), &containers(ContainerState::Running));
         state.api(at(50), &n1(), ApiHealth::Serving);
-        assert_eq!(state.take(at(51)), Some(vec![Difference::Unseen]));
+        assert_eq!(
+            state.take(at(51)),
+            Some(Wake::Survey(vec![Difference::Unseen]))
+        );
     }
 
     /// What was asked for before a survey does not contradict it.

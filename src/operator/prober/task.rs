@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{Followed, ProberOptions, state::ProbeState};
+use super::{Followed, ProberOptions, hints::Wake, state::ProbeState};
 use crate::{
     apply::watch::RemoteWatch,
     converge::{self, Watching},
@@ -350,7 +350,7 @@ impl Task {
         }
     }
 
-    /// Wakes the reconcile when there is a hint.
+    /// Wakes the reconcile when that is due.
     async fn hints(&self) -> Infallible {
         let mut states = self.followed.state.subscribe();
         loop {
@@ -372,21 +372,25 @@ impl Task {
     }
 
     fn give(&self) {
-        let mut given = None;
-        self.followed.change(|state, now| given = state.take(now));
-        if let Some(differences) = given {
-            let cluster = &self.followed.about.name;
-            let count = differences.len();
-            let first = differences.first().map(ToString::to_string);
-            tracing::info!(
-                cluster,
-                first,
-                count,
-                "something has changed in the cluster"
-            );
-            // Without anybody who takes it the operator ends.
-            let _ = self.wake.send(self.followed.about.clone());
+        let mut wake = None;
+        self.followed.change(|state, now| wake = state.take(now));
+        let cluster = &self.followed.about.name;
+        match wake {
+            Some(Wake::Survey(differences)) => {
+                let count = differences.len();
+                let first = differences.first().map(ToString::to_string);
+                tracing::info!(
+                    cluster,
+                    first,
+                    count,
+                    "something has changed in the cluster"
+                );
+            }
+            Some(Wake::Report) => tracing::debug!(cluster, "something changes often"),
+            None => return,
         }
+        // Without anybody who takes it the operator ends.
+        let _ = self.wake.send(self.followed.about.clone());
     }
 }
 
