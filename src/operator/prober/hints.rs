@@ -73,15 +73,14 @@ impl Default for Hints {
 impl Hints {
     /// These are the differences now.
     pub(super) fn sees(&mut self, now: Duration, differences: BTreeSet<Difference>) {
-        let is_over = |difference: &Difference, course: Course| {
-            course == Course::Reported && !differences.contains(difference)
-        };
-        let mut open = self.open.iter();
-        if open.any(|(difference, (_, course))| is_over(difference, *course)) {
-            self.over.get_or_insert(now);
-        }
-        self.open
-            .retain(|difference, _| differences.contains(difference));
+        let over = &mut self.over;
+        self.open.retain(|difference, (_, course)| {
+            let stays = differences.contains(difference);
+            if !stays && *course == Course::Reported {
+                over.get_or_insert(now);
+            }
+            stays
+        });
         for difference in differences {
             self.open.entry(difference).or_insert((now, Course::Fresh));
         }
@@ -105,9 +104,8 @@ impl Hints {
 
     /// When the reconcile is woken next, as things are.
     pub(super) fn due(&self) -> Option<Duration> {
-        let report = self.report_due();
-        self.survey_due()
-            .map(|due| report.map_or(due, |at| at.min(due)))
+        let both = [self.survey_due(), self.report_due()];
+        both.into_iter().flatten().min()
     }
 
     /// For how long a survey has to wait for the budget, as things are; `None`: none is wanted, or it may begin.
