@@ -134,7 +134,7 @@ fn a_second_cluster(site: &Site) {
     assert_eq!(files, ["other.yml"], "nothing was written beside it");
 }
 
-/// The same state, of which a former owner has an older one.
+/// The state after a takeover by id: the same keys and nodes, with the next serial.
 fn taken_over(state: &Value) -> Value {
     let mut next = state.clone();
     let serial = state["serial"].as_u64().expect("a serial");

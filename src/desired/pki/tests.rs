@@ -803,7 +803,7 @@ proptest! {
     }
 }
 
-/// The same state, of which a former owner has an older one.
+/// The state after a takeover by id: the same keys and nodes, with the next serial.
 fn taken_over(saved: &ClusterState) -> ClusterState {
     ClusterState {
         serial: saved.serial + 1,
