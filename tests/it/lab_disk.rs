@@ -1,9 +1,8 @@
 //! etcd and the disk that its data is on.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use lab::Profile;
-use serde_json::Value;
 
 use crate::real::Site;
 
@@ -18,10 +17,9 @@ fn etcd_without_its_disk_does_not_start_and_an_empty_one_is_not_written_to() {
     let site = Site::new("disk", Profile::Plain);
     site.run(&["up", "--yes"]).well();
     assert!(site.is_ready());
-    let state = fs::read_to_string(site.path("cluster.rke-operator.json")).expect("a state");
-    let state: Value = serde_json::from_str(&state).expect("JSON");
     assert_eq!(
-        state["operator"]["populated"], true,
+        site.state()["operator"]["populated"],
+        true,
         "what was seen is remembered"
     );
 

@@ -15,7 +15,6 @@ use std::{
 
 use lab::{LabSpec, Node, Profile};
 use rke_operator::plan::{Plan, Target, title};
-use serde_json::Value;
 
 use crate::{
     lab_many::drains,
@@ -126,8 +125,7 @@ impl Soak {
 
     /// The certificates of control planes, kubelets and members end soon.
     fn ages_certificates(&self) {
-        let state = fs::read(self.site.path("cluster.rke-operator.json")).expect("a state");
-        let state: Value = serde_json::from_slice(&state).expect("a state");
+        let state = self.site.state();
         let authority = |of: &str| {
             let part = |name: &str| state[of][name].as_str().expect("an authority").to_owned();
             let [cert, key] = [part("cert"), part("key")];

@@ -72,11 +72,7 @@ async fn waiting() -> (Rig, String) {
 }
 
 fn the_scheduler_runs(rig: &Rig) -> bool {
-    let mut runs = false;
-    rig.nodes.host("n1", |facts| {
-        runs = facts.containers["kube-scheduler"].state == ContainerState::Running;
-    });
-    runs
+    rig.nodes.runs("n1", "kube-scheduler")
 }
 
 /// A new cluster is built without approval. A change of its config waits, and the status shows its plan and how to approve

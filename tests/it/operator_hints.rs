@@ -203,11 +203,7 @@ async fn a_lone_node_that_returns_is_looked_at_at_once() {
 async fn a_kubelet_of_a_control_plane_is_restarted_at_once() {
     let rig = watched().await;
     rig.nodes.end("n1", "kubelet");
-    let runs = || {
-        rig.nodes.host("n1", |facts| {
-            facts.containers["kubelet"].state == ContainerState::Running
-        })
-    };
+    let runs = || rig.nodes.runs("n1", "kubelet");
     within(seconds(10), "kubelet", runs).await;
 }
 
@@ -236,11 +232,7 @@ async fn a_container_that_flaps_causes_no_storm() {
 #[tokio::test(start_paused = true)]
 async fn what_happens_often_is_told_all_the_same() {
     let rig = watched().await;
-    let runs = || {
-        rig.nodes.host("n2", |facts| {
-            facts.containers["kube-scheduler"].state == ContainerState::Running
-        })
-    };
+    let runs = || rig.nodes.runs("n2", "kube-scheduler");
     for _ in 0..3 {
         rig.nodes.end("n2", "kube-scheduler");
         within(seconds(10), "kube-scheduler", runs).await;
@@ -357,11 +349,7 @@ async fn a_new_leader_looks_at_once() {
     .await;
     sleep(seconds(150)).await;
     rig.nodes.end("n1", "kube-scheduler");
-    let runs = || {
-        rig.nodes.host("n1", |facts| {
-            facts.containers["kube-scheduler"].state == ContainerState::Running
-        })
-    };
+    let runs = || rig.nodes.runs("n1", "kube-scheduler");
     within(seconds(10), "kube-scheduler", runs).await;
 }
 

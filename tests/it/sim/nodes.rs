@@ -89,6 +89,13 @@ impl SimRemote {
         self.host(node, |facts| facts.containers.remove(container).unwrap());
     }
 
+    /// Whether that container of the node is running.
+    pub(crate) fn runs(&self, node: &str, container: &str) -> bool {
+        self.host(node, |facts| {
+            facts.containers[container].state == ContainerState::Running
+        })
+    }
+
     /// Ends a container.
     pub(crate) fn end(&self, node: &str, container: &str) {
         self.host(node, |facts| {
