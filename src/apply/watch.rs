@@ -27,9 +27,6 @@ use crate::{
 /// answered.
 pub const SILENCE: Duration = Duration::from_secs(11);
 
-/// How often it is looked at whether something came.
-const LISTEN: Duration = Duration::from_secs(1);
-
 /// What is watched.
 #[derive(Clone)]
 pub struct Watched {
@@ -133,12 +130,13 @@ impl RemoteWatch for Kept {
                 Err(silent) => return silent,
             };
             let why = loop {
+                let rest = SILENCE.saturating_sub(host.silence());
+                if rest.is_zero() {
+                    break silent(node);
+                }
                 tokio::select! {
                     error = host.died() => break Unreachable::of(&error),
-                    () = tokio::time::sleep(LISTEN) => {}
-                }
-                if host.silence() >= SILENCE {
-                    break silent(node);
+                    () = tokio::time::sleep(rest) => {}
                 }
             };
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

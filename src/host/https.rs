@@ -17,6 +17,7 @@ use hyper_util::{
 };
 use rustls::{
     ClientConfig, RootCertStore,
+    client::Resumption,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -74,10 +75,13 @@ fn config(identity: &ClientIdentity) -> Result<ClientConfig, BadIdentity> {
         .map_err(|error| cert(&error))?;
     let private = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes())
         .map_err(|error| key(&error))?;
-    builder()?
+    let mut config = builder()?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, private)
-        .map_err(|error| cert(&error))
+        .map_err(|error| cert(&error))?;
+    // Connections are kept. A cache of sessions would be 50 KB for each client of each cluster.
+    config.resumption = Resumption::disabled();
+    Ok(config)
 }
 
 /// TLS 1.2 and 1.3 with ring, whatever the process's default provider is.
