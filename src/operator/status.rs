@@ -18,6 +18,7 @@ use super::{
     context::Context,
     events::Notice,
     prober::ProbeView,
+    queue::LARGE,
     ready::{self, Stage},
     transitions::{Outages, transitions},
 };
@@ -57,6 +58,7 @@ pub(super) struct StatusWriter {
     last_run: Option<LastRun>,
     outages: Arc<Outages>,
     notices: Vec<Notice>,
+    nodes: usize,
     written: ClusterStatus,
 }
 
@@ -86,6 +88,7 @@ impl StatusWriter {
             last_run: written.last_run.clone(),
             outages: Arc::clone(&ctx.outages),
             notices: Vec::new(),
+            nodes: view.node_count(),
             written,
         }
     }
@@ -383,8 +386,8 @@ impl StatusWriter {
     }
 
     /// Follows a run until its sender is gone: at once when a stage starts, otherwise at most
-    /// every ten seconds; and what is seen of the cluster meanwhile, each at most as often. `base` is what else holds
-    /// during the run.
+    /// every ten seconds; and what is seen of the cluster meanwhile, each at most as often. The status of a large cluster
+    /// is a large object: its stages wait for those ten seconds, too. `base` is what else holds during the run.
     pub(super) async fn follow(
         &mut self,
         base: &ConditionSet,
@@ -393,7 +396,10 @@ impl StatusWriter {
         mut progress: watch::Receiver<Progress>,
         probed: &mut ProbeView,
     ) {
-        let mut last = Told::default();
+        let mut last = Told {
+            patient: self.nodes > LARGE,
+            ..Told::default()
+        };
         let mut since = (None, String::new());
         loop {
             tokio::select! {
@@ -455,34 +461,41 @@ fn says_that_it_waits(condition: &Condition) -> bool {
 /// What of a run was written last, and when.
 #[derive(Default)]
 struct Told {
+    /// Whatever is new is written only so often, the start of a stage included.
+    patient: bool,
     written: Option<(Instant, Option<String>)>,
     /// What was seen besides, and when something else was seen for the last time.
     news: ConditionSet,
     seen: Option<Instant>,
-    /// Something else is seen, and it is too early to write it.
-    waits: bool,
+    /// Something is new, and it is too early to write it.
+    owed: Option<Instant>,
 }
 
 impl Told {
     /// Resolves when what waits may be written.
     async fn owed(&self) {
-        match self.seen.filter(|_| self.waits) {
-            Some(at) => tokio::time::sleep_until(at + PROGRESS_EVERY).await,
+        match self.owed {
+            Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
         }
     }
 
     fn is_due(&mut self, stage: Option<&String>, news: &ConditionSet) -> bool {
-        let early = |at: Instant| at.elapsed() < PROGRESS_EVERY;
-        let moved = self.news != *news;
-        self.waits = moved && self.seen.is_some_and(early);
-        if moved && !self.waits {
-            return true;
-        }
-        let Some((at, written)) = &self.written else {
-            return true;
+        let now = Instant::now();
+        let after = |at: Option<Instant>| at.map_or(now, |at| at + PROGRESS_EVERY);
+        let written = self.written.as_ref();
+        let again = after(written.map(|(at, _)| *at));
+        let (of_stage, of_news) = if self.patient {
+            (again, again)
+        } else {
+            (now, after(self.seen))
         };
-        written.as_ref() != stage || !early(*at)
+        let starts = written.is_none_or(|(_, written)| written.as_ref() != stage);
+        let moved = self.news != *news;
+        let owed = [starts.then_some(of_stage), moved.then_some(of_news)];
+        let owed = owed.into_iter().flatten().min();
+        self.owed = owed.filter(|at| *at > now);
+        again <= now || (owed.is_some() && self.owed.is_none())
     }
 
     fn told(&mut self, stage: Option<String>, news: ConditionSet) {
@@ -492,7 +505,7 @@ impl Told {
             self.news = news;
         }
         self.written = Some((now, stage));
-        self.waits = false;
+        self.owed = None;
     }
 }
 
@@ -561,4 +574,49 @@ fn summary(progress: &Progress, since: &str) -> Option<ProgressStatus> {
         current,
         since: Some(since.to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When something is written while a stage starts each second, for a minute.
+    async fn writes(patient: bool) -> usize {
+        let mut told = Told {
+            patient,
+            ..Told::default()
+        };
+        let mut count = 0;
+        for second in 0..60 {
+            let stage = Some(format!("stage {second}"));
+            if told.is_due(stage.as_ref(), &ConditionSet::default()) {
+                told.told(stage, ConditionSet::default());
+                count += 1;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_status_is_written_six_times_a_minute_at_most() {
+        assert_eq!(writes(true).await, 6);
+        assert_eq!(writes(false).await, 60, "each stage of a small one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stage_that_waits_is_written_without_further_news() {
+        let mut told = Told {
+            patient: true,
+            ..Told::default()
+        };
+        let begun = Instant::now();
+        assert!(told.is_due(None, &ConditionSet::default()));
+        told.told(None, ConditionSet::default());
+        let stage = Some("kubelets".to_owned());
+        assert!(!told.is_due(stage.as_ref(), &ConditionSet::default()));
+        told.owed().await;
+        assert_eq!(begun.elapsed(), PROGRESS_EVERY);
+        assert!(told.is_due(stage.as_ref(), &ConditionSet::default()));
+    }
 }

@@ -5,7 +5,7 @@
 use super::order::Lane;
 
 /// Clusters with more nodes are large.
-pub(super) const LARGE: usize = 200;
+pub(in crate::operator) const LARGE: usize = 200;
 
 /// The nodes of small clusters that answer.
 pub(super) const PROMPT: usize = 300;

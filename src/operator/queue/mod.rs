@@ -8,6 +8,8 @@
 //! | `budget` | how many nodes one process works on (pure) |
 
 mod budget;
+
+pub(super) use budget::LARGE;
 mod order;
 
 use std::{
