@@ -202,7 +202,7 @@ fn ages(cluster: &ObservedCluster) -> Option<String> {
         ""
     };
     let seen = cluster.last_survey_age_seconds;
-    let seen = seen.map(|seconds| format!("surveyed {} ago{late}", age(seconds)));
+    let seen = seen.map(|seconds| format!("surveyed at most {} ago{late}", age(seconds)));
     let parts: Vec<String> = cluster
         .age_seconds
         .map(age)
