@@ -568,6 +568,10 @@ pub struct Run {
         value_delimiter = ','
     )]
     pub kubeconfig_namespaces: Vec<String>,
+    /// Memory limit of the process, in bytes; the number of kept connections to control planes follows from it
+    /// [default: unlimited]
+    #[arg(long, env = "RKE_OPERATOR_MEMORY_LIMIT", value_name = "BYTES")]
+    pub memory_limit: Option<u64>,
     /// Address of the health endpoints `/healthz` and `/readyz`, e.g. `:8081` [default: disabled]
     #[arg(
         long,

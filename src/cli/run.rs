@@ -6,7 +6,7 @@ use super::{
     report::{CliError, Failure},
     session::Session,
 };
-use crate::operator::{self, CertificateFiles, MetricsOptions, OperatorOptions};
+use crate::operator::{self, CertificateFiles, MetricsOptions, OperatorOptions, ProberOptions};
 
 /// Runs it. An orderly stop is success: that is how an operator ends.
 pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
@@ -28,6 +28,9 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
     options
         .kubeconfig_namespaces
         .clone_from(&args.kubeconfig_namespaces);
+    if let Some(limit) = args.memory_limit {
+        options.prober = ProberOptions::within(limit);
+    }
     options.probes = args.health_probe_bind_address;
     let files = args.metrics_cert.clone().zip(args.metrics_key.clone());
     options.metrics = args.metrics_bind_address.0.map(|address| MetricsOptions {

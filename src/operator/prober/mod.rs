@@ -80,6 +80,27 @@ impl Default for ProberOptions {
     }
 }
 
+/// What a kept connection costs with all that is asked over it (docs/measurements.md).
+const CONNECTION: u64 = 640 << 10;
+
+/// What the rest of the process needs at most: its caches, and the runs that its slots allow, one of a large cluster
+/// among them.
+const REST: u64 = 640 << 20;
+
+impl ProberOptions {
+    /// With no more connections than fit below a memory limit, in bytes. A process that is ended for its memory watches
+    /// nothing at all.
+    pub fn within(limit: u64) -> Self {
+        let default = Self::default();
+        let fit = limit.saturating_sub(REST) / CONNECTION;
+        Self {
+            connections: usize::try_from(fit)
+                .map_or(default.connections, |fit| fit.min(default.connections)),
+            ..default
+        }
+    }
+}
+
 /// Watches the clusters.
 pub(super) struct Prober {
     options: ProberOptions,
@@ -339,5 +360,22 @@ impl ProbeView {
         };
         let state = watcher.states.borrow_and_update();
         state.news(&watcher.saved, watcher.clock.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_connections_are_kept_than_fit_into_memory() {
+        let connections = |mib: u64| ProberOptions::within(mib << 20).connections;
+        assert_eq!(connections(0), 0);
+        assert_eq!(connections(640), 0, "all of it is for runs");
+        assert_eq!(connections(640 + 64), 102);
+        assert!(connections(1024) > 200 * 3 - 100, "as shipped");
+        let default = ProberOptions::default().connections;
+        assert_eq!(connections(64 << 10), default);
+        assert_eq!(ProberOptions::within(u64::MAX).connections, default);
     }
 }
