@@ -83,7 +83,7 @@ pub(crate) async fn measure(binary: &Path, shape: Shape) -> Fallible<()> {
         bench.one_secret_changes().await?;
         bench.some_hang().await?;
     }
-    if shape.clusters > INVALID {
+    if shape.clusters >= SHARE + HUNG + INVALID {
         bench.many_become_invalid().await?;
     }
     bench.operator.kill().await?;
@@ -394,15 +394,16 @@ impl Bench {
             }
         }
         let took = begun.elapsed();
-        let asked = self.management.since(&then);
+        let asked: usize = self.management.since(&then).values().sum();
+        let then = self.management.counts();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        let after: usize = self.management.since(&then).values().sum();
-        let asked: usize = asked.values().sum();
+        let after = self.management.since(&then);
         say(&format!(
             "| {INVALID} invalid at once | all Stalled after {:.1} s | {asked} API calls, {} in the minute after | |",
             took.as_secs_f64(),
-            after - asked,
-        ))
+            after.values().sum::<usize>(),
+        ))?;
+        say(&format!("  {}", told(&after)))
     }
 }
 
