@@ -74,21 +74,23 @@ waits_for_approval() { [[ -n $(of_cluster .status.pendingPlan.digest) ]]; }
 # A condition with another status than True.
 suffers() { [[ $(of_cluster ".status.conditions[?(@.type==\"$1\")].status") == False ]]; }
 
+# What was printed of the conditions last.
+shown=''
+
 # Prints the conditions of the Cluster whenever they change, until something is so or the time is over.
 watch_until() {
-  local what=$1 seconds=$2 before='' now begun=$SECONDS
+  local what=$1 seconds=$2 now so=no begun=$SECONDS
   shift 2
   while ((SECONDS - begun < seconds)); do
+    # First: what makes it so is printed, too.
+    if "$@"; then so=yes; fi
     now=$(of_cluster 'range .status.conditions[*]}{.type}={.status} ({.reason}){"\n"}{end')
-    if [[ $now != "$before" ]]; then
-      # What was there before the first look is known.
-      if [[ -n $before || $what == 'it is Ready' ]]; then
-        printf '  %4ds\n' $((SECONDS - begun))
-        diff <(echo "$before") <(echo "$now") | sed -n 's/^> \(.\)/        \1/p' || true
-      fi
-      before=$now
+    if [[ $now != "$shown" ]]; then
+      printf '  %4ds\n' $((SECONDS - begun))
+      diff <(echo "$shown") <(echo "$now") | sed -n 's/^> \(.\)/        \1/p' || true
+      shown=$now
     fi
-    if "$@"; then return 0; fi
+    if [[ $so == yes ]]; then return 0; fi
     sleep 0.5
   done
   echo "still not so after $seconds s: $what" >&2
