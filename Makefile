@@ -92,7 +92,7 @@ bench-ha: ## The same for three control planes with etcd and two workers: make b
 bench-fleet: ## `up` for 100 and 1000 nodes that are fakes in one process: make bench-fleet SIZES=100
 	@bench/fleet.sh $(SIZES)
 
-bench-hints: ## How fast the operator notices and cures faults, on real nodes: make bench-hints ROUNDS=20
+bench-hints: ## How fast the operator notices and cures faults, on real nodes: make bench-hints ROUNDS=20 ONLY=stopped
 	@bench/hints.sh
 
 bench-operator: ## The operator with many Clusters that are fakes: make bench-operator CLUSTERS=500 EACH=5 MINUTES=30

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `make bench-hints`: how fast the operator notices what happens in a cluster of three control planes and a worker, and how
-# fast it is well again, on real nodes: each row of the table in docs/operator.md ROUNDS times (module `lab_hints`). Needs
-# root. Ends with the median and the worst of each row for docs/measurements.md, headed by the commit.
+# fast it is well again, on real nodes: each row of the table in docs/operator.md ROUNDS times (module `lab_hints`), or
+# ONLY those with that in their names. A round takes a minute and a half. Needs root. Ends with the median and the worst of
+# each row for docs/measurements.md, headed by the commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,7 +13,8 @@ cargo build --quiet --locked --package lab
 
 HINTS_TABLE=$(mktemp)
 HINTS_ROUNDS=${ROUNDS:-20}
-export HINTS_TABLE HINTS_ROUNDS
+HINTS_ONLY=${ONLY:-}
+export HINTS_TABLE HINTS_ROUNDS HINTS_ONLY
 trap 'rm -f "$HINTS_TABLE"' EXIT
 code=0
 cargo nextest run --workspace --locked --profile hints --no-tests fail "$@" || code=$?
