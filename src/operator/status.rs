@@ -495,7 +495,7 @@ impl Told {
         let owed = [starts.then_some(of_stage), moved.then_some(of_news)];
         let owed = owed.into_iter().flatten().min();
         self.owed = owed.filter(|at| *at > now);
-        again <= now || (owed.is_some() && self.owed.is_none())
+        again <= now || owed.is_some_and(|at| at <= now)
     }
 
     fn told(&mut self, stage: Option<String>, news: ConditionSet) {
@@ -580,7 +580,7 @@ fn summary(progress: &Progress, since: &str) -> Option<ProgressStatus> {
 mod tests {
     use super::*;
 
-    /// When something is written while a stage starts each second, for a minute.
+    /// How often a status is written in a minute in which a stage starts each second.
     async fn writes(patient: bool) -> usize {
         let mut told = Told {
             patient,

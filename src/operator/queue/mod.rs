@@ -8,9 +8,9 @@
 //! | `budget` | how many nodes one process works on (pure) |
 
 mod budget;
+mod order;
 
 pub(super) use budget::LARGE;
-mod order;
 
 use std::{
     pin::pin,
