@@ -29,7 +29,7 @@ use super::{
     prober::{ProbeView, Prober},
     queue::{Action, Queue},
     removal::Attempts,
-    sources::SourceVersion,
+    sources::{SourceVersion, Sources},
     transitions::Outages,
 };
 use crate::{
@@ -208,17 +208,25 @@ impl Context {
         self.health.beat();
     }
 
-    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or one of
-    /// the objects and files that it was read from has changed (invariant 9).
+    /// Resolves when a run for `view` must end: told to, the object is no longer that one, or one of the objects and files
+    /// that it was read from has other contents (invariant 9). A label that a Secret gets is no reason.
     pub(super) async fn outdated(&self, view: &ClusterObject, read: &[SourceVersion]) -> StopCause {
         let about = view.object_ref();
         let mut news = self.caches.news.clone();
+        let sources = Sources::new(self, &view.name());
+        let mut read = read.to_vec();
         let changed = async {
             loop {
                 news.mark_unchanged();
                 let now = self.caches.clusters.get(&about);
-                if view.outdated_by(now.as_deref()) || read.iter().any(|read| self.is_newer(read)) {
+                if view.outdated_by(now.as_deref()) {
                     return StopCause::ObjectChanged;
+                }
+                for read in read.iter_mut().filter(|read| self.is_newer(read)) {
+                    match sources.unchanged(read).await {
+                        Some(now) => *read = now,
+                        None => return StopCause::ObjectChanged,
+                    }
                 }
                 if news.changed().await.is_err() {
                     // The watch ended, and with it the operator.
@@ -237,14 +245,14 @@ impl Context {
     fn is_newer(&self, read: &SourceVersion) -> bool {
         let namespace = &self.options.credentials_namespace;
         let (now, then) = match read {
-            SourceVersion::Secret { name, version } => {
+            SourceVersion::Secret { name, version, .. } => {
                 let now = self
                     .caches
                     .secrets
                     .get(&ObjectRef::new(name).within(namespace));
                 (now.map(|now| now.metadata.clone()), *version)
             }
-            SourceVersion::ConfigMap { name, version } => {
+            SourceVersion::ConfigMap { name, version, .. } => {
                 let about = ObjectRef::new(name).within(namespace);
                 let now = self.caches.config_maps.get(&about);
                 (now.map(|now| now.metadata.clone()), *version)

@@ -11,6 +11,7 @@ use k8s_openapi::{
 use kube::{Api, Resource, api::ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     cluster_object::ClusterObject,
@@ -37,15 +38,67 @@ const MOST_SECRETS: usize = 64;
 /// The key with host keys that a reference without one means.
 const HOST_KEYS: &str = "known_hosts";
 
-/// A source and its version as a reconcile read it. A newer version stops the run.
+/// Of all that a Secret or a ConfigMap contains; kept in memory only.
+type Digest = [u8; 32];
+
+/// A source and its version as a reconcile read it. A version with other contents stops the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SourceVersion {
     /// A Secret.
-    Secret { name: String, version: u64 },
+    Secret {
+        name: String,
+        version: u64,
+        digest: Digest,
+    },
     /// A ConfigMap.
-    ConfigMap { name: String, version: u64 },
+    ConfigMap {
+        name: String,
+        version: u64,
+        digest: Digest,
+    },
     /// A file.
     File { path: String, digest: FileDigest },
+}
+
+impl SourceVersion {
+    fn of_secret(secret: &KubeSecret) -> Option<Self> {
+        let data = secret.data.iter().flatten();
+        let digest = digest(data.map(|(key, value)| (key.as_str(), value.0.as_slice())));
+        Some(Self::Secret {
+            name: secret.metadata.name.clone()?,
+            version: version(secret.metadata.resource_version.as_deref())?,
+            digest,
+        })
+    }
+
+    fn of_config_map(map: &ConfigMap) -> Option<Self> {
+        let texts = map.data.iter().flatten();
+        let texts = texts.map(|(key, text)| (key.as_str(), text.as_bytes()));
+        let binary = map.binary_data.iter().flatten();
+        let binary = binary.map(|(key, value)| (key.as_str(), value.0.as_slice()));
+        Some(Self::ConfigMap {
+            name: map.metadata.name.clone()?,
+            version: version(map.metadata.resource_version.as_deref())?,
+            digest: digest(texts.chain(binary)),
+        })
+    }
+
+    const fn digest(&self) -> &[u8; 32] {
+        match self {
+            Self::Secret { digest, .. }
+            | Self::ConfigMap { digest, .. }
+            | Self::File { digest, .. } => digest,
+        }
+    }
+}
+
+fn digest<'a>(contents: impl Iterator<Item = (&'a str, &'a [u8])>) -> Digest {
+    let mut all = Sha256::new();
+    for (key, value) in contents {
+        all.update(Sha256::digest(key));
+        all.update(Sha256::digest(value));
+    }
+    all.finalize().into()
 }
 
 /// A text, and where it was read.
@@ -182,6 +235,24 @@ impl Sources {
         Ok(read)
     }
 
+    /// The present version of a source, where it contains what it did when it was read and still grants it. Otherwise, or
+    /// where it cannot be read: nothing.
+    pub(super) async fn unchanged(&self, read: &SourceVersion) -> Option<SourceVersion> {
+        let at = |kind, name: &str| Place::new(kind, &self.namespace, name, "");
+        let now = match read {
+            SourceVersion::Secret { name, .. } => {
+                let secret = self.granted(&at("Secret", name)).await.ok()?;
+                SourceVersion::of_secret(&secret)?
+            }
+            SourceVersion::ConfigMap { name, .. } => {
+                let map = at("ConfigMap", name).read(&self.config_maps).await.ok()?;
+                SourceVersion::of_config_map(&map)?
+            }
+            SourceVersion::File { .. } => return None,
+        };
+        (now.digest() == read.digest()).then_some(now)
+    }
+
     async fn secret(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
         let at = Place::new("Secret", &self.namespace, name, key);
         text_of(&self.granted(&at).await?, at)
@@ -202,7 +273,7 @@ impl Sources {
     async fn config_map(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
         let at = Place::new("ConfigMap", &self.namespace, name, key);
         let map = at.read(&self.config_maps).await?;
-        let version = version(map.metadata.resource_version.as_deref());
+        let version = SourceVersion::of_config_map(&map);
         let is_binary = map.binary_data.is_some_and(|data| data.contains_key(key));
         let text = map.data.and_then(|mut data| data.remove(key));
         let Some(text) = text else {
@@ -212,10 +283,9 @@ impl Sources {
                 SourceError::NoSuchKey { at }
             });
         };
-        let name = name.to_owned();
         Ok(SourceText {
             text: Secret::new(text),
-            version: version.map(|version| SourceVersion::ConfigMap { name, version }),
+            version,
         })
     }
 }
@@ -250,13 +320,9 @@ fn text_of(secret: &KubeSecret, at: Place) -> Result<SourceText, SourceError> {
     let Ok(text) = String::from_utf8(value.0.clone()) else {
         return Err(SourceError::NotText { at });
     };
-    let version = version(secret.metadata.resource_version.as_deref());
     Ok(SourceText {
         text: Secret::new(text),
-        version: version.map(|version| SourceVersion::Secret {
-            name: at.name,
-            version,
-        }),
+        version: SourceVersion::of_secret(secret),
     })
 }
 

@@ -20,6 +20,7 @@ use rke_operator::{
 use serde_json::{Value, json};
 
 use crate::{
+    cli_support::private_key,
     fake_api::{FakeApi, HANGS},
     operator_rig::{
         CREDENTIALS, NAMESPACE, Rig, SOON, clock, cluster, condition, is, key_secret, message,
@@ -555,11 +556,11 @@ async fn a_changed_key_stops_a_run() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(rig.nodes.counts().ups, 1);
     halt.lift();
-    let touch = json!({"metadata": {"labels": {"renewed": "yes"}}});
-    rig.api.patch("secrets", CREDENTIALS, "nodes", &touch);
-    let touched = tokio::time::Instant::now();
+    let renewed = json!({"data": {"ssh-privatekey": BASE64_STANDARD.encode(private_key())}});
+    rig.api.patch("secrets", CREDENTIALS, "nodes", &renewed);
+    let changed = tokio::time::Instant::now();
     rig.ready("a").await;
-    assert!(touched.elapsed() < SOON, "its step has longer");
+    assert!(changed.elapsed() < SOON, "its step has longer");
     assert_eq!(rig.nodes.counts().ups, 2);
 }
 

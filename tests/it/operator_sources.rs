@@ -100,6 +100,55 @@ async fn a_config_may_be_in_a_config_map() {
     assert_eq!(rig.nodes.containers("n1"), 0);
 }
 
+/// A label on what the object refers to changes nothing, and a run goes on; other contents and a consent that is withdrawn
+/// end it.
+#[tokio::test(start_paused = true)]
+async fn a_label_on_a_source_ends_no_run() {
+    let rig = Rig::start(&["n1"]);
+    let (object, config) = elsewhere(
+        "configFrom",
+        json!({"configMapKeyRef": {"name": "a-config"}}),
+    );
+    let with = |level: &str| {
+        map(
+            "a-config",
+            "cluster.yml",
+            &with_verbosity(&config, level).to_string(),
+        )
+    };
+    let edit = |level: &str| {
+        rig.api
+            .patch("configmaps", CREDENTIALS, "a-config", &with(level))
+    };
+    rig.api.plant("configmaps", &with("3"));
+    rig.create(&object).await;
+    rig.ready("a").await;
+    assert_eq!(rig.nodes.counts().ups, 1);
+
+    let halt = rig.nodes.halt(Purpose::Up, 0);
+    edit("4");
+    halt.reached().await;
+    let label = json!({"metadata": {"labels": {"team": "one"}}});
+    rig.api.patch("configmaps", CREDENTIALS, "a-config", &label);
+    rig.api.patch("secrets", CREDENTIALS, "nodes", &label);
+    minutes(1).await;
+    halt.go_on();
+    rig.until("a", |cluster| settled(cluster) && has_verbosity(&rig, "4"))
+        .await;
+    assert_eq!(rig.nodes.counts().ups, 2, "a run was ended");
+
+    edit("5");
+    halt.reached().await;
+    halt.lift();
+    let withdrawn =
+        json!({"metadata": {"annotations": {"clusterprovisioner.rke.io/clusters": "b"}}});
+    rig.api.patch("secrets", CREDENTIALS, "nodes", &withdrawn);
+    minutes(1).await;
+    halt.go_on();
+    stalls(&rig, "SecretNotGranted").await;
+    assert!(!has_verbosity(&rig, "5"));
+}
+
 /// A change of the file is seen within seconds, also while a run is under way; an operator without the folder reads none.
 #[tokio::test(start_paused = true)]
 async fn a_config_may_be_in_a_file() {
