@@ -24,7 +24,7 @@ use crate::{
     fake_api::{FakeApi, HANGS},
     operator_rig::{
         CREDENTIALS, NAMESPACE, Rig, SOON, clock, cluster, condition, is, key_secret, message,
-        reason, settled,
+        minutes, reason, settled,
     },
     sim::remote::{Purpose, SimFailure, SimRemote, Surveys, Turn},
 };
@@ -711,16 +711,87 @@ async fn a_lost_status_is_no_new_spec() {
     assert_eq!(rig.events("Provisioned").len(), 1, "not even an empty run");
 }
 
-/// The state of a cluster under another object's uid, as a backup may bring it back.
-fn given_to_another(rig_api: &FakeApi) {
-    let secret = rig_api.object("secrets", NAMESPACE, "a-state").unwrap();
-    let text = secret["data"]["state.json"].as_str().unwrap();
+/// Another client writes the state of a cluster.
+fn rewritten(api: &FakeApi, secret: &str, edit: impl FnOnce(&mut Value)) {
+    let there = api.object("secrets", NAMESPACE, secret).unwrap();
+    let text = there["data"]["state.json"].as_str().unwrap();
     let text = BASE64_STANDARD.decode(text).unwrap();
     let mut state: Value = serde_json::from_slice(&text).unwrap();
-    state["operator"]["uid"] = json!("another");
+    edit(&mut state);
     let text = BASE64_STANDARD.encode(state.to_string());
     let data = json!({"data": {"state.json": text}});
-    rig_api.patch("secrets", NAMESPACE, "a-state", &data);
+    api.patch("secrets", NAMESPACE, secret, &data);
+}
+
+/// The state of a cluster under another object's uid, as a backup may bring it back.
+fn given_to_another(api: &FakeApi) {
+    rewritten(api, "a-state", |state| {
+        state["operator"]["uid"] = json!("another")
+    });
+}
+
+/// An older operator comes back and meets what a newer release made: a spec, a status and a state of that release. What it
+/// does not know it reports or leaves, it touches no node, and each object can be deleted.
+#[tokio::test(start_paused = true)]
+async fn an_older_operator_leaves_what_a_newer_release_made() {
+    let rig = Rig::start(&["n1", "n2", "n3"]);
+    for (name, node) in [("a", "n1"), ("b", "n2"), ("c", "n3")] {
+        rig.create(&cluster(name, node)).await;
+        rig.ready(name).await;
+    }
+    let (api, nodes) = rig.stop().await;
+    let runs = |nodes: &SimRemote| (nodes.counts().ups, nodes.counts().removals);
+    let before = runs(&nodes);
+    let spec = json!({"spec": {"backups": {"every": "12h"}, "changes": "AtNight"}});
+    api.patch("clusters", "", "a", &spec);
+    let mut conditions = api.object("clusters", "", "b").unwrap()["status"]["conditions"].clone();
+    conditions.as_array_mut().unwrap().push(json!({
+        "type": "BackedUp", "status": "False", "reason": "Late", "message": "since yesterday",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }));
+    let status = json!({"status": {
+        "conditions": conditions,
+        "shards": 3,
+        "lastRun": {"outcome": "Postponed"},
+        "pendingPlan": {"digest": "d", "reason": "Season", "createdAt": "soon"},
+    }});
+    api.patch_status("clusters", "", "b", &status);
+    rewritten(&api, "c-state", |state| {
+        state["version"] = json!(1000);
+        state["readableSince"] = json!("9.0.0");
+    });
+
+    let rig = Rig::with(nodes, api, |_| {});
+    let told = rig
+        .until("a", |cluster| is(cluster, "ConfigValid", "False"))
+        .await;
+    let text = message(&told, "ConfigValid");
+    assert!(text.contains("spec.changes"), "{text}");
+    let told = rig
+        .until("c", |cluster| is(cluster, "Stalled", "True"))
+        .await;
+    let text = message(&told, "Stalled");
+    assert!(
+        text.contains("rke-operator 9.0.0 and later read it"),
+        "{text}"
+    );
+    minutes(30).await;
+    let well = rig.ready("b").await;
+    assert!(condition(&well, "BackedUp").is_some(), "it is another's");
+    assert!(is(&rig.cluster("a"), "Available", "True"));
+    assert_eq!(runs(&rig.nodes), before, "a node was touched");
+
+    for name in ["a", "b", "c"] {
+        rig.api.delete("clusters", "", name);
+    }
+    for name in ["a", "b", "c"] {
+        rig.gone(name).await;
+    }
+    assert_eq!(rig.nodes.containers("n1") + rig.nodes.containers("n2"), 0);
+    assert!(
+        rig.nodes.claimed_by("n3").is_some(),
+        "its state is not understood"
+    );
 }
 
 /// A state that is another object's from one moment to the next is not written, and is told (O2).
