@@ -41,12 +41,14 @@ fn delay(class: ErrorClass, count: u32, jitter: f64) -> Duration {
         ErrorClass::Transient => (2, 60),
         ErrorClass::Bug => (600, 3600),
     };
-    let seconds = 1_u64
-        .checked_shl(count)
-        .unwrap_or(u64::MAX)
-        .saturating_mul(base)
-        .min(cap);
-    Duration::from_secs(seconds).mul_f64(1.0 + jitter.clamp(0.0, 1.0) / 5.0)
+    let (base, cap) = (Duration::from_secs(base), Duration::from_secs(cap));
+    doubled(base, count, cap).mul_f64(1.0 + jitter.clamp(0.0, 1.0) / 5.0)
+}
+
+/// `base`, doubled so many times; `cap` at most.
+pub(super) fn doubled(base: Duration, times: u32, cap: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(times).unwrap_or(u32::MAX);
+    base.saturating_mul(factor).min(cap)
 }
 
 #[cfg(test)]

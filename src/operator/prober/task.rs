@@ -18,6 +18,7 @@ use crate::{
     error::{ErrorClass, Obstacle, with_causes},
     facts::{ApiHealth, NodeHealth, Unreachable},
     model::NodeName,
+    operator::backoff::doubled,
     state::Loaded,
     workload::NodeChange,
 };
@@ -75,10 +76,10 @@ struct Pause(u32);
 
 impl Pause {
     async fn wait(&mut self) {
-        let doubled = FIRST.saturating_mul(1_u32.checked_shl(self.0).unwrap_or(u32::MAX));
+        let pause = doubled(FIRST, self.0, LONGEST);
         self.0 = self.0.saturating_add(1);
         let jitter = 1.0 + rand::random::<f64>() / 4.0;
-        sleep(doubled.min(LONGEST).mul_f64(jitter)).await;
+        sleep(pause.mul_f64(jitter)).await;
     }
 
     /// What was tried has worked since then.
