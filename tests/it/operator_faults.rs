@@ -726,7 +726,7 @@ fn rewritten(api: &FakeApi, secret: &str, edit: impl FnOnce(&mut Value)) {
 /// The state of a cluster under another object's uid, as a backup may bring it back.
 fn given_to_another(api: &FakeApi) {
     rewritten(api, "a-state", |state| {
-        state["operator"]["uid"] = json!("another")
+        state["operator"]["uid"] = json!("another");
     });
 }
 
