@@ -16,6 +16,7 @@ use crate::{config::structural_schema, model::go_duration};
 
 /// What the cluster is to be.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(test, kube(cel))]
 #[kube(
     group = "clusterprovisioner.rke.io",
     version = "v1alpha1",
@@ -25,7 +26,6 @@ use crate::{config::structural_schema, model::go_duration};
     category = "rke",
     derive = "PartialEq",
     status = "ClusterStatus",
-    cel,
     doc = "A Kubernetes cluster on the machines that its config names. Creating the object builds it, editing it changes it, deleting it gives the machines back.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Cluster's name has at most 52 characters, because the names of its Secrets are made of it"),
     validation = Rule::new("[has(self.spec.config), has(self.spec.configFrom), has(self.spec.configPath)].filter(there, there).size() == 1").message("a Cluster has exactly one of spec.config, spec.configFrom and spec.configPath"),

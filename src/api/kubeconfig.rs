@@ -18,6 +18,7 @@ use super::conditions::ConditionStatus;
 #[derive(
     CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize,
 )]
+#[cfg_attr(test, kube(cel))]
 #[kube(
     group = "clusterprovisioner.rke.io",
     version = "v1alpha1",
@@ -27,7 +28,6 @@ use super::conditions::ConditionStatus;
     category = "rke",
     derive = "PartialEq",
     status = "KubeconfigStatus",
-    cel,
     doc = "Access to a Cluster, in a Secret. The administrator's has the Cluster's name and is made by the operator. Any other is a request: a client certificate for a user, renewed before it expires; in the Cluster the user is bound to a ClusterRole until the object is deleted.",
     validation = Rule::new("self.metadata.name.size() <= 52").message("a Kubeconfig's name has at most 52 characters, because the name of its Secret is made of it"),
     validation = Rule::new("!has(self.spec.clusterRef) || self.metadata.name != self.spec.clusterRef.name || !(has(self.spec.user) || has(self.spec.groups) || has(self.spec.clusterRole) || has(self.spec.ttl) || has(self.spec.server) || has(self.spec.secret))").message("the Kubeconfig with its Cluster's name is the administrator's, which the operator makes: it has a clusterRef and nothing else; give this one another name"),
