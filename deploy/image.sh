@@ -1,25 +1,19 @@
 #!/usr/bin/env bash
-# `make docker-build IMG=…`: the operator's image, for this machine's architecture. The program is
-# linked statically against glibc, whose resolver then needs nothing from a file system. DOCKER names
-# another docker, as in `sudo docker`.
+# `make docker-build IMG=…`: the operator's image, for this machine's architecture, with what `program.sh` builds. DOCKER
+# names another docker, as in `sudo docker`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 img=${1:?'usage: deploy/image.sh IMAGE, for example registry.example.com/rke-operator:dev'}
 read -ra docker <<<"${DOCKER:-docker}"
-target=${CARGO_TARGET_DIR:-target}
-triple="$(uname -m)-unknown-linux-gnu"
-folder="$target/image"
+folder="${CARGO_TARGET_DIR:-target}/image"
 certificates=${CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}
 
 if [[ ! -s $certificates ]]; then
   echo "there is no $certificates: install ca-certificates, or name another bundle in CA_BUNDLE" >&2
   exit 1
 fi
-# With --target, so that the flags are not those of build scripts and procedural macros.
-RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
-  cargo build --release --locked --target "$triple" --bin rke-operator
-program="$target/$triple/release/rke-operator"
+program=$(deploy/program.sh)
 
 mkdir -p "$folder"
 cp --force --dereference "$program" "$folder/rke-operator"
