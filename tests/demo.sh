@@ -112,9 +112,12 @@ serves() {
   ((answered == wanted))
 }
 
-step 'building rke-operator and the lab'
-cargo build --locked --workspace --bins
+step 'building the lab'
+cargo build --locked --package lab
 agree
+
+step 'building rke-operator: one static program, here and in its image'
+rke=$(deploy/program.sh)
 
 step 'seven nodes that behave as servers: systemd, sshd, Docker'
 root rm -rf "$dir"
@@ -137,9 +140,7 @@ step 'our operator in it, as two pods that the node pulls'
 export DOCKER="${as_root[*]} docker"
 export KUBECTL="${as_root[*]} KUBECONFIG=$dir/kube_config_first.yml $kubectl"
 push=$(of_lab push)
-built=$SECONDS
 run make --no-print-directory docker-build "IMG=$push/rke-operator:demo"
-built=$((SECONDS - built))
 run make --no-print-directory docker-push "IMG=$push/rke-operator:demo"
 # The nodes have another name for the registry.
 run make --no-print-directory deploy IMG=registry.lab:5000/rke-operator:demo
@@ -224,7 +225,7 @@ echo 'system images stay for the next cluster; a removal leaves them'
 
 cat <<TEXT
 
-== done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $((begun)) s for programs and nodes, $built s for the image; the first cluster stands
+== done in $((SECONDS / 60)) min $((SECONDS % 60)) s, $begun s of them for programs and nodes; the first cluster stands
   look at it    kubectl --kubeconfig $dir/kube_config_first.yml get pods -A
                 (a kubectl: $kubectl)
   log in        make lab-ssh NAME=$name NODE=n1

@@ -53,7 +53,7 @@ fn a_demo_that_fails_early_names_its_step_and_no_file_that_is_not_there() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(101), "{said}");
     assert!(
-        said.contains("failed with exit code 101 at this step: building rke-operator"),
+        said.contains("failed with exit code 101 at this step: building the lab"),
         "{said}"
     );
     assert!(!said.contains("operator.log"), "{said}");
