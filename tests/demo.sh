@@ -194,7 +194,7 @@ step 'upgraded by an edit, when its plan is approved'
 run first patch rkec second --type merge \
   --patch '{"spec":{"changes":"Approve","config":{"kubernetes_version":"'"$new"'"}}}'
 watch_until 'its plan waits' 120 waits_for_approval
-run first get rkec second -o 'jsonpath={.status.pendingPlan}{"\n"}'
+run rke describe second --kubeconfig "$dir/kube_config_first.yml"
 digest=$(of_cluster .status.pendingPlan.digest)
 user=$(first auth whoami -o 'jsonpath={.status.userInfo.username}')
 run first annotate rkec second "clusterprovisioner.rke.io/approve=$digest" "clusterprovisioner.rke.io/approved-by=$user"
