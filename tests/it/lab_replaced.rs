@@ -37,6 +37,8 @@ fn the_operator_of_an_earlier_commit_is_replaced_under_living_clusters() {
     let from = PathBuf::from(from);
     let management = Management::with("replaced", &["n2", "n3", "n4"]);
     let old = management.image_of("old", &from.join("target/debug/rke-operator"));
+    // The definitions are its own, too.
+    management.make("uninstall").well();
     management.deploy_from(&from, &old);
     let one = management.sample("one", management.second());
     management.send(&["create"], &one).well();
