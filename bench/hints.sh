@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make bench-hints`: how fast the operator notices what happens in a cluster of three control planes and a worker, and how
 # fast it is well again, on real nodes: each row of the table in docs/operator.md ROUNDS times (module `lab_hints`), or
-# ONLY those with that in their names. A round takes a minute and a half. Needs root. Ends with the median and the worst of
+# ONLY those with that in their names. A round takes a minute and a bit. Needs root. Ends with the median and the worst of
 # each row for docs/measurements.md, headed by the commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -38,6 +38,12 @@ struct Row {
     cure: Option<&'static str>,
 }
 
+/// From one fault to the next at least, where a row has several rounds: the budget of hints is one a minute.
+const PACE: Duration = seconds(65);
+
+/// After the last one at least: what it started has ended.
+const REST: Duration = seconds(20);
+
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
@@ -206,9 +212,10 @@ fn what_happens_in_a_cluster_is_seen_and_cured_as_fast_as_the_table_says() {
     for row in rows {
         let mut took = Vec::new();
         for _ in 0..rounds {
+            let begun = Instant::now();
             took.push(watched.round(row, rounds == 1));
-            // The budget of hints is one a minute, and three at once.
-            std::thread::sleep(seconds(if rounds == 1 { 20 } else { 75 }));
+            let pace = if rounds == 1 { REST } else { PACE };
+            std::thread::sleep(pace.saturating_sub(begun.elapsed()).max(REST));
         }
         let line = line(row, &took);
         tell(&line);
