@@ -129,6 +129,21 @@ pub struct Ssh {
     /// The Secret or ConfigMap that has such lines, in place of `knownHosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_hosts_from: Option<TextSource>,
+
+    /// What is done about a node whose host key is neither here nor known from before. Without it: Verify.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_keys: Option<HostKeys>,
+}
+
+/// What is done about a node whose host key is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum HostKeys {
+    /// It is refused.
+    #[default]
+    Verify,
+    /// The key that it shows at the first connection is taken, and kept in the cluster's state; another one is refused from
+    /// then on. Who answers in a new node's place at that moment becomes a part of the cluster.
+    AcceptNew,
 }
 
 /// A key of an object in the namespace of the credentials. There is no field for another namespace: who

@@ -269,7 +269,7 @@ fn unreachable(at: &Place, kind: io::ErrorKind) -> Vec<Cow<'static, str>> {
 fn unknown_key() -> Vec<Cow<'static, str>> {
     vec![
         "compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node".into(),
-        "if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`), or add it to the known hosts"
+        "if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`, or `AcceptNew` in `spec.ssh.hostKeys`), or add it to the known hosts"
             .into(),
     ]
 }

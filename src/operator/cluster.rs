@@ -30,7 +30,7 @@ use super::{
     reasons::{self, Reasoned},
     removal,
     run::stopped,
-    sources::HostKeyText,
+    sources::KnownKeys,
     status::{Run, StatusWriter, place},
 };
 use crate::{
@@ -313,7 +313,7 @@ impl Reconcile<'_> {
 
     /// What a survey of the saved inventory says, without a config to compare with.
     async fn by_inventory(&mut self, why: &SpecError) -> Result<Found, ReconcileError> {
-        let host_keys = HostKeyText::lenient(self.ctx, self.view).await;
+        let host_keys = KnownKeys::lenient(self.ctx, self.view).await;
         let environment = environment::environment(self.ctx, self.view, None, &host_keys).await?;
         let removal = Removal(None);
         self.began = Instant::now();

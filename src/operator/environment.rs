@@ -14,7 +14,7 @@ use super::{
     context::{Context, labels},
     memory,
     reasons::{self, Reasoned},
-    sources::{HostKeyText, LOGIN, SourceError, SourceText, SourceVersion, Sources},
+    sources::{KnownKeys, LOGIN, SourceError, SourceText, SourceVersion, Sources},
 };
 use crate::{
     api::{
@@ -26,7 +26,6 @@ use crate::{
     desired::{self, DesiredError},
     environment::Environment,
     error::{ErrorClass, Explain, on_object},
-    host::{KnownHosts, Policy},
     model::{ClusterId, Secret, label, printable_lines, quoted},
     plan::Plan,
     state::kubeconfig::SecretKubeconfig,
@@ -37,18 +36,14 @@ pub(super) async fn environment(
     ctx: &Context,
     view: &ClusterObject,
     kubeconfig_owner: Option<OwnerReference>,
-    host_keys: &HostKeyText,
+    host_keys: &KnownKeys,
 ) -> kube::Result<Environment> {
     let name = view.name();
     let credentials = &ctx.options.credentials_namespace;
     let client = ctx.client.clone();
     Ok(Environment {
         remote: Arc::clone(&ctx.dependencies.remote),
-        host_keys: Arc::new(KnownHosts::from_text(
-            host_keys.field,
-            &host_keys.text,
-            Policy::Strict,
-        )),
+        host_keys: Arc::new(host_keys.judge()),
         store: memory::store(ctx, view),
         kubeconfig: Arc::new(SecretKubeconfig::new(
             client,
@@ -146,7 +141,7 @@ pub(super) struct Wanted {
     /// What it was read from: key, config and host keys.
     pub(super) read: Vec<SourceVersion>,
     /// The host keys that the spec has.
-    pub(super) host_keys: HostKeyText,
+    pub(super) host_keys: KnownKeys,
     /// How changes of it are applied.
     pub(super) changes: Changes,
     /// What is done about drift.
@@ -297,13 +292,14 @@ async fn config(
 async fn host_keys(
     spec: &ClusterSpec,
     sources: &Sources,
-) -> Result<(HostKeyText, Option<SourceVersion>), SpecError> {
+) -> Result<(KnownKeys, Option<SourceVersion>), SpecError> {
+    let unknown = spec.ssh.host_keys.unwrap_or_default();
     match (&spec.ssh.known_hosts, &spec.ssh.known_hosts_from) {
-        (text, None) => Ok((HostKeyText::inline(text.as_deref()), None)),
+        (text, None) => Ok((KnownKeys::inline(text.as_deref(), unknown), None)),
         (None, Some(source)) => {
             let found = sources.host_keys(source).await?;
             let text = found.text.expose().clone();
-            Ok((HostKeyText::referred(text), found.version))
+            Ok((KnownKeys::referred(text, unknown), found.version))
         }
         (Some(_), Some(_)) => Err(SpecError::NotOneKnownHosts),
     }

@@ -26,7 +26,7 @@ use super::{
     queue::{Action, Class, Slot},
     reasons::{self, Reasoned},
     run::{self, Task, stopped},
-    sources::HostKeyText,
+    sources::KnownKeys,
     status::{Run, StatusWriter, place},
 };
 use crate::{
@@ -341,7 +341,7 @@ impl RemovalReconcile<'_> {
     async fn attempt(&mut self) -> Result<RemovalProgress, ReconcileError> {
         let ctx = self.ctx;
         let view = self.view;
-        let host_keys = HostKeyText::lenient(ctx, view).await;
+        let host_keys = KnownKeys::lenient(ctx, view).await;
         let environment = environment::environment(ctx, view, None, &host_keys).await?;
         let saved = match memory::read(ctx, view).await {
             Ok(Kept::Ours(saved)) => Some(saved),

@@ -9,7 +9,7 @@ use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret as KubeSecret},
 };
 use kube::{Api, Resource, api::ObjectMeta};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -19,10 +19,11 @@ use super::{
     files::{FileDigest, FileError},
 };
 use crate::{
-    api::{CLUSTERS, TextSource, conditions::Reason},
+    api::{CLUSTERS, HostKeys, TextSource, conditions::Reason},
     config::{Credential, SecretReference},
     environment::KeyRing,
     error::{ErrorClass, Explain},
+    host::{KnownHosts, Policy},
     model::Secret,
 };
 
@@ -108,40 +109,54 @@ pub(super) struct SourceText {
     pub(super) version: Option<SourceVersion>,
 }
 
-/// Host keys, and the field of the spec that they are from.
+/// Host keys, the field of the spec that they are from, and what is done about other ones.
 #[derive(Clone, Debug)]
-pub(super) struct HostKeyText {
-    pub(super) field: &'static str,
-    pub(super) text: String,
+pub(super) struct KnownKeys {
+    field: &'static str,
+    text: String,
+    unknown: HostKeys,
 }
 
-impl HostKeyText {
+impl KnownKeys {
     /// Those in the object, or none.
-    pub(super) fn inline(text: Option<&str>) -> Self {
+    pub(super) fn inline(text: Option<&str>, unknown: HostKeys) -> Self {
         Self {
             field: "`spec.ssh.knownHosts`",
             text: text.unwrap_or_default().to_owned(),
+            unknown,
         }
     }
 
-    pub(super) const fn referred(text: String) -> Self {
+    pub(super) const fn referred(text: String, unknown: HostKeys) -> Self {
         Self {
             field: "the text of `spec.ssh.knownHostsFrom`",
             text,
+            unknown,
         }
+    }
+
+    /// What judges the key that a node shows. One that a run has verified before counts more: it is in the state.
+    pub(super) fn judge(&self) -> KnownHosts {
+        let policy = match self.unknown {
+            HostKeys::Verify => Policy::Strict,
+            HostKeys::AcceptNew => Policy::AcceptNew,
+        };
+        KnownHosts::from_text(self.field, &self.text, policy)
     }
 
     /// As far as they can be read: what is done with them needs no more than the host keys in the state.
     pub(super) async fn lenient(ctx: &Context, view: &ClusterObject) -> Self {
         let ssh = view.raw_spec().and_then(|spec| spec.get("ssh"));
         let field = |name: &str| ssh.and_then(|ssh| ssh.get(name));
-        let inline = Self::inline(field("knownHosts").and_then(Value::as_str));
+        let unknown = field("hostKeys").and_then(|value| HostKeys::deserialize(value).ok());
+        let unknown = unknown.unwrap_or_default();
+        let inline = Self::inline(field("knownHosts").and_then(Value::as_str), unknown);
         let source = field("knownHostsFrom").map(|source| serde_json::from_value(source.clone()));
         let Some(Ok(source)) = source else {
             return inline;
         };
         match Sources::new(ctx, &view.name()).host_keys(&source).await {
-            Ok(found) => Self::referred(found.text.expose().clone()),
+            Ok(found) => Self::referred(found.text.expose().clone(), unknown),
             Err(error) => {
                 let error = explained(&error);
                 tracing::warn!(cluster = view.name(), error, "cannot read its host keys");
@@ -515,4 +530,41 @@ fn is_name(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.starts_with(ends) && name.ends_with(ends) && name.chars().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        host::{HostKeyVerdict, HostKeys as _},
+        model::Endpoint,
+    };
+
+    use super::*;
+
+    /// A key that is on record decides, wherever it is: in the spec, in the state, or taken a moment ago.
+    #[tokio::test]
+    async fn a_key_that_is_not_known_is_judged_as_the_spec_says() {
+        const ONE: &str =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICPM8HnUY1Vab1rqzRaLTp+MeXAzLHRa0MoWJoe3mb7l";
+        const OTHER: &str =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPbjz6qBWQzcqYucpOxuWcfm0Xl4i0QJk4f3Spp1UGtY";
+        let at = |address: &str| Endpoint {
+            address: address.to_owned(),
+            port: 22,
+        };
+        for (unknown, accepted) in [(HostKeys::Verify, false), (HostKeys::AcceptNew, true)] {
+            let judge = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown).judge();
+            let verdict = async |address: &str, key: &str, before: &[String]| {
+                judge.verify(&at(address), key, before).await.unwrap()
+            };
+            assert_eq!(verdict("a", ONE, &[]).await, HostKeyVerdict::Trusted);
+            let changed = |verdict| matches!(verdict, HostKeyVerdict::Changed { .. });
+            assert!(changed(verdict("a", OTHER, &[]).await));
+            assert!(changed(verdict("b", OTHER, &[ONE.to_owned()]).await));
+            let new = HostKeyVerdict::Unknown { accepted };
+            assert_eq!(verdict("b", ONE, &[]).await, new);
+            let again = verdict("b", OTHER, &[]).await;
+            assert_eq!(changed(again), accepted, "the first one stays");
+        }
+    }
 }

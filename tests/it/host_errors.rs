@@ -149,7 +149,7 @@ async fn an_unknown_host_key() {
     insta::assert_snapshot!(shown(&error), @r"
     the host key of node `n1` (10.0.0.2) is not known: ssh-ed25519 SHA256:4A9jyZBOhnKZvcGQ6TRFbf5Gymb41AfYvYaVmWHD+G4
     hint: compare it with `ssh-keygen -lf` of the key files in `/etc/ssh` on the node
-    hint: if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`), or add it to the known hosts
+    hint: if it is the same, accept it with `--accept-new-host-keys` (of a `Cluster`: its line in `spec.ssh.knownHosts`, or `AcceptNew` in `spec.ssh.hostKeys`), or add it to the known hosts
     class: User
     ");
 }

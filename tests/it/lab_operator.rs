@@ -113,6 +113,10 @@ fn refused() -> Vec<Refused> {
         ),
         cluster(spec(&json!({"timeout": "soon"})), "spec.deletion.timeout"),
         cluster(
+            json!({"config": config(), "ssh": {"keySecretRef": {"name": "a"}, "hostKeys": "Ignore"}}),
+            "spec.ssh.hostKeys",
+        ),
+        cluster(
             spec(&json!({"onTimeout": "Forget"})),
             "spec.deletion.onTimeout",
         ),
@@ -559,7 +563,11 @@ fn an_object_is_a_cluster_until_it_is_deleted() {
     the_schema_is_accepted_and_kept(&management);
     let before = snapshot::take(management.second());
     let operator = management.operator();
-    let sample = management.sample(CLUSTER, management.second());
+    let mut sample = management.sample(CLUSTER, management.second());
+    // The host key is taken at the first connection.
+    let ssh = sample["spec"]["ssh"].as_object_mut().expect("a mapping");
+    ssh.remove("knownHosts").expect("host keys");
+    ssh.insert("hostKeys".to_owned(), json!("AcceptNew"));
     management.send(&["create"], &sample).well();
 
     has_all_it_says(&management);

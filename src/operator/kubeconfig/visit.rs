@@ -18,7 +18,7 @@ use crate::{
         cluster_object::ClusterObject,
         context::{Context, ReconcileError, explained},
         environment,
-        sources::HostKeyText,
+        sources::KnownKeys,
     },
     state::ClusterState,
     workload::{self, Bound, UserBinding, WorkloadError},
@@ -141,7 +141,7 @@ async fn visit<T>(
         slot = slots.acquire() => slot,
         _ = ctx.stop.stopped() => return ends(),
     };
-    let host_keys = HostKeyText::lenient(ctx, view).await;
+    let host_keys = KnownKeys::lenient(ctx, view).await;
     let environment = environment::environment(ctx, view, None, &host_keys).await?;
     let work = async {
         let reached = converge::reach(saved, &environment).await;
