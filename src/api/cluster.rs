@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{config::structural_schema, model::go_duration};
 
@@ -111,6 +112,27 @@ fn config_schema(_: &mut SchemaGenerator) -> Schema {
     Schema::try_from(structural_schema()).unwrap_or_default()
 }
 
+/// Says what each value means in the description of an enum: a structural schema has no place for it next to the values.
+pub(super) fn values_explained(schema: &mut Schema) {
+    let text = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
+    let values = schema.get("oneOf").and_then(Value::as_array);
+    let meanings: Vec<String> = values
+        .into_iter()
+        .flatten()
+        .map(|value| {
+            let meaning = text(value, "description").replace('\n', " ");
+            let mut letters = meaning.chars();
+            let first = letters.next().into_iter().flat_map(char::to_lowercase);
+            let meaning: String = first.chain(letters).collect();
+            format!("`{}`: {meaning}", text(value, "const"))
+        })
+        .collect();
+    let whole = schema.get("description").and_then(Value::as_str);
+    let whole = whole.unwrap_or_default().replace('\n', " ");
+    let description = format!("{whole} {}", meanings.join(" "));
+    schema.insert("description".to_owned(), description.into());
+}
+
 /// How to log in to the nodes.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -135,14 +157,15 @@ pub struct Ssh {
     pub host_keys: Option<HostKeys>,
 }
 
-/// What is done about a node whose host key is not known.
+/// What is done about a node whose host key is neither in the spec nor known from before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum HostKeys {
-    /// It is refused.
+    /// The node is refused; the default.
     #[default]
     Verify,
-    /// The key that it shows at the first connection is taken, and kept in the cluster's state; another one is refused from
-    /// then on. Who answers in a new node's place at that moment becomes a part of the cluster.
+    /// The key that it shows at the first connection is taken and kept in the cluster's state; another one is refused
+    /// from then on. Who answers in a new node's place at that moment becomes a part of the cluster.
     AcceptNew,
 }
 
@@ -166,8 +189,9 @@ pub struct KeyRef {
 
 /// How changes are applied that the config asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum Changes {
-    /// Applied at once, the disruptive ones too.
+    /// At once, the disruptive ones too; the default.
     #[default]
     Automatic,
     /// A change of a cluster that is built waits until a person approves its plan: `status.pendingPlan` has it, and the
@@ -178,8 +202,9 @@ pub enum Changes {
 
 /// What is done about what was changed elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum Drift {
-    /// It is put right.
+    /// It is put right; the default.
     #[default]
     Heal,
     /// The condition `UpToDate` says what differs, and nothing else is done about it; certificates that end soon are renewed
@@ -245,8 +270,9 @@ pub struct LenientDeletion {
 
 /// What becomes of the nodes of a cluster that is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum DeletionPolicy {
-    /// They are cleaned: what the cluster put on them is deleted.
+    /// They are cleaned, and what the cluster put on them is deleted; the default.
     #[default]
     Remove,
     /// They are left as they are, and the cluster serves on. What is left is written into the ConfigMap
@@ -256,8 +282,9 @@ pub enum DeletionPolicy {
 
 /// What happens to a deletion that runs out of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum OnTimeout {
-    /// It ends: what is left is written into the ConfigMap `<cluster>-orphaned` and an Event.
+    /// It ends, and what is left is written into the ConfigMap `<cluster>-orphaned` and an Event; the default.
     #[default]
     Orphan,
     /// It is retried for ever, and the object stays, Stalled, until the nodes are clean.

@@ -12,7 +12,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::conditions::ConditionStatus;
+use super::{cluster::values_explained, conditions::ConditionStatus};
 
 /// Which cluster to reach, and as whom.
 #[derive(
@@ -146,8 +146,9 @@ pub struct SecretTarget {
 
 /// What is in the Secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(transform = values_explained)]
 pub enum SecretFormat {
-    /// A kubeconfig under the key `value`, as Cluster API's tools expect it.
+    /// A kubeconfig under the key `value`, as Cluster API's tools expect it; the default.
     #[default]
     Kubeconfig,
     /// A cluster as Argo CD declares it: `name`, `server` and `config`, with the label by which it is found.
