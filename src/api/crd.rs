@@ -160,13 +160,13 @@ mod tests {
                 let path = format!("{path}.{name}");
                 let text = field["description"].as_str().unwrap_or_default();
                 assert!(text.trim().len() > 3, "{path} has no description");
-                // What a person may write is said there; what the status has is said in the documents.
+                // What a person may write is explained there; what the status has, in the documents.
                 let values = field["enum"].as_array().into_iter().flatten();
                 for value in values.filter_map(serde_json::Value::as_str) {
-                    let is_said = value.is_empty()
+                    let is_explained = value.is_empty()
                         || path.starts_with("status")
                         || text.contains(&format!("`{value}`"));
-                    assert!(is_said, "{path} says nothing about {value}");
+                    assert!(is_explained, "{path} says nothing about {value}");
                 }
                 walk(&path, field);
             }

@@ -135,8 +135,8 @@ impl KnownKeys {
         }
     }
 
-    /// What judges the key that a node shows. One that a run has verified before counts more: it is in the state.
-    pub(super) fn judge(&self) -> KnownHosts {
+    /// What verifies the key that a node shows. One that a run has verified before counts more: it is in the state.
+    pub(super) fn known_hosts(&self) -> KnownHosts {
         let policy = match self.unknown {
             HostKeys::Verify => Policy::Strict,
             HostKeys::AcceptNew => Policy::AcceptNew,
@@ -543,7 +543,7 @@ mod tests {
 
     /// A key that is on record decides, wherever it is: in the spec, in the state, or taken a moment ago.
     #[tokio::test]
-    async fn a_key_that_is_not_known_is_judged_as_the_spec_says() {
+    async fn a_key_that_is_not_known_is_treated_as_the_spec_says() {
         const ONE: &str =
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICPM8HnUY1Vab1rqzRaLTp+MeXAzLHRa0MoWJoe3mb7l";
         const OTHER: &str =
@@ -553,17 +553,17 @@ mod tests {
             port: 22,
         };
         for (unknown, accepted) in [(HostKeys::Verify, false), (HostKeys::AcceptNew, true)] {
-            let judge = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown).judge();
-            let verdict = async |address: &str, key: &str, before: &[String]| {
-                judge.verify(&at(address), key, before).await.unwrap()
+            let known = KnownKeys::inline(Some(&format!("a {ONE}\n")), unknown).known_hosts();
+            let answer = async |address: &str, key: &str, before: &[String]| {
+                known.verify(&at(address), key, before).await.unwrap()
             };
-            assert_eq!(verdict("a", ONE, &[]).await, HostKeyVerdict::Trusted);
-            let changed = |verdict| matches!(verdict, HostKeyVerdict::Changed { .. });
-            assert!(changed(verdict("a", OTHER, &[]).await));
-            assert!(changed(verdict("b", OTHER, &[ONE.to_owned()]).await));
+            assert_eq!(answer("a", ONE, &[]).await, HostKeyVerdict::Trusted);
+            let changed = |answer| matches!(answer, HostKeyVerdict::Changed { .. });
+            assert!(changed(answer("a", OTHER, &[]).await));
+            assert!(changed(answer("b", OTHER, &[ONE.to_owned()]).await));
             let new = HostKeyVerdict::Unknown { accepted };
-            assert_eq!(verdict("b", ONE, &[]).await, new);
-            let again = verdict("b", OTHER, &[]).await;
+            assert_eq!(answer("b", ONE, &[]).await, new);
+            let again = answer("b", OTHER, &[]).await;
             assert_eq!(changed(again), accepted, "the first one stays");
         }
     }

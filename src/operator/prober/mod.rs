@@ -71,7 +71,8 @@ impl Default for ProberOptions {
     fn default() -> Self {
         Self {
             resync: Duration::from_secs(600),
-            api: Duration::from_secs(10),
+            // With the limit, and what it takes to say so, within 15 s.
+            api: Duration::from_secs(8),
             api_limit: Duration::from_secs(5),
             etcd: Duration::from_secs(30),
             connections: 2000,
