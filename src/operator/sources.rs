@@ -237,15 +237,14 @@ impl Sources {
                 if secrets.len() == MOST_SECRETS {
                     return Err(SourceError::TooMany);
                 }
-                secrets.insert(secret, self.granted(&at).await?);
+                let granted = self.granted(&at).await?;
+                read.extend(SourceVersion::of_secret(&granted));
+                secrets.insert(secret, granted);
             }
             let Some(secret) = secrets.get(secret.as_str()) else {
                 continue;
             };
-            let found = text_of(secret, at)?;
-            reference.put(config, &found.text);
-            let version = found.version.filter(|version| !read.contains(version));
-            read.extend(version);
+            reference.put(config, &text_of(secret, at)?);
         }
         Ok(read)
     }
@@ -270,7 +269,11 @@ impl Sources {
 
     async fn secret(&self, name: &str, key: &str) -> Result<SourceText, SourceError> {
         let at = Place::new("Secret", &self.namespace, name, key);
-        text_of(&self.granted(&at).await?, at)
+        let secret = self.granted(&at).await?;
+        Ok(SourceText {
+            text: text_of(&secret, at)?,
+            version: SourceVersion::of_secret(&secret),
+        })
     }
 
     /// The Secret, where it names this Cluster. A ConfigMap grants nothing: what it has is no secret.
@@ -327,7 +330,7 @@ impl KeyRing for Sources {
     clippy::result_large_err,
     reason = "it is an answer of the API, one for each object"
 )]
-fn text_of(secret: &KubeSecret, at: Place) -> Result<SourceText, SourceError> {
+fn text_of(secret: &KubeSecret, at: Place) -> Result<Secret<String>, SourceError> {
     let data = secret.data.as_ref();
     let Some(value) = data.and_then(|data| data.get(&at.key)) else {
         return Err(SourceError::NoSuchKey { at });
@@ -335,10 +338,7 @@ fn text_of(secret: &KubeSecret, at: Place) -> Result<SourceText, SourceError> {
     let Ok(text) = String::from_utf8(value.0.clone()) else {
         return Err(SourceError::NotText { at });
     };
-    Ok(SourceText {
-        text: Secret::new(text),
-        version: SourceVersion::of_secret(secret),
-    })
+    Ok(Secret::new(text))
 }
 
 /// True where a Secret names the Cluster as one that may use it.

@@ -71,7 +71,7 @@ impl Default for ProberOptions {
     fn default() -> Self {
         Self {
             resync: Duration::from_secs(600),
-            // With the limit, and what it takes to say so, within 15 s.
+            // A hanging API server is to show in the conditions within 15 s: this, `api_limit`, and up to 2 s for the write.
             api: Duration::from_secs(8),
             api_limit: Duration::from_secs(5),
             etcd: Duration::from_secs(30),
