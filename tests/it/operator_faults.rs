@@ -659,12 +659,7 @@ async fn what_is_remembered_is_in_the_state() {
         .api
         .until("secrets", NAMESPACE, "a-state", |secret| secret.is_some())
         .await;
-    let memory = |secret: &Value| {
-        let text = secret["data"]["state.json"].as_str().unwrap();
-        let text = BASE64_STANDARD.decode(text).unwrap();
-        let state: Value = serde_json::from_slice(&text).unwrap();
-        state["operator"].clone()
-    };
+    let memory = |secret: &Value| state_in(secret)["operator"].clone();
     let uid = rig.cluster("a")["metadata"]["uid"].clone();
     assert_eq!(memory(&saved.unwrap()), json!({ "uid": uid }));
     halt.lift();
@@ -711,12 +706,17 @@ async fn a_lost_status_is_no_new_spec() {
     assert_eq!(rig.events("Provisioned").len(), 1, "not even an empty run");
 }
 
+/// The state that a Secret holds.
+fn state_in(secret: &Value) -> Value {
+    let text = secret["data"]["state.json"].as_str().unwrap();
+    let text = BASE64_STANDARD.decode(text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
 /// Another client writes the state of a cluster.
 fn rewritten(api: &FakeApi, secret: &str, edit: impl FnOnce(&mut Value)) {
     let there = api.object("secrets", NAMESPACE, secret).unwrap();
-    let text = there["data"]["state.json"].as_str().unwrap();
-    let text = BASE64_STANDARD.decode(text).unwrap();
-    let mut state: Value = serde_json::from_slice(&text).unwrap();
+    let mut state = state_in(&there);
     edit(&mut state);
     let text = BASE64_STANDARD.encode(state.to_string());
     let data = json!({"data": {"state.json": text}});
@@ -811,8 +811,7 @@ async fn a_state_that_was_replaced_is_not_written() {
         .await;
     assert_eq!(reason(&told, "Stalled"), "StateConflict");
     let state = rig.api.object("secrets", NAMESPACE, "a-state").unwrap();
-    let text = state["data"]["state.json"].as_str().unwrap();
-    let text = String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap();
+    let text = state_in(&state).to_string();
     assert!(text.contains("another") && !text.contains("applied"));
 }
 
