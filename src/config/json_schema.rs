@@ -28,15 +28,18 @@ pub fn json_schema() -> Value {
 }
 
 fn mapping(keys: &[Key]) -> Map<String, Value> {
-    let properties: Map<String, Value> = keys
-        .iter()
-        .map(|key| (key.name.to_owned(), property(key)))
-        .collect();
+    let properties = properties(keys, property);
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!(["object", "null"]));
     schema.insert("properties".to_owned(), properties.into());
     schema.insert("additionalProperties".to_owned(), false.into());
     schema
+}
+
+/// The keys of a mapping, each with its schema.
+pub(super) fn properties(keys: &[Key], schema: fn(&Key) -> Value) -> Map<String, Value> {
+    let named = keys.iter().map(|key| (key.name.to_owned(), schema(key)));
+    named.collect()
 }
 
 fn property(key: &Key) -> Value {

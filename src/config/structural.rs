@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    json_schema::description,
+    json_schema::{description, properties},
     schema::{Answer, Key, Kind, ROOT},
 };
 
@@ -34,10 +34,7 @@ pub fn structural_schema() -> Value {
 }
 
 fn mapping(keys: &[Key]) -> Map<String, Value> {
-    let properties: Map<String, Value> = keys
-        .iter()
-        .map(|key| (key.name.to_owned(), property(key)))
-        .collect();
+    let properties = properties(keys, property);
     object(json!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
