@@ -98,7 +98,7 @@ async fn pass(
         let status = StatusWriter::new(ctx, &view);
         return Box::pin(removal::pass(ctx, &view, slot, status)).await;
     }
-    let mut refused = false;
+    let mut finalizer_refused = false;
     let view = if view.has_finalizer() {
         view
     } else {
@@ -106,7 +106,7 @@ async fn pass(
             Ok(view) => view,
             // Without a finalizer no node is touched.
             Err(kube::Error::Api(status)) if status.code == INVALID => {
-                refused = true;
+                finalizer_refused = true;
                 view
             }
             Err(error) => return Err(error.into()),
@@ -131,7 +131,7 @@ async fn pass(
         drop(running.lock().await);
         cause
     };
-    if refused {
+    if finalizer_refused {
         return Box::pin(reconcile.not_understood(&SpecError::Refused)).await;
     }
     tokio::select! {

@@ -28,14 +28,14 @@ const LARGEST: u64 = 1024 * 1024;
 /// How long a file system may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What a file held.
-pub(super) type FileDigest = [u8; 32];
+/// What a file, a Secret or a ConfigMap held: SHA-256.
+pub(super) type ContentDigest = [u8; 32];
 
 /// The files that are configs.
 pub(super) struct Files {
     root: Option<PathBuf>,
     /// What was in them when they were looked at last; `None`: they could not be read.
-    seen: Mutex<HashMap<String, Option<FileDigest>>>,
+    seen: Mutex<HashMap<String, Option<ContentDigest>>>,
 }
 
 impl Files {
@@ -47,7 +47,10 @@ impl Files {
     }
 
     /// The text of a file, and its digest.
-    pub(super) async fn read(&self, path: &str) -> Result<(Secret<String>, FileDigest), FileError> {
+    pub(super) async fn read(
+        &self,
+        path: &str,
+    ) -> Result<(Secret<String>, ContentDigest), FileError> {
         let read = self.content(path).await;
         let digest = read.as_ref().ok().map(|(_, digest)| *digest);
         self.note(path, digest);
@@ -55,7 +58,7 @@ impl Files {
     }
 
     /// True where the file holds something else than that by now. One that is gone ends no run.
-    pub(super) fn is_newer(&self, path: &str, read: &FileDigest) -> bool {
+    pub(super) fn is_newer(&self, path: &str, read: &ContentDigest) -> bool {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(seen.get(path), Some(Some(now)) if now != read)
     }
@@ -75,13 +78,13 @@ impl Files {
     }
 
     /// True where something else was known before.
-    fn note(&self, path: &str, digest: Option<FileDigest>) -> bool {
+    fn note(&self, path: &str, digest: Option<ContentDigest>) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.insert(path.to_owned(), digest);
         before.is_some_and(|before| before != digest)
     }
 
-    async fn content(&self, path: &str) -> Result<(Secret<String>, FileDigest), FileError> {
+    async fn content(&self, path: &str) -> Result<(Secret<String>, ContentDigest), FileError> {
         let root = self.root.clone().ok_or(FileError::NoRoot)?;
         let name: Arc<str> = path.into();
         let read = tokio::task::spawn_blocking({
@@ -101,7 +104,7 @@ impl Files {
 }
 
 /// Reads a file. Links are followed only within `root`, even if one changes at the same time.
-fn read(root: &Path, path: &str) -> Result<(Secret<String>, FileDigest), Problem> {
+fn read(root: &Path, path: &str) -> Result<(Secret<String>, ContentDigest), Problem> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
     // A pipe would wait for its other end.
     if !root.metadata(path)?.is_file() {

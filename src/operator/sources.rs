@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     cluster_object::ClusterObject,
     context::{Context, explained, version},
-    files::{FileDigest, FileError},
+    files::{ContentDigest, FileError},
 };
 use crate::{
     api::{CLUSTERS, HostKeys, TextSource, conditions::Reason},
@@ -39,9 +39,6 @@ const MOST_SECRETS: usize = 64;
 /// The key with host keys that a reference without one means.
 const HOST_KEYS: &str = "known_hosts";
 
-/// Of all that a Secret or a ConfigMap contains; kept in memory only.
-type Digest = [u8; 32];
-
 /// A source and its version as a reconcile read it. A version with other contents stops the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SourceVersion {
@@ -49,16 +46,16 @@ pub(super) enum SourceVersion {
     Secret {
         name: String,
         version: u64,
-        digest: Digest,
+        digest: ContentDigest,
     },
     /// A ConfigMap.
     ConfigMap {
         name: String,
         version: u64,
-        digest: Digest,
+        digest: ContentDigest,
     },
     /// A file.
-    File { path: String, digest: FileDigest },
+    File { path: String, digest: ContentDigest },
 }
 
 impl SourceVersion {
@@ -93,7 +90,7 @@ impl SourceVersion {
     }
 }
 
-fn digest<'a>(contents: impl Iterator<Item = (&'a str, &'a [u8])>) -> Digest {
+fn digest<'a>(contents: impl Iterator<Item = (&'a str, &'a [u8])>) -> ContentDigest {
     let mut all = Sha256::new();
     for (key, value) in contents {
         all.update(Sha256::digest(key));
