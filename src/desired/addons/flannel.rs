@@ -76,7 +76,8 @@ fn backend(flannel: &Flannel) -> Value {
 
 fn daemon_set(intent: &Intent, flannel: &Flannel) -> Value {
     let priority = flannel.priority_class.as_deref();
-    let one = || json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
+    // As RKE's template has it. A node's routes stay while its flanneld is replaced.
+    let fifth = || json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "20%"}});
     json!({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -102,7 +103,7 @@ fn daemon_set(intent: &Intent, flannel: &Flannel) -> Value {
                     ],
                 },
             },
-            "updateStrategy": flannel.update_strategy.clone().unwrap_or_else(one),
+            "updateStrategy": flannel.update_strategy.clone().unwrap_or_else(fifth),
         },
     })
 }
