@@ -1,10 +1,12 @@
 //! The table of hints, on real nodes: what the operator notices over the connections that it keeps, how fast it says so,
-//! and how fast it is cured. Once each row; `make bench-hints` runs them `HINTS_ROUNDS` times, or only those with
-//! `HINTS_ONLY` in their names, and appends the median and the worst of each to the file `HINTS_TABLE`.
+//! and how fast it is cured. Two Clusters at once, each with rows of its own. Once each row; `make bench-hints` runs them
+//! `HINTS_ROUNDS` times, or only those with `HINTS_ONLY` in their names, and appends the median and the worst of each to
+//! the file `HINTS_TABLE`.
 
 use std::{
     env, fs,
     io::Write,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -18,7 +20,11 @@ use crate::{
     },
 };
 
-const CLUSTER: &str = "hints";
+/// Three control planes with etcd.
+const HIGHLY_AVAILABLE: &str = "hints";
+
+/// A control plane and a worker: the budget of hints is each Cluster's own, so two of them take half the time.
+const SMALL: &str = "hints-small";
 
 /// A cluster built or settled again.
 const MINUTES: Duration = Duration::from_secs(900);
@@ -29,6 +35,7 @@ const CURED: Duration = Duration::from_secs(120);
 /// A row: a fault, when it is seen, and its end.
 struct Row {
     name: &'static str,
+    cluster: &'static str,
     /// On which node, and how.
     fault: (&'static str, &'static str),
     /// The condition that is False then.
@@ -48,24 +55,27 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Nodes `n3` and `n4` have a control plane with etcd each, as `n2` has; `n5` is a worker.
+/// Nodes `n2`, `n3` and `n4` are the control planes of one Cluster; `n5` and `n6` control plane and worker of the other.
 const ROWS: [Row; 6] = [
     Row {
         name: "a container of a control plane stopped",
-        fault: ("n3", "docker stop --time 0 kube-scheduler"),
+        cluster: SMALL,
+        fault: ("n5", "docker stop --time 0 kube-scheduler"),
         seen: "ControlPlaneHealthy",
         within: seconds(2),
         cure: None,
     },
     Row {
         name: "a container of a control plane removed",
-        fault: ("n3", "docker rm --force kube-controller-manager"),
+        cluster: SMALL,
+        fault: ("n5", "docker rm --force kube-controller-manager"),
         seen: "ControlPlaneHealthy",
         within: seconds(2),
         cure: None,
     },
     Row {
         name: "an API server hangs",
+        cluster: HIGHLY_AVAILABLE,
         fault: ("n3", "docker kill --signal STOP kube-apiserver"),
         seen: "ControlPlaneHealthy",
         within: seconds(15),
@@ -73,6 +83,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "a member of etcd does not follow",
+        cluster: HIGHLY_AVAILABLE,
         fault: ("n4", "docker kill --signal STOP etcd"),
         seen: "EtcdHealthy",
         within: seconds(45),
@@ -80,6 +91,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "a control plane cut off",
+        cluster: HIGHLY_AVAILABLE,
         fault: ("n4", CUT),
         seen: "NodesReachable",
         within: seconds(15),
@@ -87,7 +99,8 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "kubelet of a worker stopped",
-        fault: ("n5", "docker stop --time 0 kubelet"),
+        cluster: SMALL,
+        fault: ("n6", "docker stop --time 0 kubelet"),
         seen: "NodesHealthy",
         within: seconds(60),
         cure: None,
@@ -98,83 +111,90 @@ const ROWS: [Row; 6] = [
 const CUT: &str = "cut";
 const HEAL: &str = "heal";
 
-/// A cluster that the operator watches.
-struct Watched {
-    management: Management,
-    operator: Operator,
-}
-
 /// What one round of a row took.
 struct Took {
     seen: Duration,
     cured: Duration,
 }
 
-impl Watched {
-    fn new() -> Self {
-        let management = Management::with("hints", &["n2", "n3", "n4", "n5"]);
-        let nodes: [(&str, &[&str]); 4] = [
-            ("n2", ALL),
-            ("n3", CENTRAL),
-            ("n4", CENTRAL),
-            ("n5", WORKER),
-        ];
-        let mut sample = management.sample(CLUSTER, management.second());
-        sample["spec"]["config"] = management.config_of(CLUSTER, &nodes);
-        management.send(&["create"], &sample).well();
-        let operator = management.operator();
-        management.settled(CLUSTER, MINUTES);
-        let watched = Self {
-            management,
-            operator,
-        };
-        // The reconcile after the run connects.
-        std::thread::sleep(seconds(90));
-        watched
+/// Creates the Clusters, and waits until the operator keeps connections to their nodes.
+fn watched() -> (Management, Operator) {
+    let management = Management::with("hints", &["n2", "n3", "n4", "n5", "n6"]);
+    let small: [(&str, &[&str]); 2] = [("n5", ALL), ("n6", WORKER)];
+    let large: [(&str, &[&str]); 3] = [("n2", ALL), ("n3", CENTRAL), ("n4", CENTRAL)];
+    create(&management, SMALL, "n5", &small);
+    create(&management, HIGHLY_AVAILABLE, "n2", &large);
+    let operator = management.operator();
+    for cluster in [SMALL, HIGHLY_AVAILABLE] {
+        management.settled(cluster, MINUTES);
     }
+    // The reconcile after the run connects.
+    thread::sleep(seconds(90));
+    (management, operator)
+}
 
-    fn is_false(&self, kind: &str, since: Instant, limit: Duration) -> Duration {
-        let what = format!("{kind} is False");
-        self.management
-            .until(CLUSTER, &what, limit, |cluster| is(cluster, kind, "False"));
-        since.elapsed()
-    }
+fn create(management: &Management, cluster: &str, first: &str, nodes: &[(&str, &[&str])]) {
+    let mut sample = management.sample(cluster, management.site().lab.node(first));
+    sample["spec"]["config"] = management.config_of(cluster, nodes);
+    management.send(&["create"], &sample).well();
+}
 
-    fn does(&self, node: &str, what: &str) {
-        let node = self.management.site().lab.node(node);
-        match what {
-            CUT => node.cut_from_tool().expect("it is cut off"),
-            HEAL => node.heal().expect("it is healed"),
-            command => {
-                node.sh(command).expect("the command of the fault");
-            }
+fn does(management: &Management, node: &str, what: &str) {
+    let node = management.site().lab.node(node);
+    match what {
+        CUT => node.cut_from_tool().expect("it is cut off"),
+        HEAL => node.heal().expect("it is healed"),
+        command => {
+            node.sh(command).expect("the command of the fault");
         }
     }
+}
 
-    /// One round.
-    fn round(&mut self, row: &Row, strict: bool) -> Took {
-        self.operator.skip();
-        let (node, fault) = row.fault;
-        let begun = Instant::now();
-        self.does(node, fault);
-        // `kubectl` and a busy machine have their part in what is seen from here.
-        let limit = if strict {
-            row.within + seconds(10)
-        } else {
-            MINUTES
-        };
-        let seen = self.is_false(row.seen, begun, limit);
-        if let Some(cure) = row.cure {
-            self.does(node, cure);
+/// One round.
+fn round(management: &Management, row: &Row, strict: bool) -> Took {
+    let (node, fault) = row.fault;
+    let begun = Instant::now();
+    does(management, node, fault);
+    // `kubectl` and a busy machine have their part in what is seen from here.
+    let (limit, cured) = if strict {
+        (row.within + seconds(10), CURED)
+    } else {
+        (MINUTES, MINUTES)
+    };
+    let what = format!("{} is False", row.seen);
+    let is_false = |cluster: &Value| is(cluster, row.seen, "False");
+    management.until(row.cluster, &what, limit, is_false);
+    let seen = begun.elapsed();
+    if let Some(cure) = row.cure {
+        does(management, node, cure);
+    }
+    let mended = Instant::now();
+    let well = |cluster: &Value| is(cluster, row.seen, "True") && is_settled(cluster);
+    management.until(row.cluster, row.name, cured, well);
+    let from = if row.cure.is_some() { mended } else { begun };
+    Took {
+        seen,
+        cured: from.elapsed(),
+    }
+}
+
+/// The rows of one Cluster, each so many times.
+fn rounds(management: &Management, rows: &[&Row], rounds: usize) {
+    for row in rows {
+        let mut took = Vec::new();
+        for _ in 0..rounds {
+            let begun = Instant::now();
+            took.push(round(management, row, rounds == 1));
+            let pace = if rounds == 1 { REST } else { PACE };
+            thread::sleep(pace.saturating_sub(begun.elapsed()).max(REST));
         }
-        let mended = Instant::now();
-        let limit = if strict { CURED } else { MINUTES };
-        let well = |cluster: &Value| is(cluster, row.seen, "True") && is_settled(cluster);
-        self.management.until(CLUSTER, row.name, limit, well);
-        let from = if row.cure.is_some() { mended } else { begun };
-        Took {
-            seen,
-            cured: from.elapsed(),
+        let line = line(row, &took);
+        tell(&line);
+        // Each at once: hours of rows are not lost with the last one.
+        if let Ok(path) = env::var("HINTS_TABLE") {
+            let file = fs::OpenOptions::new().append(true).create(true).open(path);
+            let mut file = file.expect("the table is opened");
+            writeln!(file, "{line}").expect("the table is written");
         }
     }
 }
@@ -206,31 +226,27 @@ fn what_happens_in_a_cluster_is_seen_and_cured_as_fast_as_the_table_says() {
     let rounds = env::var("HINTS_ROUNDS").ok();
     let rounds: usize = rounds.map_or(1, |rounds| rounds.parse().expect("a number"));
     let only = env::var("HINTS_ONLY").unwrap_or_default();
-    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.name.contains(&only)).collect();
-    assert!(!rows.is_empty(), "no row is called `{only}`");
-    let mut watched = Watched::new();
-    for row in rows {
-        let mut took = Vec::new();
-        for _ in 0..rounds {
-            let begun = Instant::now();
-            took.push(watched.round(row, rounds == 1));
-            let pace = if rounds == 1 { REST } else { PACE };
-            std::thread::sleep(pace.saturating_sub(begun.elapsed()).max(REST));
+    let of = |cluster: &str| -> Vec<&Row> {
+        let rows = ROWS.iter().filter(|row| row.cluster == cluster);
+        rows.filter(|row| row.name.contains(&only)).collect()
+    };
+    let (large, small) = (of(HIGHLY_AVAILABLE), of(SMALL));
+    assert!(
+        !large.is_empty() || !small.is_empty(),
+        "no row is called `{only}`"
+    );
+    let (management, operator) = watched();
+    thread::scope(|scope| {
+        for rows in [large, small] {
+            let management = &management;
+            scope.spawn(move || self::rounds(management, &rows, rounds));
         }
-        let line = line(row, &took);
-        tell(&line);
-        // Each at once: hours of rows are not lost with the last one.
-        if let Ok(path) = env::var("HINTS_TABLE") {
-            let file = fs::OpenOptions::new().append(true).create(true).open(path);
-            let mut file = file.expect("the table is opened");
-            writeln!(file, "{line}").expect("the table is written");
-        }
+    });
+    for cluster in [SMALL, HIGHLY_AVAILABLE] {
+        management.delete(cluster);
     }
-    let Watched {
-        management,
-        operator,
-    } = watched;
-    management.delete(CLUSTER);
-    management.gone(CLUSTER, MINUTES);
+    for cluster in [SMALL, HIGHLY_AVAILABLE] {
+        management.gone(cluster, MINUTES);
+    }
     operator.stop();
 }
