@@ -74,6 +74,7 @@ mod lab_etcd;
 mod lab_external_etcd;
 mod lab_foreign;
 mod lab_ha_broken;
+mod lab_ha_ended;
 mod lab_ha_killed;
 mod lab_ha_learner;
 mod lab_ha_load;

@@ -952,6 +952,101 @@ fn certificates_that_end_do_not_wait_for_a_broken_member() {
     }
 }
 
+/// Members whose certificates have ended reach each other only when all have new ones; and a controller that begins before
+/// the kubelets can report again would take their nodes for lost.
+#[test]
+fn where_all_certificates_have_ended_members_come_together_and_controllers_last() {
+    let (mut world, mut shell) = settled(2);
+    let reading = |text: &str| reading_certificates(2, text);
+    converge_up(&mut world, &reading("old"), &mut shell);
+    let mut want = reading("new");
+    let hosts = want.hosts.iter();
+    let paths = hosts.map(|(name, host)| (name.clone(), host.files.keys().cloned().collect()));
+    want.certificates.renewed = paths.collect();
+    want.certificates.ended = want.certificates.renewed.clone();
+
+    let mut have = world.observe(&shell);
+    have.etcd.quorum = Quorum::Lost;
+    for member in have.etcd.members.values_mut() {
+        member.status = None;
+    }
+    for health in have.apis.values_mut() {
+        *health = ApiHealth::Unreachable("certificate has expired".to_owned());
+    }
+    have.cluster = None;
+    have.saved.as_mut().unwrap().memory.populated = true;
+    let plan = plan_up(&want, &have).unwrap();
+    let text = plan::render(&plan);
+    let replaced = replacements(&plan);
+    let members = [1, 2, 3].map(|number| (Component::Etcd, node(number)));
+    let servers = [1, 2, 3].map(|number| (Component::ApiServer, node(number)));
+    assert_eq!(replaced, [members, servers].concat(), "{text}");
+    let is_wait = |step: &&Step| {
+        let healthy = HostAction::AwaitHealthy {
+            component: Component::Etcd,
+        };
+        step.action
+            .on_host()
+            .is_some_and(|(_, action)| *action == healthy)
+    };
+    let first_wait = plan.steps().position(|step| is_wait(&step)).unwrap();
+    let after = plan
+        .steps()
+        .skip(first_wait)
+        .filter(|step| replaces_etcd(step));
+    assert_eq!(after.count(), 0, "each waits for the others: {text}");
+    assert!(text.contains("its certificates have ended"), "{text}");
+    assert!(!text.contains("others serve"), "{text}");
+
+    let ended = world.run(&plan, Some(&want), &mut shell, None);
+    assert!(matches!(ended, Ended::Completed), "{ended:?}");
+    let plan = plan_up(&want, &world.observe(&shell)).unwrap();
+    let order = replacements(&plan);
+    let at = |wanted: &[Component]| {
+        let all = order.iter().enumerate();
+        let these = all.filter(|(_, (component, _))| wanted.contains(component));
+        these.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    let kubelets = at(&[Component::Kubelet]);
+    let controllers = at(&[Component::ControllerManager, Component::Scheduler]);
+    assert_eq!((kubelets.len(), controllers.len()), (5, 6), "{order:?}");
+    assert!(
+        kubelets.iter().max() < controllers.iter().min(),
+        "{order:?}"
+    );
+    let ended = world.run(&plan, Some(&want), &mut shell, None);
+    assert!(matches!(ended, Ended::Completed), "{ended:?}");
+    let rest = plan_up(&want, &world.observe(&shell)).unwrap();
+    assert_eq!(replacements(&rest), [], "{}", plan::render(&rest));
+}
+
+/// What a plan replaces, in order.
+fn replacements(plan: &Plan) -> Vec<(Component, NodeName)> {
+    let replaced = plan.steps().filter_map(|step| match step.action.on_host() {
+        Some((node, HostAction::ReplaceContainer { component, .. })) => {
+            Some((*component, node.clone()))
+        }
+        Some(_) | None => None,
+    });
+    replaced.collect()
+}
+
+/// Each component reads a certificate of its own.
+fn reading_certificates(workers: usize, text: &str) -> Desired {
+    let mut want = wish(workers, &Knobs::default(), UpgradeStrategy::default());
+    for host in want.hosts.values_mut() {
+        let mut file = host.files.values().next().unwrap().clone();
+        file.content = Secret::new(text.as_bytes().to_vec());
+        file.digest = Digest(text.to_owned());
+        for (component, spec) in &mut host.containers {
+            let path = format!("/etc/kubernetes/ssl/{}.pem", component.container());
+            spec.files.insert(path.clone(), file.digest.clone());
+            host.files.insert(path, file.clone());
+        }
+    }
+    want
+}
+
 const CERTIFICATE: &str = "/etc/kubernetes/ssl/kube-etcd-192-0-2-1.pem";
 
 /// etcd reads a certificate.

@@ -99,6 +99,8 @@ pub struct Certificates {
     pub renewed: BTreeMap<NodeName, BTreeSet<String>>,
     /// Those of them that end within two weeks: they wait for nothing.
     pub urgent: BTreeMap<NodeName, BTreeSet<String>>,
+    /// Those of them that have ended: with these a component serves nothing and reaches nothing.
+    pub ended: BTreeMap<NodeName, BTreeSet<String>>,
 }
 
 /// The end of a certificate.

@@ -517,7 +517,7 @@ impl Settling<'_> {
 }
 
 impl Certificates {
-    /// What is made anew, and ends then.
+    /// What is made anew, and ends or has ended then.
     fn renews<const N: usize>(
         &mut self,
         name: &NodeName,
@@ -528,6 +528,10 @@ impl Certificates {
         if ends.duration_since(now) < URGENT {
             let urgent = self.urgent.entry(name.clone()).or_default();
             urgent.extend(paths.iter().cloned());
+        }
+        if ends <= now {
+            let ended = self.ended.entry(name.clone()).or_default();
+            ended.extend(paths.iter().cloned());
         }
         self.renewed.entry(name.clone()).or_default().extend(paths);
     }

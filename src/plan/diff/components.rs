@@ -45,14 +45,16 @@ pub(super) fn need(
     host: &DesiredHost,
     facts: &HostFacts,
     renewed: Option<&BTreeSet<String>>,
+    ended: Option<&BTreeSet<String>>,
 ) -> Need {
     let Some(spec) = host.containers.get(&component) else {
         return Need::Nothing;
     };
-    let reads = |change: &FieldChange| {
+    let is_in = |change: &FieldChange, paths: Option<&BTreeSet<String>>| {
         let path = change.field.path();
-        path.is_some_and(|path| renewed.is_some_and(|paths| paths.contains(path)))
+        path.is_some_and(|path| paths.is_some_and(|paths| paths.contains(path)))
     };
+    let reads = |change: &FieldChange| is_in(change, renewed);
     match compared(component, spec, facts) {
         Need::Replace(Cause::Change, why, changes)
             if !changes.iter().any(reads) && is_renewal(component, &changes, host, facts) =>
@@ -60,11 +62,12 @@ pub(super) fn need(
             let why = format!("its certificates were renewed since it was started; {why}");
             Need::Replace(Cause::Expiry, why, changes)
         }
-        Need::Replace(_, why, changes) if changes.iter().any(reads) => Need::Replace(
-            Cause::Expiry,
-            format!("its certificates end soon; {why}"),
-            changes,
-        ),
+        Need::Replace(_, why, changes) if changes.iter().any(reads) => {
+            let over = changes.iter().any(|change| is_in(change, ended));
+            let ends = if over { "have ended" } else { "end soon" };
+            let why = format!("its certificates {ends}; {why}");
+            Need::Replace(Cause::Expiry, why, changes)
+        }
         need @ (Need::Nothing | Need::Run | Need::Start(_) | Need::Replace(..)) => need,
     }
 }

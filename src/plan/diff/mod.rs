@@ -47,6 +47,19 @@ pub(super) struct Diff<'a> {
     pub(super) charts: Vec<ChartDiff<'a>>,
 }
 
+impl Diff<'_> {
+    /// True where a component is replaced, and a certificate that it reads has ended.
+    pub(super) fn has_ended(&self, component: Component, name: &NodeName) -> bool {
+        let host = self.hosts.get(name);
+        let Some(Need::Replace(_, _, changes)) = host.map(|host| host.need(component)) else {
+            return false;
+        };
+        let ended = self.want.certificates.ended.get(name);
+        let mut paths = changes.iter().filter_map(|change| change.field.path());
+        ended.is_some_and(|ended| paths.any(|path| ended.contains(path)))
+    }
+}
+
 /// What differs on one host.
 pub(super) struct HostDiff<'a> {
     pub(super) want: &'a DesiredHost,
@@ -141,11 +154,12 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         }
         let facts = have.up(name)?;
         let renewed = want.certificates.renewed.get(name);
+        let ended = want.certificates.ended.get(name);
         let components: BTreeMap<Component, Need> = host
             .containers
             .keys()
             .map(|component| {
-                let need = components::need(*component, host, facts, renewed);
+                let need = components::need(*component, host, facts, renewed, ended);
                 let need = unless_it_is_missed(name, *component, facts, need, have);
                 (*component, need)
             })

@@ -1,5 +1,6 @@
 //! What a living cluster goes through one host after the other: three rolls, etcd first, then the
-//! control planes, then kubelet and kube-proxy of all nodes. Pure.
+//! control planes, then kubelet and kube-proxy of all nodes. Pure. Where certificates have ended, controllers are a
+//! fourth.
 //!
 //! A host is one queue with the waits inside, so the next one begins only when this one serves
 //! again; a failure ends the roll. What must hold meanwhile is a guard on each step that takes
@@ -47,17 +48,30 @@ const NODES: Roll = Roll {
     ],
 };
 
-/// Members one at a time, the leader last. Without a quorum those that do not run come together:
-/// each serves only with the others.
+/// Where a controller's certificate has ended: it must not see nodes whose kubelets cannot report yet.
+const CONTROLLERS: Roll = Roll {
+    stage: "controllers",
+    components: &[Component::ControllerManager, Component::Scheduler],
+};
+
+/// Members one at a time, the leader last. Without a quorum those that do not run come together, and those whose
+/// certificates have ended: each serves only with the others.
 pub(super) fn etcd(diff: &Diff<'_>) -> Part {
     let etcd = &diff.have.etcd;
     let (queues, notes) = match etcd.quorum {
         // There are none.
         Quorum::External(_) => return Part::default(),
-        Quorum::Serving { leader } => queues(&ETCD, diff, |name| etcd.on(name) == Some(leader)),
+        Quorum::Serving { leader } => queues(
+            &ETCD,
+            diff,
+            |_, _| true,
+            |name| etcd.on(name) == Some(leader),
+        ),
         Quorum::Lost | Quorum::Disagree | Quorum::Unknown => {
-            let (queues, notes) = queues(&ETCD, diff, |_| false);
-            (together(queues, |name| !etcd_runs(name, diff)), notes)
+            let (queues, notes) = queues(&ETCD, diff, |_, _| true, |_| false);
+            let waits =
+                |name: &NodeName| !etcd_runs(name, diff) || diff.has_ended(Component::Etcd, name);
+            (together(queues, waits), notes)
         }
     };
     Part::from(stage(&ETCD, queues)).with_notes(notes)
@@ -75,14 +89,26 @@ fn together(queues: Vec<Queue>, of: impl Fn(&NodeName) -> bool) -> Vec<Queue> {
     first.into_iter().chain(others).collect()
 }
 
-/// API server, controller manager, scheduler: one host at a time.
+/// API server, controller manager, scheduler: one host at a time. Controllers whose certificates have ended come
+/// after the kubelets.
 pub(super) fn control_planes(diff: &Diff<'_>) -> Part {
-    let (queues, notes) = queues(&CONTROL_PLANES, diff, |name| {
-        diff.have.apis.get(name) == Some(&ApiHealth::Serving)
-    });
+    let serves = |name: &NodeName| diff.have.apis.get(name) == Some(&ApiHealth::Serving);
+    let now = |component: Component, name: &NodeName| !is_last(component, name, diff);
+    let (queues, notes) = queues(&CONTROL_PLANES, diff, now, serves);
     Part::from(stage(&CONTROL_PLANES, queues))
         .with_notes(notes)
         .with_notes(skew::old_clients(diff))
+}
+
+/// The controllers whose certificates have ended: one host at a time, when the kubelets report again.
+pub(super) fn controllers(diff: &Diff<'_>) -> Part {
+    let last = |component: Component, name: &NodeName| is_last(component, name, diff);
+    let (queues, notes) = queues(&CONTROLLERS, diff, last, |_| false);
+    Part::from(stage(&CONTROLLERS, queues)).with_notes(notes)
+}
+
+fn is_last(component: Component, name: &NodeName, diff: &Diff<'_>) -> bool {
+    CONTROLLERS.components.contains(&component) && diff.has_ended(component, name)
 }
 
 /// kubelet and kube-proxy, first where etcd or a control plane is, then on the workers. Nodes that
@@ -92,7 +118,7 @@ pub(super) fn nodes(diff: &Diff<'_>) -> Part {
         let node = nodes::seen(diff.have, name);
         node.is_some_and(|node| node.ready && !node.is_cordoned_by_us())
     };
-    let (queues, notes) = queues(&NODES, diff, serves);
+    let (queues, notes) = queues(&NODES, diff, |_, _| true, serves);
     let (central, workers): (Vec<Queue>, Vec<Queue>) = queues.into_iter().partition(|queue| {
         let name = queue.node.as_ref();
         name.is_some_and(|name| Pool::of(name, diff.want) == Pool::Central)
@@ -120,11 +146,14 @@ fn stage(roll: &Roll, queues: Vec<Queue>) -> Stage {
 fn queues(
     roll: &Roll,
     diff: &Diff<'_>,
+    takes: impl Fn(Component, &NodeName) -> bool,
     last: impl Fn(&NodeName) -> bool,
 ) -> (Vec<Queue>, Vec<Note>) {
     let (mut queues, mut notes) = (Vec::new(), Vec::new());
     for (name, host) in &diff.hosts {
-        let (steps, left) = queue(roll, diff, name, host);
+        let components = roll.components.iter().copied();
+        let components = components.filter(|component| takes(*component, name));
+        let (steps, left) = queue(components, diff, name, host);
         notes.extend(left);
         if !steps.is_empty() {
             queues.push(Queue {
@@ -145,14 +174,14 @@ fn etcd_runs(name: &NodeName, diff: &Diff<'_>) -> bool {
 
 /// The steps of a host, and what of it is left as it is for now.
 fn queue(
-    roll: &Roll,
+    components: impl Iterator<Item = Component>,
     diff: &Diff<'_>,
     name: &NodeName,
     host: &HostDiff<'_>,
 ) -> (Vec<Step>, Vec<Note>) {
     let (want, have) = (diff.want, diff.have);
     let (mut steps, mut notes) = (Vec::new(), Vec::new());
-    for component in roll.components.iter().copied() {
+    for component in components {
         let (Some(spec), Some(fact)) = (
             host.want.containers.get(&component),
             host.facts.container(component),
@@ -301,6 +330,25 @@ fn disturbs(component: Component, name: &NodeName, diff: &Diff<'_>) -> Option<&'
         | Component::Kubelet
         | Component::KubeProxy => 1,
     };
+    match component {
+        Component::Etcd if diff.has_ended(component, name) => {
+            return Some(
+                "etcd restarts: with certificates that have ended no member reaches another",
+            );
+        }
+        Component::ApiServer if diff.has_ended(component, name) => {
+            return Some(
+                "the API server restarts: with a certificate that has ended it serves no client",
+            );
+        }
+        Component::Etcd
+        | Component::ApiServer
+        | Component::ControllerManager
+        | Component::Scheduler
+        | Component::NginxProxy
+        | Component::Kubelet
+        | Component::KubeProxy => {}
+    }
     let several = want.with(component).nth(spare).is_some();
     match (component, several) {
         (Component::Etcd, false) => {

@@ -41,6 +41,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         return until_the_api_answers(first, diff);
     }
     let kubelets = roll::nodes(diff);
+    let controllers = roll::controllers(diff);
     let left_cordoned = nodes::left_cordoned(diff, &kubelets);
     let [addons, addons_spread, addons_of_user] = addons::apply(diff);
     let [network_chart, charts] = charts::apply(diff);
@@ -53,6 +54,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         left_cordoned, // pods need somewhere to go
         containerd::living(diff),
         kubelets,
+        controllers,   // who declares a node lost begins when all report
         network_chart, // the network first; no node is Ready without
         addons,
         state::kubeconfig(want, have),

@@ -1,0 +1,184 @@
+//! All certificates of a cluster have ended, as in one that was switched off for months: every member of etcd, every API
+//! server, controller, kubelet and proxy, and the administrator's kubeconfig. One `up` brings it back, and its pods stay.
+
+use std::{fs, time::Instant};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use lab::{LabSpec, Profile};
+use rke_operator::state::codec;
+use serde_json::Value;
+
+use crate::{
+    lab_many::{ALL, CENTRAL, WORKER, names},
+    real::{Site, beside::ran, publish, tell},
+};
+
+const NODES: [(&str, &[&str]); 5] = [
+    ("n1", ALL),
+    ("n2", CENTRAL),
+    ("n3", CENTRAL),
+    ("n4", WORKER),
+    ("n5", WORKER),
+];
+
+/// How an authority signs once more what it has signed already.
+const AUTHORITY: &str = "[ca]
+default_ca = own
+[own]
+database = index
+new_certs_dir = .
+rand_serial = yes
+default_md = sha256
+policy = any
+preserve = yes
+unique_subject = no
+copy_extensions = copyall
+[any]
+commonName = supplied
+organizationName = optional
+";
+
+/// Each certificate below `ssl`, of the same key and for the same, has ended yesterday. Says how many.
+const END: &str = "set -e
+    end=$(date -u -d '-1 day' +%Y%m%d%H%M%SZ)
+    for key in ssl/*/*-key.pem; do
+        cert=${key%-key.pem}.pem
+        for ca in cluster etcd front-proxy; do
+            openssl verify -partial_chain -no_check_time -CAfile $ca.pem $cert > /dev/null 2>&1 || continue
+            : > index
+            openssl x509 -x509toreq -in $cert -signkey $key -copy_extensions copyall -out csr.pem
+            openssl ca -batch -config ca.cnf -cert $ca.pem -keyfile $ca.key -in csr.pem -out $cert -notext \\
+                -startdate 20250101000000Z -enddate $end 2> /dev/null
+            echo $cert
+        done
+    done | wc -l";
+
+/// Into the very files that the containers have; and then they begin anew, as after a reboot.
+const GIVE_BACK: &str = "set -e
+    mkdir /tmp/ended
+    base64 -d | tar -C /tmp/ended -x
+    for file in $(ls /tmp/ended); do cat /tmp/ended/$file > /etc/kubernetes/ssl/$file; done
+    rm -r /tmp/ended
+    docker restart --time 0 $(docker ps --quiet)";
+
+/// What `script` prints when it is given that.
+fn with_input(site: &Site, node: &str, script: &str, input: &str) -> String {
+    let node = site.lab.node(node);
+    let whole = format!("({script}) << 'INPUT'\n{input}\nINPUT");
+    node.sh(&whole).expect(script)
+}
+
+/// Every certificate on every node and the administrator's own have ended, and everything has begun anew with them.
+fn ends(site: &Site) {
+    let state = site
+        .lab
+        .node("n1")
+        .sh("cat /etc/kubernetes/rke-operator-state.json");
+    let state = codec::decode(&state.expect("a copy of the state")).expect("a state");
+    for (name, authority) in [
+        ("cluster", &state.cluster_ca),
+        ("etcd", &state.etcd_ca),
+        ("front-proxy", &state.front_proxy_ca),
+    ] {
+        let key = authority.signing.key.as_ref().expect("its key");
+        fs::write(site.path(&format!("{name}.pem")), &authority.signing.cert).expect("a file");
+        fs::write(site.path(&format!("{name}.key")), key.expose()).expect("a file");
+    }
+    fs::write(site.path("ca.cnf"), AUTHORITY).expect("a file");
+    for (node, _) in NODES {
+        let folder = site.path(&format!("ssl/{node}"));
+        fs::create_dir_all(&folder).expect("a folder");
+        let read = "tar -C /etc/kubernetes/ssl -c . | base64 -w 0";
+        let archive = site.lab.node(node).sh(read).expect("its certificates");
+        let archive = BASE64_STANDARD.decode(archive.trim()).expect("base64");
+        fs::write(site.path("ssl.tar"), archive).expect("a file");
+        let unpack = format!("tar -C '{}' -xf ssl.tar", folder.display());
+        ran("sh", &["-c", &in_folder(site, &unpack)]);
+    }
+    administrator(site, |site, config| {
+        let folder = site.path("ssl/administrator");
+        fs::create_dir_all(&folder).expect("a folder");
+        for (field, name) in FIELDS {
+            let text = BASE64_STANDARD.decode(config[field].as_str().expect(field));
+            fs::write(folder.join(name), text.expect("base64")).expect("a file");
+        }
+    });
+    let ended = ran("sh", &["-c", &in_folder(site, END)]);
+    // etcd, API server with its three clients, controllers, kubelet with its server, kube-proxy; and one of a person.
+    assert_eq!(ended, (3 * 10 + 2 * 3 + 1).to_string());
+    administrator(site, |site, config| {
+        for (field, name) in FIELDS {
+            let text = fs::read(site.path("ssl/administrator").join(name)).expect(name);
+            config[field] = BASE64_STANDARD.encode(text).into();
+        }
+    });
+    for (node, _) in NODES {
+        let archive = "tar -C ssl/NODE --exclude=*-key.pem --exclude=*.yaml -c . | base64 -w 0";
+        let archive = in_folder(site, &archive.replace("NODE", node));
+        with_input(site, node, GIVE_BACK, &ran("sh", &["-c", &archive]));
+    }
+}
+
+const FIELDS: [(&str, &str); 2] = [
+    ("client-certificate-data", "admin.pem"),
+    ("client-key-data", "admin-key.pem"),
+];
+
+fn in_folder(site: &Site, script: &str) -> String {
+    format!("cd '{}'; {script}", site.folder().display())
+}
+
+/// Does that with the user of the administrator's kubeconfig.
+fn administrator(site: &Site, does: impl FnOnce(&Site, &mut Value)) {
+    let path = site.path("kube_config_cluster.yml");
+    let text = fs::read_to_string(&path).expect("a kubeconfig");
+    let mut config: Value = serde_saphyr::from_str(&text).expect("a document");
+    does(site, &mut config["users"][0]["user"]);
+    fs::write(path, config.to_string()).expect("a kubeconfig");
+}
+
+/// The pods and when their containers started.
+fn pods(site: &Site) -> String {
+    let path = "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {.metadata.deletionTimestamp}{\"\\n\"}{end}";
+    let all = [
+        "get",
+        "pods",
+        "--all-namespaces",
+        "--sort-by=.metadata.uid",
+        "-o",
+        path,
+    ];
+    site.kubectl(&all).well().stdout
+}
+
+#[test]
+fn a_cluster_whose_certificates_have_all_ended_comes_back_with_one_up() {
+    let spec = NODES
+        .iter()
+        .fold(LabSpec::own("ha-ended"), |spec, (name, _)| {
+            spec.node(name, Profile::Plain)
+        });
+    let site = Site::of(&spec);
+    site.names(&NODES);
+    site.run(&["up", "--yes"]).well();
+    let before = pods(&site);
+    let all = names(&NODES.map(|(name, _)| name));
+    assert_eq!(site.ready(), all);
+
+    ends(&site);
+    let refused = site.kubectl(&["get", "nodes"]);
+    assert_ne!(refused.status, 0, "it is not there: {refused:?}");
+    let begun = Instant::now();
+    let up = site.run(&["up", "--yes"]).well();
+    let took = begun.elapsed().as_secs_f64();
+    tell(&format!("back after {took:.1} s\n{}", up.stderr));
+    publish(
+        "HA_TABLE",
+        &format!(
+            "all certificates ended: one `up` brings the cluster back in {took:.1} s (aim 180)"
+        ),
+    );
+    assert_eq!(site.ready(), all);
+    assert_eq!(pods(&site), before, "no pod has gone");
+    site.has_nothing_to_do();
+}
