@@ -137,7 +137,7 @@ fn administrator(site: &Site, does: impl FnOnce(&Site, &mut Value)) {
     fs::write(path, config.to_string()).expect("a kubeconfig");
 }
 
-/// The pods and when their containers started.
+/// The pods, where they are, and which of them go.
 fn pods(site: &Site) -> String {
     let path = "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {.metadata.deletionTimestamp}{\"\\n\"}{end}";
     let all = [
@@ -178,6 +178,15 @@ fn a_cluster_whose_certificates_have_all_ended_comes_back_with_one_up() {
             "all certificates ended: one `up` brings the cluster back in {took:.1} s (aim 180)"
         ),
     );
+    let places = |what: &str| {
+        let lines = up.stderr.lines().enumerate();
+        let these = lines.filter(|(_, line)| line.contains(what));
+        these.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    let kubelets = places("  replace kubelet,");
+    let controllers = places("  replace kube-controller-manager,");
+    assert_eq!((kubelets.len(), controllers.len()), (5, 3), "{}", up.stderr);
+    assert!(kubelets.last() < controllers.first(), "{}", up.stderr);
     assert_eq!(site.ready(), all);
     assert_eq!(pods(&site), before, "no pod has gone");
     site.has_nothing_to_do();

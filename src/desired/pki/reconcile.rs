@@ -196,16 +196,25 @@ fn sentences(certificates: &Certificates, now: Timestamp) -> Vec<String> {
         sentences.push(earliest.sentence(now));
     }
     for (node, paths) in &certificates.renewed {
-        let names: Vec<&str> = paths
-            .iter()
-            .filter_map(|path| path.rsplit('/').next())
-            .filter(|name| !name.ends_with("-key.pem"))
-            .collect();
-        sentences.push(format!(
-            "certificates of node `{node}` are renewed, because less than a third of their time \
-             is left: {}",
-            names.join(", ")
-        ));
+        let ended = certificates.ended.get(node);
+        let has_ended = |path: &&String| ended.is_some_and(|ended| ended.contains(*path));
+        let (ended, others): (Vec<&String>, Vec<&String>) = paths.iter().partition(has_ended);
+        for (paths, why) in [
+            (ended, "they have ended"),
+            (others, "less than a third of their time is left"),
+        ] {
+            let names: Vec<&str> = paths
+                .iter()
+                .filter_map(|path| path.rsplit('/').next())
+                .filter(|name| !name.ends_with("-key.pem"))
+                .collect();
+            if !names.is_empty() {
+                sentences.push(format!(
+                    "certificates of node `{node}` are renewed, because {why}: {}",
+                    names.join(", ")
+                ));
+            }
+        }
     }
     sentences
 }

@@ -247,6 +247,10 @@ fn a_certificate_is_renewed_when_less_than_a_third_of_its_time_is_left() {
     changed(&first, &expired, &CertKind::ALL);
     assert_ne!(expired.kubeconfig, first.kubeconfig);
     assert_eq!(expired.certificates.renewed, third.certificates.renewed);
+    assert_eq!(expired.certificates.ended, third.certificates.renewed);
+    assert!(third.certificates.ended.is_empty());
+    let renewed = |note: &String| note.contains("are renewed, because they have ended");
+    assert!(expired.notes.iter().any(renewed), "{:?}", expired.notes);
     let note = expired.notes.iter().find(|note| note.contains("days ago"));
     assert!(note.unwrap().contains("expired"), "{:?}", expired.notes);
 }

@@ -1,5 +1,5 @@
 //! What a living cluster goes through one host after the other: three rolls, etcd first, then the
-//! control planes, then kubelet and kube-proxy of all nodes. Pure. Where certificates have ended, controllers are a
+//! control planes, then kubelet and kube-proxy of all nodes. Pure. Controllers whose certificates are renewed are a
 //! fourth.
 //!
 //! A host is one queue with the waits inside, so the next one begins only when this one serves
@@ -48,7 +48,8 @@ const NODES: Roll = Roll {
     ],
 };
 
-/// Where a controller's certificate has ended: it must not see nodes whose kubelets cannot report yet.
+/// Controllers whose certificates are renewed. Those that have ended are the reason: a controller that begins before the
+/// kubelets can report again takes their nodes for lost.
 const CONTROLLERS: Roll = Roll {
     stage: "controllers",
     components: &[Component::ControllerManager, Component::Scheduler],
@@ -89,7 +90,7 @@ fn together(queues: Vec<Queue>, of: impl Fn(&NodeName) -> bool) -> Vec<Queue> {
     first.into_iter().chain(others).collect()
 }
 
-/// API server, controller manager, scheduler: one host at a time. Controllers whose certificates have ended come
+/// API server, controller manager, scheduler: one host at a time. Controllers whose certificates are renewed come
 /// after the kubelets.
 pub(super) fn control_planes(diff: &Diff<'_>) -> Part {
     let serves = |name: &NodeName| diff.have.apis.get(name) == Some(&ApiHealth::Serving);
@@ -100,7 +101,7 @@ pub(super) fn control_planes(diff: &Diff<'_>) -> Part {
         .with_notes(skew::old_clients(diff))
 }
 
-/// The controllers whose certificates have ended: one host at a time, when the kubelets report again.
+/// The controllers whose certificates are renewed: one host at a time, when the kubelets report again.
 pub(super) fn controllers(diff: &Diff<'_>) -> Part {
     let last = |component: Component, name: &NodeName| is_last(component, name, diff);
     let (queues, notes) = queues(&CONTROLLERS, diff, last, |_| false);
@@ -108,7 +109,9 @@ pub(super) fn controllers(diff: &Diff<'_>) -> Part {
 }
 
 fn is_last(component: Component, name: &NodeName, diff: &Diff<'_>) -> bool {
-    CONTROLLERS.components.contains(&component) && diff.has_ended(component, name)
+    let need = diff.hosts.get(name).map(|host| host.need(component));
+    let renewed = matches!(need, Some(Need::Replace(Cause::Expiry, ..)));
+    renewed && CONTROLLERS.components.contains(&component)
 }
 
 /// kubelet and kube-proxy, first where etcd or a control plane is, then on the workers. Nodes that
