@@ -77,7 +77,7 @@ pub enum Command {
     Describe(Describe),
     /// Print an admin kubeconfig generated from the local state (does not contact the nodes)
     Kubeconfig(Kubeconfig),
-    /// Manage etcd snapshots
+    /// Manage etcd: snapshots and members
     #[command(subcommand)]
     Etcd(Etcd),
     /// Manage certificates
@@ -346,6 +346,22 @@ pub enum Etcd {
     /// Save a snapshot on every etcd node, in `/opt/rke/etcd-snapshots`, and verify it (existing
     /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
+    /// List the members of etcd as they describe themselves: who leads, versions, database sizes, alarms (changes nothing)
+    Members(EtcdMembers),
+}
+
+/// `etcd members`.
+#[derive(Args, Debug)]
+pub struct EtcdMembers {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Accept unknown SSH host keys for this run only
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
+    /// A table for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// `etcd snapshot-save`.

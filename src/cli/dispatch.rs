@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Etcd, Output},
-    cert, config, crd, custom_certs, describe, init, kubeconfig,
+    cert, config, crd, custom_certs, describe, init, kubeconfig, members,
     output::{
         Screen,
         json::{self, Ended},
@@ -57,6 +57,9 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Describe(args) => Box::pin(describe::describe(args, session)).await,
         Command::Status(args) => failed(args.output, Box::pin(status::status(args, session)).await),
         Command::Kubeconfig(args) => kubeconfig::kubeconfig(args, session).await,
+        Command::Etcd(Etcd::Members(args)) => {
+            failed(args.output, Box::pin(members::members(args, session)).await)
+        }
         Command::Etcd(Etcd::SnapshotSave(args)) => {
             failed(args.output, Box::pin(snapshot::save(args, session)).await)
         }

@@ -20,6 +20,7 @@ mod kubeconfig;
 pub mod log;
 mod management;
 mod manifests;
+mod members;
 pub mod output;
 mod owner;
 mod plan;

@@ -5,6 +5,7 @@ pub mod clusters;
 pub mod description;
 pub mod json;
 pub mod lines;
+pub mod members;
 mod screen;
 pub mod status;
 mod table;

@@ -11,8 +11,9 @@ use crate::{
     model::{NodeName, Role},
     plan::Cause,
     status::{
-        ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, ExternalEtcdStatus,
-        Health, MemberKind, MemberState, NodeStatus, Place, PlannedStep, QuorumState, Status,
+        ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, EtcdStatus,
+        ExternalEtcdStatus, Health, MemberKind, MemberState, NodeStatus, Place, PlannedStep,
+        QuorumState, Status,
     },
 };
 
@@ -49,7 +50,7 @@ fn head(status: &Status, config: &str, page: Page) -> String {
     say("Kubernetes", &versions(status));
     say("config", &agreement(status, config));
     if cluster.id.is_some() {
-        say("etcd", &quorum(status));
+        say("etcd", &quorum(&status.etcd));
         say("certificates", &certificates(status));
     }
     lines.join("\n")
@@ -77,8 +78,8 @@ fn agreement(status: &Status, config: &str) -> String {
     }
 }
 
-fn quorum(status: &Status) -> String {
-    let etcd = &status.etcd;
+/// Whether it serves, in a sentence.
+pub(super) fn quorum(etcd: &EtcdStatus) -> String {
     let (healthy, voters) = (etcd.healthy_voters, etcd.voters);
     match (etcd.quorum, &etcd.leader) {
         (QuorumState::Serving, Some(leader)) => {
@@ -219,7 +220,8 @@ fn api(plane: &ControlPlane) -> Cell {
     }
 }
 
-fn kind(member: &MemberState, quorum: QuorumState) -> Cell {
+/// What a member is to the others.
+pub(super) fn kind(member: &MemberState, quorum: QuorumState) -> Cell {
     match member.kind {
         MemberKind::Learner => Cell::toned("learner", Tone::Warn),
         MemberKind::Voter if member.is_leader => Cell::calm("leader"),

@@ -1,0 +1,51 @@
+//! `etcd members`: the members of etcd as they describe themselves. Writes nothing anywhere.
+
+use super::{
+    args::{EtcdMembers, Output},
+    dispatch::DEGRADED,
+    environment, intent,
+    output::{Page, members::render},
+    print,
+    report::CliError,
+    session::{STOPPED, Session},
+    status::opening,
+};
+use crate::{
+    converge::inspect,
+    status::{EtcdStatus, QuorumState, Status},
+};
+
+/// Runs it.
+pub(super) async fn members(args: &EtcdMembers, session: &Session) -> Result<u8, CliError> {
+    let file = &args.config.config;
+    let intent = intent::load(file, session)?;
+    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
+    let seen = tokio::select! {
+        biased;
+        // Nothing is written, so there is nothing to finish.
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        seen = inspect(&intent, &environment) => seen?,
+    };
+    let etcd = Status::of(&seen.seen()).etcd;
+    match args.output {
+        Output::Text => print::data(&render(&etcd, Page::stdout()))?,
+        Output::Json => print::json(&etcd)?,
+    }
+    Ok(if is_well(&etcd) { 0 } else { DEGRADED })
+}
+
+/// It serves, and nothing is wrong with any member.
+fn is_well(etcd: &EtcdStatus) -> bool {
+    let external = etcd.external.as_ref();
+    let answers = external.is_some_and(|external| external.answers == Some(true));
+    let serves = match etcd.quorum {
+        QuorumState::Serving => true,
+        QuorumState::External => answers,
+        QuorumState::Lost | QuorumState::Disagree | QuorumState::Unknown => false,
+    };
+    let mut members = etcd.members.iter();
+    serves
+        && members.all(|member| member.healthy)
+        && etcd.nodes_without_member.is_empty()
+        && etcd.alarms.is_empty()
+}
