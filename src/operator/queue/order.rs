@@ -455,7 +455,7 @@ impl<K: Clone + Ord> Order<K> {
 
     /// What is to begin now; `None`: nothing before something changes, or [`Self::wakes`].
     pub(super) fn next(&mut self, now: Duration) -> Option<Work<K>> {
-        let mut held = BTreeSet::new();
+        let mut held: BTreeSet<(bool, Share)> = BTreeSet::new();
         for (rank, line, key, nodes) in self.candidates() {
             let part = (line.class == Class::Delete, line.share);
             if held.contains(&part) {
