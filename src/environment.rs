@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     apply::remote::Remote,
     config::Credential,
-    desired::pki::GivenFiles,
+    desired::pki::{GivenFiles, Rotation},
     host::HostKeys,
     model::{ClusterId, NodeName},
     state::{Store, kubeconfig::KubeconfigStore},
@@ -48,6 +48,8 @@ pub struct Environment {
     pub recover: Option<ClusterId>,
     /// The cluster id of the external etcd that has the data of this cluster from now on: a person says so.
     pub accept_etcd: Option<String>,
+    /// Good certificates that a person wants re-created.
+    pub rotate: Option<Rotation>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.
@@ -74,6 +76,7 @@ impl Environment {
         Self {
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
+            rotate: None,
             given: None,
             ..self.clone()
         }

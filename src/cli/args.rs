@@ -20,7 +20,7 @@ use ipnet::IpNet;
 
 use crate::{
     etcd::snapshot::SnapshotName,
-    model::{ClusterId, NodeName},
+    model::{ClusterId, Component, NodeName},
 };
 
 /// Run Kubernetes in Docker containers on your own servers, over SSH, from one `cluster.yml`
@@ -441,9 +441,66 @@ impl S3 {
 pub enum Cert {
     /// List certificates and their expiry (`--nodes`: include those on the nodes)
     Info(CertInfo),
+    /// Re-create certificates and their keys and replace the components that read them, one after the other; what else
+    /// differs from the config waits for `up`
+    Rotate(CertRotate),
     /// Generate keys and CSRs to be signed by your own CA, for `up --custom-certs` (existing keys are
     /// kept; does not contact the nodes)
     GenerateCsr(GenerateCsr),
+}
+
+/// `cert rotate`.
+#[derive(Args, Debug)]
+pub struct CertRotate {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Only the certificates of this component (repeatable) [default: all, the administrator's included]
+    #[arg(long, value_enum, value_name = "COMPONENT")]
+    pub service: Vec<Service>,
+    /// Not done yet: refused
+    #[arg(long, hide = true)]
+    pub rotate_ca: bool,
+    /// Skip confirmation of disruptive steps
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// Whose certificates: RKE's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Service {
+    /// Member of etcd.
+    Etcd,
+    /// API server, with its clients of etcd, kubelets and extension API servers.
+    KubeApiserver,
+    /// Controller manager.
+    KubeControllerManager,
+    /// Scheduler.
+    KubeScheduler,
+    /// kubelet: client and server.
+    Kubelet,
+    /// kube-proxy.
+    KubeProxy,
+}
+
+impl Service {
+    /// The component.
+    pub const fn component(self) -> Component {
+        match self {
+            Self::Etcd => Component::Etcd,
+            Self::KubeApiserver => Component::ApiServer,
+            Self::KubeControllerManager => Component::ControllerManager,
+            Self::KubeScheduler => Component::Scheduler,
+            Self::Kubelet => Component::Kubelet,
+            Self::KubeProxy => Component::KubeProxy,
+        }
+    }
 }
 
 /// `cert generate-csr`.

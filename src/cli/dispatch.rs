@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Etcd, Output},
-    cert, config, crd, custom_certs, describe, init, kubeconfig, members,
+    cert, cert_rotate, config, crd, custom_certs, describe, init, kubeconfig, members,
     output::{
         Screen,
         json::{self, Ended},
@@ -64,6 +64,10 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             failed(args.output, Box::pin(snapshot::save(args, session)).await)
         }
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
+        Command::Cert(Cert::Rotate(args)) => {
+            let result = Box::pin(cert_rotate::rotate(args, session)).await;
+            ended(args.output, result)
+        }
         Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session),
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),

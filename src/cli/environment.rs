@@ -16,7 +16,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
-    desired::pki::GivenFiles,
+    desired::pki::{GivenFiles, Rotation},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
@@ -35,6 +35,8 @@ pub(super) struct Opening {
     pub(super) recover: Option<ClusterId>,
     /// `--accept-etcd`.
     pub(super) accept_etcd: Option<String>,
+    /// `cert rotate`.
+    pub(super) rotate: Option<Rotation>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
     /// `--clean`.
@@ -69,6 +71,7 @@ pub(super) fn open(
         }),
         recover: opening.recover,
         accept_etcd: opening.accept_etcd,
+        rotate: opening.rotate,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
         clean: opening.clean,
@@ -84,7 +87,7 @@ pub(super) fn open(
     clippy::disallowed_methods,
     reason = "the command line is where the time comes in"
 )]
-fn clock() -> Clock {
+pub(super) fn clock() -> Clock {
     Clock::new(jiff::Timestamp::now)
 }
 

@@ -7,6 +7,7 @@
 
 pub mod args;
 mod cert;
+mod cert_rotate;
 mod config;
 mod crd;
 mod custom_certs;

@@ -22,6 +22,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         record_host_keys: false,
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
+        rotate: None,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,

@@ -39,6 +39,7 @@ pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, Cl
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         accept_etcd: None,
+        rotate: None,
         given: None,
     };
     let environment = environment::open(file, opening, session)?;

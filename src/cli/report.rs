@@ -178,11 +178,17 @@ pub enum Failure {
     /// Copies of snapshots in S3.
     #[error("snapshots are not copied to S3 yet")]
     NoS3,
+    /// New authorities.
+    #[error("authorities are not rotated yet")]
+    NoCaRotation,
     /// The cluster's etcd is outside of it.
     #[error(
         "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
     )]
     ExternalEtcd,
+    /// Certificates of the cluster were given by a person.
+    #[error("certificates of this cluster were signed with a key that is not here")]
+    SignedElsewhere,
     /// No node saved a snapshot.
     #[error("no snapshot was saved:{}", list(failed))]
     NoSnapshot {
@@ -297,7 +303,9 @@ impl Explain for Failure {
             | Self::NoState { .. }
             | Self::NotWritten
             | Self::NoS3
+            | Self::NoCaRotation
             | Self::ExternalEtcd
+            | Self::SignedElsewhere
             | Self::RkeState { .. }
             | Self::Owned { .. }
             | Self::Exists { .. }
@@ -352,8 +360,14 @@ impl Explain for Failure {
                  `/opt/rke/etcd-snapshots`: copy it from there"
                     .into(),
             ],
+            Self::NoCaRotation => {
+                vec!["without `--rotate-ca` the certificates that they have signed are re-created".into()]
+            }
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
+            }
+            Self::SignedElsewhere => {
+                vec!["have new ones signed and run `rke-operator up --custom-certs`".into()]
             }
             Self::NoSnapshot { hints, .. } | Self::RemovalIncomplete { hints, .. } => {
                 hints.iter().cloned().map(Cow::Owned).collect()

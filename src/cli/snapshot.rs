@@ -48,6 +48,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         record_host_keys: true,
         recover: None,
         accept_etcd: None,
+        rotate: None,
         lose: [].into(),
         clean: [].into(),
         given: None,

@@ -50,6 +50,7 @@ pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
         record_host_keys: false,
         recover: None,
         accept_etcd: None,
+        rotate: None,
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),
         given: None,

@@ -1,11 +1,11 @@
 //! `up`: makes the cluster as the config says.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use tokio::time::Instant;
 
 use super::{
-    args::Up,
+    args::{Output, Up},
     custom_certs,
     environment::{self, Opening},
     intent,
@@ -24,6 +24,7 @@ use crate::{
     apply::step::Warning,
     config::Intent,
     converge::{Convergence, Declined, Goal, Outcome},
+    environment::Environment,
     error::distinct,
     facts::Unreachable,
     model::NodeName,
@@ -39,6 +40,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
         record_host_keys: true,
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
+        rotate: None,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
@@ -46,63 +48,92 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;
     owner::take_over(&environment).await?;
-    let consent = AskConsent {
-        given: args.yes,
-        prompt: session.prompt.clone(),
+    let run = Run {
+        goal: Goal::Up(&intent),
+        file,
+        yes: args.yes,
+        output: args.output,
+        again: "rke-operator up",
+        begun,
     };
-    let goal = Goal::Up(&intent);
-    match converge_shown(&goal, &environment, &consent, args.output, session).await? {
-        Convergence::Settled(Outcome::Converged { changed, .. }) => {
-            let kubeconfig = kubeconfig_beside(file).display().to_string();
-            let took = span(begun.elapsed());
-            session
-                .screen
-                .print_unless_quiet(&tip(&intent, changed, &took, &kubeconfig));
-            Ok(Ended::Converged {
-                changed,
-                kubeconfig: Some(kubeconfig),
-            })
-        }
-        Convergence::Settled(Outcome::Degraded {
-            left,
-            changed,
-            warnings,
-            survey: _,
-        }) => {
-            let kubeconfig = kubeconfig_beside(file).display().to_string();
-            let missing = warnings.iter().filter(|warning| warning.degrades);
-            let missing: Vec<&Warning> = missing.collect();
-            session.screen.print(&without(&left, &missing));
-            Ok(Ended::Degraded {
-                changed,
-                kubeconfig,
+    run.to_its_end(&environment, session).await
+}
+
+/// A run for a [`Goal`], from the command line.
+pub(super) struct Run<'a> {
+    pub(super) goal: Goal<'a>,
+    /// The config.
+    pub(super) file: &'a Path,
+    /// Consent is given.
+    pub(super) yes: bool,
+    pub(super) output: Output,
+    /// The command that goes on with it.
+    pub(super) again: &'static str,
+    pub(super) begun: Instant,
+}
+
+impl Run<'_> {
+    pub(super) async fn to_its_end(
+        &self,
+        environment: &Environment,
+        session: &Session,
+    ) -> Result<Ended, CliError> {
+        let consent = AskConsent {
+            given: self.yes,
+            prompt: session.prompt.clone(),
+        };
+        let shown = converge_shown(&self.goal, environment, &consent, self.output, session);
+        let kubeconfig = || kubeconfig_beside(self.file).display().to_string();
+        match shown.await? {
+            Convergence::Settled(Outcome::Converged { changed, .. }) => {
+                let took = span(self.begun.elapsed());
+                let tip = tip(self.goal.intent(), changed, &took, &kubeconfig());
+                session.screen.print_unless_quiet(&tip);
+                Ok(Ended::Converged {
+                    changed,
+                    kubeconfig: Some(kubeconfig()),
+                })
+            }
+            Convergence::Settled(Outcome::Degraded {
                 left,
-            })
-        }
-        Convergence::ConsentRefused {
-            refusal: Declined,
-            disruptions,
-            changed,
-        } => Err(if session.prompt.is_interactive() {
-            Failure::Declined { changed }
-        } else {
-            Failure::ConsentNeeded {
+                changed,
+                warnings,
+                survey: _,
+            }) => {
+                let missing = warnings.iter().filter(|warning| warning.degrades);
+                let missing: Vec<&Warning> = missing.collect();
+                session.screen.print(&without(&left, &missing, self.again));
+                Ok(Ended::Degraded {
+                    changed,
+                    kubeconfig: kubeconfig(),
+                    left,
+                })
+            }
+            Convergence::ConsentRefused {
+                refusal: Declined,
                 disruptions,
                 changed,
+            } => Err(if session.prompt.is_interactive() {
+                Failure::Declined { changed }
+            } else {
+                Failure::ConsentNeeded {
+                    disruptions,
+                    changed,
+                }
             }
-        }
-        .into()),
-        Convergence::Stopped(_) => {
-            session
-                .screen
-                .print("stopped; `rke-operator up` again continues from here");
-            Ok(Ended::Stopped)
+            .into()),
+            Convergence::Stopped(_) => {
+                let again = self.again;
+                let text = format!("stopped; `{again}` again continues from here");
+                session.screen.print(&text);
+                Ok(Ended::Stopped)
+            }
         }
     }
 }
 
 /// What is left out, why, and what to do about it.
-fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning]) -> String {
+fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: &str) -> String {
     let mut text = if left.is_empty() {
         "\nthe cluster is degraded:".to_owned()
     } else {
@@ -119,12 +150,13 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning]) -> Stri
     }
     let hints = left.values().flat_map(|down| &down.hints);
     let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
-    let mut hints = distinct(hints.map(String::as_str));
-    hints.push(if left.is_empty() {
-        "run `rke-operator up` again when that is cured"
+    let last = if left.is_empty() {
+        format!("run `{again}` again when that is cured")
     } else {
-        "`rke-operator up` again brings them in when they answer"
-    });
+        format!("`{again}` again brings them in when they answer")
+    };
+    let mut hints = distinct(hints.map(String::as_str));
+    hints.push(&last);
     for (index, hint) in hints.iter().enumerate() {
         let gap = if index == 0 { "\n\n" } else { "\n" };
         let _ = write!(text, "{gap}hint: {hint}");

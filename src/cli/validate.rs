@@ -46,6 +46,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             record_host_keys: false,
             recover: None,
             accept_etcd: None,
+            rotate: None,
             lose: [].into(),
             clean: [].into(),
             given: None,

@@ -412,6 +412,7 @@ fn decide(
                 recover: environment.recover.as_ref(),
                 accept_etcd: environment.accept_etcd.as_deref(),
                 held_elsewhere: &environment.held_elsewhere,
+                rotate: environment.rotate.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,
                 given: environment.given.as_deref(),

@@ -258,6 +258,7 @@ pub(super) fn reuse_or_issue_at(
         seed: Seed::new([seed; 32]),
         recover,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
         clean: &NO_NODE,

@@ -26,6 +26,7 @@
 //!     seed: Seed::new([7; 32]),
 //!     recover: None,
 //!     accept_etcd: None,
+//!     rotate: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
 //!     clean: &[].into(),

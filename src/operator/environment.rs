@@ -55,6 +55,7 @@ pub(super) async fn environment(
         key_ring: Arc::new(Sources::new(ctx, &name)),
         recover: view.recover(),
         accept_etcd: view.accept_etcd(),
+        rotate: None,
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),
         clean: view.clean(),

@@ -230,6 +230,27 @@ fn the_files_of_rke_stay_byte_for_byte() {
 }
 
 #[test]
+fn what_cannot_be_rotated_is_refused_before_a_node_is_contacted() {
+    let context = Context::with(GOOD);
+    insta::assert_snapshot!(context.run(&["cert", "rotate", "--rotate-ca"]), @"
+    exit code 1
+    ----- stderr -----
+    error: authorities are not rotated yet
+
+    hint: without `--rotate-ca` the certificates that they have signed are re-created
+    ");
+    let ran = context.run(&["cert", "rotate", "--service", "dns"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("kube-controller-manager"), "{ran}");
+    let ran = context.run(&["cert", "rotate", "--yes"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.contains("there is no state of a cluster"),
+        "{ran}"
+    );
+}
+
+#[test]
 fn snapshots_are_not_copied_to_s3_yet() {
     let context = Context::with(GOOD);
     let flags = [

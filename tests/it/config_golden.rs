@@ -65,6 +65,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         seed: Seed::new([7; 32]),
         recover: None,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

@@ -123,6 +123,7 @@ fn planned(intent: &Intent) -> String {
         seed: Seed::new([7; 32]),
         recover: None,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),
         clean: &BTreeSet::new(),

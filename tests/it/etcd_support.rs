@@ -51,6 +51,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         seed: Seed::new([7; 32]),
         recover: None,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

@@ -53,7 +53,7 @@ const END: &str = "set -e
         done
     done | wc -l";
 
-/// Into the very files that the containers have; and then they begin anew, as after a reboot.
+/// Into the very files that the containers have; and then they start again, as after a reboot.
 const GIVE_BACK: &str = "set -e
     mkdir /tmp/ended
     base64 -d | tar -C /tmp/ended -x
@@ -68,7 +68,7 @@ fn with_input(site: &Site, node: &str, script: &str, input: &str) -> String {
     node.sh(&whole).expect(script)
 }
 
-/// Every certificate on every node and the administrator's own have ended, and everything has begun anew with them.
+/// Every certificate on every node and the administrator's own have ended, and everything has started again with them.
 fn ends(site: &Site) {
     let state = site
         .lab

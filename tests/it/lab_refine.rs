@@ -93,6 +93,7 @@ fn world(site: &Site) -> Environment {
         key_ring: Arc::new(OneKey(key(site))),
         recover: None,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),
         clean: BTreeSet::new(),

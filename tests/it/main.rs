@@ -107,6 +107,7 @@ mod lab_registries;
 mod lab_remove;
 mod lab_replaced;
 mod lab_rkespec;
+mod lab_rotate;
 mod lab_schema;
 mod lab_secrets;
 mod lab_self;

@@ -127,6 +127,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         seed: Seed::new([9; 32]),
         recover,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

@@ -262,6 +262,7 @@ impl Site {
             key_ring: Arc::new(Unattended),
             recover: None,
             accept_etcd: None,
+            rotate: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),

@@ -697,7 +697,7 @@ services:
     `prefix_path` (line 12): is not supported yet
       remove `prefix_path`, or write `/`
     `rotate_certificates` (line 14): is not supported
-      remove it: `up` renews certificates before they expire
+      remove it: `rke-operator cert rotate` does it when you ask
     `cloud_provider.name` (line 15): no release here has a cloud provider of this name built in
       write `name: external`, and install the cloud's own controller manager and CSI driver
     `cloud_provider.awsCloudProvider` (line 15): is not supported

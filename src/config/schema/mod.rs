@@ -57,7 +57,7 @@ pub(super) const ROOT: &[Key] = &[
     section("monitoring", "The metrics server.", MONITORING),
     later_section("restore", "Restore etcd from a snapshot at the next `up`.", RESTORE),
     any("rotate_certificates", "Replace certificates at the next `up`.")
-        .never("remove it: `up` renews certificates before they expire"),
+        .never("remove it: `rke-operator cert rotate` does it when you ask"),
     flag("rotate_encryption_key", "Replace the encryption key at the next `up`."),
     section("dns", "The cluster's DNS server.", DNS),
     section("upgrade_strategy", "How many nodes may be down while they are changed.", UPGRADE_STRATEGY),

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A certificate starts so long before it is made.
-pub(super) const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const YEAR: SignedDuration = SignedDuration::from_hours(24 * 365);
 const JITTER: SignedDuration = SignedDuration::from_hours(24 * 30);
 const TEN_YEARS: SignedDuration = SignedDuration::from_hours(24 * 3650);
@@ -258,6 +258,11 @@ pub(super) struct Validity {
 }
 
 impl Validity {
+    /// When it was made: it is valid from an hour before.
+    pub(super) fn made(&self) -> Option<Timestamp> {
+        self.from.checked_add(HOUR).ok()
+    }
+
     pub(super) fn of(cert: &X509Certificate<'_>) -> Option<Self> {
         let at = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
         Some(Self {

@@ -13,7 +13,7 @@ use crate::{
     config::{Intent, NodeIntent},
     desired::host_context::announced,
     facts::HostFacts,
-    model::{NodeName, Role},
+    model::{Component, NodeName, Role},
 };
 
 /// A certificate that lies on a node.
@@ -78,6 +78,21 @@ impl CertKind {
             | Self::ControllerManager
             | Self::Scheduler => Some(Role::ControlPlane),
             Self::Node | Self::Kubelet | Self::KubeProxy => None,
+        }
+    }
+
+    /// The component that reads it.
+    pub(super) const fn reader(self) -> Component {
+        match self {
+            Self::Etcd => Component::Etcd,
+            Self::ApiServer
+            | Self::ApiServerEtcdClient
+            | Self::ApiServerKubeletClient
+            | Self::FrontProxyClient => Component::ApiServer,
+            Self::ControllerManager => Component::ControllerManager,
+            Self::Scheduler => Component::Scheduler,
+            Self::Node | Self::Kubelet => Component::Kubelet,
+            Self::KubeProxy => Component::KubeProxy,
         }
     }
 

@@ -91,6 +91,7 @@ fn keys(
         seed: Seed::new([9; 32]),
         recover: None,
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
         clean: &NO_NODE,

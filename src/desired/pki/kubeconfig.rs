@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use super::cert::{Authority, LeafSpec, Pair};
+use super::{
+    cert::{Authority, LeafSpec, Pair},
+    rotation::Rotation,
+};
 use crate::model::{Secret, path};
 
 /// A component's kubeconfig: the API server of its own node, and files that lie beside it.
@@ -160,7 +163,7 @@ fn user(cluster: &str) -> String {
 }
 
 /// True when a kubeconfig still leads to this cluster, by these addresses, with a certificate that
-/// says what it must and does not end soon. What else is in the file does not matter.
+/// says what it must, does not end soon, and is not to be re-created. What else is in the file does not matter.
 pub(super) fn satisfies(
     text: &str,
     cluster: &str,
@@ -168,6 +171,7 @@ pub(super) fn satisfies(
     authority: &Authority,
     spec: &LeafSpec,
     now: jiff::Timestamp,
+    rotate: Option<&Rotation>,
 ) -> bool {
     let Ok(file) = serde_saphyr::from_str::<File>(text) else {
         return false;
@@ -195,7 +199,10 @@ pub(super) fn satisfies(
                 .and_then(|(cert, key)| {
                     authority.validity(spec, &cert, Secret::new(key).expose(), now)
                 })
-                .is_some_and(|validity| !validity.ends_soon(now))
+                .is_some_and(|validity| {
+                    let asked = rotate.is_some_and(|ask| ask.takes_administrator(&validity));
+                    !validity.ends_soon(now) && !asked
+                })
     });
     leads && lets_in
 }

@@ -21,6 +21,7 @@ mod newest;
 mod organizations;
 mod reconcile;
 mod recover;
+mod rotation;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -41,6 +42,7 @@ pub use self::{
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
+    rotation::Rotation,
     user::{
         AccessError, HandedOut, NewBecause, Shown, UserAccess, UserRequest, handed_out,
         is_api_name, renew_at, shown, user_access,
@@ -65,6 +67,8 @@ pub struct PkiContext<'a> {
     pub accept_etcd: Option<&'a str>,
     /// Clusters that others here hold.
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
+    /// Certificates that a person wants re-created.
+    pub rotate: Option<&'a Rotation>,
     /// Nodes that a person gives up by name.
     pub lose: &'a BTreeSet<NodeName>,
     /// Nodes that a person has cleaned by name, whatever is on them.
@@ -99,6 +103,8 @@ pub struct Certificates {
     pub renewed: BTreeMap<NodeName, BTreeSet<String>>,
     /// Those of them that end within two weeks: they wait for nothing.
     pub urgent: BTreeMap<NodeName, BTreeSet<String>>,
+    /// Those of them that are good, and re-created because a person asks for it.
+    pub rotated: BTreeMap<NodeName, BTreeSet<String>>,
     /// Those of them that have ended: with these a component serves nothing and reaches nothing.
     pub ended: BTreeMap<NodeName, BTreeSet<String>>,
 }

@@ -6,7 +6,7 @@
 //!    etcd. Else a refusal that says what was found where.
 //! 3. Recovery was asked for, by the cluster's id: the copies on the control planes ([`recover`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -196,13 +196,12 @@ fn sentences(certificates: &Certificates, now: Timestamp) -> Vec<String> {
         sentences.push(earliest.sentence(now));
     }
     for (node, paths) in &certificates.renewed {
-        let ended = certificates.ended.get(node);
-        let has_ended = |path: &&String| ended.is_some_and(|ended| ended.contains(*path));
-        let (ended, others): (Vec<&String>, Vec<&String>) = paths.iter().partition(has_ended);
-        for (paths, why) in [
-            (ended, "they have ended"),
-            (others, "less than a third of their time is left"),
-        ] {
+        let mut by_reason: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        for path in paths {
+            let why = certificates.why(node, path);
+            by_reason.entry(why).or_default().push(path);
+        }
+        for (why, paths) in by_reason {
             let names: Vec<&str> = paths
                 .iter()
                 .filter_map(|path| path.rsplit('/').next())
@@ -474,10 +473,15 @@ impl Settling<'_> {
         {
             let what = format!("`{}` of node `{name}`", path(""));
             self.certificates.sees(validity.until, what);
-            if !validity.ends_soon(ctx.now) {
+            let asked = ctx.rotate.is_some_and(|ask| ask.takes(kind, &validity));
+            if !validity.ends_soon(ctx.now) && !asked {
                 return Ok(pair);
             }
             let both = [path(""), path("-key")];
+            if !validity.ends_soon(ctx.now) {
+                let rotated = self.certificates.rotated.entry(name.clone()).or_default();
+                rotated.extend(both.iter().cloned());
+            }
             self.certificates
                 .renews(name, both, validity.until, ctx.now);
         }
@@ -515,6 +519,7 @@ impl Settling<'_> {
                 authority,
                 &admin(),
                 ctx.now,
+                ctx.rotate,
             )
         {
             return Ok(text.clone());
@@ -526,6 +531,20 @@ impl Settling<'_> {
 }
 
 impl Certificates {
+    /// Why the certificate or key at this path is re-created.
+    fn why(&self, node: &NodeName, path: &str) -> &'static str {
+        let is_in = |all: &BTreeMap<NodeName, BTreeSet<String>>| {
+            all.get(node).is_some_and(|paths| paths.contains(path))
+        };
+        if is_in(&self.ended) {
+            "they have ended"
+        } else if is_in(&self.rotated) {
+            "you ask for it"
+        } else {
+            "less than a third of their time is left"
+        }
+    }
+
     /// What is made anew, and ends or has ended then.
     fn renews<const N: usize>(
         &mut self,

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use jiff::SignedDuration;
 use proptest::prelude::*;
 use rustls::{
     RootCertStore,
@@ -14,7 +15,8 @@ use rustls::{
 };
 
 use super::{
-    CertKind, Keys, Pair, PkiContext, PkiError, Seed, engine_clients, key::Key, left_out, reconcile,
+    CertKind, Keys, Pair, PkiContext, PkiError, Rotation, Seed, engine_clients, key::Key, left_out,
+    reconcile,
 };
 use crate::{
     config::Intent,
@@ -27,7 +29,7 @@ use crate::{
     },
     error::{ErrorClass, Explain as _},
     facts::{Actual, ApiHealth, ClockFact, FileFact, HostFacts, HostView},
-    model::{CLAIM, ClientIdentity, ClusterId, NodeName, Role, Secret, path},
+    model::{CLAIM, ClientIdentity, ClusterId, Component, NodeName, Role, Secret, path},
     state::{Authority, CaPair, ClusterState, EncryptionKey, Membership, codec},
 };
 
@@ -253,6 +255,53 @@ fn a_certificate_is_renewed_when_less_than_a_third_of_its_time_is_left() {
     assert!(expired.notes.iter().any(renewed), "{:?}", expired.notes);
     let note = expired.notes.iter().find(|note| note.contains("days ago"));
     assert!(note.unwrap().contains("expired"), "{:?}", expired.notes);
+}
+
+/// A person asks for new ones: each is made once, however often the run plans, and what was not asked for stays.
+#[test]
+fn certificates_that_are_asked_for_are_made_once() {
+    let intent = intent();
+    let have = applied(&desired(&intent));
+    let first = reuse_or_issue(&intent, &have, 7).unwrap();
+    let elsewhere = BTreeSet::new();
+    let ask = |have: &Actual, of: &[Component], seed: u8, now| {
+        let rotation = Rotation {
+            asked: days(1),
+            of: of.iter().copied().collect(),
+        };
+        let context = PkiContext {
+            now,
+            seed: Seed::new([seed; 32]),
+            recover: None,
+            accept_etcd: None,
+            rotate: Some(&rotation),
+            held_elsewhere: &elsewhere,
+            lose: &NO_NODE,
+            clean: &NO_NODE,
+            given: None,
+        };
+        reconcile(&intent, have, &context).unwrap()
+    };
+    let some = ask(&have, &[Component::Kubelet], 9, days(1));
+    changed(&first, &some, &[CertKind::Node, CertKind::Kubelet]);
+    assert_eq!(some.kubeconfig, first.kubeconfig);
+    let told = |note: &String| note.contains("are renewed, because you ask for it: kube-");
+    assert!(some.notes.iter().any(told), "{:?}", some.notes);
+    assert_eq!(some.certificates.rotated, some.certificates.renewed);
+    assert!(some.certificates.urgent.is_empty());
+
+    let all = ask(&have, &[], 9, days(1));
+    changed(&first, &all, &CertKind::ALL);
+    assert_ne!(all.kubeconfig, first.kubeconfig);
+    assert_eq!(
+        all.saved, first.saved,
+        "authorities and keys of tokens stay"
+    );
+    // The next look of the same run.
+    let written = applied(&Desired::from_intent(&intent, &all, &have).unwrap());
+    let again = ask(&written, &[], 11, days(1) + SignedDuration::from_secs(30));
+    changed(&all, &again, &[]);
+    assert_eq!(again.kubeconfig, all.kubeconfig);
 }
 
 #[test]
@@ -1032,6 +1081,7 @@ fn a_cluster_that_another_object_holds_is_not_recovered() {
         seed: Seed::new([9; 32]),
         recover: Some(&desired.cluster_id),
         accept_etcd: None,
+        rotate: None,
         held_elsewhere: &held,
         lose: &NO_NODE,
         clean: &NO_NODE,
@@ -1101,6 +1151,7 @@ fn a_node_that_is_given_up_stays_as_a_tombstone() {
             seed: Seed::new([9; 32]),
             recover: None,
             accept_etcd: None,
+            rotate: None,
             held_elsewhere: &NOBODY,
             lose,
             clean: &NO_NODE,

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Pair, PkiError, Seed,
-    cert::{Authority, HOUR, LeafSpec, San, Usage, Validity},
+    cert::{Authority, LeafSpec, San, Usage, Validity},
     cert_kind::CertKind,
     kubeconfig::{self, Servers},
     reconcile::{CLUSTER_CA, api_url},
@@ -206,7 +206,7 @@ fn end(authority: &Authority, issued: Timestamp, life: SignedDuration) -> Timest
 
 /// Every certificate starts an hour before it is made.
 fn issued(validity: Validity) -> Option<Timestamp> {
-    validity.from.checked_add(HOUR).ok()
+    validity.made()
 }
 
 /// Where the kubeconfig leads: to the server that was requested alone; else where it led before, as long as that is a

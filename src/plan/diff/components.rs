@@ -3,13 +3,13 @@
 //! World against label is drift, and is healed; label against desired is a change. Both replace
 //! the container, and the reason says which it is (invariant 7).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::specs;
 use crate::{
-    desired::DesiredHost,
+    desired::{DesiredHost, pki::Certificates},
     facts::{ContainerFact, ContainerState, HostFacts},
-    model::{Component, ContainerSpec, Field, label, path},
+    model::{Component, ContainerSpec, Field, NodeName, label, path},
     plan::{Cause, FieldChange},
 };
 
@@ -44,17 +44,17 @@ pub(super) fn need(
     component: Component,
     host: &DesiredHost,
     facts: &HostFacts,
-    renewed: Option<&BTreeSet<String>>,
-    ended: Option<&BTreeSet<String>>,
+    name: &NodeName,
+    certificates: &Certificates,
 ) -> Need {
     let Some(spec) = host.containers.get(&component) else {
         return Need::Nothing;
     };
-    let is_in = |change: &FieldChange, paths: Option<&BTreeSet<String>>| {
-        let path = change.field.path();
+    let is_in = |change: &FieldChange, of: &BTreeMap<NodeName, BTreeSet<String>>| {
+        let (path, paths) = (change.field.path(), of.get(name));
         path.is_some_and(|path| paths.is_some_and(|paths| paths.contains(path)))
     };
-    let reads = |change: &FieldChange| is_in(change, renewed);
+    let reads = |change: &FieldChange| is_in(change, &certificates.renewed);
     match compared(component, spec, facts) {
         Need::Replace(Cause::Change, why, changes)
             if !changes.iter().any(reads) && is_renewal(component, &changes, host, facts) =>
@@ -63,9 +63,15 @@ pub(super) fn need(
             Need::Replace(Cause::Expiry, why, changes)
         }
         Need::Replace(_, why, changes) if changes.iter().any(reads) => {
-            let over = changes.iter().any(|change| is_in(change, ended));
-            let ends = if over { "have ended" } else { "end soon" };
-            let why = format!("its certificates {ends}; {why}");
+            let any = |of| changes.iter().any(|change| is_in(change, of));
+            let are = if any(&certificates.ended) {
+                "have ended"
+            } else if any(&certificates.rotated) {
+                "are rotated"
+            } else {
+                "end soon"
+            };
+            let why = format!("its certificates {are}; {why}");
             Need::Replace(Cause::Expiry, why, changes)
         }
         need @ (Need::Nothing | Need::Run | Need::Start(_) | Need::Replace(..)) => need,

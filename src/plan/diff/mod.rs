@@ -154,12 +154,11 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
         }
         let facts = have.up(name)?;
         let renewed = want.certificates.renewed.get(name);
-        let ended = want.certificates.ended.get(name);
         let components: BTreeMap<Component, Need> = host
             .containers
             .keys()
             .map(|component| {
-                let need = components::need(*component, host, facts, renewed, ended);
+                let need = components::need(*component, host, facts, name, &want.certificates);
                 let need = unless_it_is_missed(name, *component, facts, need, have);
                 (*component, need)
             })

@@ -333,24 +333,14 @@ fn disturbs(component: Component, name: &NodeName, diff: &Diff<'_>) -> Option<&'
         | Component::Kubelet
         | Component::KubeProxy => 1,
     };
-    match component {
-        Component::Etcd if diff.has_ended(component, name) => {
-            return Some(
-                "etcd restarts: with certificates that have ended no member reaches another",
-            );
-        }
-        Component::ApiServer if diff.has_ended(component, name) => {
-            return Some(
-                "the API server restarts: with a certificate that has ended it serves no client",
-            );
-        }
-        Component::Etcd
-        | Component::ApiServer
-        | Component::ControllerManager
-        | Component::Scheduler
-        | Component::NginxProxy
-        | Component::Kubelet
-        | Component::KubeProxy => {}
+    let ended = diff.has_ended(component, name);
+    if ended && component == Component::Etcd {
+        return Some("etcd restarts: with certificates that have ended no member reaches another");
+    }
+    if ended && component == Component::ApiServer {
+        return Some(
+            "the API server restarts: with a certificate that has ended it serves no client",
+        );
     }
     let several = want.with(component).nth(spare).is_some();
     match (component, several) {

@@ -234,6 +234,7 @@ impl Runner {
             key_ring: Arc::new(AnyKey),
             recover: self.recover.clone(),
             accept_etcd: self.accept_etcd.clone(),
+            rotate: None,
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
             clean: self.clean.clone(),
