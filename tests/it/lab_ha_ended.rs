@@ -9,6 +9,7 @@ use rke_operator::state::codec;
 use serde_json::Value;
 
 use crate::{
+    lab_ha_renewal::AUTHORITY,
     lab_many::{ALL, CENTRAL, WORKER, names},
     real::{Site, beside::ran, publish, tell},
 };
@@ -20,23 +21,6 @@ const NODES: [(&str, &[&str]); 5] = [
     ("n4", WORKER),
     ("n5", WORKER),
 ];
-
-/// How an authority signs once more what it has signed already.
-const AUTHORITY: &str = "[ca]
-default_ca = own
-[own]
-database = index
-new_certs_dir = .
-rand_serial = yes
-default_md = sha256
-policy = any
-preserve = yes
-unique_subject = no
-copy_extensions = copyall
-[any]
-commonName = supplied
-organizationName = optional
-";
 
 /// Each certificate below `ssl`, of the same key and for the same, has ended yesterday. Says how many.
 const END: &str = "set -e

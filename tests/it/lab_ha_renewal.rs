@@ -19,7 +19,7 @@ const STEM: &str = "/etc/kubernetes/ssl/kube-apiserver";
 const SERIAL: &str = "openssl x509 -noout -serial";
 
 /// How a company's authority would sign it.
-const AUTHORITY: &str = "[ca]
+pub(crate) const AUTHORITY: &str = "[ca]
 default_ca = own
 [own]
 certificate = ca.pem
