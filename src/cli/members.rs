@@ -3,30 +3,20 @@
 use super::{
     args::{EtcdMembers, Output},
     dispatch::DEGRADED,
-    environment, intent,
     output::{Page, members::render},
     print,
     report::CliError,
     session::{STOPPED, Session},
-    status::opening,
+    status::look,
 };
-use crate::{
-    converge::inspect,
-    status::{EtcdStatus, QuorumState, Status},
-};
+use crate::status::{EtcdStatus, QuorumState, Status};
 
 /// Runs it.
 pub(super) async fn members(args: &EtcdMembers, session: &Session) -> Result<u8, CliError> {
-    let file = &args.config.config;
-    let intent = intent::load(file, session)?;
-    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
-    let seen = tokio::select! {
-        biased;
-        // Nothing is written, so there is nothing to finish.
-        _ = session.stop.stopped() => return Ok(STOPPED),
-        seen = inspect(&intent, &environment) => seen?,
+    let status = look(&args.config.config, args.accept_new_host_keys, session).await?;
+    let Some(Status { etcd, .. }) = status else {
+        return Ok(STOPPED);
     };
-    let etcd = Status::of(&seen.seen()).etcd;
     match args.output {
         Output::Text => print::data(&render(&etcd, Page::stdout()))?,
         Output::Json => print::json(&etcd)?,

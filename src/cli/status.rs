@@ -1,6 +1,6 @@
 //! `status`: shows how the cluster is. Writes nothing anywhere.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use super::{
     args::{Output, Status as Args},
@@ -20,15 +20,9 @@ use crate::{
 /// Runs it. What differs from the config is no reason for another exit code than 0.
 pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
-    let intent = intent::load(file, session)?;
-    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
-    let seen = tokio::select! {
-        biased;
-        // Nothing is written, so there is nothing to finish.
-        _ = session.stop.stopped() => return Ok(STOPPED),
-        seen = inspect(&intent, &environment) => seen?,
+    let Some(status) = look(file, args.accept_new_host_keys, session).await? else {
+        return Ok(STOPPED);
     };
-    let status = Status::of(&seen.seen());
     match args.output {
         Output::Text => print::data(&render(
             &status,
@@ -41,6 +35,22 @@ pub(super) async fn status(args: &Args, session: &Session) -> Result<u8, CliErro
         Health::Healthy => 0,
         Health::Degraded | Health::Unavailable | Health::Absent => DEGRADED,
     })
+}
+
+/// How the cluster is; `None`: stopped. Nothing is written, so there is nothing to finish.
+pub(super) async fn look(
+    file: &Path,
+    accept_new_host_keys: bool,
+    session: &Session,
+) -> Result<Option<Status>, CliError> {
+    let intent = intent::load(file, session)?;
+    let environment = environment::open(file, opening(accept_new_host_keys), session)?;
+    let seen = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(None),
+        seen = inspect(&intent, &environment) => seen?,
+    };
+    Ok(Some(Status::of(&seen.seen())))
 }
 
 /// For what only reads.
