@@ -545,7 +545,7 @@ impl Certificates {
         }
     }
 
-    /// What is made anew, and ends or has ended then.
+    /// Notes what is re-created, and when the present one expires or has expired.
     fn renews<const N: usize>(
         &mut self,
         name: &NodeName,

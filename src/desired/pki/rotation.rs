@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use super::{CertKind, cert::Validity};
 use crate::model::Component;
 
-/// What a person asks for. A run re-creates each certificate once, however often it plans: those made since it was asked
-/// for are kept.
+/// A request to re-create certificates. A run re-creates each once, however often it plans: it keeps those that were made
+/// since the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// When it was asked for.
+    /// The time of the request.
     pub asked: Timestamp,
     /// Whose certificates; of all, the administrator included, where none is named.
     pub of: BTreeSet<Component>,
