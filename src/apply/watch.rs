@@ -27,6 +27,9 @@ use crate::{
 /// answered.
 pub const SILENCE: Duration = Duration::from_secs(11);
 
+/// How long a member may take to answer. A healthy one answers at once, and one without a leader gives up after 7 s.
+const MEMBER: Duration = Duration::from_secs(10);
+
 /// What is watched.
 #[derive(Clone)]
 pub struct Watched {
@@ -82,6 +85,7 @@ impl Kept {
     pub(super) fn new(hosts: Hosts, watched: Watched) -> Self {
         let client = |node: &NodeName| {
             let client = etcd::Client::through(&hosts, node, &watched.engine.etcd);
+            let client = client.map(|client| client.within(MEMBER));
             (node.clone(), client.map_err(|error| with_causes(&error)))
         };
         Self {

@@ -44,6 +44,7 @@ const ENOUGH: usize = 1 << 20;
 pub struct Client {
     name: Arc<str>,
     http: legacy::Client<Connector, Full<Bytes>>,
+    limit: Duration,
 }
 
 impl Client {
@@ -78,7 +79,17 @@ impl Client {
     fn named(open: OpenStream, name: &str, identity: &ClientIdentity) -> Result<Self, EtcdError> {
         let name = Arc::from(name);
         let http = https::client(open, Arc::clone(&name), identity)?;
-        Ok(Self { name, http })
+        Ok(Self {
+            name,
+            http,
+            limit: DEADLINE,
+        })
+    }
+
+    /// The same, with less time for each answer.
+    pub(crate) const fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// What the member says about itself. A learner answers this and nothing else.
@@ -111,7 +122,7 @@ impl Client {
     pub(super) async fn metrics(&self) -> Result<String, EtcdError> {
         let doing = "read the metrics of etcd";
         let request = Request::get("/metrics").body(Full::default());
-        let body = bounded(doing, self.send(doing, request)).await?;
+        let body = self.bounded(doing, self.send(doing, request)).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -125,7 +136,7 @@ impl Client {
             .header(CONTENT_TYPE, "application/grpc")
             .header(TE, "trailers")
             .body(Full::new(Bytes::from(grpc::first_key(range))));
-        bounded(doing, async {
+        self.bounded(doing, async {
             let answer = self.sent(doing, request).await?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, ENOUGH).collect().await;
@@ -166,7 +177,7 @@ impl Client {
         let unreadable = |source| EtcdError::Answer { doing, source };
         let body = serde_json::to_vec(request).map_err(unreadable)?;
         let request = Request::post(path).body(Full::new(Bytes::from(body)));
-        let body = bounded(doing, self.send(doing, request)).await?;
+        let body = self.bounded(doing, self.send(doing, request)).await?;
         serde_json::from_slice(&body).map_err(unreadable)
     }
 
@@ -210,19 +221,17 @@ impl Client {
                 .unwrap_or_default(),
         })
     }
-}
 
-/// An answer within its time.
-async fn bounded<T>(
-    doing: &'static str,
-    answer: impl Future<Output = Result<T, EtcdError>>,
-) -> Result<T, EtcdError> {
-    let late = || EtcdError::Slow {
-        doing,
-        after: DEADLINE,
-    };
-    let answer = tokio::time::timeout(DEADLINE, answer).await;
-    answer.unwrap_or_else(|_elapsed| Err(late()))
+    /// An answer within its time.
+    async fn bounded<T>(
+        &self,
+        doing: &'static str,
+        answer: impl Future<Output = Result<T, EtcdError>>,
+    ) -> Result<T, EtcdError> {
+        let after = self.limit;
+        let answer = tokio::time::timeout(after, answer).await;
+        answer.unwrap_or_else(|_elapsed| Err(EtcdError::Slow { doing, after }))
+    }
 }
 
 fn no_answer(
