@@ -23,11 +23,12 @@ use crate::{
 };
 
 /// Recipes in the order in which they are built: what a first node needs comes first.
-const RECIPES: [&str; 12] = [
+const RECIPES: [&str; 13] = [
     "node",
     "registry",
     "pause",
     "etcd",
+    "etcd-tools",
     "cni-plugins",
     "nginx",
     "kubernetes",
