@@ -9,7 +9,7 @@ use super::{
     executor::{Executor, bug},
     local, node,
     remote::{Context, RemoteAction, RemoteSession, RemoteStep},
-    retry,
+    restore, retry,
     step::{Act, Done, Reporter, StepError},
     stop::Stop,
 };
@@ -75,6 +75,7 @@ impl Executor<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each action")]
     async fn on_host(
         &self,
         action: &HostAction,
@@ -128,6 +129,12 @@ impl Executor<'_> {
             }
             HostAction::JoinEtcd { spec } => {
                 Box::pin(node::join_etcd(self, host, spec, reporter, stop)).await
+            }
+            HostAction::SetEtcdAside { epoch } => {
+                node::set_aside(host, self.context.id()?, *epoch).await
+            }
+            HostAction::RestoreEtcd { restore } => {
+                node::restore(host, self.context.id()?, restore).await
             }
             HostAction::StartContainer { component } => {
                 node::start_container(host, *component, self.context.id()?).await
@@ -205,6 +212,12 @@ impl Executor<'_> {
             ClusterAction::ForgetWritten => cluster::forget_written(self).await,
             ClusterAction::RewriteStored { resources, with } => {
                 cluster::rewrite_stored(self, resources, with, reporter, stop).await
+            }
+            ClusterAction::CleanRestored { node, spec } => {
+                Box::pin(restore::clean(self, node, spec, reporter, stop)).await
+            }
+            ClusterAction::AwaitKnownPods { node } => {
+                restore::await_known_pods(self, node, reporter, stop).await
             }
             ClusterAction::SaveStateCopy => cluster::save_state_copy(self).await,
         }

@@ -39,6 +39,9 @@ pub const CATCHES_UP: Duration = Duration::from_secs(15 * 60);
 /// How long a node may do nothing and not register itself, or not become Ready.
 pub const NODE_PATIENCE: Duration = Duration::from_secs(240);
 
+/// How long a kubelet may take to end the pods that a restored API does not have, each with its grace period.
+pub const PODS_PATIENCE: Duration = Duration::from_secs(600);
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The bound of an action.
@@ -61,6 +64,7 @@ fn on_host(action: &HostAction) -> Duration {
         // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
         HostAction::Claim { .. }
         | HostAction::ReleaseClaim
+        | HostAction::SetEtcdAside { .. }
         | HostAction::TryFlags { .. }
         | HostAction::WriteFiles { .. }
         | HostAction::RemoveFiles { .. }
@@ -81,8 +85,8 @@ fn on_host(action: &HostAction) -> Duration {
         HostAction::JoinEtcd { .. } => CATCHES_UP + 5 * MINUTE,
         // Ends every pod, each with its grace period.
         HostAction::CleanHost { .. } => 10 * MINUTE,
-        // Hundreds of megabytes over somebody's slow line.
-        HostAction::PullImage { .. } => 30 * MINUTE,
+        // Hundreds of megabytes over somebody's slow line, or gigabytes to a slow disk.
+        HostAction::PullImage { .. } | HostAction::RestoreEtcd { .. } => 30 * MINUTE,
     }
 }
 
@@ -96,6 +100,9 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::Cordon { .. }
         | ClusterAction::Uncordon { .. } => 2 * MINUTE,
+        // An API server starts, and some hundred objects a second.
+        ClusterAction::CleanRestored { .. } => 15 * MINUTE,
+        ClusterAction::AwaitKnownPods { .. } => PODS_PATIENCE + MINUTE,
         // Beside its own patience: the cordon, and taking it back.
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
         ClusterAction::Evict { .. } => EVICT_PATIENCE + MINUTE,

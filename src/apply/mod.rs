@@ -11,6 +11,7 @@ mod local;
 mod node;
 pub mod progress;
 pub mod remote;
+mod restore;
 mod retry;
 pub mod run;
 mod shared;

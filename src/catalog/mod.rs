@@ -20,7 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{KubernetesVersion, Registries};
+use crate::model::{KubernetesVersion, Registries, image_version};
 
 const BUILTIN: &str = include_str!("catalog.yaml");
 
@@ -153,6 +153,17 @@ struct Row {
     pause: String,
     runtime: String,
     helm: String,
+}
+
+/// The image that has etcdutl for the members of an image: of the same minor release, and as old as theirs at most. Those
+/// of etcd 3.5 are new enough to set a revision forward.
+pub fn etcd_tools(etcd: &str) -> String {
+    let (minor, patch) = match image_version(etcd) {
+        Some((3, 5, patch)) => (5, patch.max(26)),
+        Some((3, minor, patch)) => (minor, patch.max(7)),
+        Some(_) | None => (6, 7),
+    };
+    format!("rancher/mirrored-coreos-etcd:v3.{minor}.{patch}")
 }
 
 /// The reference with the tag that it means: `latest` where it has neither tag nor digest. Without

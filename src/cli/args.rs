@@ -346,6 +346,9 @@ pub enum Etcd {
     /// Save a snapshot on every etcd node, in `/opt/rke/etcd-snapshots`, and verify it (existing
     /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
+    /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
+    /// set aside on the nodes; where it was cut off, the same command continues)
+    SnapshotRestore(SnapshotRestore),
     /// List the members of etcd as they describe themselves: who leads, versions, database sizes, alarms (changes nothing)
     Members(EtcdMembers),
 }
@@ -380,6 +383,35 @@ pub struct SnapshotSave {
     #[command(flatten)]
     pub s3: S3,
     /// A list for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `etcd snapshot-restore`.
+#[derive(Args, Debug)]
+pub struct SnapshotRestore {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Snapshot name, as `snapshot-save` printed it
+    #[arg(long, value_name = "NAME")]
+    pub name: SnapshotName,
+    /// Skip confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Give up a machine that does not answer and is no longer in the config; may be repeated
+    #[arg(long, value_name = "NODE")]
+    pub lose: Vec<NodeName>,
+    /// Accepted for RKE's sake: the saved state is always used
+    #[arg(long, hide = true)]
+    pub use_local_state: bool,
+    /// Not done yet: snapshots in S3 are refused
+    #[command(flatten)]
+    pub s3: S3,
+    /// Progress for people, or one JSON object a line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }

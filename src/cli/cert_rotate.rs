@@ -23,10 +23,6 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
     let opening = Opening {
-        accept_new_host_keys: args.trust.accept_new_host_keys,
-        record_host_keys: true,
-        recover: None,
-        accept_etcd: None,
         rotate: Some(Rotation {
             asked: environment::clock().now(),
             of: args
@@ -35,9 +31,7 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
                 .map(|service| service.component())
                 .collect(),
         }),
-        lose: [].into(),
-        clean: [].into(),
-        given: None,
+        ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
     let saved = state(&environment).await?;

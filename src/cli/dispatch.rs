@@ -14,7 +14,7 @@ use super::{
     report::CliError,
     run,
     session::{STOPPED, Session},
-    signals, snapshot, status, status_all, up, validate, version,
+    signals, snapshot, snapshot_restore, status, status_all, up, validate, version,
 };
 use crate::apply::stop::Stopper;
 
@@ -62,6 +62,10 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         }
         Command::Etcd(Etcd::SnapshotSave(args)) => {
             failed(args.output, Box::pin(snapshot::save(args, session)).await)
+        }
+        Command::Etcd(Etcd::SnapshotRestore(args)) => {
+            let result = Box::pin(snapshot_restore::restore(args, session)).await;
+            ended(args.output, result)
         }
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
         Command::Cert(Cert::Rotate(args)) => {

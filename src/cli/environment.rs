@@ -9,6 +9,7 @@ use std::{
 use futures::{FutureExt, future::BoxFuture};
 
 use super::{
+    args::Trust,
     report::{CliError, Failure},
     session::Session,
     sources::FileSources,
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
-    desired::pki::{GivenFiles, Rotation},
+    desired::pki::{GivenFiles, Restore, Rotation},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// How a command opens the world.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Opening {
     /// `--accept-new-host-keys`.
     pub(super) accept_new_host_keys: bool,
@@ -37,12 +38,25 @@ pub(super) struct Opening {
     pub(super) accept_etcd: Option<String>,
     /// `cert rotate`.
     pub(super) rotate: Option<Rotation>,
+    /// `etcd snapshot-restore`.
+    pub(super) restore: Option<Restore>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
     /// `--clean`.
     pub(super) clean: BTreeSet<NodeName>,
     /// `--custom-certs`.
     pub(super) given: Option<GivenFiles>,
+}
+
+impl Opening {
+    /// Of a command that changes something: host keys that are taken are recorded.
+    pub(super) fn to_change(trust: &Trust) -> Self {
+        Self {
+            accept_new_host_keys: trust.accept_new_host_keys,
+            record_host_keys: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Opens it. Reads `known_hosts`; touches nothing else yet.
@@ -72,6 +86,7 @@ pub(super) fn open(
         recover: opening.recover,
         accept_etcd: opening.accept_etcd,
         rotate: opening.rotate,
+        restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,
         clean: opening.clean,

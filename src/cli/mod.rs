@@ -35,6 +35,7 @@ mod run;
 pub mod session;
 mod signals;
 mod snapshot;
+mod snapshot_restore;
 pub mod sources;
 mod status;
 mod status_all;

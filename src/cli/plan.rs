@@ -19,13 +19,12 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
     let file = &args.config.config;
     let opening = Opening {
         accept_new_host_keys: args.accept_new_host_keys,
-        record_host_keys: false,
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
-        rotate: None,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
+        ..Opening::default()
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

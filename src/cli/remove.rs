@@ -33,14 +33,10 @@ use crate::{
 pub(super) async fn remove(args: &Remove, session: &Session) -> Result<Ended, CliError> {
     let file = &args.config.config;
     let opening = Opening {
-        accept_new_host_keys: args.trust.accept_new_host_keys,
-        record_host_keys: true,
         recover: args.recover.clone(),
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
-        accept_etcd: None,
-        rotate: None,
-        given: None,
+        ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

@@ -11,7 +11,7 @@ use crate::{
     config::Problems,
     error::{ErrorClass, Explain, distinct},
     facts::Unreachable,
-    model::{ClusterId, NodeName, quoted},
+    model::{ClusterId, KubernetesVersion, NodeName, quoted},
 };
 
 /// Why a command failed.
@@ -186,6 +186,36 @@ pub enum Failure {
         "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
     )]
     ExternalEtcd,
+    /// No node has the snapshot.
+    #[error("there is no snapshot to restore:{}", list(found))]
+    NoSuchSnapshot {
+        /// What was found, or why nothing could be looked at.
+        found: Vec<String>,
+    },
+    /// Another restore was cut off.
+    #[error("a restore of the snapshot `{snapshot}` was begun and has not come to its end")]
+    AnotherRestore {
+        /// Which.
+        snapshot: String,
+    },
+    /// A restore and a change of the release at once.
+    #[error("the cluster has Kubernetes {has}, and the config asks for {wants}")]
+    RestoresAndUpgrades {
+        /// What the state says.
+        has: KubernetesVersion,
+        /// What the config says.
+        wants: KubernetesVersion,
+    },
+    /// The snapshot cannot be read.
+    #[error("snapshot `{name}` on node `{node}` cannot be read: {why}")]
+    Unreadable {
+        /// Which.
+        name: String,
+        /// Where.
+        node: String,
+        /// Why.
+        why: String,
+    },
     /// Certificates of the cluster were given by a person.
     #[error("certificates of this cluster were signed with a key that is not here")]
     SignedElsewhere,
@@ -306,6 +336,9 @@ impl Explain for Failure {
             | Self::NoCaRotation
             | Self::ExternalEtcd
             | Self::SignedElsewhere
+            | Self::NoSuchSnapshot { .. }
+            | Self::AnotherRestore { .. }
+            | Self::RestoresAndUpgrades { .. }
             | Self::RkeState { .. }
             | Self::Owned { .. }
             | Self::Exists { .. }
@@ -315,10 +348,11 @@ impl Explain for Failure {
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
             Self::Catalogue { .. } => ErrorClass::Bug,
-            Self::RemovalIncomplete { .. } => ErrorClass::Host,
+            Self::RemovalIncomplete { .. } | Self::Unreadable { .. } => ErrorClass::Host,
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each failure")]
     fn hints(&self) -> Vec<Cow<'static, str>> {
         match self {
             Self::Config { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -365,6 +399,19 @@ impl Explain for Failure {
             }
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
+            }
+            Self::NoSuchSnapshot { .. } => vec![
+                "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
+                "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it with `--name`".into(),
+            ],
+            Self::AnotherRestore { snapshot } => vec![
+                format!("go on with it: `rke-operator etcd snapshot-restore --name {snapshot}`").into(),
+            ],
+            Self::RestoresAndUpgrades { has, .. } => vec![
+                format!("write `kubernetes_version: {has}`, restore, and upgrade afterwards").into(),
+            ],
+            Self::Unreadable { .. } => {
+                vec!["take another snapshot, or copy this one there again".into()]
             }
             Self::SignedElsewhere => {
                 vec!["have new ones signed and run `rke-operator up --custom-certs`".into()]

@@ -15,12 +15,15 @@ use super::{
     session::{STOPPED, Session},
 };
 use crate::{
+    config::Intent,
     converge::{Goal, Purpose, targets},
+    environment::Environment,
     error::{ErrorClass, distinct},
     etcd::snapshot::{self, Snapshot, SnapshotName},
     facts::Unreachable,
     host::{TcpDial, pool::Hosts},
     model::{ClusterId, NodeName, Role},
+    state::ClusterState,
 };
 
 /// What became of it, for programs.
@@ -43,31 +46,13 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     if intent.etcd.external().is_some() {
         return Err(Failure::ExternalEtcd.into());
     }
-    let opening = Opening {
-        accept_new_host_keys: args.trust.accept_new_host_keys,
-        record_host_keys: true,
-        recover: None,
-        accept_etcd: None,
-        rotate: None,
-        lose: [].into(),
-        clean: [].into(),
-        given: None,
-    };
-    let environment = environment::open(file, opening, session)?;
+    let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => SnapshotName::of_time(environment.clock.now()),
     };
-    let mut targets = targets(Goal::Up(&intent).any(), Some(&saved), &environment).await;
-    let has_etcd = |node: &NodeName| {
-        let entry = saved.inventory.get(node);
-        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
-    };
-    targets.retain(|node, _| has_etcd(node));
-    let nodes: Vec<NodeName> = targets.keys().cloned().collect();
-    let hosts = Hosts::new(Arc::new(TcpDial), Arc::clone(&environment.host_keys));
-    hosts.aim(targets);
+    let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let mut result = Done {
         name: name.as_str(),
         saved: BTreeMap::new(),
@@ -96,6 +81,24 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         }
     }
     ended(args, &result)
+}
+
+/// The nodes that have etcd, and the way to them.
+pub(super) async fn with_etcd(
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> (Hosts, Vec<NodeName>) {
+    let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
+    let has_etcd = |node: &NodeName| {
+        let entry = saved.inventory.get(node);
+        entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
+    };
+    targets.retain(|node, _| has_etcd(node));
+    let nodes: Vec<NodeName> = targets.keys().cloned().collect();
+    let hosts = Hosts::new(Arc::new(TcpDial), Arc::clone(&environment.host_keys));
+    hosts.aim(targets);
+    (hosts, nodes)
 }
 
 fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {

@@ -1,6 +1,6 @@
 //! `status`: shows how the cluster is. Writes nothing anywhere.
 
-use std::{collections::BTreeSet, path::Path};
+use std::path::Path;
 
 use super::{
     args::{Output, Status as Args},
@@ -54,15 +54,9 @@ pub(super) async fn look(
 }
 
 /// For what only reads.
-pub(super) const fn opening(accept_new_host_keys: bool) -> Opening {
+pub(super) fn opening(accept_new_host_keys: bool) -> Opening {
     Opening {
         accept_new_host_keys,
-        record_host_keys: false,
-        recover: None,
-        accept_etcd: None,
-        rotate: None,
-        lose: BTreeSet::new(),
-        clean: BTreeSet::new(),
-        given: None,
+        ..Opening::default()
     }
 }

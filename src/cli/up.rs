@@ -36,14 +36,12 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
     let opening = Opening {
-        accept_new_host_keys: args.trust.accept_new_host_keys,
-        record_host_keys: true,
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
-        rotate: None,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
+        ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
     rke_state::refuse(file, &environment).await?;

@@ -43,13 +43,7 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
     let unreachable = if args.connect {
         let opening = Opening {
             accept_new_host_keys: args.accept_new_host_keys,
-            record_host_keys: false,
-            recover: None,
-            accept_etcd: None,
-            rotate: None,
-            lose: [].into(),
-            clean: [].into(),
-            given: None,
+            ..Opening::default()
         };
         let environment = environment::open(file, opening, session)?;
         rke_state::refuse(file, &environment).await?;

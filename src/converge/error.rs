@@ -79,6 +79,12 @@ pub enum Error {
     /// The cluster that is to be removed is the one that this process runs on.
     #[error("this is the cluster that the operator itself runs on: its nodes are left as they are")]
     Home,
+    /// A restore was cut off.
+    #[error("a restore of the snapshot `{snapshot}` was begun and has not come to its end")]
+    Restoring {
+        /// Which.
+        snapshot: String,
+    },
     /// A step failed.
     #[error("{title} on {} failed", .step.target())]
     Step {
@@ -169,7 +175,10 @@ impl Explain for Error {
                     ErrorClass::Host
                 }
             }
-            Self::UnknownRelease { .. } | Self::Unfit { .. } | Self::Home => ErrorClass::User,
+            Self::UnknownRelease { .. }
+            | Self::Unfit { .. }
+            | Self::Home
+            | Self::Restoring { .. } => ErrorClass::User,
             // A Secret that cannot be read at the moment is nobody's fault.
             Self::Kubeconfig { source, .. } if StateError::refused(source) => ErrorClass::User,
             Self::Kubeconfig { .. } | Self::Busy { .. } | Self::TurnLost => ErrorClass::Transient,
@@ -205,6 +214,12 @@ impl Explain for Error {
             Self::Home => vec![
                 "run the operator on another cluster and take this one over there to remove it"
                     .into(),
+            ],
+            Self::Restoring { snapshot } => vec![
+                format!(
+                    "go on with it: `rke-operator etcd snapshot-restore --name {snapshot}` continues from what is there"
+                )
+                .into(),
             ],
             Self::TurnLost => vec![
                 "this one did not renew its Lease in time: it was held up for long. Run it again: \

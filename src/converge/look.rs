@@ -413,6 +413,7 @@ fn decide(
                 accept_etcd: environment.accept_etcd.as_deref(),
                 held_elsewhere: &environment.held_elsewhere,
                 rotate: environment.rotate.as_ref(),
+                restore: environment.restore.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,
                 given: environment.given.as_deref(),
@@ -427,7 +428,13 @@ fn decide(
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
-            let plan = part(purpose, plan::up(&desired, actual)?);
+            let plan = match goal {
+                Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
+                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) => {
+                    unless_restoring(loaded)?;
+                    part(purpose, plan::up(&desired, actual)?)
+                }
+            };
             let saved = desired.saved.clone();
             (Some(desired), plan, Some(saved))
         }
@@ -459,6 +466,16 @@ fn decide(
     })
 }
 
+/// Nothing else is done to a cluster whose restore was cut off: part of it may be of the time before.
+fn unless_restoring(saved: Option<&ClusterState>) -> Result<(), Error> {
+    match saved.and_then(ClusterState::restoring) {
+        Some(epoch) => Err(Error::Restoring {
+            snapshot: epoch.from.name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Whoever removes the cluster that it runs on ends with its first control plane, and takes every other
 /// cluster's keys with it.
 fn spares_home(environment: &Environment, actual: &Actual) -> Result<(), Error> {
@@ -485,7 +502,7 @@ fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
     match purpose {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
         AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),
-        AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => (plan, None),
+        AnyPurpose::Goal(Goal::Up(_) | Goal::Restore(_)) | AnyPurpose::Removal(_) => (plan, None),
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Goal<'a> {
     Heal(&'a Intent),
     /// As `Heal`, and what was changed outside is left as it is: certificates that expire soon are renewed.
     Renew(&'a Intent),
+    /// As `Up`, after etcd's data are replaced by a snapshot: [`crate::environment::Environment::restore`] says which.
+    Restore(&'a Intent),
 }
 
 /// Removes the cluster from every node of the saved inventory, and of the intent, if there still is one.
@@ -147,7 +149,9 @@ impl<'a> Goal<'a> {
     /// What the user wants.
     pub const fn intent(self) -> &'a Intent {
         match self {
-            Self::Up(intent) | Self::Heal(intent) | Self::Renew(intent) => intent,
+            Self::Up(intent) | Self::Heal(intent) | Self::Renew(intent) | Self::Restore(intent) => {
+                intent
+            }
         }
     }
 }
@@ -225,7 +229,7 @@ impl Purpose for Removal<'_> {
 fn left(goal: Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
     let mut left = silent(&survey.actual);
     // What is only healed follows no change, nor what a change waits for.
-    if matches!(goal, Goal::Up(_)) {
+    if matches!(goal, Goal::Up(_) | Goal::Restore(_)) {
         for (name, why) in waiting(&survey.plan) {
             left.entry(name).or_insert(why);
         }

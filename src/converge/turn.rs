@@ -22,7 +22,7 @@ use crate::{
     lease,
     lease::{Election, Held, Seen},
     model::{Component, NodeName},
-    plan::{Action, HostAction},
+    plan::{Action, ClusterAction, HostAction},
 };
 
 const NAMESPACE: &str = "kube-system";
@@ -91,6 +91,21 @@ impl Iteration<'_> {
         actual.apis.keys().all(goes)
     }
 
+    /// True where the plan replaces what etcd holds.
+    fn replaces_etcd(&self) -> bool {
+        let mut steps = self.survey.plan.steps();
+        steps.any(|step| {
+            matches!(
+                step.action,
+                Action::Cluster(ClusterAction::CleanRestored { .. })
+                    | Action::Host(
+                        _,
+                        HostAction::RestoreEtcd { .. } | HostAction::SetEtcdAside { .. }
+                    )
+            )
+        })
+    }
+
     /// Runs the plan when no other run changes the cluster. What only waits is nobody's turn.
     pub(super) async fn in_turn(
         &self,
@@ -105,6 +120,11 @@ impl Iteration<'_> {
             Box::pin(self.turn(events, stop)).await?
         };
         let held = match turn {
+            // The restored API has the lease of the time of the snapshot.
+            Turn::Ours(held) if self.replaces_etcd() => {
+                held.release().await;
+                return Ok(InTurn::Ran(self.run(plan, number, events, stop).await));
+            }
             Turn::Ours(held) => held,
             Turn::Nobodys(warning) => {
                 let mut report = self.run(plan, number, events, stop).await;

@@ -52,7 +52,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
     ]);
     // Read only by a member without data: one of those that etcd is made with, or one that joins,
     // which is told the list of that moment. From the first quorum on none is made with it any more.
-    let mut bootstrap = Flags::from([("initial-cluster-token", saved.cluster_id.0.clone())]);
+    let mut bootstrap = Flags::from([("initial-cluster-token", saved.etcd_token())]);
     let first = saved.etcd_bootstrap.iter();
     let first = first.map(|(name, url)| format!("{}={url}", member_name(name)));
     let first = || first.collect::<Vec<_>>().join(",");

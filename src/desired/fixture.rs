@@ -259,6 +259,7 @@ pub(super) fn reuse_or_issue_at(
         recover,
         accept_etcd: None,
         rotate: None,
+        restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
         clean: &NO_NODE,

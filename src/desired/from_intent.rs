@@ -15,6 +15,7 @@ use super::{
     registries, scheduler,
 };
 use crate::{
+    catalog,
     config::{Intent, NodeIntent},
     error::{ErrorClass, Explain},
     etcd::ExternalView,
@@ -69,6 +70,7 @@ impl Desired {
                 .collect(),
             kubeconfig: keys.kubeconfig.clone(),
             registries: intent.registries.clone(),
+            etcd_tools: etcd_tools(intent),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
         })
@@ -127,6 +129,16 @@ fn etcd_never_goes_back<'i>(
         }
         Some(_) | None => (Cow::Borrowed(intent), None),
     }
+}
+
+/// The image that has etcdutl, for the members of this cluster.
+pub fn etcd_tools(intent: &Intent) -> String {
+    let given = intent.system_images.get("etcd_tools").cloned();
+    given.unwrap_or_else(|| {
+        intent
+            .registries
+            .place(&catalog::etcd_tools(&intent.images.etcd))
+    })
 }
 
 type Container = fn(&HostContext<'_>) -> Result<(ContainerSpec, Files), DesiredError>;

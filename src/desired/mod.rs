@@ -27,6 +27,7 @@
 //!     recover: None,
 //!     accept_etcd: None,
 //!     rotate: None,
+//!     restore: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
 //!     clean: &[].into(),
@@ -73,7 +74,7 @@ pub use self::{
     addons::wanted_objects,
     chart::{Chart, WantedChart},
     containerd::containerd_config,
-    from_intent::{DesiredError, check},
+    from_intent::{DesiredError, check, etcd_tools},
     network::peers,
 };
 use crate::{
@@ -174,6 +175,8 @@ pub struct Desired {
     pub kubeconfig: Secret<String>,
     /// How Docker logs in where it pulls system images.
     pub registries: Registries,
+    /// The image that has etcdutl, which reads snapshots.
+    pub etcd_tools: String,
     /// Nodes that a person lets go by name.
     pub lose: BTreeSet<NodeName>,
     /// Nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.

@@ -18,6 +18,7 @@ pub(crate) mod room;
 pub mod snapshot;
 pub mod view;
 mod wire;
+mod zip;
 
 #[cfg(test)]
 mod tests;

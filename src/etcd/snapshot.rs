@@ -6,6 +6,9 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::zip::{self, Packed};
 use crate::{
     error::{ErrorClass, Explain},
     host::{HelperContainer, HelperOutput, Host, HostError, Program},
@@ -18,6 +21,8 @@ const SCRIPT: &str = include_str!("snapshot.sh");
 const SHORT: Duration = Duration::from_secs(120);
 /// RKE's `backup_config.timeout`.
 const TAKES: Duration = Duration::from_secs(300);
+/// To read a snapshot of some gigabytes twice.
+const READS: Duration = Duration::from_secs(300);
 /// Where the folder is in the container.
 const INSIDE: &str = "/snapshots";
 
@@ -111,6 +116,14 @@ pub enum SnapshotError {
         /// Its words.
         said: String,
     },
+    /// etcdutl failed.
+    #[error("etcdutl on node `{node}` cannot read the snapshot: {said}")]
+    Etcdutl {
+        /// Which.
+        node: String,
+        /// Its words.
+        said: String,
+    },
     /// The hash in the file is not that of the file.
     #[error("the snapshot on node `{node}` is damaged: its hash is another one; it was deleted")]
     Damaged {
@@ -132,7 +145,10 @@ impl Explain for SnapshotError {
         match self {
             Self::Host(error) => error.class(),
             Self::Taken { .. } => ErrorClass::User,
-            Self::NoMember { .. } | Self::Full { .. } | Self::Script { .. } => ErrorClass::Host,
+            Self::NoMember { .. }
+            | Self::Full { .. }
+            | Self::Script { .. }
+            | Self::Etcdutl { .. } => ErrorClass::Host,
             Self::Etcdctl { .. } | Self::Damaged { .. } => ErrorClass::Transient,
         }
     }
@@ -146,7 +162,7 @@ impl Explain for SnapshotError {
             Self::Etcdctl { .. } | Self::Damaged { .. } => {
                 vec!["look at `docker logs etcd` on the node, and try again".into()]
             }
-            Self::Script { .. } => Vec::new(),
+            Self::Script { .. } | Self::Etcdutl { .. } => Vec::new(),
         }
     }
 }
@@ -203,6 +219,149 @@ pub async fn save(
         ["torn"] => Err(SnapshotError::Damaged { node: node() }),
         _ => Err(failed(host, &after)),
     }
+}
+
+/// What a folder of snapshots has under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A snapshot whose hash is right.
+    Whole {
+        /// The hash.
+        sha256: String,
+        /// The cluster's id is in it.
+        names_cluster: bool,
+    },
+    /// A zip, which [`unpack`] may make a snapshot of.
+    Zipped,
+    /// Something else, or nothing: what, as a sentence about it.
+    Not(&'static str),
+}
+
+/// Looks for a snapshot on a node and verifies it. Changes nothing.
+pub async fn look(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+) -> Result<Found, SnapshotError> {
+    let helper = HelperContainer {
+        script: SCRIPT.to_owned(),
+        arguments: vec![
+            path::SNAPSHOTS.to_owned(),
+            name.0.clone(),
+            "look".to_owned(),
+            id.0.clone(),
+        ],
+        limit: READS,
+    };
+    let output = host.run_helper(&helper, id).await?;
+    Ok(match words(&output).as_slice() {
+        ["whole", sha256, names] => Found::Whole {
+            sha256: (*sha256).to_owned(),
+            names_cluster: *names == "own",
+        },
+        ["zip"] => Found::Zipped,
+        ["gone"] => Found::Not("is not there"),
+        ["torn"] => Found::Not("is there and damaged: its hash is another one"),
+        _ => return Err(failed(host, &output)),
+    })
+}
+
+/// Unpacks a snapshot from the zip of its name, as RKE writes them, next to it. Nothing is replaced. The inner error says
+/// what there is instead.
+pub async fn unpack(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+) -> Result<Result<(), &'static str>, SnapshotError> {
+    const NONE: &str = "is there as a zip that cannot be read";
+    let asked = async |what: &str, more: Vec<String>| {
+        let folder = [path::SNAPSHOTS.to_owned(), name.0.clone(), what.to_owned()];
+        let helper = HelperContainer {
+            script: SCRIPT.to_owned(),
+            arguments: folder.into_iter().chain(more).collect(),
+            limit: READS,
+        };
+        host.run_helper(&helper, id).await
+    };
+    let end = asked("end", vec![zip::END.to_string()]).await?;
+    let ["end", size, end @ ..] = &words(&end)[..] else {
+        return Err(failed(host, &end));
+    };
+    // An empty file has no end.
+    let (Ok(size), Ok(end)) = (size.parse::<u64>(), STANDARD.decode(end.concat())) else {
+        return Ok(Err(NONE));
+    };
+    let packed = match zip::snapshot(&end, size, &name.0) {
+        Ok(packed) => packed,
+        Err(why) => return Ok(Err(why)),
+    };
+    let unpacked = asked("unpack", unpacking(packed).into()).await?;
+    let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
+    match words(&unpacked).as_slice() {
+        ["unpacked"] => Ok(Ok(())),
+        ["torn"] => Ok(Err("is there as a zip, and damaged")),
+        ["full", free, needed] => Err(SnapshotError::Full {
+            node: host.name.0.clone(),
+            folder: path::SNAPSHOTS,
+            free: mebibytes(free),
+            needed: mebibytes(needed),
+        }),
+        _ => Err(failed(host, &unpacked)),
+    }
+}
+
+/// The arguments of the script for that.
+fn unpacking(packed: Packed) -> [String; 5] {
+    let Packed {
+        header,
+        length,
+        bytes,
+        crc32,
+        deflated,
+    } = packed;
+    let octal = |bytes: &[u8]| {
+        let each = bytes.iter().map(|byte| format!("\\{byte:03o}"));
+        each.collect::<Vec<_>>().concat()
+    };
+    // What gzip has behind its data: the same as a zip, in its own order.
+    let size = u32::try_from(bytes % (1 << 32)).unwrap_or_default();
+    [
+        header.to_string(),
+        length.to_string(),
+        bytes.to_string(),
+        octal(&crc32.to_le_bytes()) + &octal(&size.to_le_bytes()),
+        if deflated { "deflated" } else { "stored" }.to_owned(),
+    ]
+}
+
+/// etcd's revision in a snapshot on a node, as etcdutl of this image reads it.
+pub async fn revision(
+    host: &Host,
+    id: &ClusterId,
+    name: &SnapshotName,
+    image: &str,
+) -> Result<u64, SnapshotError> {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        revision: u64,
+    }
+    let file = format!("{INSIDE}/{}", name.0);
+    let words = ["etcdutl", "snapshot", "status", &file, "--write-out=json"];
+    let program = Program {
+        image: image.to_owned(),
+        command: words.map(str::to_owned).to_vec(),
+        binds: vec![format!("{}:{INSIDE}:ro", path::SNAPSHOTS)],
+        limit: TAKES,
+    };
+    let output = host.run_program(&program, id).await?;
+    let mut lines = output.log.lines().filter(|_| output.status == 0);
+    let status = lines.find_map(|line| serde_json::from_str::<Status>(line.trim()).ok());
+    status
+        .map(|status| status.revision)
+        .ok_or_else(|| SnapshotError::Etcdutl {
+            node: host.name.0.clone(),
+            said: last_line(&output.log),
+        })
 }
 
 async fn script(
@@ -431,6 +590,43 @@ mod tests {
         fs::write(folder.join(".rke-operator-new"), [7; 100]).unwrap();
         assert_eq!(run(&folder, "after", 0), "rke-operator: torn");
         assert_eq!(names(&folder), Vec::<PathBuf>::new());
+    }
+
+    /// In a zip as RKE writes it, and in one that was changed: with a test of what `unpack` hands to the script.
+    #[test]
+    fn a_snapshot_comes_out_of_a_zip_as_rke_writes_it() {
+        const RKE: &[u8] = include_bytes!("rke.zip");
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("snapshots");
+        fs::create_dir(&folder).unwrap();
+        let unpack = |zip: &[u8]| {
+            fs::write(folder.join("s1.zip"), zip).unwrap();
+            let packed = zip::snapshot(zip, zip.len() as u64, "s1").unwrap();
+            let output = Command::new("sh")
+                .args(["-c", SCRIPT, "rke-operator"])
+                .arg(&folder)
+                .args(["s1", "unpack"])
+                .args(unpacking(packed))
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        // A byte of what is packed: what comes out is not what the zip's sum tells, or as long.
+        for at in [50, 90, 130] {
+            let mut damaged = RKE.to_vec();
+            damaged[at] ^= 0x10;
+            assert_eq!(unpack(&damaged), "rke-operator: torn", "{at}");
+            assert_eq!(names(&folder), [PathBuf::from("s1.zip")]);
+        }
+        assert_eq!(unpack(RKE), "rke-operator: unpacked");
+        let page: Vec<u8> = (0..4096_u16)
+            .map(|at| u8::try_from(at / 64).unwrap())
+            .collect();
+        let there = fs::read(folder.join("s1")).unwrap();
+        assert_eq!(there, [&page[..], &Sha256::digest(&page)].concat());
+        let said = run(&folder, "look", 0);
+        assert!(said.starts_with("rke-operator: whole "), "{said}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 # A snapshot of etcd in the folder $1 under the name $2. $3: before | after it is taken; $4: etcd's
-# database. Snapshots hold every secret of the cluster: for root alone.
+# database. look: what there is under that name; $4: the cluster's id. end: the last $4 bytes of the zip of that name.
+# unpack: what is in that zip behind the header at $4, $5 bytes, from which $6 bytes come; $7: what gzip has behind such
+# data; $8: deflated | stored. Snapshots hold every secret of the cluster: for root alone.
 set -eu
 umask 077
 folder=$1 name=$2 new=$1/.rke-operator-new
@@ -44,5 +46,57 @@ after)
   fi
   sync "$folder"
   echo "rke-operator: saved $size $found"
+  ;;
+end)
+  echo "rke-operator: end $(stat -c %s "$folder/$name.zip") $(tail -c "$4" "$folder/$name.zip" | base64 -w 0)"
+  ;;
+unpack)
+  trap 'rm -f "$new" "$new.part"' EXIT
+  rm -f "$new.part"
+  needed=$(($6 / 1024 + 1024))
+  free=$(df -Pk "$folder" | tail -n 1 | awk '{ print $4 }')
+  if [ "$free" -lt "$needed" ]; then
+    echo "rke-operator: full $free $needed"
+    exit 0
+  fi
+  # The names in a local header are as long as two numbers in it say.
+  lengths=$(od -An -tu2 -j "$(($4 + 26))" -N 4 "$folder/$name.zip")
+  at=$4 packed=$5 bytes=$6 behind=$7 how=$8
+  read -r first second <<EOF
+$lengths
+EOF
+  data() { tail -c "+$((at + 31 + first + second))" "$folder/$name.zip" | head -c "$packed"; }
+  if [ "$how" = stored ]; then
+    data
+  else
+    {
+      printf '\037\213\010\000\000\000\000\000\000\377'
+      data
+      printf "$behind"
+    } | gzip -dc || touch "$new.part"
+  fi | head -c "$((bytes + 1))" >"$new"
+  if [ "$(stat -c %s "$new")" -ne "$bytes" ] || [ -e "$new.part" ]; then
+    echo 'rke-operator: torn'
+    exit 0
+  fi
+  sync "$new"
+  ln "$new" "$folder/$name"
+  echo 'rke-operator: unpacked'
+  ;;
+look)
+  if [ ! -f "$folder/$name" ]; then
+    [ -e "$folder/$name.zip" ] && echo 'rke-operator: zip' || echo 'rke-operator: gone'
+    exit 0
+  fi
+  size=$(stat -c %s "$folder/$name")
+  told=$(tail -c 32 "$folder/$name" | od -An -v -tx1 | tr -d ' \n')
+  found=$(head -c "$((size > 32 ? size - 32 : 0))" "$folder/$name" | sha256sum | cut -d ' ' -f 1)
+  if [ $((size % 512)) -ne 32 ] || [ "$told" != "$found" ]; then
+    echo 'rke-operator: torn'
+    exit 0
+  fi
+  names=other
+  ! grep -qaF "$4" "$folder/$name" || names=own
+  echo "rke-operator: whole $found $names"
   ;;
 esac

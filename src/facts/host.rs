@@ -142,6 +142,13 @@ impl ContainerFact {
         self.labels.get(crate::model::label::CLUSTER_ID) == Some(&id.0)
     }
 
+    /// The life of etcd's data that it was made for; see [`crate::model::label::ETCD_EPOCH`]. A label that cannot be
+    /// read is of none, and so before every other.
+    pub fn epoch(&self) -> u32 {
+        let text = self.labels.get(crate::model::label::ETCD_EPOCH);
+        text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
     /// What a claim remembers of the time before us; `None` when it cannot be read.
     pub fn before(&self) -> Option<Baseline> {
         serde_json::from_str(self.labels.get(crate::model::label::BEFORE)?).ok()

@@ -19,10 +19,10 @@ use bollard::{
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{create_body, error::HostError, files, machine::Host};
+use super::{Stamp, create_body, error::HostError, files, machine::Host};
 use crate::{
     facts::{ContainerFact, ContainerState},
-    model::{CLAIM, ClusterId, ContainerSpec, FILES_IMAGE, label, printable},
+    model::{CLAIM, ContainerSpec, FILES_IMAGE, label, printable},
 };
 
 /// How much of a log is kept, from its end.
@@ -196,11 +196,9 @@ impl Host {
         &self,
         name: &str,
         spec: &ContainerSpec,
-        cluster_id: &ClusterId,
-        cluster_name: &str,
+        stamp: &Stamp<'_>,
     ) -> Result<(), HostError> {
-        let body = create_body::component(spec, cluster_id, cluster_name)
-            .map_err(|error| self.unwritable(error))?;
+        let body = create_body::component(spec, stamp).map_err(|error| self.unwritable(error))?;
         let labels = body.labels.clone().unwrap_or_default();
         match self.create(name, body).await {
             // Labels of the image are on a container as well.

@@ -21,6 +21,24 @@ const NOFILE: i64 = 1_048_576;
 /// privileged containers and those that share process ids.
 const LABEL_DISABLE: &str = "label=disable";
 
+/// Whose a component is.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    /// The cluster.
+    pub id: &'a ClusterId,
+    /// Its name, for people.
+    pub name: &'a str,
+    /// Which life of etcd's data: see [`label::ETCD_EPOCH`].
+    pub epoch: u32,
+}
+
+impl<'a> Stamp<'a> {
+    /// Of a cluster whose etcd was never restored.
+    pub const fn first(id: &'a ClusterId, name: &'a str) -> Self {
+        Self { id, name, epoch: 0 }
+    }
+}
+
 /// The labels that everything of ours bears.
 pub(super) fn labels(cluster_id: &ClusterId, cluster_name: &str) -> HashMap<String, String> {
     HashMap::from([
@@ -32,10 +50,12 @@ pub(super) fn labels(cluster_id: &ClusterId, cluster_name: &str) -> HashMap<Stri
 /// The request that creates a component.
 pub(super) fn component(
     spec: &ContainerSpec,
-    cluster_id: &ClusterId,
-    cluster_name: &str,
+    stamp: &Stamp<'_>,
 ) -> Result<ContainerCreateBody, serde_json::Error> {
-    let mut labels = labels(cluster_id, cluster_name);
+    let mut labels = labels(stamp.id, stamp.name);
+    if stamp.epoch > 0 {
+        labels.insert(label::ETCD_EPOCH.to_owned(), stamp.epoch.to_string());
+    }
     labels.insert(label::SPEC.to_owned(), serde_json::to_string(spec)?);
     let ContainerSpec {
         image,
@@ -307,7 +327,7 @@ mod tests {
     }
 
     fn round_trip(spec: &ContainerSpec) -> Option<ContainerSpec> {
-        let body = component(spec, &ClusterId("c".to_owned()), "local").unwrap();
+        let body = component(spec, &Stamp::first(&ClusterId("c".to_owned()), "local")).unwrap();
         let (config, host) = inspected(body);
         runs(&config, &host)
     }
@@ -345,7 +365,7 @@ mod tests {
     fn the_value_of_a_variable_is_in_no_label() {
         let mut spec = spec();
         spec.env = vec![var("HTTPS_PROXY", "http://user:hunter2@proxy")];
-        let body = component(&spec, &ClusterId("c".to_owned()), "local").unwrap();
+        let body = component(&spec, &Stamp::first(&ClusterId("c".to_owned()), "local")).unwrap();
         assert_eq!(body.env.unwrap(), ["HTTPS_PROXY=http://user:hunter2@proxy"]);
         for (name, value) in body.labels.unwrap() {
             assert!(!value.contains("hunter2"), "{name}");
@@ -353,7 +373,7 @@ mod tests {
         // What was read from a label has no value, and makes no container.
         let text = serde_json::to_string(&spec).unwrap();
         let read: ContainerSpec = serde_json::from_str(&text).unwrap();
-        component(&read, &ClusterId("c".to_owned()), "local").unwrap_err();
+        component(&read, &Stamp::first(&ClusterId("c".to_owned()), "local")).unwrap_err();
     }
 
     /// All its flags are one list there; which of them are compared is not Docker's to know.
@@ -370,7 +390,7 @@ mod tests {
     #[test]
     fn drift_is_seen() {
         let spec = spec();
-        let body = component(&spec, &ClusterId("c".to_owned()), "local").unwrap();
+        let body = component(&spec, &Stamp::first(&ClusterId("c".to_owned()), "local")).unwrap();
         let (config, host) = inspected(body);
 
         let mut other = config.clone();

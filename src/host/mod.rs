@@ -43,6 +43,7 @@ mod wire;
 mod words;
 
 pub use containers::ClaimOutcome;
+pub use create_body::Stamp;
 pub use dial::{OtherMachines, ServiceRanges, TcpDial};
 pub use error::{Hop, HostError, KeyProblem, Phase, Place, Tried};
 pub use events::ContainerEvent;

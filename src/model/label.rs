@@ -16,6 +16,8 @@ pub const CLEAN: &str = "clusterprovisioner.rke.io/clean";
 /// On a `Cluster`, an annotation whose value is the cluster id of an external etcd: the data of this cluster are there
 /// now, as `--accept-etcd` of the command line says.
 pub const ACCEPT_ETCD: &str = "clusterprovisioner.rke.io/accept-etcd";
+/// On a component's container: which life of etcd's data it was made for, counted in restores. Without it: the first.
+pub const ETCD_EPOCH: &str = "clusterprovisioner.rke.io/etcd-epoch";
 /// The applied [`super::ContainerSpec`] as JSON.
 pub const SPEC: &str = "clusterprovisioner.rke.io/spec";
 /// On the claim: what was there before us ([`crate::facts::Baseline`] as JSON).

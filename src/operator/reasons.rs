@@ -68,6 +68,7 @@ impl Reasoned for Error {
             | Self::HostsUnreachable { .. }
             | Self::Busy { .. }
             | Self::TurnLost
+            | Self::Restoring { .. }
             | Self::Step { .. }
             | Self::Unsafe(_)
             | Self::Unsettled { .. } => None,
@@ -95,6 +96,7 @@ impl Reasoned for Error {
             | Self::HostsUnreachable { .. }
             | Self::Busy { .. }
             | Self::TurnLost
+            | Self::Restoring { .. }
             | Self::Step { .. }
             | Self::Unsafe(_)
             | Self::Unsettled { .. } => by_class(self.class(), Reason::PreflightFailed),

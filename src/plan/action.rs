@@ -102,6 +102,19 @@ pub enum HostAction {
         /// Definition, without the list of members: that is the one of the moment.
         spec: Box<ContainerSpec>,
     },
+    /// Moves the data of this node's member aside, for a restore: they are not deleted, and no member of the restored
+    /// etcd has them. Visible in the folders; repeating is harmless.
+    SetEtcdAside {
+        /// Of the restore.
+        epoch: u32,
+    },
+    /// Makes the data of the first member of a restored etcd from a snapshot, next to those that are there, then moves
+    /// these aside and the new ones in their place. Visible in the folders, which say when it is complete; repeating is
+    /// harmless.
+    RestoreEtcd {
+        /// From what, and as whom.
+        restore: Box<EtcdRestore>,
+    },
     /// Starts a container of ours that should run and does not. Repeating is harmless.
     StartContainer {
         /// Which.
@@ -290,6 +303,20 @@ pub enum ClusterAction {
         /// The name of what they are written with.
         with: String,
     },
+    /// Deletes from a restored API what must not come back, before any kubelet and any controller reads it: pods that no
+    /// node runs and whose controller makes others, Nodes that rke-operator has set up and that are no longer in the
+    /// cluster, and leases of that time. Through an API server that only this program reaches. Repeating is harmless.
+    CleanRestored {
+        /// Where that API server runs meanwhile.
+        node: NodeName,
+        /// Its definition.
+        spec: Box<ContainerSpec>,
+    },
+    /// Waits, bounded, until a node runs no pod that the API does not have. No effect.
+    AwaitKnownPods {
+        /// Which.
+        node: NodeName,
+    },
     /// Writes the copy of the state into `kube-system`. Visible in `ClusterFacts::state_copy`.
     SaveStateCopy,
 }
@@ -308,6 +335,27 @@ pub enum LocalAction {
     DeleteState,
 }
 
+/// How the first member of a restored etcd is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdRestore {
+    /// Of the restore.
+    pub epoch: u32,
+    /// The image that has etcdutl.
+    pub image: String,
+    /// The snapshot's name, of a file below [`crate::model::path::SNAPSHOTS`] on the node.
+    pub snapshot: String,
+    /// The hash that etcd has written into it.
+    pub sha256: String,
+    /// The member's name.
+    pub member: String,
+    /// Where its peers will find it.
+    pub peer_url: String,
+    /// etcd's id of the cluster follows from it: members of another life never join.
+    pub token: String,
+    /// By how much its revision goes forward, so that no client takes an old object for a new one.
+    pub bump: u64,
+}
+
 impl HostAction {
     const fn kind(&self) -> &'static str {
         match self {
@@ -321,6 +369,8 @@ impl HostAction {
             Self::ImportPause { .. } => "import-pause",
             Self::RunContainer { .. } => "run-container",
             Self::JoinEtcd { .. } => "join-etcd",
+            Self::SetEtcdAside { .. } => "set-etcd-aside",
+            Self::RestoreEtcd { .. } => "restore-etcd",
             Self::StartContainer { .. } => "start-container",
             Self::ReplaceContainer { .. } => "replace-container",
             Self::ReloadProxy { .. } => "reload-proxy",
@@ -355,6 +405,8 @@ impl ClusterAction {
             Self::Evict { .. } => "evict",
             Self::ForgetWritten => "forget-written",
             Self::RewriteStored { .. } => "rewrite-stored",
+            Self::CleanRestored { .. } => "clean-restored",
+            Self::AwaitKnownPods { .. } => "await-known-pods",
             Self::SaveStateCopy => "save-state-copy",
         }
     }
@@ -374,6 +426,8 @@ impl Action {
                 | ClusterAction::RemoveMember { node, .. }
                 | ClusterAction::OutOfService { node, .. }
                 | ClusterAction::DeleteNode { node, .. }
+                | ClusterAction::CleanRestored { node, .. }
+                | ClusterAction::AwaitKnownPods { node }
                 | ClusterAction::ApplyChart { node, .. },
             ) => Some(node),
             Self::Cluster(
@@ -428,6 +482,8 @@ impl Action {
                 | HostAction::ImportPause { .. }
                 | HostAction::RunContainer { .. }
                 | HostAction::JoinEtcd { .. }
+                | HostAction::SetEtcdAside { .. }
+                | HostAction::RestoreEtcd { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
@@ -439,6 +495,7 @@ impl Action {
             },
             Self::Cluster(action) => match action {
                 ClusterAction::AwaitNodeReady { .. }
+                | ClusterAction::AwaitKnownPods { .. }
                 | ClusterAction::AwaitAddon { .. }
                 | ClusterAction::AwaitChart { .. } => true,
                 ClusterAction::ApplyAddon { .. }
@@ -455,6 +512,7 @@ impl Action {
                 | ClusterAction::Evict { .. }
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
+                | ClusterAction::CleanRestored { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,
@@ -475,6 +533,8 @@ impl Action {
                 | HostAction::RemoveFiles { .. }
                 | HostAction::ConfigureContainerd { .. }
                 | HostAction::JoinEtcd { .. }
+                | HostAction::SetEtcdAside { .. }
+                | HostAction::RestoreEtcd { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
@@ -501,12 +561,14 @@ impl Action {
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
+                | ClusterAction::CleanRestored { .. }
                 | ClusterAction::Evict { .. } => true,
                 ClusterAction::ApplyAddon { .. }
                 | ClusterAction::SetNodeMeta { .. }
                 | ClusterAction::Cordon { .. }
                 | ClusterAction::Uncordon { .. }
                 | ClusterAction::AwaitNodeReady { .. }
+                | ClusterAction::AwaitKnownPods { .. }
                 | ClusterAction::AwaitAddon { .. }
                 | ClusterAction::AwaitChart { .. }
                 | ClusterAction::ForgetWritten

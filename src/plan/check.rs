@@ -455,6 +455,7 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
     let claim = removes(CLAIM).into_iter().map(Violation::RemovesClaim);
     let etcd = removes(Component::Etcd.container()).into_iter();
     let etcd = etcd.filter(|host| !leaves_etcd_first(host, steps, have));
+    let etcd = etcd.filter(|host| !is_former(Component::Etcd, host, steps, have));
     let api = removes(Component::ApiServer.container()).into_iter();
     let api = api.filter(|host| {
         let guard = Guard::ApiServesWithout(host.clone());
@@ -462,12 +463,35 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
             .iter()
             .any(|step| step.node() == Some(host) && step.guards.contains(&guard))
     });
+    let api = api.filter(|host| !is_former(Component::ApiServer, host, steps, have));
     let mixed = up
         .intersection(&back)
         .map(|host| Violation::Mixed((*host).clone()));
     let etcd = etcd.map(Violation::RemovesEtcd);
     let api = api.map(Violation::RemovesApi);
     mixed.chain(claim).chain(etcd).chain(api).collect()
+}
+
+/// True where what is removed is of a life of etcd's data before the state's, or before the one that the plan saves.
+fn is_former(component: Component, host: &NodeName, steps: &[&Step], have: &Actual) -> bool {
+    let known = have.saved.as_ref().map_or(0, |saved| saved.epoch());
+    let mut before = steps.iter().take_while(|step| !ends(component, host, step));
+    let saves = before.any(|step| step.action == Action::Local(LocalAction::SaveState));
+    let newest = known + u32::from(saves);
+    let fact = have.up(host).and_then(|facts| facts.container(component));
+    let is_before = |epoch: u32| fact.is_some_and(|fact| fact.epoch() < epoch);
+    let mut removals = steps.iter().filter(|step| ends(component, host, step));
+    removals.all(|step| {
+        step.guards.iter().any(|guard| {
+            matches!(guard, Guard::IsFormer { node, name, epoch }
+                if node == host && name == component.container() && *epoch <= newest && is_before(*epoch))
+        })
+    })
+}
+
+fn ends(component: Component, host: &NodeName, step: &Step) -> bool {
+    matches!(&step.action, Action::Host(node, HostAction::RemoveContainer { name })
+        if node == host && name == component.container())
 }
 
 /// True where etcd's member is removed before its container, or is none any more.

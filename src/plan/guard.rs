@@ -38,7 +38,9 @@ impl Guard {
     pub fn look(&self) -> Look<'_> {
         match self {
             Self::ClaimIs { node, .. } => Look::Container(node, CLAIM),
-            Self::ContainerIs { node, name, .. } => Look::Container(node, name),
+            Self::ContainerIs { node, name, .. } | Self::IsFormer { node, name, .. } => {
+                Look::Container(node, name)
+            }
             Self::QuorumWithout(_)
             | Self::ServesAfterRemoval(_)
             | Self::EtcdStable
@@ -119,6 +121,12 @@ fn judged(guard: &Guard, live: &Facts<'_>) -> Result<(), String> {
             None => Err(format!(
                 "container `{name}` on node `{node}` is gone since the survey"
             )),
+        },
+        Guard::IsFormer { node, name, epoch } => match live.container {
+            Some(found) if found.epoch() >= *epoch => Err(format!(
+                "container `{name}` on node `{node}` was made after the restore"
+            )),
+            Some(_) | None => Ok(()),
         },
         Guard::QuorumWithout(member) => {
             serving(live.etcd)?;

@@ -62,6 +62,8 @@ pub enum Held {
     ApiFirst,
     /// Files of a node are read through its claim, which is gone.
     ClaimFirst,
+    /// What is of the time before a restore goes first.
+    FormerFirst,
     /// What is left of the node that was given up goes before a new one joins.
     RemainsFirst,
     /// It was given up and is back.
@@ -116,6 +118,7 @@ impl Held {
             Self::Silent(_) => "Silent",
             Self::ApiFirst => "ApiFirst",
             Self::ClaimFirst => "ClaimFirst",
+            Self::FormerFirst => "FormerFirst",
             Self::RemainsFirst => "RemainsFirst",
             Self::Back => "Back",
             Self::SilentNode(_) => "SilentNode",
@@ -144,6 +147,9 @@ impl fmt::Display for Held {
             }
             Self::ClaimFirst => {
                 f.write_str("files of a node are read through its claim, which is gone")
+            }
+            Self::FormerFirst => {
+                f.write_str("what is of the time before the restore is stopped first")
             }
             Self::RemainsFirst => {
                 f.write_str("it joins as a new node when nothing of the old one is left")

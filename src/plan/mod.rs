@@ -21,6 +21,7 @@ mod check;
 mod complete;
 mod diff;
 mod folders;
+mod former;
 mod guard;
 mod held;
 mod hold;
@@ -37,7 +38,7 @@ mod stage;
 mod step;
 mod title;
 
-pub use action::{Action, ClusterAction, FileRef, HostAction, LocalAction};
+pub use action::{Action, ClusterAction, EtcdRestore, FileRef, HostAction, LocalAction};
 pub use check::{Violation, check};
 pub use complete::unexplained;
 pub use diff::config_digest;
@@ -55,6 +56,24 @@ pub use title::title;
 
 pub use crate::model::FieldChange;
 use crate::{desired::Desired, facts::Actual};
+
+/// The plan of the restore that `want` is in the middle of; see [`crate::state::EtcdEpoch`]. Empty when nothing of it is
+/// left but what [`up`] does.
+pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
+    let Some(epoch) = want.saved.restoring() else {
+        return up(want, have);
+    };
+    preflight::restore(want, have, epoch)?;
+    // Neither what etcd held nor what its API told counts any more; running containers still have their ports.
+    let told_nothing = former::without_their_word(have);
+    preflight::errors(&diff::diff(want, &told_nothing))?;
+    let left = former::without(want, &told_nothing);
+    let mut diff = diff::diff(want, &left);
+    // What is no part of the cluster yet joins when it serves.
+    diff.hosts
+        .retain(|_, host| host.facts.is_of(&want.cluster_id));
+    Ok(schedule::restore(&diff, have, epoch))
+}
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
 /// in the way, and then nothing is done at all.

@@ -183,6 +183,15 @@ pub enum Guard {
         /// Docker's id.
         id: String,
     },
+    /// The container of that name on this node is of a life of etcd's data before this one, or is gone.
+    IsFormer {
+        /// Where.
+        node: NodeName,
+        /// Its name.
+        name: String,
+        /// The present life.
+        epoch: u32,
+    },
     /// etcd keeps its quorum without this member.
     QuorumWithout(MemberId),
     /// etcd serves when this member is one no more.

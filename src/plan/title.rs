@@ -37,6 +37,10 @@ fn on_host(action: &HostAction) -> String {
         HostAction::ImportPause { image } => format!("import {image} into containerd"),
         HostAction::RunContainer { component, .. } => format!("run {component}"),
         HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
+        HostAction::SetEtcdAside { .. } => "set the data of etcd aside".to_owned(),
+        HostAction::RestoreEtcd { restore } => {
+            format!("restore etcd from {}", restore.snapshot)
+        }
         HostAction::StartContainer { component } => format!("start {component}"),
         HostAction::ReplaceContainer { component, .. } => format!("replace {component}"),
         HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
@@ -86,6 +90,12 @@ fn in_cluster(action: &ClusterAction) -> String {
             let resources = resources.iter().map(String::as_str);
             let resources = resources.collect::<Vec<_>>().join(", ");
             format!("write all stored {resources} again with `{with}`")
+        }
+        ClusterAction::CleanRestored { .. } => {
+            "delete what the snapshot has and must not come back".to_owned()
+        }
+        ClusterAction::AwaitKnownPods { .. } => {
+            "wait until the node runs no unknown pod".to_owned()
         }
         ClusterAction::SaveStateCopy => "save a copy of the state in kube-system".to_owned(),
     }

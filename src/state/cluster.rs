@@ -70,6 +70,10 @@ pub struct EtcdEpoch {
     pub number: u32,
     /// What was restored.
     pub from: SnapshotRef,
+    /// The revision at which it begins: higher than any of the lives before, so that no client takes an old object for a
+    /// new one.
+    #[serde(default)]
+    pub begins: u64,
     /// The node whose member was made of it.
     pub first: NodeName,
     /// How far it has come.
@@ -314,6 +318,25 @@ impl ClusterState {
     /// True where the first format was read, which did not count: what it lacked was not made yet.
     pub const fn is_of_first_format(&self) -> bool {
         self.serial == 0
+    }
+
+    /// Which life of etcd's data this is: how often it was restored.
+    pub fn epoch(&self) -> u32 {
+        self.etcd_epoch.as_ref().map_or(0, |epoch| epoch.number)
+    }
+
+    /// From it follows etcd's id of the cluster, another one after each restore.
+    pub fn etcd_token(&self) -> String {
+        match self.epoch() {
+            0 => self.cluster_id.0.clone(),
+            epoch => format!("{}-{epoch}", self.cluster_id),
+        }
+    }
+
+    /// The restore that was begun and has not come to its end.
+    pub fn restoring(&self) -> Option<&EtcdEpoch> {
+        let epoch = self.etcd_epoch.as_ref();
+        epoch.filter(|epoch| epoch.reached != Reached::Done)
     }
 
     /// True for a node that was given up.

@@ -101,6 +101,17 @@ impl Apis {
         Ok(self.client(vec![(node.clone(), door)]))
     }
 
+    /// A client of an API server on another port of a control plane.
+    pub fn at(
+        &self,
+        node: &NodeName,
+        port: u16,
+        engine: &ClientIdentity,
+    ) -> Result<Client, WorkloadError> {
+        let door = self.opened(node, port, engine)?;
+        Ok(self.client(vec![(node.clone(), door)]))
+    }
+
     /// A client of the first API server that takes a connection, of those on these control planes. It
     /// outlives each of them.
     pub fn any<'n>(
@@ -147,14 +158,23 @@ impl Apis {
         if let Some(door) = doors.get(&key) {
             return Ok(door.clone());
         }
+        let door = self.opened(node, Component::ApiServer.health_port(), engine)?;
+        doors.insert(key, door.clone());
+        Ok(door)
+    }
+
+    fn opened(
+        &self,
+        node: &NodeName,
+        port: u16,
+        engine: &ClientIdentity,
+    ) -> Result<Door, WorkloadError> {
         let (hosts, node) = (self.0.hosts.clone(), node.clone());
         let open: OpenStream = Arc::new(move || {
             let (hosts, node) = (hosts.clone(), node.clone());
-            async move { hosts.port(&node, Component::ApiServer.health_port()).await }.boxed()
+            async move { hosts.port(&node, port).await }.boxed()
         });
-        let door = https::client(open, SERVER_NAME.into(), engine)?;
-        doors.insert(key, door.clone());
-        Ok(door)
+        Ok(https::client(open, SERVER_NAME.into(), engine)?)
     }
 
     fn client(&self, doors: Vec<(NodeName, Door)>) -> Client {

@@ -106,7 +106,12 @@ pub(super) fn goes(pod: &Pod) -> bool {
         .as_ref()
         .and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
-    !is_of_daemon_set(pod) && !ended && !pod.annotations().contains_key(MIRROR)
+    !is_of_daemon_set(pod) && !ended && !is_mirror(pod)
+}
+
+/// True for a pod that kubelet has from a file.
+pub(super) fn is_mirror(pod: &Pod) -> bool {
+    pod.annotations().contains_key(MIRROR)
 }
 
 fn is_of_daemon_set(pod: &Pod) -> bool {

@@ -26,6 +26,7 @@ mod probe;
 mod read;
 mod removed;
 mod replicas;
+mod restored;
 mod rewrite;
 mod service_address;
 mod stored;
@@ -55,6 +56,7 @@ pub(crate) use read::within;
 pub use read::{held, nodes, release, serves};
 pub use removed::removed_apis;
 pub use replicas::evict_one;
+pub use restored::{Restored, clean_restored, pods_of, reports};
 pub use rewrite::{forget, rewrite};
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 

@@ -124,6 +124,7 @@ fn planned(intent: &Intent) -> String {
         recover: None,
         accept_etcd: None,
         rotate: None,
+        restore: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),
         clean: &BTreeSet::new(),

@@ -21,7 +21,9 @@ use lab::{Lab, LabSpec, Profile};
 use rke_operator::{
     config::{Credential, Login},
     facts::{Baseline, ContainerState, NodeRecord},
-    host::{ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, TcpDial},
+    host::{
+        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, Stamp, TcpDial,
+    },
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER, LogLimit,
         NodeName, Owner, label, secret::Secret,
@@ -151,7 +153,9 @@ async fn missing_image(host: &Host) {
         image: "rancher/not-here:1".to_owned(),
         ..spec()
     };
-    let refused = host.run_container("etcd", &spec, &id(), "contract").await;
+    let refused = host
+        .run_container("etcd", &spec, &Stamp::first(&id(), "contract"))
+        .await;
     assert!(
         matches!(&refused, Err(HostError::ImageMissing { image, .. }) if *image == spec.image),
         "{refused:?}"
@@ -281,7 +285,7 @@ async fn component(host: &Host) {
             "kubelet",
         ),
     ] {
-        host.run_container(name, &spec, &id(), "contract")
+        host.run_container(name, &spec, &Stamp::first(&id(), "contract"))
             .await
             .unwrap();
         // What runs is success.
@@ -296,13 +300,15 @@ async fn component(host: &Host) {
         assert_eq!(restarts, Some((ContainerState::Running, 0)));
         host.log_tail(name, 5).await.unwrap();
         // So is what was made by a run that was killed meanwhile; another definition is not.
-        host.run_container(name, &spec, &id(), "contract")
+        host.run_container(name, &spec, &Stamp::first(&id(), "contract"))
             .await
             .unwrap();
         assert_eq!(host.container(name).await.unwrap().unwrap().id, alone.id);
         let mut other = spec.clone();
         other.env.push(variable("ANOTHER", "1"));
-        let again = host.run_container(name, &other, &id(), "contract").await;
+        let again = host
+            .run_container(name, &other, &Stamp::first(&id(), "contract"))
+            .await;
         assert!(
             matches!(&again, Err(HostError::NameTaken { by, .. }) if *by == found[name].labels),
             "{again:?}"
@@ -318,7 +324,9 @@ async fn broken(host: &Host) {
         entrypoint: vec!["/no-such-program".to_owned()],
         ..spec()
     };
-    let refused = host.run_container("broken", &spec, &id(), "contract").await;
+    let refused = host
+        .run_container("broken", &spec, &Stamp::first(&id(), "contract"))
+        .await;
     assert!(
         matches!(refused, Err(HostError::Docker { .. })),
         "{refused:?}"

@@ -52,6 +52,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         recover: None,
         accept_etcd: None,
         rotate: None,
+        restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),
         clean: &[].into(),

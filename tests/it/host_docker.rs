@@ -13,7 +13,8 @@ use rke_operator::{
     error::{Explain, Passing},
     facts::{Baseline, ContainerState, NodeRecord},
     host::{
-        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, pool::Hosts,
+        ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, Stamp,
+        pool::Hosts,
     },
     model::{
         CLAIM, ClusterId, ContainerSpec, Digest, EnvVar, FILES_IMAGE, HELPER, LogLimit, NodeName,
@@ -198,7 +199,7 @@ async fn containers_of_ours_and_of_others() {
     }
     let host = fake.connect().await.unwrap();
     let spec = spec("etcd:1");
-    host.run_container("etcd", &spec, &id(), "local")
+    host.run_container("etcd", &spec, &Stamp::first(&id(), "local"))
         .await
         .unwrap();
     let found = host.containers().await.unwrap();
@@ -237,12 +238,12 @@ async fn a_name_that_is_taken_and_an_image_that_is_missing() {
         .insert("etcd".to_owned(), FakeContainer::foreign("quay.io/etcd:3"));
     let host = fake.connect().await.unwrap();
     let missing = host
-        .run_container("x", &spec("etcd:1"), &id(), "local")
+        .run_container("x", &spec("etcd:1"), &Stamp::first(&id(), "local"))
         .await;
     assert!(matches!(missing, Err(HostError::ImageMissing { .. })));
     fake.docker().images.insert("etcd:1".to_owned(), 1);
     let taken = host
-        .run_container("etcd", &spec("etcd:1"), &id(), "local")
+        .run_container("etcd", &spec("etcd:1"), &Stamp::first(&id(), "local"))
         .await;
     assert!(
         matches!(taken, Err(HostError::NameTaken { .. })),
@@ -260,7 +261,7 @@ async fn removing_what_is_gone_is_success() {
     host.remove("etcd", Some(Duration::from_secs(10)))
         .await
         .unwrap();
-    host.run_container("etcd", &spec("etcd:1"), &id(), "local")
+    host.run_container("etcd", &spec("etcd:1"), &Stamp::first(&id(), "local"))
         .await
         .unwrap();
     assert!(!host.remove_image("etcd:1").await.unwrap(), "it is in use");

@@ -16,7 +16,7 @@ use rke_operator::{
     error::ErrorClass,
     etcd::MemberId,
     facts::{Actual, Baseline, HostView, NodeRecord},
-    host::{Dial, KnownHosts, Policy},
+    host::{Dial, KnownHosts, Policy, Stamp},
     model::{CLAIM, Component, ContainerSpec, HELPER, NodeName, Owner, label},
     plan::{Action, Cause, Guard, HostAction, Step},
     state::ClusterState,
@@ -93,9 +93,13 @@ impl Surveyed {
             before: Baseline::default(),
         };
         host.create_claim(record.labels().unwrap()).await.unwrap();
-        host.run_container("etcd", &spec("--v=1"), &saved.cluster_id, "a")
-            .await
-            .unwrap();
+        host.run_container(
+            "etcd",
+            &spec("--v=1"),
+            &Stamp::first(&saved.cluster_id, "a"),
+        )
+        .await
+        .unwrap();
         let mut facts = bare_host(&n1());
         facts.containers = host.containers().await.unwrap();
         let actual = Actual {

@@ -263,6 +263,7 @@ impl Site {
             recover: None,
             accept_etcd: None,
             rotate: None,
+            restore: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),

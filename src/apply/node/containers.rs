@@ -20,7 +20,7 @@ use crate::{
     },
     error::ErrorClass,
     facts::ContainerState,
-    host::Host,
+    host::{Host, Stamp},
     model::{ClusterId, Component, ContainerSpec, LOG_CAUSE_LINES, log_cause, names_a_flag, path},
     state::ClusterState,
     workload::Probe,
@@ -44,7 +44,12 @@ pub(in crate::apply) async fn run_container(
 ) -> Result<Done, StepError> {
     owned(host, component, spec, &saved.cluster_id).await?;
     let name = component.container();
-    host.run_container(name, spec, &saved.cluster_id, &saved.cluster_name)
+    let stamp = Stamp {
+        id: &saved.cluster_id,
+        name: &saved.cluster_name,
+        epoch: saved.epoch(),
+    };
+    host.run_container(name, spec, &stamp)
         .await
         .map_err(failed)?;
     Ok(Done::default())

@@ -77,7 +77,7 @@ pub(super) fn succeeded(
     Err(node_error(host, &message, hints))
 }
 
-pub(super) fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
+pub(in crate::apply) fn node_error(host: &Host, what: &str, hints: &[&str]) -> StepError {
     failed(ExecutorError::Node {
         message: format!("node `{}`: {what}", host.name),
         hints: hints.iter().map(|hint| (*hint).to_owned()).collect(),

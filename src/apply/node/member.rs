@@ -263,7 +263,7 @@ async fn look(run: &Executor<'_>, host: &Host, what: &str) -> Result<Data, StepE
 }
 
 /// What is mounted below cannot be moved, and half of the data would stay.
-fn mounted(host: &Host, mount: &str) -> StepError {
+pub(super) fn mounted(host: &Host, mount: &str) -> StepError {
     let what = format!(
         "`{}` has data of a former member of etcd, and `{mount}` is mounted below it: nothing of it is moved aside",
         path::ETCD_MEMBER

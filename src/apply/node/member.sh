@@ -4,7 +4,10 @@
 # anything is mounted below, nothing is moved. $2: look | aside.
 set -eu
 folder=$1
-inside() { find "$folder/" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' "$@"; }
+inside() {
+  find "$folder/" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' ! -name 'before-*' \
+    ! -name 'restore-*' ! -name 'torn-*' "$@"
+}
 [ ! -d "$folder" ] || found=$(inside -print -quit)
 if [ -z "${found-}" ]; then
   echo 'rke-operator: empty'

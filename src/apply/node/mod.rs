@@ -11,6 +11,8 @@ mod files;
 mod helper;
 mod images;
 mod member;
+mod pods;
+mod restore;
 mod system;
 
 pub(super) use chart::render;
@@ -22,6 +24,9 @@ pub(super) use containers::{
     start_container, try_flags,
 };
 pub(super) use files::{reload_proxy, remove_files, write_files};
+pub(super) use helper::node_error;
 pub(super) use images::{import_pause, pull, remove_images};
 pub(super) use member::{join_etcd, remove_member};
+pub(super) use pods::pods;
+pub(super) use restore::{restore, set_aside};
 pub(super) use system::prepare_kernel;

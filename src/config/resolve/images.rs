@@ -70,7 +70,8 @@ const USED: &[(&str, &[&str])] = &[
         "metrics_server",
         &["rancher/mirrored-metrics-server", "rancher/metrics-server"],
     ),
-    // Two of ours, which RKE had not.
+    // Three that RKE had not.
+    ("etcd_tools", &[]),
     ("runtime", &[]),
     ("klipper_helm", &[]),
 ];

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{super::encryption, PkiContext, PkiError, cert::new_authority, given::Given, key::Key};
+use super::{
+    super::encryption, PkiContext, PkiError, cert::new_authority, given::Given, key::Key, restore,
+};
 use crate::{
     config::{Bastion, Intent, NodeIntent},
     etcd::{ExternalView, Quorum},
@@ -103,6 +105,11 @@ pub(super) fn completed(
         inventory,
         ..known.clone()
     };
+    if let Some(restore) = ctx.restore {
+        let peer = peers(intent, |name| *name == restore.first).remove(&restore.first);
+        restore.begin(&mut next, peer);
+        restore::end(&mut next, intent, have);
+    }
     if next.signer_ca.is_none() {
         let cn = "kube-signer-ca";
         next.signer_ca = Some(new_authority(cn, cn, &ctx.seed, ctx.now)?);

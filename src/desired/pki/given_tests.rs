@@ -92,6 +92,7 @@ fn keys(
         recover: None,
         accept_etcd: None,
         rotate: None,
+        restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
         clean: &NO_NODE,

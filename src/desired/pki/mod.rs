@@ -21,6 +21,7 @@ mod newest;
 mod organizations;
 mod reconcile;
 mod recover;
+mod restore;
 mod rotation;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use self::{
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
+    restore::Restore,
     rotation::Rotation,
     user::{
         AccessError, HandedOut, NewBecause, Shown, UserAccess, UserRequest, handed_out,
@@ -69,6 +71,8 @@ pub struct PkiContext<'a> {
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Certificates that a person wants re-created.
     pub rotate: Option<&'a Rotation>,
+    /// The snapshot that a person restores.
+    pub restore: Option<&'a Restore>,
     /// Nodes that a person gives up by name.
     pub lose: &'a BTreeSet<NodeName>,
     /// Nodes that a person has cleaned by name, whatever is on them.

@@ -30,7 +30,7 @@ pub(super) use self::{
     components::{Need, applied},
     containerd::ContainerdDiff,
     files::{FilesDiff, LOOSE_FILES, is_below},
-    images::MissingImage,
+    images::{MissingImage, present},
 };
 
 /// What differs between what must be and what is.

@@ -13,6 +13,7 @@ mod network;
 mod packages;
 mod ranges;
 mod reach;
+mod restore;
 mod roles;
 mod version;
 
@@ -22,6 +23,7 @@ pub(super) use host::{listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
 pub(super) use machine::lacks;
 pub(super) use network::doubts;
+pub(super) use restore::restore;
 
 use super::diff::Diff;
 use crate::{

@@ -9,6 +9,7 @@ mod charts;
 mod claim;
 mod containerd;
 mod flags;
+mod former;
 mod health;
 mod hosts;
 mod join;
@@ -20,6 +21,7 @@ mod part;
 mod prepare;
 mod prune;
 mod remove;
+mod restore;
 mod roles;
 mod roll;
 mod skew;
@@ -30,7 +32,7 @@ mod warnings;
 
 pub use remove::{remove, remove_named};
 
-pub(super) use self::{claim::remembered, up::up};
+pub(super) use self::{claim::remembered, restore::restore, up::up};
 
 /// The parts in order, without the stages that have nothing to do.
 fn plan(parts: impl IntoIterator<Item = Part>) -> Plan {

@@ -81,7 +81,7 @@ pub(super) fn clients(diff: &Diff<'_>) -> Part {
 }
 
 /// What it takes to start a component; for kubelet also the image of every pod.
-fn with_pause(
+pub(super) fn with_pause(
     name: &NodeName,
     component: Component,
     spec: &ContainerSpec,

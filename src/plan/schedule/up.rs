@@ -3,12 +3,12 @@
 //! Each row gives its stages with their notes, and the notes of a plan are in the order of its rows.
 
 use super::{
-    addons, charts, claim, containerd, flags, health, hosts, join, leavers, lost, nodes,
+    addons, charts, claim, containerd, flags, former, health, hosts, join, leavers, lost, nodes,
     part::Part, plan, prepare, prune, roles, roll, start, state, warnings,
 };
 use crate::{
     facts::{Actual, ApiView},
-    plan::{Held, Note, Plan, diff::Diff},
+    plan::{self as planning, Cause, Held, Note, Plan, diff::Diff},
 };
 
 /// The plan that mends what differs; empty when nothing does.
@@ -16,6 +16,9 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
     let (want, have) = (diff.want, diff.have);
     if claim::have_lost_it(diff).next().is_some() {
         return claims_only(diff);
+    }
+    if planning::former::containers(want, have).next().is_some() {
+        return former_only(diff);
     }
     let first = [
         state::save(want, have), // keys are kept before they are used
@@ -90,6 +93,22 @@ fn until_the_api_answers(parts: impl IntoIterator<Item = Part>, diff: &Diff<'_>)
     notes.push(Note::left_anywhere(text.to_owned(), Held::ApiFirst));
     notes.extend(leavers::later(diff, "the API answers", &Held::ApiFirst));
     only(parts, notes)
+}
+
+/// A node that was away during a restore comes back with data of before it.
+fn former_only(diff: &Diff<'_>) -> Plan {
+    let (want, have) = (diff.want, diff.have);
+    let why = "it is of the time before the restore";
+    let stop = Part {
+        stages: former::stop(want, have, Cause::Drift, why),
+        notes: Vec::new(),
+    };
+    let held = Held::FormerFirst;
+    let text =
+        "what else differs is known after nothing of the time before the restore runs any more";
+    let mut notes = vec![Note::left_anywhere(text.to_owned(), held.clone())];
+    notes.extend(leavers::later(diff, "that is done", &held));
+    only([state::save(want, have), stop], notes)
 }
 
 fn claims_only(diff: &Diff<'_>) -> Plan {

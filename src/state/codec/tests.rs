@@ -75,6 +75,7 @@ fn whatever_a_state_may_hold_is_read_back() {
                 sha256: "ab".repeat(32),
                 revision: 7,
             },
+            begins: 1_000_000_007,
             first: "n1".into(),
             reached,
         });

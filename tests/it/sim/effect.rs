@@ -91,6 +91,16 @@ fn on_host(
             facts.containers.remove("etcd");
             run(node, Component::Etcd, spec, want()?, facts)
         }
+        // Which data it has is the world's to know.
+        HostAction::SetEtcdAside { .. } | HostAction::RestoreEtcd { .. } => {
+            if facts.containers.contains_key("etcd") {
+                return Err("etcd has its data open".to_owned());
+            }
+            if let HostAction::RestoreEtcd { restore } = action {
+                has_image(facts, &restore.image)?;
+            }
+            Ok(())
+        }
         HostAction::StartContainer { component } => {
             let container = facts.containers.get_mut(component.container());
             let container = container.ok_or("no such container")?;
@@ -245,6 +255,18 @@ fn in_cluster(
             api(world)?.written_with = Some(with.clone());
             Ok(())
         }
+        // Pods are not simulated. No other API server serves yet.
+        ClusterAction::CleanRestored { node, .. } => {
+            let etcd = world
+                .up(node)
+                .is_some_and(|facts| running(facts, Component::Etcd));
+            if etcd {
+                Ok(())
+            } else {
+                Err(format!("no etcd runs on node `{node}`"))
+            }
+        }
+        ClusterAction::AwaitKnownPods { node } => joined(node, world).map(drop),
         ClusterAction::SaveStateCopy => {
             let copy = StateCopy::Is(Box::new(want()?.saved.copy()));
             let api = api(world)?;
@@ -425,6 +447,8 @@ fn has_image(facts: &HostFacts, image: &str) -> Result<(), String> {
 /// A container of ours as it is after creation.
 pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> ContainerFact {
     let spec_label = serde_json::to_string(spec).unwrap();
+    let epoch = want.saved.epoch();
+    let epoch = (epoch > 0).then(|| (label::ETCD_EPOCH.to_owned(), epoch.to_string()));
     ContainerFact {
         id: format!("{name}-{}", want.cluster_id),
         labels: BTreeMap::from([
@@ -434,7 +458,10 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
                 want.saved.cluster_name.clone(),
             ),
             (label::SPEC.to_owned(), spec_label),
-        ]),
+        ])
+        .into_iter()
+        .chain(epoch)
+        .collect(),
         state: ContainerState::Created,
         runs: Some(ContainerSpec {
             command: spec.words(),

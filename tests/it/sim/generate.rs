@@ -113,6 +113,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         addons.push(coredns(knobs));
     }
     Desired {
+        etcd_tools: "rancher/mirrored-coreos-etcd:v3.6.7".to_owned(),
         cluster_id: ClusterId(id.to_owned()),
         hosts: hosts.collect(),
         addons,

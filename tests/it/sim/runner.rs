@@ -14,9 +14,11 @@ use rke_operator::{
     },
     config::Credential,
     converge::{self, AnyPurpose, Consent, Convergence, Error, Goal, Purpose},
+    desired::pki::Restore,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
     model::{ClusterId, NodeName, secret::Secret},
+    plan,
     plan::Plan,
     state::{ClusterState, Loaded, StateError, Store, kubeconfig::KubeconfigStore},
 };
@@ -120,6 +122,7 @@ pub(crate) struct Runner {
     clean: BTreeSet<NodeName>,
     recover: Option<ClusterId>,
     accept_etcd: Option<String>,
+    restore: Option<Restore>,
     identity: String,
     clock: Clock,
 }
@@ -159,6 +162,7 @@ impl Runner {
             clean: BTreeSet::new(),
             recover: None,
             accept_etcd: None,
+            restore: None,
             identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -224,6 +228,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who restores a snapshot.
+    pub(crate) fn restoring(&self, restore: &Restore) -> Self {
+        Self {
+            restore: Some(restore.clone()),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -235,6 +247,7 @@ impl Runner {
             recover: self.recover.clone(),
             accept_etcd: self.accept_etcd.clone(),
             rotate: None,
+            restore: self.restore.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
             clean: self.clean.clone(),
@@ -311,11 +324,12 @@ impl Runner {
     pub(crate) async fn plan(&self, purpose: &impl Purpose) -> Result<Plan, Error> {
         let survey = converge::survey(purpose, &self.environment()).await?;
         if let Some(want) = &survey.desired {
-            let whole = plan_up(want, &survey.actual).unwrap();
+            let plan = || plan_up(want, &survey.actual).unwrap();
             let plan = match purpose.any() {
-                AnyPurpose::Goal(Goal::Heal(_)) => whole.unasked(),
-                AnyPurpose::Goal(Goal::Renew(_)) => whole.renewals(),
-                AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => whole,
+                AnyPurpose::Goal(Goal::Heal(_)) => plan().unasked(),
+                AnyPurpose::Goal(Goal::Renew(_)) => plan().renewals(),
+                AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => plan(),
+                AnyPurpose::Goal(Goal::Restore(_)) => plan::restore(want, &survey.actual).unwrap(),
             };
             assert_eq!(plan, survey.plan);
         }

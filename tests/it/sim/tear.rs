@@ -50,6 +50,8 @@ fn on_host(
         HostAction::PullImage { .. }
         | HostAction::TryFlags { .. }
         | HostAction::ImportPause { .. }
+        | HostAction::SetEtcdAside { .. }
+        | HostAction::RestoreEtcd { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReloadProxy { .. }
         | HostAction::AwaitHealthy { .. }
@@ -166,6 +168,8 @@ fn in_cluster(
         | ClusterAction::Evict { .. }
         | ClusterAction::ForgetWritten
         | ClusterAction::RewriteStored { .. }
+        | ClusterAction::CleanRestored { .. }
+        | ClusterAction::AwaitKnownPods { .. }
         | ClusterAction::SaveStateCopy => return,
         // The record is begun, and some objects are there or gone.
         ClusterAction::ApplyChart { chart, .. } => {

@@ -55,6 +55,12 @@ pub(crate) struct World {
     pub(crate) alarms: BTreeSet<Alarm>,
     /// The etcd outside of the clusters, where that is what they have: it serves.
     pub(crate) external: Option<ExternalView>,
+    /// What snapshots hold, by name.
+    pub(crate) snapshots: BTreeMap<String, ClusterFacts>,
+    /// Which life the data of etcd are of.
+    pub(crate) life: u32,
+    /// What was set aside, by restore.
+    pub(crate) aside: BTreeMap<u32, BTreeSet<NodeName>>,
     /// What API servers do not answer at once, or not at all.
     pub(crate) faults: Vec<ApiFault>,
 }
@@ -101,6 +107,9 @@ impl World {
             cut_off: BTreeMap::new(),
             alarms: BTreeSet::new(),
             external: None,
+            snapshots: BTreeMap::new(),
+            life: 0,
+            aside: BTreeMap::new(),
             faults: Vec::new(),
         }
     }
@@ -495,6 +504,24 @@ impl World {
                     members.insert(node.clone());
                 }
             }
+            HostAction::SetEtcdAside { epoch } => self.set_aside(node, *epoch),
+            HostAction::RestoreEtcd { restore } => {
+                if self
+                    .aside
+                    .get(&restore.epoch)
+                    .is_some_and(|nodes| nodes.contains(node))
+                {
+                    return;
+                }
+                self.set_aside(node, restore.epoch);
+                for members in self.members.values_mut() {
+                    *members = [node.clone()].into();
+                }
+                self.learners.clear();
+                self.life = restore.epoch;
+                let held = self.snapshots.get(&restore.snapshot);
+                self.truth.cluster = held.cloned().map(Box::new);
+            }
             HostAction::CleanHost { .. } => {
                 for members in self.members.values_mut() {
                     members.remove(node);
@@ -509,6 +536,20 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// What was there is no member's any more, and somewhere else.
+    fn set_aside(&mut self, node: &NodeName, epoch: u32) {
+        let first = self.aside.entry(epoch).or_default().insert(node.clone());
+        for members in self.members.values_mut().filter(|_| first) {
+            members.remove(node);
+        }
+    }
+
+    /// Takes a snapshot.
+    pub(crate) fn snapshot(&mut self, name: &str) {
+        let held = self.etcd().clone();
+        self.snapshots.insert(name.to_owned(), held);
     }
 
     fn as_shell<T>(&mut self, shell: &mut Shell, act: impl FnOnce(&mut Actual) -> T) -> T {
@@ -541,7 +582,15 @@ impl World {
                 let started = self.runs(node, Component::Etcd).is_some();
                 self.learners.insert(node.clone(), started);
             }
-            if !step.action.is_wait() && !joins {
+            let restores = matches!(
+                step.action.on_host(),
+                Some((
+                    _,
+                    HostAction::SetEtcdAside { .. } | HostAction::RestoreEtcd { .. }
+                ))
+            );
+            let nothing = restores && how.is_multiple_of(2);
+            if !step.action.is_wait() && !joins && !nothing {
                 self.after(step, want);
             }
         }

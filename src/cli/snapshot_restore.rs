@@ -1,0 +1,190 @@
+//! `etcd snapshot-restore`: replaces what the cluster holds by a snapshot.
+
+use tokio::time::Instant;
+
+use super::{
+    args::SnapshotRestore,
+    environment::{self, Opening},
+    intent,
+    kubeconfig::state,
+    output::json::Ended,
+    report::{CliError, Failure},
+    session::Session,
+    snapshot::with_etcd,
+    up::Run,
+};
+use crate::{
+    config::Intent,
+    converge::Goal,
+    desired::{self, pki::Restore},
+    environment::Environment,
+    etcd::snapshot::{self, Found, SnapshotName},
+    facts::Unreachable,
+    host::{Host, pool::Hosts},
+    model::{KubernetesVersion, NodeName},
+    state::{ClusterState, SnapshotRef},
+};
+
+/// So far a restored etcd's revision is beyond every one that was handed out before: more than a week of 1500 writes a
+/// second, as etcd's own documentation has it.
+const BEYOND: u64 = 1_000_000_000;
+
+/// Runs it. One that was cut off goes on where it was.
+pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result<Ended, CliError> {
+    if args.s3.is_asked_for() {
+        return Err(Failure::NoS3.into());
+    }
+    let begun = Instant::now();
+    let file = &args.config.config;
+    let intent = intent::load_whole(file, session)?.intent;
+    if intent.etcd.external().is_some() {
+        return Err(Failure::ExternalEtcd.into());
+    }
+    let opening = Opening {
+        lose: args.lose.iter().cloned().collect(),
+        ..Opening::to_change(&args.trust)
+    };
+    let mut environment = environment::open(file, opening, session)?;
+    let saved = state(&environment).await?;
+    let minor = |version: KubernetesVersion| (version.major, version.minor);
+    if let Some(has) = saved.kubernetes_version
+        && minor(has) != minor(intent.version)
+    {
+        let wants = intent.version;
+        return Err(Failure::RestoresAndUpgrades { has, wants }.into());
+    }
+    environment.restore = Some(match saved.restoring() {
+        Some(epoch) if epoch.from.name != args.name.as_str() => {
+            let snapshot = epoch.from.name.clone();
+            return Err(Failure::AnotherRestore { snapshot }.into());
+        }
+        Some(epoch) => Restore {
+            number: epoch.number,
+            from: epoch.from.clone(),
+            begins: epoch.begins,
+            first: epoch.first.clone(),
+        },
+        None => find(&args.name, &intent, &saved, &environment, session).await?,
+    });
+    let run = Run {
+        goal: Goal::Restore(&intent),
+        file,
+        yes: args.yes,
+        output: args.output,
+        again: "rke-operator etcd snapshot-restore",
+        begun,
+    };
+    run.to_its_end(&environment, session).await
+}
+
+/// The first node, by its name, that has the snapshot whole.
+async fn find(
+    name: &SnapshotName,
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+    session: &Session,
+) -> Result<Restore, CliError> {
+    let (hosts, nodes) = with_etcd(intent, saved, environment).await;
+    let mut found = Vec::new();
+    for node in nodes.iter().filter(|node| intent.nodes.contains_key(*node)) {
+        match looked(&hosts, node, saved, name).await {
+            Ok(Found::Whole {
+                sha256,
+                names_cluster,
+            }) if names_cluster || !saved.encryption.is_empty() => {
+                let host = hosts.get(node).await;
+                let host = host.map_err(|why| unreadable(name, node, &why))?;
+                let revision = revision(&host, name, intent, saved, session).await;
+                let revision = revision.map_err(|why| unreadable(name, node, &why))?;
+                let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);
+                return Ok(Restore {
+                    number: saved.epoch() + 1,
+                    from: SnapshotRef {
+                        name: name.as_str().to_owned(),
+                        sha256,
+                        revision,
+                    },
+                    begins: revision.max(before) + BEYOND,
+                    first: node.clone(),
+                });
+            }
+            Ok(Found::Whole { .. }) => {
+                found.push(format!(
+                    "{node}: `{}` is not of this cluster",
+                    name.as_str()
+                ));
+            }
+            Ok(Found::Zipped) => {
+                found.push(format!("{node}: `{}` is there as a zip", name.as_str()));
+            }
+            Ok(Found::Not(what)) => found.push(format!("{node}: `{}` {what}", name.as_str())),
+            Err(why) => found.push(format!("{node}: {}", why.why)),
+        }
+    }
+    Err(Failure::NoSuchSnapshot { found }.into())
+}
+
+fn unreadable(name: &SnapshotName, node: &NodeName, why: &Unreachable) -> Failure {
+    Failure::Unreadable {
+        name: name.as_str().to_owned(),
+        node: node.0.clone(),
+        why: why.why.clone(),
+    }
+}
+
+/// What there is; a zip of RKE is unpacked next to it.
+async fn looked(
+    hosts: &Hosts,
+    node: &NodeName,
+    saved: &ClusterState,
+    name: &SnapshotName,
+) -> Result<Found, Unreachable> {
+    let found = look(hosts, node, saved, name).await?;
+    if found != Found::Zipped {
+        return Ok(found);
+    }
+    let host = hosts.get(node).await?;
+    let unpacked = snapshot::unpack(&host, &saved.cluster_id, name).await;
+    match unpacked.map_err(|error| Unreachable::of(&error))? {
+        Ok(()) => look(hosts, node, saved, name).await,
+        Err(what) => Ok(Found::Not(what)),
+    }
+}
+
+async fn look(
+    hosts: &Hosts,
+    node: &NodeName,
+    saved: &ClusterState,
+    name: &SnapshotName,
+) -> Result<Found, Unreachable> {
+    let host = hosts.get(node).await?;
+    let found = snapshot::look(&host, &saved.cluster_id, name).await;
+    found.map_err(|error| Unreachable::of(&error))
+}
+
+/// As etcdutl reads it, for which its image may have to be pulled: that changes nothing in the cluster.
+async fn revision(
+    host: &Host,
+    name: &SnapshotName,
+    intent: &Intent,
+    saved: &ClusterState,
+    session: &Session,
+) -> Result<u64, Unreachable> {
+    let image = &desired::etcd_tools(intent);
+    let there = host
+        .images()
+        .await
+        .map_err(|error| Unreachable::of(&error))?;
+    if !there.contains(image) {
+        session.screen.print_unless_quiet(&format!(
+            "{}: pulls {image}, which reads the snapshot",
+            host.name
+        ));
+        let login = intent.registries.login(image);
+        let pulled = host.pull(image, login, &|_, _| ()).await;
+        pulled.map_err(|error| Unreachable::of(&error))?;
+    }
+    let revision = snapshot::revision(host, &saved.cluster_id, name, image).await;
+    revision.map_err(|error| Unreachable::of(&error))
+}

@@ -1,0 +1,83 @@
+//! A restore of etcd's data, in the state: what is begun, and when it is done. Pure.
+
+use crate::{
+    config::Intent,
+    facts::{Actual, ContainerFact},
+    model::{Component, NodeName, Role},
+    state::{ClusterState, EtcdEpoch, Reached, SnapshotRef},
+};
+
+/// A request to restore a snapshot. A run begins it once, however often it plans: `number` says which restore it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restore {
+    /// One more than the restores before.
+    pub number: u32,
+    /// The snapshot.
+    pub from: SnapshotRef,
+    /// The revision at which etcd begins: see [`EtcdEpoch::begins`].
+    pub begins: u64,
+    /// The node that has the snapshot; its member is made of it.
+    pub first: NodeName,
+}
+
+impl Restore {
+    /// Takes it down in the state: a new life of etcd's data, whose only member so far is the first one. `peer`: where its
+    /// peers find it.
+    pub(super) fn begin(&self, state: &mut ClusterState, peer: Option<String>) {
+        if state.epoch() >= self.number {
+            return;
+        }
+        let Self {
+            number,
+            from,
+            begins,
+            first,
+        } = self.clone();
+        // Who joins the restored etcd is not one of those that it was made with.
+        state.etcd_bootstrap = peer.map(|peer| (first.clone(), peer)).into_iter().collect();
+        state.etcd_epoch = Some(EtcdEpoch {
+            number,
+            from,
+            begins,
+            first,
+            reached: Reached::Chosen,
+        });
+        // It does not hold a new cluster, even where the state was recovered from a copy.
+        state.memory.populated = true;
+    }
+}
+
+/// Where nothing of a restore is left to be done but what every run does, the state says so.
+pub(super) fn end(state: &mut ClusterState, intent: &Intent, have: &Actual) {
+    let is_done = state.restoring().is_some() && is_done(state, intent, have);
+    if let Some(epoch) = state.etcd_epoch.as_mut().filter(|_| is_done) {
+        epoch.reached = Reached::Done;
+    }
+}
+
+/// Every component that acts by etcd's data is of this life, on every node that answers; of etcd, the first member.
+fn is_done(state: &ClusterState, intent: &Intent, have: &Actual) -> bool {
+    let Some(epoch) = &state.etcd_epoch else {
+        return true;
+    };
+    let is_new =
+        |fact: &ContainerFact| fact.is_of(&state.cluster_id) && fact.epoch() == epoch.number;
+    let nodes = intent.nodes.iter();
+    let nodes = nodes.filter_map(|(name, node)| Some((name, node, have.up(name)?)));
+    // What is no part of the cluster yet joins when it serves.
+    let mut nodes = nodes.filter(|(_, _, facts)| facts.is_of(&state.cluster_id));
+    let has_first = have.up(&epoch.first).is_some();
+    has_first
+        && nodes.all(|(name, node, facts)| {
+            let runs = |component| facts.container(component).is_some_and(is_new);
+            let plane = node.roles.contains(&Role::ControlPlane);
+            let planes = [
+                Component::ApiServer,
+                Component::ControllerManager,
+                Component::Scheduler,
+            ];
+            let etcd = facts.container(Component::Etcd);
+            let etcd_is_new = etcd.map_or(*name != epoch.first, is_new);
+            etcd_is_new && runs(Component::Kubelet) && (!plane || planes.into_iter().all(runs))
+        })
+}

@@ -1,0 +1,56 @@
+//! What prevents a restore. Pure.
+
+use super::{PreflightError, PreflightErrors};
+use crate::{
+    desired::Desired,
+    error::ErrorClass,
+    facts::{Actual, HostView},
+    model::{Role, label::LOSE},
+    state::{EtcdEpoch, Membership},
+};
+
+/// Every node that may hold or serve data of before must answer: else it would come back with them.
+pub(in crate::plan) fn restore(
+    want: &Desired,
+    have: &Actual,
+    epoch: &EtcdEpoch,
+) -> Result<(), PreflightErrors> {
+    let inventory = want.saved.inventory.iter();
+    let central = inventory.filter(|(_, entry)| {
+        let is_central = |role: &Role| matches!(role, Role::Etcd | Role::ControlPlane);
+        entry.membership != Membership::Lost && entry.roles.iter().any(is_central)
+    });
+    let silent = central.filter_map(|(name, _)| match have.hosts.get(name)? {
+        HostView::Reachable(_) => None,
+        HostView::Unreachable(down) => Some(PreflightError {
+            node: Some(name.clone()),
+            message: format!(
+                "node `{name}` has etcd or a control plane and cannot be stopped: {}",
+                down.why
+            ),
+            hints: down
+                .hints
+                .iter()
+                .cloned()
+                .chain([format!(
+                    "where the machine is gone for good: take `{name}` out of the config, and name it with `--lose {name}` (a `Cluster` \
+                     has the annotation `{LOSE}: {name}`)"
+                )])
+                .collect(),
+            class: down.class,
+        }),
+    });
+    let mut errors: Vec<_> = silent.collect();
+    if have.up(&epoch.first).is_none() || !want.hosts.contains_key(&epoch.first) {
+        errors.push(PreflightError {
+            node: Some(epoch.first.clone()),
+            message: format!(
+                "the snapshot is restored on node `{}`, which does not answer or is not in the config",
+                epoch.first
+            ),
+            hints: Vec::new(),
+            class: ErrorClass::Host,
+        });
+    }
+    PreflightErrors::unless_empty(errors)
+}

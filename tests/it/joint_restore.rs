@@ -1,0 +1,240 @@
+//! etcd's data are replaced by a snapshot: the product's own runs, on simulated worlds.
+
+use std::collections::BTreeSet;
+
+use rke_operator::{
+    converge::{Error, Goal, Outcome},
+    desired::pki::Restore,
+    error::{ErrorClass, Explain},
+    facts::ContainerState,
+    model::{Component, NodeName},
+    plan::Step,
+    state::{Reached, SnapshotRef},
+};
+
+use crate::{
+    joint_nodes::{all, in_this_order, is_as_the_config_says, of},
+    joint_properties::{block_on, dies, runner, settle},
+    plan_properties::Cuts,
+    sim::{Cut, World, runner::Runner, wish::Wish},
+};
+
+const WORKER: u8 = 0;
+const CENTRAL: u8 = 3;
+
+/// What acts by what etcd holds.
+const LIVES: [Component; 5] = [
+    Component::Etcd,
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::Kubelet,
+];
+
+fn restore(number: u32) -> Restore {
+    Restore {
+        number,
+        from: SnapshotRef {
+            name: "s1".to_owned(),
+            sha256: "ab".repeat(32),
+            revision: 1000,
+        },
+        begins: 1_000_001_000,
+        first: "n2".into(),
+    }
+}
+
+/// The lives of the containers that run, of all that acts by what etcd holds.
+fn lives(world: &World) -> BTreeSet<u32> {
+    let hosts = world.truth.hosts.keys();
+    let on = hosts.filter(|name| !world.down.contains_key(*name));
+    let facts = on.filter_map(|name| world.truth.up(name));
+    let all = facts.flat_map(|facts| LIVES.into_iter().filter_map(|it| facts.container(it)));
+    let running = all.filter(|fact| fact.state == ContainerState::Running);
+    running.map(|fact| fact.epoch()).collect()
+}
+
+/// Rules 17 and 19: two lives never act at the same time, and controllers begin when every kubelet has.
+fn never_two_lives(world: &World, step: &Step) {
+    let lives = lives(world);
+    assert!(lives.len() <= 1, "{lives:?} after {step:?}");
+    if lives.contains(&1) {
+        assert_eq!(world.life, 1, "{step:?}");
+    }
+    let on = |component: Component| {
+        let hosts = world.truth.hosts.keys();
+        let on = hosts.filter(move |name| {
+            let facts = world.truth.up(name);
+            facts
+                .and_then(|facts| facts.container(component))
+                .is_some_and(|fact| fact.state == ContainerState::Running && fact.epoch() == 1)
+        });
+        on.count()
+    };
+    if on(Component::ControllerManager) + on(Component::Scheduler) > 0 {
+        assert_eq!(on(Component::Kubelet), 4, "{step:?}");
+    }
+}
+
+/// A cluster of three central nodes and a worker, with a snapshot from before somebody cordoned the worker.
+async fn with_a_snapshot() -> (Runner, Wish) {
+    let runner = runner(4);
+    let wish = of(&[CENTRAL, CENTRAL, WORKER]);
+    settle(&runner, &wish.intent()).await;
+    runner.remote.world(|world| {
+        world.snapshot("s1");
+        let worker = world.etcd().nodes.get_mut(&NodeName::from("n4"));
+        worker.unwrap().unschedulable = true;
+    });
+    (runner, wish)
+}
+
+/// As the snapshot has it, and as the config says; only the state still tells of the restore.
+fn is_restored(runner: &Runner, wish: &Wish) {
+    is_as_the_config_says(
+        runner,
+        wish,
+        &crate::joint_properties::runner(4)
+            .remote
+            .world(|world| world.clone()),
+    );
+    let epoch = runner.memory.shell().saved.unwrap().etcd_epoch.unwrap();
+    assert_eq!((epoch.number, epoch.reached), (1, Reached::Done));
+    runner.remote.world(|world| {
+        assert!(!world.etcd().nodes[&NodeName::from("n4")].unschedulable);
+        assert_eq!(lives(world), [1].into());
+        let members = ["n1", "n2", "n3"].map(NodeName::from);
+        assert_eq!(world.aside[&1], members.into(), "nothing was lost");
+    });
+}
+
+#[test]
+fn a_restore_stops_everything_then_starts_it_in_the_order_in_which_it_is_safe() {
+    block_on(async {
+        let (runner, wish) = with_a_snapshot().await;
+        let (runner, intent) = (runner.restoring(&restore(1)), wish.intent());
+        let plan = runner.plan(&Goal::Restore(&intent)).await.unwrap();
+        let disturbs: Vec<_> = plan.disruptions().collect();
+        assert_eq!(disturbs.len(), 1, "it is asked once");
+        in_this_order(
+            &all(&plan),
+            &[
+                "local: save the state",
+                "n4: remove kubelet",
+                "n1: remove kube-controller-manager",
+                "n1: remove etcd",
+                "n1: set the data of etcd aside",
+                "n2: restore etcd from s1",
+                "n2: run etcd",
+                "n2: delete what the snapshot has and must not come back",
+                "n1: run kube-apiserver",
+                "n4: run kubelet",
+                "n4: wait until the node runs no unknown pod",
+                "n1: run kube-controller-manager",
+            ],
+        );
+        runner
+            .remote
+            .watch(|world, step| never_two_lives(world, step));
+        let outcome = runner.converge(&Goal::Restore(&intent)).await;
+        assert!(
+            matches!(outcome, Ok(Outcome::Converged { .. })),
+            "{outcome:?}"
+        );
+        is_restored(&runner, &wish);
+        // The same request once more does nothing; neither does a run without it.
+        runner.remote.watch(|_, step| panic!("{step:?}"));
+        for runner in [&runner, &runner.called("another", &clock())] {
+            let outcome = runner.converge(&Goal::Restore(&intent)).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { changed: false, .. })),
+                "{outcome:?}"
+            );
+        }
+    });
+}
+
+fn clock() -> rke_operator::environment::Clock {
+    rke_operator::environment::Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap())
+}
+
+/// Rule 24: killed anywhere, the same command ends in the same world, and nothing else is done to the cluster before.
+fn goes_on_wherever_it_is_cut(torn: impl Fn(usize) -> u8) {
+    let cuts = Cuts::default();
+    block_on(async {
+        for after in 0..60 {
+            let (runner, wish) = with_a_snapshot().await;
+            let (runner, intent) = (runner.restoring(&restore(1)), wish.intent());
+            runner
+                .remote
+                .watch(|world, step| never_two_lives(world, step));
+            let goal = Goal::Restore(&intent);
+            let torn = torn(after);
+            cuts.count(dies(&runner, &goal, Cut { after, torn }).await);
+            let saved = runner.memory.shell().saved.unwrap();
+            if saved.restoring().is_some() {
+                let error = runner.converge(&Goal::Up(&intent)).await.unwrap_err();
+                assert!(matches!(error, Error::Restoring { .. }), "{error}");
+                assert_eq!(error.class(), ErrorClass::User);
+            }
+            let outcome = runner.converge(&goal).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{after} {torn}: {outcome:?}"
+            );
+            is_restored(&runner, &wish);
+        }
+    });
+    cuts.are_real();
+}
+
+#[test]
+fn wherever_a_restore_is_cut_the_same_command_goes_on() {
+    goes_on_wherever_it_is_cut(|_| 0);
+}
+
+#[test]
+fn within_whichever_step_a_restore_is_cut_the_same_command_goes_on() {
+    goes_on_wherever_it_is_cut(|after| [1, 2, 4][after % 3]);
+}
+
+/// Rule 23: a worker that was away comes back with a kubelet of before, which goes before anything is done by it.
+#[test]
+fn a_worker_that_was_away_is_of_this_life_when_it_is_back() {
+    block_on(async {
+        let (runner, wish) = with_a_snapshot().await;
+        let (runner, intent) = (runner.restoring(&restore(1)), wish.intent());
+        runner.remote.kill("n4");
+        let outcome = runner.converge(&Goal::Restore(&intent)).await;
+        let Ok(Outcome::Degraded { left, .. }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(left.into_keys().collect::<Vec<_>>(), [NodeName::from("n4")]);
+        runner.remote.revive("n4");
+        let plan = runner.plan(&Goal::Up(&intent)).await.unwrap();
+        assert_eq!(all(&plan), ["n4: remove kubelet"]);
+        settle(&runner, &intent).await;
+        runner
+            .remote
+            .world(|world| assert_eq!(lives(world), [1].into()));
+    });
+}
+
+/// Rule 23: its API server would go on with data of before.
+#[test]
+fn nothing_is_begun_while_a_central_node_does_not_answer() {
+    block_on(async {
+        let (runner, wish) = with_a_snapshot().await;
+        let (runner, intent) = (runner.restoring(&restore(1)), wish.intent());
+        runner.remote.kill("n1");
+        let before = runner.remote.world(|world| world.clone());
+        let error = runner.converge(&Goal::Restore(&intent)).await.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("node `n1` has etcd or a control plane and cannot be stopped"),
+            "{text}"
+        );
+        assert!(runner.remote.world(|world| *world == before));
+        assert!(runner.memory.shell().saved.unwrap().etcd_epoch.is_none());
+    });
+}
