@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     apply::remote::Remote,
     config::Credential,
-    desired::pki::{GivenFiles, Restore, Rotation},
+    desired::pki::{GivenFiles, RestoreRequest, Rotation},
     host::HostKeys,
     model::{ClusterId, NodeName},
     state::{Store, kubeconfig::KubeconfigStore},
@@ -50,8 +50,8 @@ pub struct Environment {
     pub accept_etcd: Option<String>,
     /// Good certificates that a person wants re-created.
     pub rotate: Option<Rotation>,
-    /// The snapshot that a person restores.
-    pub restore: Option<Restore>,
+    /// What a person asks for about etcd's data.
+    pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
     pub held_elsewhere: BTreeSet<ClusterId>,
     /// The nodes that a person gives up by name. Used once: what became of it is in the state.

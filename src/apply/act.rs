@@ -133,6 +133,9 @@ impl Executor<'_> {
             HostAction::SetEtcdAside { epoch } => {
                 node::set_aside(host, self.context.id()?, *epoch).await
             }
+            HostAction::PutEtcdBack { epoch } => {
+                node::put_back(host, self.context.id()?, *epoch).await
+            }
             HostAction::RestoreEtcd { restore } => {
                 node::restore(host, self.context.id()?, restore).await
             }

@@ -65,6 +65,7 @@ fn on_host(action: &HostAction) -> Duration {
         HostAction::Claim { .. }
         | HostAction::ReleaseClaim
         | HostAction::SetEtcdAside { .. }
+        | HostAction::PutEtcdBack { .. }
         | HostAction::TryFlags { .. }
         | HostAction::WriteFiles { .. }
         | HostAction::RemoveFiles { .. }

@@ -397,8 +397,11 @@ pub struct SnapshotRestore {
     #[command(flatten)]
     pub trust: Trust,
     /// Snapshot name, as `snapshot-save` printed it
-    #[arg(long, value_name = "NAME")]
-    pub name: SnapshotName,
+    #[arg(long, value_name = "NAME", required_unless_present = "back")]
+    pub name: Option<SnapshotName>,
+    /// Take a restore back that was cut off, as long as its API has not served: what was there before goes on
+    #[arg(long, conflicts_with = "name")]
+    pub back: bool,
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
-    desired::pki::{GivenFiles, Restore, Rotation},
+    desired::pki::{GivenFiles, RestoreRequest, Rotation},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
@@ -39,7 +39,7 @@ pub(super) struct Opening {
     /// `cert rotate`.
     pub(super) rotate: Option<Rotation>,
     /// `etcd snapshot-restore`.
-    pub(super) restore: Option<Restore>,
+    pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
     pub(super) lose: BTreeSet<NodeName>,
     /// `--clean`.

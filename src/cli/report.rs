@@ -192,6 +192,9 @@ pub enum Failure {
         /// What was found, or why nothing could be looked at.
         found: Vec<String>,
     },
+    /// There is nothing to take back.
+    #[error("no restore of this cluster was cut off: there is nothing to take back")]
+    NoRestore,
     /// Another restore was cut off.
     #[error("a restore of the snapshot `{snapshot}` was begun and has not come to its end")]
     AnotherRestore {
@@ -338,6 +341,7 @@ impl Explain for Failure {
             | Self::SignedElsewhere
             | Self::NoSuchSnapshot { .. }
             | Self::AnotherRestore { .. }
+            | Self::NoRestore
             | Self::RestoresAndUpgrades { .. }
             | Self::RkeState { .. }
             | Self::Owned { .. }
@@ -404,8 +408,10 @@ impl Explain for Failure {
                 "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
                 "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it with `--name`".into(),
             ],
+            Self::NoRestore => vec!["`rke-operator status` shows how the cluster is".into()],
             Self::AnotherRestore { snapshot } => vec![
                 format!("go on with it: `rke-operator etcd snapshot-restore --name {snapshot}`").into(),
+                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
             ],
             Self::RestoresAndUpgrades { has, .. } => vec![
                 format!("write `kubernetes_version: {has}`, restore, and upgrade afterwards").into(),

@@ -16,7 +16,10 @@ use super::{
 use crate::{
     config::Intent,
     converge::Goal,
-    desired::{self, pki::Restore},
+    desired::{
+        self,
+        pki::{Restore, RestoreRequest},
+    },
     environment::Environment,
     etcd::snapshot::{self, Found, SnapshotName},
     facts::Unreachable,
@@ -53,18 +56,23 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         let wants = intent.version;
         return Err(Failure::RestoresAndUpgrades { has, wants }.into());
     }
-    environment.restore = Some(match saved.restoring() {
-        Some(epoch) if epoch.from.name != args.name.as_str() => {
+    environment.restore = Some(match (&args.name, saved.restoring()) {
+        (None, None) => return Err(Failure::NoRestore.into()),
+        (None, Some(_)) => RestoreRequest::TakeBack,
+        (Some(name), Some(epoch)) if epoch.from.name != name.as_str() => {
             let snapshot = epoch.from.name.clone();
             return Err(Failure::AnotherRestore { snapshot }.into());
         }
-        Some(epoch) => Restore {
+        (Some(_), Some(epoch)) => RestoreRequest::Begin(Restore {
             number: epoch.number,
             from: epoch.from.clone(),
             begins: epoch.begins,
             first: epoch.first.clone(),
-        },
-        None => find(&args.name, &intent, &saved, &environment, session).await?,
+        }),
+        (Some(name), None) => {
+            let found = find(name, &intent, &saved, &environment, session).await?;
+            RestoreRequest::Begin(found)
+        }
     });
     let run = Run {
         goal: Goal::Restore(&intent),
@@ -99,7 +107,7 @@ async fn find(
                 let revision = revision.map_err(|why| unreadable(name, node, &why))?;
                 let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);
                 return Ok(Restore {
-                    number: saved.epoch() + 1,
+                    number: saved.restores() + 1,
                     from: SnapshotRef {
                         name: name.as_str().to_owned(),
                         sha256,

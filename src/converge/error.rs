@@ -220,6 +220,7 @@ impl Explain for Error {
                     "go on with it: `rke-operator etcd snapshot-restore --name {snapshot}` continues from what is there"
                 )
                 .into(),
+                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
             ],
             Self::TurnLost => vec![
                 "this one did not renew its Lease in time: it was held up for long. Run it again: \

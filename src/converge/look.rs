@@ -28,7 +28,7 @@ use crate::{
     desired,
     desired::{
         Desired, pki,
-        pki::{EngineClients, PkiContext, PkiError, Seed},
+        pki::{EngineClients, PkiContext, PkiError, RestoreRequest, Seed},
     },
     environment::Environment,
     error::{ErrorClass, Obstacle},
@@ -429,6 +429,9 @@ fn decide(
                 plan::consent(&desired, actual)?;
             }
             let plan = match goal {
+                Goal::Restore(_) if environment.restore == Some(RestoreRequest::TakeBack) => {
+                    (plan::take_back(&desired, actual)?, None)
+                }
                 Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
                 Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) => {
                     unless_restoring(loaded)?;

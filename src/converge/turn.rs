@@ -100,7 +100,9 @@ impl Iteration<'_> {
                 Action::Cluster(ClusterAction::CleanRestored { .. })
                     | Action::Host(
                         _,
-                        HostAction::RestoreEtcd { .. } | HostAction::SetEtcdAside { .. }
+                        HostAction::RestoreEtcd { .. }
+                            | HostAction::SetEtcdAside { .. }
+                            | HostAction::PutEtcdBack { .. }
                     )
             )
         })

@@ -108,6 +108,12 @@ pub enum HostAction {
         /// Of the restore.
         epoch: u32,
     },
+    /// Moves the data that [`HostAction::SetEtcdAside`] has moved back into the member's folder; what a restore has made
+    /// there is moved away and kept. Visible in the folders; repeating is harmless.
+    PutEtcdBack {
+        /// Of the restore.
+        epoch: u32,
+    },
     /// Makes the data of the first member of a restored etcd from a snapshot, next to those that are there, then moves
     /// these aside and the new ones in their place. Visible in the folders, which say when it is complete; repeating is
     /// harmless.
@@ -371,6 +377,7 @@ impl HostAction {
             Self::JoinEtcd { .. } => "join-etcd",
             Self::SetEtcdAside { .. } => "set-etcd-aside",
             Self::RestoreEtcd { .. } => "restore-etcd",
+            Self::PutEtcdBack { .. } => "put-etcd-back",
             Self::StartContainer { .. } => "start-container",
             Self::ReplaceContainer { .. } => "replace-container",
             Self::ReloadProxy { .. } => "reload-proxy",
@@ -484,6 +491,7 @@ impl Action {
                 | HostAction::JoinEtcd { .. }
                 | HostAction::SetEtcdAside { .. }
                 | HostAction::RestoreEtcd { .. }
+                | HostAction::PutEtcdBack { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
@@ -535,6 +543,7 @@ impl Action {
                 | HostAction::JoinEtcd { .. }
                 | HostAction::SetEtcdAside { .. }
                 | HostAction::RestoreEtcd { .. }
+                | HostAction::PutEtcdBack { .. }
                 | HostAction::ReplaceContainer { .. }
                 | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }

@@ -456,6 +456,7 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
     let etcd = removes(Component::Etcd.container()).into_iter();
     let etcd = etcd.filter(|host| !leaves_etcd_first(host, steps, have));
     let etcd = etcd.filter(|host| !is_former(Component::Etcd, host, steps, have));
+    let etcd = etcd.filter(|host| !puts_back(host, steps));
     let api = removes(Component::ApiServer.container()).into_iter();
     let api = api.filter(|host| {
         let guard = Guard::ApiServesWithout(host.clone());
@@ -474,7 +475,7 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
 
 /// True where what is removed is of a life of etcd's data before the state's, or before the one that the plan saves.
 fn is_former(component: Component, host: &NodeName, steps: &[&Step], have: &Actual) -> bool {
-    let known = have.saved.as_ref().map_or(0, |saved| saved.epoch());
+    let known = have.saved.as_ref().map_or(0, |saved| saved.restores());
     let mut before = steps.iter().take_while(|step| !ends(component, host, step));
     let saves = before.any(|step| step.action == Action::Local(LocalAction::SaveState));
     let newest = known + u32::from(saves);
@@ -487,6 +488,15 @@ fn is_former(component: Component, host: &NodeName, steps: &[&Step], have: &Actu
                 if node == host && name == component.container() && *epoch <= newest && is_before(*epoch))
         })
     })
+}
+
+/// True where the data of before are put back in place of those of the member that is removed.
+fn puts_back(host: &NodeName, steps: &[&Step]) -> bool {
+    let after = steps
+        .iter()
+        .skip_while(|step| !ends(Component::Etcd, host, step));
+    let mut after = after.filter_map(|step| step.action.on_host());
+    after.any(|(node, action)| node == host && matches!(action, HostAction::PutEtcdBack { .. }))
 }
 
 fn ends(component: Component, host: &NodeName, step: &Step) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{
     desired::Desired,
     etcd::EtcdView,
-    facts::{Actual, ContainerFact, HostFacts, HostView},
+    facts::{Actual, HostFacts, HostView},
     model::{Component, NodeName},
 };
 
@@ -29,17 +29,20 @@ pub(super) fn containers<'h>(
     hosts.flat_map(move |(name, facts)| {
         let former = LIVES.into_iter();
         former
-            .filter(move |component| is_former(*component, facts, want))
+            .filter(move |component| is_former(*component, facts, want.saved.epoch(), want))
             .map(move |component| (name, component))
     })
 }
 
-/// True where the node has a container of this cluster that is of a former life.
-pub(super) fn is_former(component: Component, facts: &HostFacts, want: &Desired) -> bool {
+/// True where the node has a container of this cluster that is of a life before this one.
+pub(super) fn is_former(
+    component: Component,
+    facts: &HostFacts,
+    epoch: u32,
+    want: &Desired,
+) -> bool {
     let fact = facts.container(component);
-    let former = |fact: &ContainerFact| fact.epoch() < want.saved.epoch();
-    LIVES.contains(&component)
-        && fact.is_some_and(|fact| fact.is_of(&want.cluster_id) && former(fact))
+    fact.is_some_and(|fact| fact.is_of(&want.cluster_id) && fact.epoch() < epoch)
 }
 
 /// The world without all that etcd's members and API servers told.

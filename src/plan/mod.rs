@@ -57,6 +57,16 @@ pub use title::title;
 pub use crate::model::FieldChange;
 use crate::{desired::Desired, facts::Actual};
 
+/// The plan that goes on with what was there before a restore that was cut off: `have` still has it begun.
+pub fn take_back(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
+    let begun = have.saved.as_ref().and_then(|saved| saved.restoring());
+    let Some(epoch) = begun else {
+        return up(want, have);
+    };
+    preflight::take_back(want, have, epoch)?;
+    Ok(schedule::take_back(want, have, epoch))
+}
+
 /// The plan of the restore that `want` is in the middle of; see [`crate::state::EtcdEpoch`]. Empty when nothing of it is
 /// left but what [`up`] does.
 pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {

@@ -38,6 +38,7 @@ fn on_host(action: &HostAction) -> String {
         HostAction::RunContainer { component, .. } => format!("run {component}"),
         HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
         HostAction::SetEtcdAside { .. } => "set the data of etcd aside".to_owned(),
+        HostAction::PutEtcdBack { .. } => "put the former data of etcd back".to_owned(),
         HostAction::RestoreEtcd { restore } => {
             format!("restore etcd from {}", restore.snapshot)
         }

@@ -108,6 +108,8 @@ pub enum Reached {
     Serving,
     /// It is done.
     Done,
+    /// It was taken back: what was there before goes on.
+    TakenBack,
 }
 
 /// What encrypts what the API server stores: a key of ours, or a configuration of the user's.
@@ -320,8 +322,15 @@ impl ClusterState {
         self.serial == 0
     }
 
-    /// Which life of etcd's data this is: how often it was restored.
+    /// Which life of etcd's data this is, counted in restores.
     pub fn epoch(&self) -> u32 {
+        let taken_back = |epoch: &EtcdEpoch| u32::from(epoch.reached == Reached::TakenBack);
+        let epoch = self.etcd_epoch.as_ref();
+        epoch.map_or(0, |epoch| epoch.number.saturating_sub(taken_back(epoch)))
+    }
+
+    /// How many restores were begun.
+    pub fn restores(&self) -> u32 {
         self.etcd_epoch.as_ref().map_or(0, |epoch| epoch.number)
     }
 
@@ -336,7 +345,7 @@ impl ClusterState {
     /// The restore that was begun and has not come to its end.
     pub fn restoring(&self) -> Option<&EtcdEpoch> {
         let epoch = self.etcd_epoch.as_ref();
-        epoch.filter(|epoch| epoch.reached != Reached::Done)
+        epoch.filter(|epoch| !matches!(epoch.reached, Reached::Done | Reached::TakenBack))
     }
 
     /// True for a node that was given up.

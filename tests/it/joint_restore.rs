@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use rke_operator::{
     converge::{Error, Goal, Outcome},
-    desired::pki::Restore,
+    desired::pki::{Restore, RestoreRequest},
     error::{ErrorClass, Explain},
-    facts::ContainerState,
+    facts::{ContainerFact, ContainerState},
     model::{Component, NodeName},
     plan::Step,
     state::{Reached, SnapshotRef},
@@ -31,8 +31,8 @@ const LIVES: [Component; 5] = [
     Component::Kubelet,
 ];
 
-fn restore(number: u32) -> Restore {
-    Restore {
+fn restore(number: u32) -> RestoreRequest {
+    RestoreRequest::Begin(Restore {
         number,
         from: SnapshotRef {
             name: "s1".to_owned(),
@@ -41,7 +41,7 @@ fn restore(number: u32) -> Restore {
         },
         begins: 1_000_001_000,
         first: "n2".into(),
-    }
+    })
 }
 
 /// The lives of the containers that run, of all that acts by what etcd holds.
@@ -51,7 +51,7 @@ fn lives(world: &World) -> BTreeSet<u32> {
     let facts = on.filter_map(|name| world.truth.up(name));
     let all = facts.flat_map(|facts| LIVES.into_iter().filter_map(|it| facts.container(it)));
     let running = all.filter(|fact| fact.state == ContainerState::Running);
-    running.map(|fact| fact.epoch()).collect()
+    running.map(ContainerFact::epoch).collect()
 }
 
 /// Rules 17 and 19: two lives never act at the same time, and controllers begin when every kubelet has.
@@ -196,6 +196,73 @@ fn wherever_a_restore_is_cut_the_same_command_goes_on() {
 #[test]
 fn within_whichever_step_a_restore_is_cut_the_same_command_goes_on() {
     goes_on_wherever_it_is_cut(|after| [1, 2, 4][after % 3]);
+}
+
+/// Rule 24: until an API server of it was started, what was there before goes on, wherever both were cut.
+#[test]
+fn a_restore_that_was_cut_off_is_taken_back() {
+    let (cuts, mut served) = (Cuts::default(), 0);
+    block_on(async {
+        for after in 0..40 {
+            let (runner, wish) = with_a_snapshot().await;
+            let intent = wish.intent();
+            let goal = Goal::Restore(&intent);
+            let torn = [0, 1, 2][after % 3];
+            dies(&runner.restoring(&restore(1)), &goal, Cut { after, torn }).await;
+            if runner.memory.shell().saved.unwrap().restoring().is_none() {
+                continue;
+            }
+            let back = runner.restoring(&RestoreRequest::TakeBack);
+            let again = Cut {
+                after: after / 2,
+                torn,
+            };
+            let starts = |world: &World| {
+                let mut hosts = world.truth.hosts.keys();
+                hosts.any(|name| {
+                    let facts = world.truth.up(name).unwrap();
+                    let api = facts.container(Component::ApiServer);
+                    api.is_some_and(|api| api.epoch() == 1)
+                })
+            };
+            if runner.remote.world(|world| starts(world)) {
+                let error = back.converge(&goal).await.unwrap_err();
+                assert!(
+                    error.to_string().contains("cannot be taken back"),
+                    "{error}"
+                );
+                served += 1;
+                continue;
+            }
+            cuts.count(dies(&back, &goal, again).await);
+            let outcome = back.converge(&goal).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{after}: {outcome:?}"
+            );
+            let saved = runner.memory.shell().saved.unwrap();
+            let epoch = saved.etcd_epoch.as_ref().unwrap();
+            assert_eq!((epoch.reached, saved.epoch()), (Reached::TakenBack, 0));
+            runner.remote.world(|world| {
+                let worker = &world.etcd().nodes[&NodeName::from("n4")];
+                assert!(worker.unschedulable, "as it was before the restore");
+                assert_eq!(lives(world), [0].into());
+                assert_eq!(world.life, 0);
+            });
+            // Another restore is a restore of its own.
+            let second = runner.restoring(&restore(2));
+            let outcome = second.converge(&goal).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{after}: {outcome:?}"
+            );
+            runner
+                .remote
+                .world(|world| assert_eq!(lives(world), [2].into()));
+        }
+    });
+    cuts.are_real();
+    assert!(served > 3, "{served}");
 }
 
 /// Rule 23: a worker that was away comes back with a kubelet of before, which goes before anything is done by it.

@@ -28,7 +28,7 @@ const FILL: &str = "for i in $(seq 100); do
         docker exec -i etcd etcdctl txn >/dev/null
     done";
 
-/// A pod of the StatefulSet that the snapshot does not have, and a ConfigMap that it has is gone.
+/// A pod of the `StatefulSet` that the snapshot does not have, and a `ConfigMap` that it has is gone.
 fn changes(site: &Site) {
     let before = uid(site, "db-0");
     site.kubectl(&["delete", "configmap", "before"]).well();

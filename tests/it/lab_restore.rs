@@ -9,7 +9,7 @@ use crate::real::{Run, Site};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// A Deployment and a StatefulSet of containers that do nothing, which every node has an image for.
+/// A Deployment and a `StatefulSet` of containers that do nothing, which every node has an image for.
 pub(crate) const WORK: &str = r"
 apiVersion: v1
 kind: ConfigMap
@@ -163,6 +163,34 @@ fn a_snapshot_is_restored_on_the_node_that_took_it() {
     assert!(site.is_ready());
     site.has_nothing_to_do();
 
+    // One that is cut off when everything was stopped is taken back, with what was there before.
+    apply(
+        &site,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: later, namespace: default}}",
+    );
+    let restore = ["etcd", "snapshot-restore", "--name", "s1", "--yes"];
+    let cut = site.kill_when(&restore, |title| {
+        title
+            .contains("run etcd")
+            .then_some(Duration::from_millis(300))
+    });
+    assert!(cut.is_some(), "the restored etcd was started");
+    let refused = site.run(&["up", "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("snapshot-restore --back"),
+        "{}",
+        refused.stderr
+    );
+    site.run(&["etcd", "snapshot-restore", "--back", "--yes"])
+        .well();
+    let names = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
+    assert!(names.contains("later"), "{names}");
+    assert_eq!(uid(&site, "db-0"), third);
+    site.has_nothing_to_do();
+    let refused = site.run(&["etcd", "snapshot-restore", "--back", "--yes"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+
     // A second one, of the same file: its revision is beyond the first's.
     let before = revision(&site);
     site.run(&["etcd", "snapshot-restore", "--name", "s1", "--yes"])
@@ -182,10 +210,10 @@ fn what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops() {
     let id = site.cluster_id();
     let another = "0".repeat(id.len());
     let script = format!(
-        r#"{folder} size=$(stat -c %s s1) && cp s1 page &&
+        r"{folder} size=$(stat -c %s s1) && cp s1 page &&
         printf x | dd of=page bs=1 seek=9000 conv=notrunc 2>/dev/null &&
         head -c $((size / 2)) s1 >half && touch zipped.zip &&
-        head -c $((size - 32)) s1 | sed 's/{id}/{another}/g' >other"#
+        head -c $((size - 32)) s1 | sed 's/{id}/{another}/g' >other"
     );
     node.sh(&script).expect("files");
     let hash = node.sh(&format!("{folder} sha256sum other | cut -c 1-64"));

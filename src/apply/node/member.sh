@@ -6,7 +6,7 @@ set -eu
 folder=$1
 inside() {
   find "$folder/" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' ! -name 'before-*' \
-    ! -name 'restore-*' ! -name 'torn-*' "$@"
+    ! -name 'restore-*' ! -name 'torn-*' ! -name 'back-*' "$@"
 }
 [ ! -d "$folder" ] || found=$(inside -print -quit)
 if [ -z "${found-}" ]; then

@@ -37,6 +37,16 @@ pub(in crate::apply) async fn set_aside(
     }
 }
 
+/// Moves what was set aside back.
+pub(in crate::apply) async fn put_back(
+    host: &Host,
+    id: &ClusterId,
+    epoch: u32,
+) -> Result<Done, StepError> {
+    script(host, id, epoch, "back", &[]).await?;
+    Ok(Done::default())
+}
+
 /// Makes the data of the first member.
 pub(in crate::apply) async fn restore(
     host: &Host,
@@ -137,4 +147,147 @@ async fn script(
         .find_map(|line| line.strip_prefix("rke-operator: "));
     let words = line.unwrap_or_default().split_whitespace();
     Ok(words.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path, process::Command};
+
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    fn run(member: &Path, words: &[&str]) -> String {
+        let output = Command::new("sh")
+            .args(["-c", SCRIPT, "rke-operator"])
+            .arg(member)
+            .arg("1")
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Their lengths tell which is which.
+    const OLD: u64 = 3;
+    const NEW: u64 = 5;
+
+    fn length(file: &Path) -> u64 {
+        fs::metadata(file).unwrap().len()
+    }
+
+    /// What etcdutl makes.
+    fn made(folder: &str) {
+        let member = Path::new(folder).join("member");
+        write(&member.join("snap/db"), "newer");
+        write(&member.join("wal/0"), "newer");
+    }
+
+    /// A snapshot, with the words that lead to it.
+    fn snapshot(root: &Path) -> [String; 2] {
+        let pages = [7; 4096];
+        let hash = Sha256::digest(pages);
+        let file = root.join("s1");
+        fs::write(&file, [&pages[..], &hash].concat()).unwrap();
+        [file.display().to_string(), hex::encode(hash)]
+    }
+
+    /// Rule 18: what was there is kept through everything, and comes back whole; every part may be done twice.
+    #[test]
+    fn data_are_set_aside_replaced_and_put_back() {
+        let root = tempfile::tempdir().unwrap();
+        let member = root.path().join("member");
+        let db = |folder: &str| length(&root.path().join(folder).join("snap/db"));
+        write(&member.join("snap/db"), "old");
+        write(&member.join("wal/0"), "old");
+        let [file, hash] = snapshot(root.path());
+        let ready = ["ready", file.as_str(), hash.as_str()];
+
+        let said = run(&member, &ready);
+        let new = said.strip_prefix("rke-operator: ready ").unwrap();
+        assert_eq!(
+            db("member"),
+            OLD,
+            "nothing is moved before the new data are made"
+        );
+        made(new);
+        // Of a run that was ended here: what it made is made again.
+        assert_eq!(run(&member, &ready), said);
+        made(new);
+        for _ in 0..2 {
+            run(&member, &["aside"]);
+            assert_eq!(db("member.before-1"), OLD);
+        }
+        for _ in 0..2 {
+            run(&member, &["place"]);
+            assert_eq!((db("member"), db("member.before-1")), (NEW, OLD));
+        }
+        assert_eq!(run(&member, &ready), "rke-operator: done");
+        for _ in 0..2 {
+            run(&member, &["back"]);
+            assert_eq!(db("member"), OLD);
+            assert_eq!(length(&member.join("wal/0")), OLD);
+        }
+        let kept = fs::read_dir(root.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let kept: Vec<String> = kept
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        let torn = kept.iter().find(|name| name.starts_with("member.torn-1-"));
+        assert_eq!(db(torn.unwrap()), NEW, "{kept:?}");
+        assert_eq!(kept.len(), 3, "{kept:?}");
+    }
+
+    #[test]
+    fn half_of_a_move_is_finished_in_either_direction() {
+        let root = tempfile::tempdir().unwrap();
+        let member = root.path().join("member");
+        let begin = || {
+            drop(fs::remove_dir_all(&member));
+            drop(fs::remove_dir_all(root.path().join("member.before-1")));
+            write(&member.join("wal/0"), "old");
+            write(&root.path().join("member.before-1.part/snap/db"), "old");
+        };
+        begin();
+        run(&member, &["aside"]);
+        for file in ["snap/db", "wal/0"] {
+            assert!(
+                root.path().join("member.before-1").join(file).exists(),
+                "{file}"
+            );
+        }
+        begin();
+        run(&member, &["back"]);
+        for file in ["snap/db", "wal/0"] {
+            assert!(member.join(file).exists(), "{file}");
+        }
+        // Put back by half.
+        fs::create_dir(root.path().join("member.back-1")).unwrap();
+        fs::rename(member.join("snap"), root.path().join("member.back-1/snap")).unwrap();
+        run(&member, &["back"]);
+        assert_eq!(length(&member.join("snap/db")), OLD);
+        assert!(member.join("wal/0").exists());
+    }
+
+    #[test]
+    fn another_file_or_none_is_not_restored() {
+        let root = tempfile::tempdir().unwrap();
+        let member = root.path().join("member");
+        let [file, hash] = snapshot(root.path());
+        assert_eq!(
+            run(&member, &["ready", &file, &"0".repeat(64)]),
+            "rke-operator: another"
+        );
+        assert_eq!(
+            run(&member, &["ready", "/none", &hash]),
+            "rke-operator: gone"
+        );
+    }
 }

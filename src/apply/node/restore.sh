@@ -1,5 +1,6 @@
 # The folders of etcd's data while a snapshot is restored. $1: the member's folder; $2: the number of the restore; $3:
-# ready, before the new data are made | aside, for what is there | place, for what was made; $4 and $5: the snapshot and
+# ready, before the new data are made | aside, for what is there | place, for what was made | back, for what was set
+# aside; $4 and $5: the snapshot and
 # its hash. What was there is never deleted. It stays on its file system: where the folder is a mount point, everything
 # is in folders on that disk, which etcd does not look into.
 set -eu
@@ -16,7 +17,20 @@ new=${prefix}restore-$epoch
 restored=$before/.restored
 inside() {
   find "$folder/" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name 'removed-*' ! -name 'before-*' \
-    ! -name 'restore-*' ! -name 'torn-*' "$@"
+    ! -name 'restore-*' ! -name 'torn-*' ! -name 'back-*' "$@"
+}
+# What is in the folder goes where nothing of it is used again.
+away() {
+  if [ -d "$folder" ] && [ -n "$(inside -print -quit)" ]; then
+    torn=${prefix}torn-$epoch-$(date +%s)
+    mkdir -p "$torn"
+    inside -exec mv -t "$torn" {} +
+  fi
+}
+into_the_folder() {
+  mkdir -p "$folder"
+  find "$1/" -mindepth 1 -maxdepth 1 -exec mv -t "$folder" {} +
+  rmdir "$1"
 }
 case $3 in
 ready)
@@ -66,16 +80,25 @@ place)
   fi
   [ -d "$before" ] && [ -f "$new/member/snap/db" ]
   mkdir -p "$folder"
-  if [ -n "$(inside -print -quit)" ]; then
-    # Half of what a run that was ended moved here.
-    torn=${prefix}torn-$epoch-$(date +%s)
-    mkdir "$torn"
-    inside -exec mv -t "$torn" {} +
-  fi
+  # Half of what a run that was ended moved here.
+  away
   mv "$new/member/snap" "$new/member/wal" "$folder/"
   sync
   touch "$restored"
   sync "$restored"
   rmdir "$new/member" "$new"
+  ;;
+back)
+  back=${prefix}back-$epoch
+  # Not all of it was moved yet.
+  [ ! -d "$before.part" ] || into_the_folder "$before.part"
+  if [ -d "$before" ]; then
+    away
+    rm -f "$restored"
+    mv "$before" "$back"
+  fi
+  [ ! -d "$back" ] || into_the_folder "$back"
+  # It was made for this restore, and no etcd has used it.
+  rm -rf "$new"
   ;;
 esac

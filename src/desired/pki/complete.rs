@@ -5,7 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    super::encryption, PkiContext, PkiError, cert::new_authority, given::Given, key::Key, restore,
+    super::encryption,
+    PkiContext, PkiError,
+    cert::new_authority,
+    given::Given,
+    key::Key,
+    restore::{self, RestoreRequest},
 };
 use crate::{
     config::{Bastion, Intent, NodeIntent},
@@ -105,10 +110,14 @@ pub(super) fn completed(
         inventory,
         ..known.clone()
     };
-    if let Some(restore) = ctx.restore {
-        let peer = peers(intent, |name| *name == restore.first).remove(&restore.first);
-        restore.begin(&mut next, peer);
-        restore::end(&mut next, intent, have);
+    match ctx.restore {
+        Some(RestoreRequest::Begin(restore)) => {
+            let peer = peers(intent, |name| *name == restore.first).remove(&restore.first);
+            restore.begin(&mut next, peer);
+            restore::end(&mut next, intent, have);
+        }
+        Some(RestoreRequest::TakeBack) => restore::take_back(&mut next, peers(intent, |_| true)),
+        None => {}
     }
     if next.signer_ca.is_none() {
         let cn = "kube-signer-ca";

@@ -43,7 +43,7 @@ pub use self::{
     key::Seed,
     newest::{CopyPlace, Newer, OtherCopy},
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
-    restore::Restore,
+    restore::{Restore, RestoreRequest},
     rotation::Rotation,
     user::{
         AccessError, HandedOut, NewBecause, Shown, UserAccess, UserRequest, handed_out,
@@ -71,8 +71,8 @@ pub struct PkiContext<'a> {
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Certificates that a person wants re-created.
     pub rotate: Option<&'a Rotation>,
-    /// The snapshot that a person restores.
-    pub restore: Option<&'a Restore>,
+    /// What a person asks for about etcd's data.
+    pub restore: Option<&'a RestoreRequest>,
     /// Nodes that a person gives up by name.
     pub lose: &'a BTreeSet<NodeName>,
     /// Nodes that a person has cleaned by name, whatever is on them.

@@ -1,11 +1,22 @@
 //! A restore of etcd's data, in the state: what is begun, and when it is done. Pure.
 
+use std::collections::BTreeMap;
+
 use crate::{
     config::Intent,
     facts::{Actual, ContainerFact},
     model::{Component, NodeName, Role},
     state::{ClusterState, EtcdEpoch, Reached, SnapshotRef},
 };
+
+/// What a person asks for about etcd's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreRequest {
+    /// To replace them by a snapshot.
+    Begin(Restore),
+    /// To go on with those of before a restore that was cut off.
+    TakeBack,
+}
 
 /// A request to restore a snapshot. A run begins it once, however often it plans: `number` says which restore it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +35,7 @@ impl Restore {
     /// Takes it down in the state: a new life of etcd's data, whose only member so far is the first one. `peer`: where its
     /// peers find it.
     pub(super) fn begin(&self, state: &mut ClusterState, peer: Option<String>) {
-        if state.epoch() >= self.number {
+        if state.restores() >= self.number {
             return;
         }
         let Self {
@@ -44,6 +55,18 @@ impl Restore {
         });
         // It does not hold a new cluster, even where the state was recovered from a copy.
         state.memory.populated = true;
+    }
+}
+
+/// What was there before a restore that was cut off goes on: its members are those of the config. `peers`: where each is
+/// found.
+pub(super) fn take_back(state: &mut ClusterState, peers: BTreeMap<NodeName, String>) {
+    if state.restoring().is_none() {
+        return;
+    }
+    state.etcd_bootstrap = peers;
+    if let Some(epoch) = &mut state.etcd_epoch {
+        epoch.reached = Reached::TakenBack;
     }
 }
 

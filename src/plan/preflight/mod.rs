@@ -23,7 +23,7 @@ pub(super) use host::{listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
 pub(super) use machine::lacks;
 pub(super) use network::doubts;
-pub(super) use restore::restore;
+pub(super) use restore::{restore, take_back};
 
 use super::diff::Diff;
 use crate::{

@@ -5,7 +5,7 @@ use crate::{
     desired::Desired,
     error::ErrorClass,
     facts::{Actual, HostView},
-    model::{Role, label::LOSE},
+    model::{Component, Role, label::LOSE},
     state::{EtcdEpoch, Membership},
 };
 
@@ -15,6 +15,51 @@ pub(in crate::plan) fn restore(
     have: &Actual,
     epoch: &EtcdEpoch,
 ) -> Result<(), PreflightErrors> {
+    let mut errors = silent(want, have);
+    if have.up(&epoch.first).is_none() || !want.hosts.contains_key(&epoch.first) {
+        errors.push(PreflightError {
+            node: Some(epoch.first.clone()),
+            message: format!(
+                "the snapshot is restored on node `{}`, which does not answer or is not in the config",
+                epoch.first
+            ),
+            hints: Vec::new(),
+            class: ErrorClass::Host,
+        });
+    }
+    PreflightErrors::unless_empty(errors)
+}
+
+/// What the restored API has taken since would be lost.
+pub(in crate::plan) fn take_back(
+    want: &Desired,
+    have: &Actual,
+    epoch: &EtcdEpoch,
+) -> Result<(), PreflightErrors> {
+    let serves = have.hosts.keys().filter(|name| {
+        let facts = have.up(name);
+        let api = facts.and_then(|facts| facts.container(Component::ApiServer));
+        api.is_some_and(|api| api.is_of(&want.cluster_id) && api.epoch() >= epoch.number)
+    });
+    let serves = serves.map(|name| PreflightError {
+        node: Some(name.clone()),
+        message: format!(
+            "the restore of `{}` cannot be taken back: an API server of it was started on node `{name}`, and what was \
+             written since would be lost",
+            epoch.from.name
+        ),
+        hints: vec![
+            format!(
+                "go on with it: `rke-operator etcd snapshot-restore --name {}`; then another snapshot can be restored",
+                epoch.from.name
+            ),
+        ],
+        class: ErrorClass::User,
+    });
+    PreflightErrors::unless_empty(silent(want, have).into_iter().chain(serves).collect())
+}
+
+fn silent(want: &Desired, have: &Actual) -> Vec<PreflightError> {
     let inventory = want.saved.inventory.iter();
     let central = inventory.filter(|(_, entry)| {
         let is_central = |role: &Role| matches!(role, Role::Etcd | Role::ControlPlane);
@@ -40,17 +85,5 @@ pub(in crate::plan) fn restore(
             class: down.class,
         }),
     });
-    let mut errors: Vec<_> = silent.collect();
-    if have.up(&epoch.first).is_none() || !want.hosts.contains_key(&epoch.first) {
-        errors.push(PreflightError {
-            node: Some(epoch.first.clone()),
-            message: format!(
-                "the snapshot is restored on node `{}`, which does not answer or is not in the config",
-                epoch.first
-            ),
-            hints: Vec::new(),
-            class: ErrorClass::Host,
-        });
-    }
-    PreflightErrors::unless_empty(errors)
+    silent.collect()
 }

@@ -27,12 +27,13 @@ mod roll;
 mod skew;
 mod start;
 mod state;
+mod take_back;
 mod up;
 mod warnings;
 
 pub use remove::{remove, remove_named};
 
-pub(super) use self::{claim::remembered, restore::restore, up::up};
+pub(super) use self::{claim::remembered, restore::restore, take_back::take_back, up::up};
 
 /// The parts in order, without the stages that have nothing to do.
 fn plan(parts: impl IntoIterator<Item = Part>) -> Plan {

@@ -67,6 +67,7 @@ fn whatever_a_state_may_hold_is_read_back() {
         Reached::Cleaned,
         Reached::Serving,
         Reached::Done,
+        Reached::TakenBack,
     ] {
         state.etcd_epoch = Some(EtcdEpoch {
             number: 2,

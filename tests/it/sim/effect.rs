@@ -92,7 +92,9 @@ fn on_host(
             run(node, Component::Etcd, spec, want()?, facts)
         }
         // Which data it has is the world's to know.
-        HostAction::SetEtcdAside { .. } | HostAction::RestoreEtcd { .. } => {
+        HostAction::SetEtcdAside { .. }
+        | HostAction::PutEtcdBack { .. }
+        | HostAction::RestoreEtcd { .. } => {
             if facts.containers.contains_key("etcd") {
                 return Err("etcd has its data open".to_owned());
             }

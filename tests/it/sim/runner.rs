@@ -14,7 +14,7 @@ use rke_operator::{
     },
     config::Credential,
     converge::{self, AnyPurpose, Consent, Convergence, Error, Goal, Purpose},
-    desired::pki::Restore,
+    desired::pki::RestoreRequest,
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
     model::{ClusterId, NodeName, secret::Secret},
@@ -122,7 +122,7 @@ pub(crate) struct Runner {
     clean: BTreeSet<NodeName>,
     recover: Option<ClusterId>,
     accept_etcd: Option<String>,
-    restore: Option<Restore>,
+    restore: Option<RestoreRequest>,
     identity: String,
     clock: Clock,
 }
@@ -229,7 +229,7 @@ impl Runner {
     }
 
     /// The same one, who restores a snapshot.
-    pub(crate) fn restoring(&self, restore: &Restore) -> Self {
+    pub(crate) fn restoring(&self, restore: &RestoreRequest) -> Self {
         Self {
             restore: Some(restore.clone()),
             ..self.clone()
@@ -329,7 +329,14 @@ impl Runner {
                 AnyPurpose::Goal(Goal::Heal(_)) => plan().unasked(),
                 AnyPurpose::Goal(Goal::Renew(_)) => plan().renewals(),
                 AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => plan(),
-                AnyPurpose::Goal(Goal::Restore(_)) => plan::restore(want, &survey.actual).unwrap(),
+                AnyPurpose::Goal(Goal::Restore(_)) => match self.restore {
+                    Some(RestoreRequest::TakeBack) => {
+                        plan::take_back(want, &survey.actual).unwrap()
+                    }
+                    Some(RestoreRequest::Begin(_)) | None => {
+                        plan::restore(want, &survey.actual).unwrap()
+                    }
+                },
             };
             assert_eq!(plan, survey.plan);
         }

@@ -52,6 +52,7 @@ fn on_host(
         | HostAction::ImportPause { .. }
         | HostAction::SetEtcdAside { .. }
         | HostAction::RestoreEtcd { .. }
+        | HostAction::PutEtcdBack { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReloadProxy { .. }
         | HostAction::AwaitHealthy { .. }

@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) life: u32,
     /// What was set aside, by restore.
     pub(crate) aside: BTreeMap<u32, BTreeSet<NodeName>>,
+    /// What etcd held before the last restore.
+    pub(crate) former: Option<ClusterFacts>,
     /// What API servers do not answer at once, or not at all.
     pub(crate) faults: Vec<ApiFault>,
 }
@@ -110,6 +112,7 @@ impl World {
             snapshots: BTreeMap::new(),
             life: 0,
             aside: BTreeMap::new(),
+            former: None,
             faults: Vec::new(),
         }
     }
@@ -505,6 +508,18 @@ impl World {
                 }
             }
             HostAction::SetEtcdAside { epoch } => self.set_aside(node, *epoch),
+            HostAction::PutEtcdBack { epoch } => {
+                let aside = self.aside.entry(*epoch).or_default();
+                if aside.remove(node) {
+                    if let Some(former) = self.former.take() {
+                        (self.truth.cluster, self.life) = (Some(Box::new(former)), epoch - 1);
+                        self.members.values_mut().for_each(BTreeSet::clear);
+                    }
+                    for members in self.members.values_mut() {
+                        members.insert(node.clone());
+                    }
+                }
+            }
             HostAction::RestoreEtcd { restore } => {
                 if self
                     .aside
@@ -519,6 +534,7 @@ impl World {
                 }
                 self.learners.clear();
                 self.life = restore.epoch;
+                self.former = self.truth.cluster.as_deref().cloned();
                 let held = self.snapshots.get(&restore.snapshot);
                 self.truth.cluster = held.cloned().map(Box::new);
             }
