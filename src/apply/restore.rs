@@ -122,20 +122,17 @@ pub(super) async fn await_known_pods(
     let known = until("pods", pause, reporter, stop, |_| async move {
         unknown(host, id, client, name).await
     });
-    match tokio::time::timeout(PODS_PATIENCE, known).await {
-        Ok(known) => known?,
-        Err(_elapsed) => {
-            let minutes = PODS_PATIENCE.as_secs() / 60;
-            let what = format!(
-                "after {minutes} minutes it still runs pods that the cluster's API does not have, and no controller \
-                 begins while that is so"
-            );
-            let cure =
-                "`sudo crictl ps` shows them; `docker logs kubelet` says why they do not end";
-            return Err(node::node_error(host, &what, &[cure]));
-        }
+    if let Ok(known) = tokio::time::timeout(PODS_PATIENCE, known).await {
+        known?;
+        return Ok(Done::default());
     }
-    Ok(Done::default())
+    let Err(why) = unknown(host, id, client, name).await? else {
+        return Ok(Done::default());
+    };
+    let minutes = PODS_PATIENCE.as_secs() / 60;
+    let what = format!("after {minutes} minutes: {why}; no controller begins while that is so");
+    let cure = "`docker logs kubelet` says why; `sudo crictl ps` shows its containers";
+    Err(node::node_error(host, &what, &[cure]))
 }
 
 /// The inner error says how many there are.

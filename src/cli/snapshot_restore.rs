@@ -8,13 +8,14 @@ use super::{
     intent,
     kubeconfig::state,
     output::json::Ended,
+    owner,
     report::{CliError, Failure},
     session::Session,
     snapshot::with_etcd,
     up::Run,
 };
 use crate::{
-    config::Intent,
+    config::{Intent, SecretsEncryption},
     converge::Goal,
     desired::{
         self,
@@ -49,6 +50,7 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
     };
     let mut environment = environment::open(file, opening, session)?;
     let saved = state(&environment).await?;
+    owner::refuse_others(&environment).await?;
     let minor = |version: KubernetesVersion| (version.major, version.minor);
     if let Some(has) = saved.kubernetes_version
         && minor(has) != minor(intent.version)
@@ -98,9 +100,19 @@ async fn find(
     for node in nodes.iter().filter(|node| intent.nodes.contains_key(*node)) {
         match looked(&hosts, node, saved, name).await {
             Ok(Found::Whole {
+                encrypted: true, ..
+            }) if intent.services.secrets_encryption == SecretsEncryption::Off => {
+                found.push(format!(
+                    "{node}: objects in `{}` are encrypted, and the config asks for no encryption: switch \
+                     `secrets_encryption_config` on, run `up`, restore, and switch it off again",
+                    name.as_str()
+                ));
+            }
+            Ok(Found::Whole {
                 sha256,
                 names_cluster,
-            }) if names_cluster || !saved.encryption.is_empty() => {
+                encrypted,
+            }) if names_cluster || encrypted && !saved.encryption.is_empty() => {
                 let host = hosts.get(node).await;
                 let host = host.map_err(|why| unreadable(name, node, &why))?;
                 let revision = revision(&host, name, intent, saved, session).await;

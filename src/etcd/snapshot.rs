@@ -230,6 +230,8 @@ pub enum Found {
         sha256: String,
         /// The cluster's id is in it.
         names_cluster: bool,
+        /// Objects in it are encrypted.
+        encrypted: bool,
     },
     /// A zip, which [`unpack`] may make a snapshot of.
     Zipped,
@@ -255,9 +257,10 @@ pub async fn look(
     };
     let output = host.run_helper(&helper, id).await?;
     Ok(match words(&output).as_slice() {
-        ["whole", sha256, names] => Found::Whole {
+        ["whole", sha256, names, how] => Found::Whole {
             sha256: (*sha256).to_owned(),
             names_cluster: *names == "own",
+            encrypted: *how == "encrypted",
         },
         ["zip"] => Found::Zipped,
         ["gone"] => Found::Not("is not there"),
@@ -578,6 +581,39 @@ mod tests {
         assert_eq!(run(&folder, "after", 0), "rke-operator: taken");
         assert_eq!(fs::read(folder.join("s1")).unwrap(), kept);
         assert_eq!(names(&folder), [PathBuf::from("s1")]);
+    }
+
+    /// Whose it is, and whether a cluster without encryption could read it.
+    #[test]
+    fn a_look_tells_whose_a_snapshot_is_and_whether_its_objects_are_encrypted() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("snapshots");
+        fs::create_dir(&folder).unwrap();
+        let look = |text: &str, id: &str| {
+            let mut page = vec![0xff; 4096];
+            page[100..100 + text.len()].copy_from_slice(text.as_bytes());
+            let hash = Sha256::digest(&page);
+            fs::write(folder.join("s1"), [&page[..], &hash].concat()).unwrap();
+            let output = Command::new("sh")
+                .args(["-c", SCRIPT, "rke-operator"])
+                .arg(&folder)
+                .args(["s1", "look", id])
+                .output()
+                .unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            let words: Vec<&str> = said.split_whitespace().collect();
+            (
+                words[1].to_owned(),
+                words[3].to_owned(),
+                words[4].to_owned(),
+            )
+        };
+        let is = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        let id = "0123456789abcdef";
+        assert_eq!(look(id, id), is("whole", "own", "plain"));
+        assert_eq!(look("another", id), is("whole", "other", "plain"));
+        let both = format!("{id} k8s:enc:secretbox:v1:key-1:");
+        assert_eq!(look(&both, id), is("whole", "own", "encrypted"));
     }
 
     #[test]

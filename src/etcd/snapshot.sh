@@ -97,6 +97,8 @@ look)
   fi
   names=other
   ! grep -qaF "$4" "$folder/$name" || names=own
-  echo "rke-operator: whole $found $names"
+  how=plain
+  ! grep -qa 'k8s:enc:[a-z]*:v' "$folder/$name" || how=encrypted
+  echo "rke-operator: whole $found $names $how"
   ;;
 esac

@@ -244,16 +244,10 @@ fn reports(diff: &Diff<'_>) -> Stage {
         });
         host.is_some_and(|host| host.has(Component::Kubelet)) && late
     };
-    let steps = diff.hosts.keys().copied().filter(begins).flat_map(|name| {
-        let node = name.clone();
-        [
-            ClusterAction::AwaitNodeReady { node: node.clone() },
-            ClusterAction::AwaitKnownPods { node },
-        ]
-        .map(|action| {
-            let why = "a controller that began before would replace what this node still runs";
-            Step::cluster(Cause::Change, why, action)
-        })
+    let steps = diff.hosts.keys().copied().filter(begins).map(|name| {
+        let action = ClusterAction::AwaitKnownPods { node: name.clone() };
+        let why = "a controller that began before would replace what this node still runs";
+        Step::cluster(Cause::Change, why, action)
     });
     Stage::of("reports", diff.want.hosts.len(), steps)
 }
