@@ -186,7 +186,6 @@ pub async fn save(
         node: node(),
         path: place.clone(),
     };
-    let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
     let before = script(host, id, name, "before").await?;
     match words(&before).as_slice() {
         ["ready"] => {}
@@ -252,6 +251,7 @@ pub async fn look(
             name.0.clone(),
             "look".to_owned(),
             id.0.clone(),
+            path::ETCD.to_owned(),
         ],
         limit: READS,
     };
@@ -262,6 +262,14 @@ pub async fn look(
             names_cluster: *names == "own",
             encrypted: *how == "encrypted",
         },
+        ["full", free, needed] => {
+            return Err(SnapshotError::Full {
+                node: host.name.0.clone(),
+                folder: path::ETCD,
+                free: mebibytes(free),
+                needed: mebibytes(needed),
+            });
+        }
         ["zip"] => Found::Zipped,
         ["gone"] => Found::Not("is not there"),
         ["torn"] => Found::Not("is there and damaged: its hash is another one"),
@@ -299,7 +307,6 @@ pub async fn unpack(
         Err(why) => return Ok(Err(why)),
     };
     let unpacked = asked("unpack", unpacking(packed).into()).await?;
-    let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
     match words(&unpacked).as_slice() {
         ["unpacked"] => Ok(Ok(())),
         ["torn"] => Ok(Err("is there as a zip, and damaged")),
@@ -323,7 +330,7 @@ fn unpacking(packed: Packed) -> [String; 5] {
         deflated,
     } = packed;
     let octal = |bytes: &[u8]| {
-        let each = bytes.iter().map(|byte| format!("\\{byte:03o}"));
+        let each = bytes.iter().map(|byte| format!("\\0{byte:03o}"));
         each.collect::<Vec<_>>().concat()
     };
     // What gzip has behind its data: the same as a zip, in its own order.
@@ -384,6 +391,10 @@ async fn script(
         limit: SHORT,
     };
     host.run_helper(&helper, id).await
+}
+
+fn mebibytes(kibibytes: &str) -> u64 {
+    kibibytes.parse::<u64>().unwrap_or_default() / 1024
 }
 
 /// What a script answered.
@@ -597,7 +608,7 @@ mod tests {
             let output = Command::new("sh")
                 .args(["-c", SCRIPT, "rke-operator"])
                 .arg(&folder)
-                .args(["s1", "look", id])
+                .args(["s1", "look", id, "/"])
                 .output()
                 .unwrap();
             let said = String::from_utf8(output.stdout).unwrap();
@@ -661,8 +672,7 @@ mod tests {
             .collect();
         let there = fs::read(folder.join("s1")).unwrap();
         assert_eq!(there, [&page[..], &Sha256::digest(&page)].concat());
-        let said = run(&folder, "look", 0);
-        assert!(said.starts_with("rke-operator: whole "), "{said}");
+        assert_eq!(names(&folder).len(), 2);
     }
 
     #[test]

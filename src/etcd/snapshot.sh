@@ -1,5 +1,6 @@
 # A snapshot of etcd in the folder $1 under the name $2. $3: before | after it is taken; $4: etcd's
-# database. look: what there is under that name; $4: the cluster's id. end: the last $4 bytes of the zip of that name.
+# database. look: what there is under that name; $4: the cluster's id, $5: where
+# it would be restored. end: the last $4 bytes of the zip of that name.
 # unpack: what is in that zip behind the header at $4, $5 bytes, from which $6 bytes come; $7: what gzip has behind such
 # data; $8: deflated | stored. Snapshots hold every secret of the cluster: for root alone.
 set -eu
@@ -72,7 +73,7 @@ EOF
     {
       printf '\037\213\010\000\000\000\000\000\000\377'
       data
-      printf "$behind"
+      printf '%b' "$behind"
     } | gzip -dc || touch "$new.part"
   fi | head -c "$((bytes + 1))" >"$new"
   if [ "$(stat -c %s "$new")" -ne "$bytes" ] || [ -e "$new.part" ]; then
@@ -93,6 +94,13 @@ look)
   found=$(head -c "$((size > 32 ? size - 32 : 0))" "$folder/$name" | sha256sum | cut -d ' ' -f 1)
   if [ $((size % 512)) -ne 32 ] || [ "$told" != "$found" ]; then
     echo 'rke-operator: torn'
+    exit 0
+  fi
+  # What is made of it, and what was there before, which is kept.
+  needed=$((size * 3 / 2048 + 70000))
+  free=$(df -Pk "$5" | tail -n 1 | awk '{ print $4 }')
+  if [ "$free" -lt "$needed" ]; then
+    echo "rke-operator: full $free $needed"
     exit 0
   fi
   names=other
