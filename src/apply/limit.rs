@@ -86,7 +86,7 @@ fn on_host(action: &HostAction) -> Duration {
         HostAction::JoinEtcd { .. } => CATCHES_UP + 5 * MINUTE,
         // Ends every pod, each with its grace period.
         HostAction::CleanHost { .. } => 10 * MINUTE,
-        // Hundreds of megabytes over somebody's slow line, or gigabytes to a slow disk.
+        // Hundreds of megabytes over a slow network, or gigabytes to a slow disk.
         HostAction::PullImage { .. } | HostAction::RestoreEtcd { .. } => 30 * MINUTE,
     }
 }

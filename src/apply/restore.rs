@@ -17,7 +17,7 @@ use super::{
     stop::Stop,
 };
 use crate::{
-    host::{Host, Stamp},
+    host::Host,
     lease,
     model::{ClusterId, Component, ContainerSpec, NodeName},
     workload,
@@ -40,12 +40,7 @@ pub(super) async fn clean(
     let host = run.host(name).await?;
     // Of a run that was ended.
     host.remove(NAME, None).await.map_err(failed)?;
-    let stamp = Stamp {
-        id: &saved.cluster_id,
-        name: &saved.cluster_name,
-        epoch: saved.epoch(),
-    };
-    let started = host.run_container(NAME, spec, &stamp).await;
+    let started = host.run_container(NAME, spec, &node::stamp(saved)).await;
     started.map_err(failed)?;
     let cleaned = cleaned(run, name, spec, &running, reporter, stop).await;
     host.remove(NAME, None).await.map_err(failed)?;

@@ -186,7 +186,8 @@ pub async fn save(
         node: node(),
         path: place.clone(),
     };
-    let before = script(host, id, name, "before").await?;
+    let database = || [format!("{}/snap/db", path::ETCD_MEMBER)];
+    let before = script(host, id, name, "before", database(), SHORT).await?;
     match words(&before).as_slice() {
         ["ready"] => {}
         ["taken"] => return Err(taken()),
@@ -207,7 +208,7 @@ pub async fn save(
             said: last_line(&said.log),
         });
     }
-    let after = script(host, id, name, "after").await?;
+    let after = script(host, id, name, "after", database(), SHORT).await?;
     match words(&after).as_slice() {
         ["saved", bytes, sha256] => Ok(Snapshot {
             path: place,
@@ -244,18 +245,8 @@ pub async fn look(
     id: &ClusterId,
     name: &SnapshotName,
 ) -> Result<Found, SnapshotError> {
-    let helper = HelperContainer {
-        script: SCRIPT.to_owned(),
-        arguments: vec![
-            path::SNAPSHOTS.to_owned(),
-            name.0.clone(),
-            "look".to_owned(),
-            id.0.clone(),
-            path::ETCD.to_owned(),
-        ],
-        limit: READS,
-    };
-    let output = host.run_helper(&helper, id).await?;
+    let more = [id.0.clone(), path::ETCD.to_owned()];
+    let output = script(host, id, name, "look", more, READS).await?;
     Ok(match words(&output).as_slice() {
         ["whole", sha256, names, how] => Found::Whole {
             sha256: (*sha256).to_owned(),
@@ -285,16 +276,7 @@ pub async fn unpack(
     name: &SnapshotName,
 ) -> Result<Result<(), &'static str>, SnapshotError> {
     const NONE: &str = "is there as a zip that cannot be read";
-    let asked = async |what: &str, more: Vec<String>| {
-        let folder = [path::SNAPSHOTS.to_owned(), name.0.clone(), what.to_owned()];
-        let helper = HelperContainer {
-            script: SCRIPT.to_owned(),
-            arguments: folder.into_iter().chain(more).collect(),
-            limit: READS,
-        };
-        host.run_helper(&helper, id).await
-    };
-    let end = asked("end", vec![zip::END.to_string()]).await?;
+    let end = script(host, id, name, "end", [zip::END.to_string()], READS).await?;
     let ["end", size, end @ ..] = &words(&end)[..] else {
         return Err(failed(host, &end));
     };
@@ -306,7 +288,7 @@ pub async fn unpack(
         Ok(packed) => packed,
         Err(why) => return Ok(Err(why)),
     };
-    let unpacked = asked("unpack", unpacking(packed).into()).await?;
+    let unpacked = script(host, id, name, "unpack", unpacking(packed), READS).await?;
     match words(&unpacked).as_slice() {
         ["unpacked"] => Ok(Ok(())),
         ["torn"] => Ok(Err("is there as a zip, and damaged")),
@@ -374,21 +356,20 @@ pub async fn revision(
         })
 }
 
+/// `more`: the arguments after these, as the script has them.
 async fn script(
     host: &Host,
     id: &ClusterId,
     name: &SnapshotName,
-    when: &str,
+    what: &str,
+    more: impl IntoIterator<Item = String>,
+    limit: Duration,
 ) -> Result<HelperOutput, HostError> {
+    let arguments = [path::SNAPSHOTS.to_owned(), name.0.clone(), what.to_owned()];
     let helper = HelperContainer {
         script: SCRIPT.to_owned(),
-        arguments: vec![
-            path::SNAPSHOTS.to_owned(),
-            name.0.clone(),
-            when.to_owned(),
-            format!("{}/snap/db", path::ETCD_MEMBER),
-        ],
-        limit: SHORT,
+        arguments: arguments.into_iter().chain(more).collect(),
+        limit,
     };
     host.run_helper(&helper, id).await
 }

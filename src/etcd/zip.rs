@@ -28,7 +28,7 @@ struct Tail<'b> {
 }
 
 impl ReaderAt for Tail<'_> {
-    /// What is before the end is not known: zeros, of which no directory is made.
+    /// Bytes before the end that was read are zeros, which are no valid directory.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let begins = self.size.saturating_sub(self.bytes.len() as u64);
         let count = self.size.saturating_sub(offset).min(buffer.len() as u64);

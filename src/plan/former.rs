@@ -10,7 +10,7 @@ use crate::{
     model::{Component, NodeName},
 };
 
-/// What acts by what etcd holds, in the order in which it is stopped: first what starts and ends pods.
+/// The components that act on the data of etcd, in the order in which they are stopped: first the one that starts and ends pods.
 pub(super) const LIVES: [Component; 5] = [
     Component::Kubelet,
     Component::ControllerManager,

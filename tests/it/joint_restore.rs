@@ -76,7 +76,7 @@ fn never_two_lives(world: &World, step: &Step) {
     }
 }
 
-/// A cluster of three central nodes and a worker, with a snapshot from before somebody cordoned the worker.
+/// A cluster of three central nodes and a worker, with a snapshot that is older than a cordon of the worker.
 async fn with_a_snapshot() -> (Runner, Wish) {
     let runner = runner(4);
     let wish = of(&[CENTRAL, CENTRAL, WORKER]);
@@ -115,7 +115,7 @@ fn a_restore_stops_everything_then_starts_it_in_the_order_in_which_it_is_safe() 
         let (runner, intent) = (runner.restoring(&restore(1)), wish.intent());
         let plan = runner.plan(&Goal::Restore(&intent)).await.unwrap();
         let disturbs: Vec<_> = plan.disruptions().collect();
-        assert_eq!(disturbs.len(), 1, "it is asked once");
+        assert_eq!(disturbs.len(), 1, "one question for the whole restore");
         in_this_order(
             &all(&plan),
             &[

@@ -36,6 +36,15 @@ const OWNS: Duration = Duration::from_secs(60);
 /// How long a program may take to read its flags and to say its version.
 const TRIAL: Duration = Duration::from_secs(20);
 
+/// Whose the containers of a state's cluster are.
+pub(in crate::apply) fn stamp(saved: &ClusterState) -> Stamp<'_> {
+    Stamp {
+        id: &saved.cluster_id,
+        name: &saved.cluster_name,
+        epoch: saved.epoch(),
+    }
+}
+
 pub(in crate::apply) async fn run_container(
     host: &Host,
     component: Component,
@@ -44,12 +53,7 @@ pub(in crate::apply) async fn run_container(
 ) -> Result<Done, StepError> {
     owned(host, component, spec, &saved.cluster_id).await?;
     let name = component.container();
-    let stamp = Stamp {
-        id: &saved.cluster_id,
-        name: &saved.cluster_name,
-        epoch: saved.epoch(),
-    };
-    host.run_container(name, spec, &stamp)
+    host.run_container(name, spec, &stamp(saved))
         .await
         .map_err(failed)?;
     Ok(Done::default())

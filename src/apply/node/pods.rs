@@ -1,4 +1,4 @@
-//! Which pods run on a node, as its kernel tells: neither a kubelet nor the API is asked.
+//! The pods with running processes on a node, read from their cgroups, without the kubelet or the API.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +11,7 @@ const SCRIPT: &str = "cat /proc/[0-9]*/cgroup 2>/dev/null \
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The uids of the pods of which a process runs.
+/// The UIDs of pods with running processes.
 pub(in crate::apply) async fn pods(
     host: &Host,
     id: &ClusterId,

@@ -233,19 +233,21 @@ fn apart(spec: &ContainerSpec) -> ContainerSpec {
 
 /// Who declares a pod lost begins when every kubelet has reported, and has ended what the API does not have.
 fn reports(diff: &Diff<'_>) -> Stage {
-    let begins = |name: &&NodeName| {
-        let host = diff.hosts.get(*name);
-        let controllers = [Component::ControllerManager, Component::Scheduler];
-        let mut others = diff.hosts.values();
-        // Until the last controller runs this is where a run that was cut off goes on.
-        let late = others.any(|host| {
-            let mut needs = controllers.iter().map(|component| host.need(*component));
-            needs.any(|need| *need == Need::Run)
-        });
-        host.is_some_and(|host| host.has(Component::Kubelet)) && late
-    };
-    let steps = diff.hosts.keys().copied().filter(begins).map(|name| {
-        let action = ClusterAction::AwaitKnownPods { node: name.clone() };
+    let controllers = [Component::ControllerManager, Component::Scheduler];
+    let mut hosts = diff.hosts.values();
+    // Until the last controller runs this is where a run that was cut off goes on.
+    let late = hosts.any(|host| {
+        let mut needs = controllers.iter().map(|component| host.need(*component));
+        needs.any(|need| *need == Need::Run)
+    });
+    let kubelets = diff
+        .hosts
+        .iter()
+        .filter(|(_, host)| late && host.has(Component::Kubelet));
+    let steps = kubelets.map(|(name, _)| {
+        let action = ClusterAction::AwaitKnownPods {
+            node: (*name).clone(),
+        };
         let why = "a controller that began before would replace what this node still runs";
         Step::cluster(Cause::Change, why, action)
     });
