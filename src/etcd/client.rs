@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{
-    Request, Response,
+    HeaderMap, Request, Response,
     header::{CONTENT_TYPE, TE},
 };
 use http_body_util::{BodyExt, Full, Limited};
@@ -143,18 +143,16 @@ impl Client {
             let body = body.map_err(|source| EtcdError::NoAnswer { doing, source })?;
             // Where there is no message, what is else behind it is in the head.
             let trailers = body.trailers().cloned().unwrap_or(head.headers);
-            let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok());
-            let status = text("grpc-status").and_then(|code| code.parse::<i64>().ok());
-            match status {
-                Some(0) => grpc::ranged(&body.to_bytes()).ok_or_else(|| EtcdError::Refused {
+            match grpc_status(&trailers) {
+                Some((0, _)) => grpc::ranged(&body.to_bytes()).ok_or_else(|| EtcdError::Refused {
                     doing,
                     code: 0,
                     message: "its answer is none of etcd's".to_owned(),
                 }),
-                Some(code) => Err(EtcdError::Refused {
+                Some((code, message)) => Err(EtcdError::Refused {
                     doing,
                     code,
-                    message: grpc::message(text("grpc-message").unwrap_or_default()),
+                    message,
                 }),
                 // No etcd: something else that has HTTP.
                 None => Err(EtcdError::Refused {
@@ -181,7 +179,7 @@ impl Client {
         serde_json::from_slice(&body).map_err(unreadable)
     }
 
-    async fn sent(
+    pub(super) async fn sent(
         &self,
         doing: &'static str,
         request: http::Result<Request<Full<Bytes>>>,
@@ -234,7 +232,17 @@ impl Client {
     }
 }
 
-fn no_answer(
+/// gRPC's code and text, where a head or a trailer has them.
+pub(super) fn grpc_status(headers: &HeaderMap) -> Option<(i64, String)> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let code = text("grpc-status")?.parse().ok()?;
+    Some((
+        code,
+        grpc::message(text("grpc-message").unwrap_or_default()),
+    ))
+}
+
+pub(super) fn no_answer(
     doing: &'static str,
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> EtcdError {

@@ -50,6 +50,13 @@ pub enum EtcdError {
         #[source]
         source: serde_json::Error,
     },
+    /// What etcd sent could not be written down.
+    #[error("cannot write what etcd sent")]
+    Written {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// An operation names a member that is not there.
     #[error("etcd has no member {0}")]
     NoSuchMember(MemberId),
@@ -70,6 +77,7 @@ impl Explain for EtcdError {
             | Self::Refused { .. }
             | Self::NoSuchMember(_)
             | Self::NotTheLeader { .. } => ErrorClass::Transient,
+            Self::Written { .. } => ErrorClass::Host,
         }
     }
 
@@ -81,6 +89,7 @@ impl Explain for EtcdError {
             Self::Credentials(_)
             | Self::Refused { .. }
             | Self::Answer { .. }
+            | Self::Written { .. }
             | Self::NoSuchMember(_)
             | Self::NotTheLeader { .. } => Vec::new(),
         }

@@ -198,7 +198,7 @@ fn class(error: &EtcdError) -> ErrorClass {
         }
         EtcdError::Refused { code, .. } if DENIED.contains(code) => ErrorClass::User,
         EtcdError::Refused { code, .. } if PASSES.contains(code) => ErrorClass::Transient,
-        EtcdError::Refused { .. } => ErrorClass::Host,
+        EtcdError::Refused { .. } | EtcdError::Written { .. } => ErrorClass::Host,
         EtcdError::Slow { .. }
         | EtcdError::Answer { .. }
         | EtcdError::NoSuchMember(_)

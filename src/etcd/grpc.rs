@@ -1,11 +1,19 @@
-//! The one request that etcd gets in gRPC: is there a key in this range? Here etcd applies the users and roles of our client
-//! certificate, which its JSON gateway replaces with another one. Pure.
+//! What etcd is asked in gRPC. Is there a key in this range? Here etcd applies the users and roles of our client
+//! certificate, which its JSON gateway replaces with another one. And all of a member's data, which JSON would make a
+//! third larger. Pure.
 
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use prost::Message;
 
 /// The path of etcd's `Range`.
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
+
+/// The path of etcd's `Snapshot`.
+pub(super) const SNAPSHOT: &str = "/etcdserverpb.Maintenance/Snapshot";
+
+/// A part of a snapshot is no larger, by far.
+const LARGEST: u32 = 16 << 20;
 
 /// etcd's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +53,39 @@ struct RangeResponse {
 struct ResponseHeader {
     #[prost(uint64, tag = "1")]
     cluster_id: u64,
+}
+
+/// The field that we read, of etcd's message of this name.
+#[derive(Clone, PartialEq, Message)]
+struct SnapshotResponse {
+    #[prost(bytes = "bytes", tag = "3")]
+    blob: Bytes,
+}
+
+/// The gRPC message of a request without fields.
+pub(super) fn nothing() -> Bytes {
+    Bytes::from(framed(&[]))
+}
+
+/// The part of a snapshot in the first gRPC message, and the length of that message; `None` until all of it has come.
+/// The error: it is something else.
+pub(super) fn blob(pending: &[u8]) -> Result<Option<(usize, Bytes)>, ()> {
+    let Some((head, rest)) = pending.split_at_checked(5) else {
+        return Ok(None);
+    };
+    let [0, length @ ..] = head else {
+        return Err(());
+    };
+    let length = u32::from_be_bytes(length.try_into().map_err(|_| ())?);
+    if length > LARGEST {
+        return Err(());
+    }
+    let length = usize::try_from(length).map_err(|_| ())?;
+    let Some(message) = rest.get(..length) else {
+        return Ok(None);
+    };
+    let response = SnapshotResponse::decode(message).map_err(|_| ())?;
+    Ok(Some((5 + length, response.blob)))
 }
 
 /// Requests the first key of a range, without its value, as a gRPC message.
@@ -124,6 +165,28 @@ mod tests {
             b"HTTP/1.1 400 Bad Request",
         ] {
             assert_eq!(ranged(body), None, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_snapshot_is_taken_when_all_of_it_has_come() {
+        // remaining_bytes: 300, blob: "abc"
+        let part = framed(b"\x10\xac\x02\x1a\x03abc");
+        for cut in 0..part.len() {
+            assert_eq!(blob(&part[..cut]), Ok(None), "{cut}");
+        }
+        let more = [&part[..], b"\x00\x00"].concat();
+        assert_eq!(
+            blob(&more),
+            Ok(Some((part.len(), Bytes::from_static(b"abc"))))
+        );
+        for other in [
+            &b"\x01\x00\x00\x00\x00"[..],
+            b"\x00\xff\x00\x00\x00",
+            b"\x00\x00\x00\x00\x02\x1a\x09",
+            b"HTTP/1.1 400 Bad Request",
+        ] {
+            assert_eq!(blob(other), Err(()), "{other:?}");
         }
     }
 

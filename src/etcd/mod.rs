@@ -2,11 +2,13 @@
 //!
 //! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
-//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has; [`external`] looks at an
+//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has; `backup` is what the program
+//! next to a member asks of it; [`external`] looks at an
 //! etcd outside of the cluster.
 //!
 //! May touch: a member's client port. Must not: decide which member comes or goes.
 
+mod backup;
 pub mod change;
 mod client;
 mod error;
@@ -23,6 +25,7 @@ mod zip;
 #[cfg(test)]
 mod tests;
 
+pub use backup::{Count, Described};
 pub use client::Client;
 pub use error::EtcdError;
 pub use external_view::{ExternalFault, ExternalView};

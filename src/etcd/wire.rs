@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::view::{Alarm, AlarmKind, Answer, Member, MemberId, MemberStatus, Roster};
 
 /// A `uint64` or `int64`: a string, or a number for those who wrote it by hand.
-fn number<'de, D, T>(from: D) -> Result<T, D::Error>
+pub(super) fn number<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: std::str::FromStr + Deserialize<'de>,
@@ -51,6 +51,8 @@ pub(super) struct Status {
     #[serde(default, deserialize_with = "number")]
     raft_index: u64,
     #[serde(default, deserialize_with = "number")]
+    raft_applied_index: u64,
+    #[serde(default, deserialize_with = "number")]
     raft_term: u64,
     #[serde(default)]
     is_learner: bool,
@@ -60,6 +62,11 @@ pub(super) struct Status {
 }
 
 impl Status {
+    /// The entries of the log that the member has not applied yet.
+    pub(super) const fn behind(&self) -> u64 {
+        self.raft_index.saturating_sub(self.raft_applied_index)
+    }
+
     /// As a fact. `quota` is what the member was told on its command line.
     pub(super) fn answer(&self, quota: Option<u64>) -> Answer {
         let Self {
@@ -72,6 +79,7 @@ impl Status {
             raft_index,
             raft_term,
             is_learner,
+            raft_applied_index: _,
             errors: _,
         } = self;
         Answer {

@@ -36,6 +36,7 @@ impl Programs {
             .env("PATH", format!("{}:{path}", self.0.path().display()))
             .env("CARGO_TARGET_DIR", self.0.path())
             .env_remove("REQUIRE_LAB")
+            .env_remove("ONLY")
             .envs(environment.iter().copied())
             .output()
             .unwrap()
