@@ -30,6 +30,7 @@ mod lease;
 pub mod model;
 pub mod operator;
 pub mod plan;
+pub mod snapshots;
 pub mod state;
 pub mod status;
 pub mod survey;

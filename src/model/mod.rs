@@ -23,6 +23,7 @@ mod printable;
 mod registry;
 mod sample;
 pub mod secret;
+mod snapshots;
 mod spec;
 mod upgrade;
 
@@ -50,5 +51,6 @@ pub use registry::{
 };
 pub use sample::{Sample, samples};
 pub use secret::Secret;
+pub use snapshots::{AgentProgram, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;

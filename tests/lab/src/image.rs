@@ -323,6 +323,12 @@ pub fn etcd(release: &str, log: &mut dyn Write) -> Result<PathBuf, LabError> {
     program_of(&image, "etcd")
 }
 
+/// The path of a program of the image that has etcdutl, which runs on this machine.
+pub fn etcd_tool(name: &str, log: &mut dyn Write) -> Result<PathBuf, LabError> {
+    let image = Store::from_environment().image("etcd-tools", log)?;
+    program_of(&image, name)
+}
+
 /// The path of a `helm` that runs on this machine: the one in the lab's image of it, which is built if the cache has
 /// none.
 pub fn helm(log: &mut dyn Write) -> Result<PathBuf, LabError> {

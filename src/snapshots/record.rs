@@ -1,0 +1,214 @@
+//! What is on record about a snapshot: in its file, next to it, and in the report of its node. Pure.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{ClusterId, NodeName};
+
+/// The form of [`Meta`].
+pub const FORMAT: u32 = 1;
+
+/// Why a snapshot was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// By the schedule.
+    Scheduled,
+    /// A person asked for it.
+    Asked,
+}
+
+/// What a snapshot's file says about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Whose it is.
+    pub cluster_id: ClusterId,
+    /// Its name, for people.
+    pub cluster_name: String,
+    /// The node whose member it is of.
+    pub node: NodeName,
+    /// etcd's id of the member, in hex.
+    pub member: String,
+    /// etcd's id of its cluster, in hex.
+    pub etcd_cluster_id: String,
+    /// The member's version.
+    pub etcd_version: String,
+    /// The release of Kubernetes.
+    pub kubernetes_version: String,
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// Why.
+    pub cause: Cause,
+    /// etcd's revision before it was taken; the snapshot has this one or a later one.
+    pub revision: i64,
+    /// etcd's revision after it was taken; the snapshot has this one or an earlier one.
+    pub revision_after: i64,
+    /// The keys that etcd had before it was taken.
+    pub keys: u64,
+    /// The bytes of the database with its hash.
+    pub bytes: u64,
+    /// The hash of the database, as etcd wrote it behind it.
+    pub sha256: String,
+    /// The version of rke-operator.
+    pub operator: String,
+}
+
+/// How far a snapshot was looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Grade {
+    /// It could not be restored: why is next to it.
+    Failed,
+    /// Its hash was right when it was written.
+    Saved,
+    /// etcd's own program has read every page.
+    Checked,
+    /// It was restored into a throw-away etcd, which answered with what was expected.
+    Proven,
+}
+
+/// What was found out, in a file next to the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Proof {
+    /// How far it came.
+    pub grade: Grade,
+    /// When.
+    pub at: Timestamp,
+    /// On which node.
+    pub by: NodeName,
+    /// The version of the etcd that read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_version: Option<String>,
+    /// The revision in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// The keys in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
+    /// How long that took, in seconds.
+    pub seconds: u64,
+    /// Why it came no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// A file in the folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    /// The name of the file.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What it says about itself; `None`: it is not a snapshot of this cluster that rke-operator wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Meta>,
+    /// What was found out about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+impl Listed {
+    /// The name of the snapshot, as `etcd snapshot-restore --name` takes it.
+    pub fn name(&self) -> &str {
+        self.file.strip_suffix(".zip").unwrap_or(&self.file)
+    }
+
+    /// How far it was looked into; `None` for what is not of this program.
+    pub fn grade(&self) -> Option<Grade> {
+        self.meta.as_ref()?;
+        Some(
+            self.proof
+                .as_ref()
+                .map_or(Grade::Saved, |proof| proof.grade),
+        )
+    }
+}
+
+/// A failure to take a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastFailure {
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub why: String,
+}
+
+/// What the program on a node says about its snapshots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The node.
+    pub node: NodeName,
+    /// When it takes the next one.
+    pub next: Timestamp,
+    /// The last attempt, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<LastFailure>,
+    /// What is in its folder, by name.
+    pub snapshots: Vec<Listed>,
+}
+
+/// Why what was read back cannot be what was saved; `None`: it fits. A key may come or go with each revision.
+pub fn contradiction(meta: &Meta, revision: i64, keys: Option<u64>) -> Option<String> {
+    if revision < meta.revision || revision > meta.revision_after {
+        return Some(format!(
+            "its revision is {revision}, and etcd was at {} to {} when it was taken",
+            meta.revision, meta.revision_after
+        ));
+    }
+    let written = (revision - meta.revision).unsigned_abs();
+    let keys = keys.filter(|keys| keys.abs_diff(meta.keys) > written.saturating_mul(TRANSACTION));
+    keys.map(|keys| {
+        format!(
+            "it has {keys} keys, and etcd had {} when it was taken",
+            meta.keys
+        )
+    })
+}
+
+/// So many keys one revision may add or delete: etcd's default limit of a transaction. (A range may delete more; API
+/// servers do not delete ranges.)
+const TRANSACTION: u64 = 128;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An example.
+    pub(in crate::snapshots) fn meta() -> Meta {
+        Meta {
+            format: FORMAT,
+            cluster_id: ClusterId("c-1".to_owned()),
+            cluster_name: "prod".to_owned(),
+            node: NodeName::from("n1"),
+            member: "1".to_owned(),
+            etcd_cluster_id: "2".to_owned(),
+            etcd_version: "3.6.7".to_owned(),
+            kubernetes_version: "v1.34.4".to_owned(),
+            taken_at: Timestamp::UNIX_EPOCH,
+            cause: Cause::Scheduled,
+            revision: 100,
+            revision_after: 102,
+            keys: 50,
+            bytes: 1,
+            sha256: String::new(),
+            operator: "0.1.0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_was_read_back_is_compared_with_what_was_there() {
+        let meta = meta();
+        assert_eq!(contradiction(&meta, 100, Some(50)), None);
+        assert_eq!(contradiction(&meta, 102, Some(306)), None);
+        assert_eq!(contradiction(&meta, 101, None), None);
+        let why = |revision, keys| contradiction(&meta, revision, keys).unwrap();
+        assert!(why(99, None).contains("its revision is 99"));
+        assert!(why(103, Some(50)).contains("100 to 102"));
+        assert!(why(100, Some(49)).contains("it has 49 keys, and etcd had 50"));
+    }
+}
