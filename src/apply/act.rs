@@ -140,11 +140,11 @@ impl Executor<'_> {
                 node::restore(host, self.context.id()?, restore).await
             }
             HostAction::StartContainer { component } => {
-                node::start_container(host, *component, self.context.id()?).await
+                Box::pin(node::start_container(self, host, *component)).await
             }
             HostAction::ReplaceContainer { component, spec } => {
                 node::remove_container(host, self.seen(host, component.container())?).await?;
-                node::run_container(host, *component, spec, self.context.saved()?).await
+                Box::pin(node::run_container(self, host, *component, spec)).await
             }
             HostAction::ReloadProxy { read } => {
                 node::reload_proxy(host, self.context.desired()?, read).await

@@ -20,7 +20,7 @@ use ipnet::IpNet;
 
 use crate::{
     etcd::snapshot::SnapshotName,
-    model::{ClusterId, Component, NodeName},
+    model::{ClusterId, Component, NodeName, path},
 };
 
 /// Run Kubernetes in Docker containers on your own servers, over SSH, from one `cluster.yml`
@@ -94,9 +94,20 @@ pub enum Command {
     Init(Init),
     /// Run the operator against the management cluster in the kubeconfig
     Run(Run),
+    /// Take recurring snapshots of the etcd member on this node (runs in the container `etcd-rolling-snapshots`)
+    #[command(hide = true)]
+    SnapshotAgent(SnapshotAgent),
     /// Write the reference pages of the documentation
     #[command(hide = true)]
     Reference(Reference),
+}
+
+/// `snapshot-agent`.
+#[derive(Args, Debug)]
+pub struct SnapshotAgent {
+    /// Its settings, as `up` wrote them
+    #[arg(long, value_name = "FILE", default_value = path::SNAPSHOT_SETTINGS)]
+    pub settings: PathBuf,
 }
 
 /// The config, where nothing else is said.
@@ -346,6 +357,8 @@ pub enum Etcd {
     /// Save a snapshot on every etcd node, in `/opt/rke/etcd-snapshots`, and verify it (existing
     /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
+    /// List the snapshots on every etcd node, with what is known of each (changes nothing)
+    SnapshotList(SnapshotList),
     /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
     /// set aside on the nodes; where it was cut off, the same command continues)
     SnapshotRestore(SnapshotRestore),
@@ -383,6 +396,20 @@ pub struct SnapshotSave {
     #[command(flatten)]
     pub s3: S3,
     /// A list for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `etcd snapshot-list`.
+#[derive(Args, Debug)]
+pub struct SnapshotList {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Accept unknown SSH host keys for this run only
+    #[arg(long)]
+    pub accept_new_host_keys: bool,
+    /// A table for people, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }

@@ -14,7 +14,8 @@ use super::{
     report::CliError,
     run,
     session::{STOPPED, Session},
-    signals, snapshot, snapshot_restore, status, status_all, up, validate, version,
+    signals, snapshot, snapshot_agent, snapshot_list, snapshot_restore, status, status_all, up,
+    validate, version,
 };
 use crate::apply::stop::Stopper;
 
@@ -63,6 +64,10 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Etcd(Etcd::SnapshotSave(args)) => {
             failed(args.output, Box::pin(snapshot::save(args, session)).await)
         }
+        Command::Etcd(Etcd::SnapshotList(args)) => failed(
+            args.output,
+            Box::pin(snapshot_list::list(args, session)).await,
+        ),
         Command::Etcd(Etcd::SnapshotRestore(args)) => {
             let result = Box::pin(snapshot_restore::restore(args, session)).await;
             ended(args.output, result)
@@ -77,6 +82,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Crd => crd::crd(),
         Command::Init(args) => Box::pin(init::init(args, session)).await,
         Command::Run(args) => Box::pin(run::run(args, session)).await,
+        Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,
         Command::Reference(args) => reference::write(args),
     }
 }

@@ -11,6 +11,8 @@ use super::{
 use crate::{
     config::{Intent, MAX_BYTES, Problem, Problems, Resolved, RkeConfig},
     desired,
+    model::AgentProgram,
+    snapshots,
 };
 
 /// A config that is valid.
@@ -33,7 +35,22 @@ pub(super) fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliEr
     let (text, loaded) = read(file, session)?;
     show(file, &text, &loaded.warnings, session);
     show(file, &text, &loaded.later, session);
+    if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
+        let warning = session.screen.paint().warn("warning:");
+        session.screen.print(&format!("{warning} {NO_PROGRAM}\n"));
+    }
     Ok(loaded)
+}
+
+/// What a person can do about it is part of it.
+const NO_PROGRAM: &str = "\
+this rke-operator gives the nodes no program that takes recurring snapshots of etcd: it is not linked statically
+  help: use a released program on Linux, or the operator; nodes that have one keep it
+  help: `snapshot: false` under `services.etcd` says that no recurring snapshots are wanted";
+
+/// What nodes with etcd are given.
+pub(super) fn own_program() -> Result<Option<AgentProgram>, CliError> {
+    snapshots::own_program().map_err(|source| Failure::OwnProgram { source }.into())
 }
 
 fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
@@ -43,13 +60,14 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     })?;
     let paint = session.screen.paint();
     let Resolved {
-        intent,
+        mut intent,
         warnings,
         later,
     } = RkeConfig::parse(&text)
         .and_then(|config| Intent::from_config(&config, &FileSources::default().next_to(file)))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
     desired::check(&intent)?;
+    intent.agent = own_program()?;
     let loaded = Loaded {
         intent,
         warnings,

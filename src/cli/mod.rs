@@ -35,6 +35,8 @@ mod run;
 pub mod session;
 mod signals;
 mod snapshot;
+mod snapshot_agent;
+pub mod snapshot_list;
 mod snapshot_restore;
 pub mod sources;
 mod status;

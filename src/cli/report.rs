@@ -116,6 +116,13 @@ pub enum Failure {
         #[source]
         source: std::io::Error,
     },
+    /// The program itself cannot be read.
+    #[error("cannot read rke-operator's own program")]
+    OwnProgram {
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// No kubeconfig leads to a management cluster.
     #[error("no kubeconfig for the management cluster: {why}")]
     NoManagementCluster {
@@ -329,6 +336,7 @@ impl Explain for Failure {
         match self {
             Self::Config { .. }
             | Self::KnownHosts { .. }
+            | Self::OwnProgram { .. }
             | Self::NoManagementCluster { .. }
             | Self::NobodyToAsk
             | Self::Declined { .. }
@@ -441,6 +449,7 @@ impl Explain for Failure {
             ],
             Self::Config { .. }
             | Self::KnownHosts { .. }
+            | Self::OwnProgram { .. }
             | Self::Declined { .. }
             | Self::NotWritten
             | Self::UnknownKey { .. }

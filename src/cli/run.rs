@@ -2,7 +2,7 @@
 
 use super::{
     args::Run,
-    management,
+    intent, management,
     report::{CliError, Failure},
     session::Session,
 };
@@ -31,6 +31,7 @@ pub(super) async fn run(args: &Run, session: &Session) -> Result<u8, CliError> {
     if let Some(limit) = args.memory_limit {
         options.prober = ProberOptions::within(limit);
     }
+    options.agent = intent::own_program()?;
     options.probes = args.health_probe_bind_address;
     let files = args.metrics_cert.clone().zip(args.metrics_key.clone());
     options.metrics = args.metrics_bind_address.0.map(|address| MetricsOptions {

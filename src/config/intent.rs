@@ -14,8 +14,8 @@ use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
-        Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Owner, Registries,
-        Role, Secret, Taint, UpgradeStrategy,
+        AgentProgram, Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Owner,
+        Registries, Role, Secret, SnapshotPolicy, Taint, UpgradeStrategy,
     },
 };
 
@@ -181,6 +181,8 @@ pub enum SecretsEncryption {
 pub struct Services {
     /// `services.etcd`.
     pub etcd: ServiceExtras,
+    /// Recurring snapshots of etcd; `None`: none are wanted.
+    pub snapshots: Option<SnapshotPolicy>,
     /// `services.kube-api`.
     pub kube_api: ServiceExtras,
     /// `services.kube-controller`.
@@ -280,6 +282,9 @@ pub struct Intent {
     pub manifests: Vec<Manifest>,
     /// `upgrade_strategy`.
     pub upgrade: UpgradeStrategy,
+    /// The program that takes recurring snapshots on nodes, as far as this process has one to give them. Not of the
+    /// config: the shell sets it.
+    pub agent: Option<AgentProgram>,
 }
 
 impl Intent {
@@ -301,6 +306,11 @@ impl Intent {
             images,
             ..self.clone()
         }))
+    }
+
+    /// How snapshots are taken and by which program, where both are known.
+    pub fn recurring_snapshots(&self) -> Option<(&SnapshotPolicy, &AgentProgram)> {
+        self.services.snapshots.as_ref().zip(self.agent.as_ref())
     }
 
     /// The nodes that carry a role, by name.

@@ -21,8 +21,8 @@ use crate::{
         HostView, SystemFacts, Unreachable,
     },
     model::{
-        CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Owner, Registries,
-        Role, Secret, UpgradeStrategy, label,
+        AgentProgram, CLAIM, ClusterId, Endpoint, EtcdPlace, KubernetesVersion, NodeName, Owner,
+        Registries, Retention, Role, Secret, SnapshotPolicy, UpgradeStrategy, label,
     },
 };
 
@@ -90,6 +90,12 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         system_images: BTreeMap::new(),
         services: Services {
             etcd: extras(),
+            snapshots: Some(SnapshotPolicy {
+                interval: 12 * 3600,
+                retention: Retention::Younger(72 * 3600),
+                timeout: 300,
+                safe_timestamp: false,
+            }),
             kube_api: extras(),
             kube_controller: extras(),
             scheduler: extras(),
@@ -127,6 +133,11 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
         manifests: Vec::new(),
         registries: Registries::default(),
         upgrade: UpgradeStrategy::default(),
+        agent: Some(AgentProgram {
+            file: "/nowhere/rke-operator".into(),
+            sha256: "0123456789abcdef".repeat(4),
+            architecture: "x86_64".to_owned(),
+        }),
     }
 }
 

@@ -12,11 +12,11 @@ use super::{
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
     kube_proxy, kubelet, network, nginx_proxy, node,
     pki::Keys,
-    registries, scheduler,
+    registries, scheduler, snapshot_agent,
 };
 use crate::{
     catalog,
-    config::{Intent, NodeIntent},
+    config::Intent,
     error::{ErrorClass, Explain},
     etcd::ExternalView,
     facts::{Actual, HostFacts},
@@ -71,6 +71,7 @@ impl Desired {
             kubeconfig: keys.kubeconfig.clone(),
             registries: intent.registries.clone(),
             etcd_tools: etcd_tools(intent),
+            agent: intent.agent.clone(),
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
         })
@@ -148,14 +149,18 @@ enum On {
     Every,
     With(Role),
     Without(Role),
+    /// With etcd, where this process has a program for it.
+    SavesSnapshots,
 }
 
 impl On {
-    fn contains(&self, node: &NodeIntent) -> bool {
+    fn contains(&self, context: &HostContext<'_>) -> bool {
+        let roles = &context.node.roles;
         match self {
             Self::Every => true,
-            Self::With(role) => node.roles.contains(role),
-            Self::Without(role) => !node.roles.contains(role),
+            Self::With(role) => roles.contains(role),
+            Self::Without(role) => !roles.contains(role),
+            Self::SavesSnapshots => snapshot_agent::runs_on(context),
         }
     }
 }
@@ -172,6 +177,7 @@ fn definition(component: Component) -> (On, Container) {
         Component::NginxProxy => (On::Without(Role::ControlPlane), nginx_proxy::container),
         Component::Kubelet => (On::Every, kubelet::container),
         Component::KubeProxy => (On::Every, kube_proxy::container),
+        Component::Snapshots => (On::SavesSnapshots, snapshot_agent::container),
     }
 }
 
@@ -180,7 +186,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
     let mut containers = BTreeMap::new();
     for component in Component::ALL {
         let (on, container) = definition(component);
-        if on.contains(context.node) {
+        if on.contains(context) {
             let (spec, reads) = container(context)?;
             files.extend(reads);
             containers.insert(component, spec);
@@ -201,7 +207,7 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
             context.file(state.expose().as_bytes(), PRIVATE),
         );
     }
-    if !CONTROL_PLANES.contains(context.node) {
+    if !CONTROL_PLANES.contains(context) {
         dirs.insert(path::PROXY.to_owned(), 0o755);
         files.extend(nginx_proxy::files(context));
     }
@@ -221,15 +227,18 @@ fn host(context: &HostContext<'_>) -> Result<DesiredHost, DesiredError> {
         files.insert(path.to_owned(), context.file(text, PUBLIC));
     }
     let pause = &context.intent.images.pause;
+    // The image of what takes snapshots is pulled with it, last of all.
     let images: BTreeSet<String> = containers
-        .values()
-        .map(|spec| spec.image.clone())
+        .iter()
+        .filter(|(component, _)| **component != Component::Snapshots)
+        .map(|(_, spec)| spec.image.clone())
         .chain([pause.clone()])
         .collect();
     Ok(DesiredHost {
         dirs,
         files,
         containers,
+        kept: snapshot_agent::kept(context),
         images,
         containerd: ContainerdWants {
             sandbox_image: pause.clone(),

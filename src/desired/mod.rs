@@ -65,6 +65,7 @@ pub mod pki;
 mod registries;
 mod scheduler;
 mod service;
+pub mod snapshot_agent;
 #[cfg(test)]
 mod tests;
 
@@ -79,8 +80,8 @@ pub use self::{
 };
 use crate::{
     model::{
-        ClusterId, Component, ContainerSpec, ContainerdWants, Digest, HostNetwork, KernelWants,
-        NodeMeta, NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
+        AgentProgram, ClusterId, Component, ContainerSpec, ContainerdWants, Digest, HostNetwork,
+        KernelWants, NodeMeta, NodeName, ObjectRef, Owner, Registries, Secret, UpgradeStrategy,
     },
     state::ClusterState,
 };
@@ -107,6 +108,8 @@ pub struct DesiredHost {
     pub files: BTreeMap<String, DesiredFile>,
     /// The containers of its components, in the order in which they start.
     pub containers: BTreeMap<Component, ContainerSpec>,
+    /// Components that are wanted and that this process cannot make: what is there of them stays as it is.
+    pub kept: BTreeSet<Component>,
     /// Images that the node's Docker must have before anything starts.
     pub images: BTreeSet<String>,
     /// containerd's settings.
@@ -177,6 +180,8 @@ pub struct Desired {
     pub registries: Registries,
     /// The image that has etcdutl, which reads snapshots.
     pub etcd_tools: String,
+    /// The program that takes snapshots on nodes, where this process has one.
+    pub agent: Option<AgentProgram>,
     /// Nodes that a person lets go by name.
     pub lose: BTreeSet<NodeName>,
     /// Nodes that a person has cleaned by name when they leave, although another Kubernetes is on them.

@@ -378,7 +378,13 @@ fn each_role_has_its_own_containers_and_keys() {
     };
     assert_eq!(
         names("e1"),
-        ["etcd", "nginx-proxy", "kubelet", "kube-proxy"]
+        [
+            "etcd",
+            "nginx-proxy",
+            "kubelet",
+            "kube-proxy",
+            "etcd-rolling-snapshots"
+        ]
     );
     assert_eq!(names("w1"), ["nginx-proxy", "kubelet", "kube-proxy"]);
     assert_eq!(
@@ -702,8 +708,10 @@ SystemdCgroup = true
     assert!(kubelet.contains("failCgroupV1: false"));
     assert!(kubelet.contains("cgroupDriver: systemd"));
     assert!(kubelet.contains("resolvConf: \"/etc/resolv.conf\""));
-    for spec in host.containers.values() {
-        assert_eq!(spec.security_opts, ["label=disable"]);
+    for (component, spec) in &host.containers {
+        let more = (*component == Component::Snapshots).then_some("no-new-privileges");
+        let wanted: Vec<&str> = ["label=disable"].into_iter().chain(more).collect();
+        assert_eq!(spec.security_opts, wanted);
         assert_eq!(spec.log_limit, None);
     }
 }

@@ -4,7 +4,7 @@
 //! etcd's own client takes it, in a container of the image that the member runs: whatever that etcd's
 //! version is, they fit. Its certificates are named by paths; nothing secret is in an argument.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -326,6 +326,22 @@ fn unpacking(packed: Packed) -> [String; 5] {
     ]
 }
 
+/// The files in a node's folder of snapshots, by name, with their sizes in bytes.
+pub async fn list(host: &Host, id: &ClusterId) -> Result<BTreeMap<String, u64>, SnapshotError> {
+    let none = SnapshotName(String::new());
+    let output = script(host, id, &none, "list", [], SHORT).await?;
+    let ["list", encoded @ ..] = &words(&output)[..] else {
+        return Err(failed(host, &output));
+    };
+    let text = STANDARD.decode(encoded.concat()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let files = text.lines().filter_map(|line| {
+        let (size, file) = line.split_once(' ')?;
+        Some((file.to_owned(), size.parse().ok()?))
+    });
+    Ok(files.collect())
+}
+
 /// etcd's revision in a snapshot on a node, as etcdutl of this image reads it.
 pub async fn revision(
     host: &Host,
@@ -532,6 +548,7 @@ mod tests {
             host_pid: false,
             host_cgroupns: false,
             security_opts: Vec::new(),
+            cap_drop: Vec::new(),
             log_limit: None,
             files: [].into(),
             certificates: [].into(),

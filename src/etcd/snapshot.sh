@@ -1,6 +1,6 @@
 # A snapshot of etcd in the folder $1 under the name $2. $3: before | after it is taken; $4: etcd's
 # database. look: what there is under that name; $4: the cluster's id, $5: where
-# it would be restored. end: the last $4 bytes of the zip of that name.
+# it would be restored. list: the sizes and names of what is there. end: the last $4 bytes of the zip of that name.
 # unpack: what is in that zip behind the header at $4, $5 bytes, from which $6 bytes come; $7: what gzip has behind such
 # data; $8: deflated | stored. Snapshots hold every secret of the cluster: for root alone.
 set -eu
@@ -47,6 +47,15 @@ after)
   fi
   sync "$folder"
   echo "rke-operator: saved $size $found"
+  ;;
+list)
+  files() {
+    cd "$folder" 2>/dev/null || return 0
+    for file in *; do
+      [ -L "$file" ] || [ ! -f "$file" ] || printf '%s %s\n' "$(stat -c %s "$file")" "$file"
+    done
+  }
+  echo "rke-operator: list $(files | base64 -w 0)"
   ;;
 end)
   echo "rke-operator: end $(stat -c %s "$folder/$name.zip") $(tail -c "$4" "$folder/$name.zip" | base64 -w 0)"

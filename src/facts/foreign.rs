@@ -140,7 +140,7 @@ impl Actual {
 /// The components of a node with these roles that listen on ports.
 fn components(roles: &[Role]) -> Vec<Component> {
     let of_role = |component: &Component| match component {
-        Component::Etcd => roles.contains(&Role::Etcd),
+        Component::Etcd | Component::Snapshots => roles.contains(&Role::Etcd),
         Component::ApiServer | Component::ControllerManager | Component::Scheduler => {
             roles.contains(&Role::ControlPlane)
         }

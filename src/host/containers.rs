@@ -19,10 +19,10 @@ use bollard::{
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Stamp, create_body, error::HostError, files, machine::Host};
+use super::{NewFile, Stamp, create_body, error::HostError, files, machine::Host};
 use crate::{
     facts::{ContainerFact, ContainerState},
-    model::{CLAIM, ContainerSpec, FILES_IMAGE, label, printable},
+    model::{CLAIM, ContainerSpec, FILES_IMAGE, Owner, Secret, label, printable},
 };
 
 /// How much of a log is kept, from its end.
@@ -198,6 +198,17 @@ impl Host {
         spec: &ContainerSpec,
         stamp: &Stamp<'_>,
     ) -> Result<(), HostError> {
+        self.create_component(name, spec, stamp).await?;
+        self.start(name).await
+    }
+
+    /// Creates a component and does not start it, with success as above.
+    pub async fn create_component(
+        &self,
+        name: &str,
+        spec: &ContainerSpec,
+        stamp: &Stamp<'_>,
+    ) -> Result<(), HostError> {
         let body = create_body::component(spec, stamp).map_err(|error| self.unwritable(error))?;
         let labels = body.labels.clone().unwrap_or_default();
         match self.create(name, body).await {
@@ -206,7 +217,23 @@ impl Host {
                 if labels.iter().all(|(key, value)| by.get(key) == Some(value)) => {}
             created => created?,
         }
-        self.start(name).await
+        Ok(())
+    }
+
+    /// Puts a program into a container, for everybody to run.
+    pub async fn put_program(
+        &self,
+        name: &str,
+        path: &str,
+        program: Vec<u8>,
+    ) -> Result<(), HostError> {
+        let new = NewFile {
+            mode: 0o755,
+            owner: Owner::ROOT,
+            content: &Secret::new(program),
+        };
+        let files = BTreeMap::from([(path, new)]);
+        self.put(name, "", &BTreeMap::new(), &files).await
     }
 
     /// Starts a container; one that runs is success.

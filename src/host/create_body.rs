@@ -70,6 +70,7 @@ pub(super) fn component(
         host_pid,
         host_cgroupns,
         security_opts,
+        cap_drop,
         log_limit,
         files: _,        // in the label only
         certificates: _, // likewise
@@ -98,6 +99,7 @@ pub(super) fn component(
                 HostConfigCgroupnsModeEnum::PRIVATE
             }),
             security_opt: Some(security_opts),
+            cap_drop: (!cap_drop.is_empty()).then_some(cap_drop),
             log_config: log_limit.map(|limit| HostConfigLogConfig {
                 typ: Some("json-file".to_owned()),
                 config: Some(HashMap::from([
@@ -156,6 +158,7 @@ pub(super) fn runs(config: &ContainerConfig, host: &HostConfig) -> Option<Contai
         host_pid,
         host_cgroupns: host.cgroupns_mode == Some(HostConfigCgroupnsModeEnum::HOST),
         security_opts: security_opts(host, privileged || host_pid, label.as_ref()),
+        cap_drop: host.cap_drop.clone().unwrap_or_default(),
         log_limit: log_limit(host, label.as_ref()),
         certificates: label
             .as_ref()
@@ -287,6 +290,7 @@ mod tests {
             privileged: true,
             host_pid: true,
             host_cgroupns: true,
+            cap_drop: vec!["ALL".to_owned()],
             security_opts: vec![],
             log_limit: Some(LogLimit {
                 max_size: "20m".to_owned(),

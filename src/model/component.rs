@@ -31,11 +31,14 @@ pub enum Component {
     /// `http://127.0.0.1:10256/healthz`.
     #[serde(rename = "kube-proxy")]
     KubeProxy,
+    /// Recurring snapshots of etcd, next to each member: `http://127.0.0.1:2382/healthz`.
+    #[serde(rename = "etcd-rolling-snapshots")]
+    Snapshots,
 }
 
 impl Component {
     /// Every component, in the order in which they start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -43,6 +46,7 @@ impl Component {
         Self::NginxProxy,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Snapshots,
     ];
 
     /// The name of its container.
@@ -55,6 +59,7 @@ impl Component {
             Self::NginxProxy => "nginx-proxy",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
+            Self::Snapshots => "etcd-rolling-snapshots",
         }
     }
 
@@ -73,6 +78,7 @@ impl Component {
             Self::Scheduler => &[10259],
             Self::Kubelet => &[10248, 10250],
             Self::KubeProxy => &[10249, 10256],
+            Self::Snapshots => &[2382],
         }
     }
 }

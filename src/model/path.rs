@@ -33,7 +33,7 @@ pub const WEBHOOK: &str = "/etc/kubernetes/rke-operator-token-webhook.yaml";
 pub const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
 /// What only nodes with a control plane have, and only nodes without, besides certificates; and what only some
 /// configs ask for.
-pub const OF_A_ROLE: [&str; 8] = [
+pub const OF_A_ROLE: [&str; 9] = [
     STATE,
     AUDIT_POLICY,
     ADMISSION,
@@ -42,11 +42,14 @@ pub const OF_A_ROLE: [&str; 8] = [
     PROXY_CONFIG,
     PROXY_READ,
     REGISTRIES,
+    SNAPSHOT_SETTINGS,
 ];
 /// etcd's data on the node.
 pub const ETCD: &str = "/var/lib/etcd";
 /// Snapshots of etcd, as in RKE.
 pub const SNAPSHOTS: &str = "/opt/rke/etcd-snapshots";
+/// What the program that takes them works with. Nothing secret.
+pub const SNAPSHOT_SETTINGS: &str = "/etc/kubernetes/rke-operator-snapshots.json";
 /// What etcd writes below [`ETCD`]: it is there once a member was made, and is on the same disk.
 pub const ETCD_MEMBER: &str = "/var/lib/etcd/member";
 /// kube-apiserver's audit log.
@@ -112,7 +115,7 @@ pub fn is_docker_authority(path: &str) -> bool {
 }
 
 /// The names, without ending, of the certificates, keys and kubeconfigs that every node may have.
-const CERTIFICATES: [&str; 14] = [
+const CERTIFICATES: [&str; 15] = [
     "kube-apiserver",
     "kube-apiserver-etcd-client",
     "kube-apiserver-kubelet-client",
@@ -122,6 +125,7 @@ const CERTIFICATES: [&str; 14] = [
     "kube-ca-and-signer",
     "kube-controller-manager",
     "kube-etcd-ca",
+    "kube-etcd-snapshot",
     "kube-node",
     "kube-proxy",
     "kube-scheduler",

@@ -86,6 +86,9 @@ pub struct ContainerSpec {
     pub host_cgroupns: bool,
     /// Docker `security_opt`.
     pub security_opts: Vec<String>,
+    /// Docker `cap_drop`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_drop: Vec<String>,
     /// Limits of json-file logs; `None` when the daemon sets its own.
     pub log_limit: Option<LogLimit>,
     /// The files it reads when it starts, by path on the node: a change of one is a change of

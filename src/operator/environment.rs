@@ -156,8 +156,12 @@ impl Wanted {
     pub(super) fn former(&self, text: Secret<String>) -> Result<Self, SpecError> {
         let config = RkeConfig::parse(text.expose())?;
         let former = understood(&config, &self.sources)?;
+        let agent = self.intent.agent.clone();
         Ok(Self {
-            intent: former.intent,
+            intent: Intent {
+                agent,
+                ..former.intent
+            },
             version: self.version.clone(),
             warnings: self.warnings.clone(),
             later: self.later.clone(),
@@ -220,7 +224,10 @@ pub(super) async fn wanted(
     let understood = understood(&config, &sources).map_err(|error| error.or_inline(&inline))?;
     Ok(Wanted {
         version: understood.intent.version.to_string(),
-        intent: understood.intent,
+        intent: Intent {
+            agent: ctx.options.agent.clone(),
+            ..understood.intent
+        },
         warnings: understood.warnings.iter().map(problem).collect(),
         later: understood.later.iter().map(ToString::to_string).collect(),
         inline,

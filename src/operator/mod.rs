@@ -76,7 +76,10 @@ pub use metrics::{CertificateError, CertificateFiles, MetricsOptions};
 pub(crate) use patience::readable;
 pub use prober::ProberOptions;
 
-use crate::error::{ErrorClass, Explain};
+use crate::{
+    error::{ErrorClass, Explain},
+    model::AgentProgram,
+};
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -106,6 +109,8 @@ pub struct OperatorOptions {
     pub kubeconfig_groups: Vec<String>,
     /// Additional namespaces for the Secrets of `Kubeconfig` objects; empty: only the credentials namespace.
     pub kubeconfig_namespaces: Vec<String>,
+    /// The program that takes snapshots on nodes.
+    pub agent: Option<AgentProgram>,
 }
 
 impl OperatorOptions {
@@ -125,6 +130,7 @@ impl OperatorOptions {
             config_root: None,
             kubeconfig_groups: Vec::new(),
             kubeconfig_namespaces: Vec::new(),
+            agent: None,
         }
     }
 }

@@ -367,7 +367,7 @@ fn may_roll_together(component: Component, stage: &Stage) -> bool {
         | Component::ApiServer
         | Component::ControllerManager
         | Component::Scheduler => false,
-        Component::NginxProxy | Component::KubeProxy => true,
+        Component::NginxProxy | Component::KubeProxy | Component::Snapshots => true,
         Component::Kubelet => stage.steps().all(|step| {
             let counts = |guard: &Guard| matches!(guard, Guard::AtMostUnavailable { .. });
             !replaces(component, step) || step.guards.iter().any(counts)
@@ -415,7 +415,8 @@ fn risks(component: Component, step: &Step, node: &NodeName, have: &Actual) -> O
         | Component::Scheduler
         | Component::NginxProxy
         | Component::Kubelet
-        | Component::KubeProxy => None,
+        | Component::KubeProxy
+        | Component::Snapshots => None,
     }
 }
 

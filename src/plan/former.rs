@@ -10,8 +10,10 @@ use crate::{
     model::{Component, NodeName},
 };
 
-/// The components that act on the data of etcd, in the order in which they are stopped: first the one that starts and ends pods.
-pub(super) const LIVES: [Component; 5] = [
+/// The components that act on the data of etcd, in the order in which they are stopped: first what reads etcd alone, and
+/// the one that starts and ends pods.
+pub(super) const LIVES: [Component; 6] = [
+    Component::Snapshots,
     Component::Kubelet,
     Component::ControllerManager,
     Component::Scheduler,

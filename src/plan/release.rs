@@ -26,7 +26,8 @@ fn observed(component: Component, node: &NodeName, have: &Actual) -> Option<Imag
         Component::ControllerManager
         | Component::Scheduler
         | Component::NginxProxy
-        | Component::KubeProxy => None,
+        | Component::KubeProxy
+        | Component::Snapshots => None,
     }
 }
 
@@ -46,7 +47,7 @@ pub(super) fn wanted(
             let (major, minor, patch) = (release.major, release.minor, release.patch);
             Some((major.into(), minor.into(), patch.into()))
         }
-        Component::Etcd | Component::NginxProxy => None,
+        Component::Etcd | Component::NginxProxy | Component::Snapshots => None,
     })
 }
 

@@ -288,7 +288,7 @@ fn components(seen: &Seen<'_>, node: &NodeStatus, id: &ClusterId) -> Vec<Problem
 
 const fn about(component: Component) -> About {
     match component {
-        Component::Etcd => About::Etcd,
+        Component::Etcd | Component::Snapshots => About::Etcd,
         Component::ApiServer | Component::ControllerManager | Component::Scheduler => {
             About::ControlPlane
         }
@@ -304,7 +304,7 @@ fn must_run(component: Component, node: &NodeStatus, own_etcd: bool) -> bool {
         }
         Component::Kubelet => true,
         // Whether it has them is not for its roles alone to say.
-        Component::NginxProxy | Component::KubeProxy => false,
+        Component::NginxProxy | Component::KubeProxy | Component::Snapshots => false,
     }
 }
 

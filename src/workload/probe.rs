@@ -43,6 +43,7 @@ impl Component {
             Self::Scheduler => 10259,
             Self::Kubelet => 10248,
             Self::KubeProxy => 10256,
+            Self::Snapshots => 2382,
         }
     }
 
@@ -50,9 +51,11 @@ impl Component {
         match self {
             Self::Etcd => "/health",
             Self::ApiServer | Self::NginxProxy => "/readyz",
-            Self::ControllerManager | Self::Scheduler | Self::Kubelet | Self::KubeProxy => {
-                "/healthz"
-            }
+            Self::ControllerManager
+            | Self::Scheduler
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Snapshots => "/healthz",
         }
     }
 }
@@ -129,7 +132,9 @@ impl<'e> Probe<'e> {
     ) -> Result<Kept, String> {
         let stream = open.await.map_err(|error| error.to_string())?;
         let tls = match self.component {
-            Component::Etcd | Component::Kubelet | Component::KubeProxy => None,
+            Component::Etcd | Component::Kubelet | Component::KubeProxy | Component::Snapshots => {
+                None
+            }
             Component::ApiServer | Component::NginxProxy => Some(https::tls(self.engine)),
             Component::ControllerManager | Component::Scheduler => Some(unverified()),
         };

@@ -28,13 +28,17 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ----- stderr -----
-    warning: `services.etcd.backup_config`: recurring snapshots of etcd and their copies in S3 are not made yet
-     --> cluster.yml:4:34
+    warning: `services.etcd.backup_config.s3backupconfig`: snapshots of etcd are not copied to S3 yet
+     --> cluster.yml:4:70
       |
     4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: ***}}}}
-      |                                  ^
+      |                                                                      ^
       |
-      = help: `rke-operator etcd snapshot-save` (of a `Cluster`: `etcdctl snapshot save` in the container `etcd`) takes one; `snapshot: false` under `services.etcd` says that none are wanted
+      = help: each node with etcd keeps its own in `/opt/rke/etcd-snapshots`: copy them from there
+
+    warning: this rke-operator gives the nodes no program that takes recurring snapshots of etcd: it is not linked statically
+      help: use a released program on Linux, or the operator; nodes that have one keep it
+      help: `snapshot: false` under `services.etcd` says that no recurring snapshots are wanted
     ");
     context.write("cluster.yml", GOOD);
     assert_eq!(context.files(), before);
@@ -144,12 +148,12 @@ fn keys_are_explained() {
 
     type:      section
     default:   none
-    supported: later: the value is kept, and every `up` says that nothing is done with it yet
+    supported: yes
 
     keys:
       enabled         Take recurring snapshots. RKE does so unless this is `false`.
       interval_hours  How often a snapshot is taken.
-      retention       How many snapshots are kept.
+      retention       How many snapshots each node keeps.
       s3backupconfig  Where snapshots are copied to.
       safe_timestamp  Write the time into the name without colons.
       timeout         Seconds that a snapshot may take.

@@ -139,6 +139,7 @@ fn spec() -> ContainerSpec {
         host_pid: true,
         host_cgroupns: true,
         security_opts: vec![],
+        cap_drop: Vec::new(),
         log_limit: Some(LogLimit {
             max_size: "20m".to_owned(),
             max_file: 3,
@@ -279,6 +280,7 @@ async fn component(host: &Host) {
                 host_pid: false,
                 host_cgroupns: false,
                 security_opts: vec!["label=disable".to_owned()],
+                cap_drop: Vec::new(),
                 log_limit: None,
                 ..spec()
             },

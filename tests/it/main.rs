@@ -114,6 +114,8 @@ mod lab_rotate;
 mod lab_schema;
 mod lab_secrets;
 mod lab_self;
+mod lab_snapshot_agent;
+mod lab_snapshots;
 mod lab_soak;
 mod lab_stranger;
 mod lab_up;

@@ -43,9 +43,10 @@ fn kubelet_goes_first_and_etcd_last() {
     let (world, shell) = settled();
     let titles = titles(&plan_remove(&world.observe(&shell)).unwrap());
     assert_eq!(
-        &titles[..6],
+        &titles[..7],
         [
             "remove kubelet",
+            "remove etcd-rolling-snapshots",
             "remove kube-proxy",
             "remove kube-scheduler",
             "remove kube-controller-manager",

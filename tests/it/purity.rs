@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 42] = [
+const PURE: [&str; 46] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -30,6 +30,10 @@ const PURE: [&str; 42] = [
     "host::words",
     "model",
     "plan",
+    "snapshots::prune",
+    "snapshots::record",
+    "snapshots::schedule",
+    "snapshots::settings",
     "state::cluster",
     "state::codec",
     "state::digest_key",
@@ -53,7 +57,7 @@ const PURE: [&str; 42] = [
 ];
 
 /// The rooms, each above those that it takes from. Files that stand lower than their room are named.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 27] = [
     "model",
     "error",
     "catalog",
@@ -67,6 +71,7 @@ const ORDER: [&str; 25] = [
     "host",
     "etcd",
     "workload",
+    "snapshots::settings",
     "desired",
     "plan",
     "survey",
@@ -74,6 +79,7 @@ const ORDER: [&str; 25] = [
     "apply::stop",
     "environment",
     "lease",
+    "snapshots",
     "apply",
     "status",
     "converge",

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use super::{
     helper::{helper, node_error, run_helper},
     member::has_its_data,
+    program,
 };
 use crate::{
     apply::{
@@ -46,17 +47,17 @@ pub(in crate::apply) fn stamp(saved: &ClusterState) -> Stamp<'_> {
 }
 
 pub(in crate::apply) async fn run_container(
+    run: &Executor<'_>,
     host: &Host,
     component: Component,
     spec: &ContainerSpec,
-    saved: &ClusterState,
 ) -> Result<Done, StepError> {
+    let saved = run.context.saved()?;
     owned(host, component, spec, &saved.cluster_id).await?;
     let name = component.container();
-    host.run_container(name, spec, &stamp(saved))
-        .await
-        .map_err(failed)?;
-    Ok(Done::default())
+    let created = host.create_component(name, spec, &stamp(saved)).await;
+    created.map_err(failed)?;
+    start_container(run, host, component).await
 }
 
 /// One that is not there. A member of an etcd that has held a cluster starts only with its data.
@@ -70,7 +71,7 @@ pub(in crate::apply) async fn run_missing(
     if component == Component::Etcd && saved.memory.populated {
         has_its_data(run, host).await?;
     }
-    run_container(host, component, spec, saved).await
+    run_container(run, host, component, spec).await
 }
 
 /// Gives etcd's data to whom it will run as: it may have run as somebody else. Nothing else has data of its own.
@@ -128,10 +129,14 @@ async fn try_program(
 }
 
 pub(in crate::apply) async fn start_container(
+    run: &Executor<'_>,
     host: &Host,
     component: Component,
-    id: &ClusterId,
 ) -> Result<Done, StepError> {
+    let id = run.context.id()?;
+    if component == Component::Snapshots {
+        program::put(run, host).await?;
+    }
     match host.start(component.container()).await {
         Ok(()) => Ok(Done::default()),
         Err(source) if component == Component::Etcd && source.docker_status().is_some() => {

@@ -320,13 +320,12 @@ async fn run_member(
     spec: &ContainerSpec,
     initial_cluster: &str,
 ) -> Result<(), StepError> {
-    let saved = run.context.saved()?;
     let mut spec = spec.clone();
     let of_now = format!("--initial-cluster={initial_cluster}");
     spec.bootstrap_args
         .retain(|word| !word.starts_with("--initial-cluster="));
     spec.bootstrap_args.push(of_now);
-    run_container(host, Component::Etcd, &spec, saved).await?;
+    run_container(run, host, Component::Etcd, &spec).await?;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod helper;
 mod images;
 mod member;
 mod pods;
+mod program;
 mod restore;
 mod system;
 

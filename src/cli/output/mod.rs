@@ -7,6 +7,7 @@ pub mod json;
 pub mod lines;
 pub mod members;
 mod screen;
+pub mod snapshot_list;
 pub mod status;
 mod table;
 

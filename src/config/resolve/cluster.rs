@@ -78,6 +78,7 @@ pub(super) fn read(
         metrics_server,
         manifests,
         upgrade: upgrade?,
+        agent: None,
     })
 }
 

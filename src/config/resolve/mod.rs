@@ -4,6 +4,7 @@
 mod access;
 mod addons;
 mod addresses;
+mod backup;
 mod cloud;
 mod cluster;
 mod dns;
@@ -24,6 +25,7 @@ mod ranges;
 mod registries;
 mod roles;
 mod services;
+
 mod upgrade;
 mod values;
 mod version;

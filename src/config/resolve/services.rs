@@ -8,13 +8,12 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value as Json;
 
-use super::{Found, encryption, etcd_data, fits, values};
+use super::{Found, backup, encryption, etcd_data, fits, values};
 use crate::{
     config::{
         cursor::Cursor,
         intent::{AuditLog, PodSecurity, ServiceExtras, Services},
         problem::Problem,
-        schema::boolean,
     },
     model::{Bind, path, quoted},
 };
@@ -31,11 +30,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     elsewhere(&at.get("kubelet").get("extra_binds"), found);
     let kubeproxy = extras(&at.get("kubeproxy"), found);
     kubelet_folder(&at.get("kubelet"), found);
-    snapshots(&at.get("etcd"), found);
-    s3(
-        &at.get("etcd").get("backup_config").get("s3backupconfig"),
-        found,
-    );
+    let snapshots = backup::read(&at.get("etcd"), found);
     let cluster_cidr = range(
         &at.get("kube-controller").get("cluster_cidr"),
         (8, 23),
@@ -62,6 +57,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     }
     Some(Services {
         etcd,
+        snapshots,
         kube_api,
         kube_controller,
         scheduler,
@@ -99,63 +95,6 @@ fn kubelet_folder(kubelet: &Cursor<'_>, found: &mut Found) {
                  `/data/kubelet /var/lib/kubelet none bind 0 0` in /etc/fstab",
             ));
         }
-    }
-}
-
-/// RKE takes recurring snapshots of etcd by default. Until we do, everybody is told who did not say
-/// that none are wanted. In RKE `backup_config: {enabled: false}` does not stop them, which is a bug
-/// of its own: what is meant is clear.
-fn snapshots(etcd: &Cursor<'_>, found: &mut Found) {
-    // As in RKE: whoever runs an external etcd takes them.
-    if !etcd.get("external_urls").is_empty() {
-        return;
-    }
-    let says = |at: Cursor<'_>| at.scalar().and_then(boolean);
-    let backup = etcd.get("backup_config");
-    let flag = etcd.get("snapshot");
-    if says(flag.clone()) == Some(false) || says(backup.get("enabled")) == Some(false) {
-        return;
-    }
-    let s3 = backup.get("s3backupconfig");
-    let asked_for = says(flag.clone()) == Some(true) || !backup.has_nothing();
-    let what = if !asked_for {
-        "recurring snapshots of etcd, RKE's default, are not taken yet"
-    } else if s3.has_nothing() {
-        "recurring snapshots of etcd are not taken yet"
-    } else {
-        "recurring snapshots of etcd and their copies in S3 are not made yet"
-    };
-    let at = if !backup.has_nothing() {
-        &backup
-    } else if flag.is_written() {
-        &flag
-    } else {
-        etcd
-    };
-    found.later(at.problem(what).hint(
-        "`rke-operator etcd snapshot-save` (of a `Cluster`: `etcdctl snapshot save` in the container `etcd`) takes one; `snapshot: false` under `services.etcd` says that none are wanted",
-    ));
-}
-
-/// What RKE refuses in it, though nothing is done with it yet. Its own files have the section with empty keys.
-fn s3(at: &Cursor<'_>, found: &mut Found) {
-    if at.is_empty() {
-        return;
-    }
-    for (key, what) in [("endpoint", "a server"), ("bucket_name", "a bucket")] {
-        let at = at.get(key);
-        if at.is_empty() {
-            found.problem(at.problem(format!("copies of snapshots need {what}")));
-        }
-    }
-    let ca = at.get("custom_ca");
-    if let Some(text) = ca.scalar().filter(|text| !text.is_empty()) {
-        values::certificate(
-            &ca,
-            "the certificate of the server's authority",
-            text,
-            found,
-        );
     }
 }
 

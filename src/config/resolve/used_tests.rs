@@ -29,7 +29,7 @@ nodes:
   - {address: 192.0.2.11, user: u, role: [worker], ssh_key_path: node}
   - {address: 192.0.2.12, user: u, role: [worker], ssh_key: PEM}
 services:
-  etcd: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b], snapshot: false}
+  etcd: {extra_args: {v: 1}, extra_binds: ['/a:/b'], extra_env: [A=b]}
   kube-api:
     extra_args: {v: 1}
     extra_binds: ['/a:/b']
@@ -75,6 +75,14 @@ upgrade_strategy:
 
 /// The key, and another value. The first part says in which of several places.
 const CHANGES: &[(&str, &str)] = &[
+    ("services.etcd.snapshot", "false"),
+    ("services.etcd.creation", "6h"),
+    ("services.etcd.retention", "24h"),
+    ("services.etcd.backup_config.enabled", "false"),
+    ("services.etcd.backup_config.interval_hours", "6"),
+    ("services.etcd.backup_config.retention", "3"),
+    ("services.etcd.backup_config.timeout", "60"),
+    ("services.etcd.backup_config.safe_timestamp", "true"),
     ("cluster_name", "two"),
     (
         "addons",

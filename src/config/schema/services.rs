@@ -74,14 +74,14 @@ pub(in crate::config) const ETCD: &[Key] = service!(
         "Take recurring snapshots, as RKE does by default. `false` says that none are wanted.",
     )
     .default("true")
-    .kept(),
-    duration("creation", "How often a snapshot is taken.")
+    .used(),
+    duration("creation", "How often a snapshot is taken, without `backup_config`.")
         .default("12h")
-        .kept(),
-    duration("retention", "How long a snapshot is kept.")
+        .used(),
+    duration("retention", "How long a snapshot is kept, without `backup_config`.")
         .default("72h")
-        .kept(),
-    section("backup_config", "Recurring snapshots.", BACKUP).kept(),
+        .used(),
+    section("backup_config", "Recurring snapshots.", BACKUP).used(),
 );
 
 const BACKUP: &[Key] = &[
@@ -90,22 +90,22 @@ const BACKUP: &[Key] = &[
         "Take recurring snapshots. RKE does so unless this is `false`.",
     )
     .default("true")
-    .kept(),
+    .used(),
     number("interval_hours", "How often a snapshot is taken.")
         .default("12")
-        .kept(),
-    number("retention", "How many snapshots are kept.")
+        .used(),
+    number("retention", "How many snapshots each node keeps.")
         .default("6")
-        .kept(),
+        .used(),
     section("s3backupconfig", "Where snapshots are copied to.", S3).kept(),
     flag(
         "safe_timestamp",
         "Write the time into the name without colons.",
     )
-    .kept(),
+    .used(),
     number("timeout", "Seconds that a snapshot may take.")
         .default("300")
-        .kept(),
+        .used(),
 ];
 
 const S3: &[Key] = &[

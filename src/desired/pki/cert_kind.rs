@@ -39,6 +39,8 @@ pub enum CertKind {
     Kubelet,
     /// kube-proxy as the API's client.
     KubeProxy,
+    /// What takes snapshots of etcd, as etcd's client.
+    EtcdSnapshot,
 }
 
 /// Which authority signs.
@@ -54,7 +56,7 @@ pub(super) enum Signer {
 
 impl CertKind {
     /// Every one.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ApiServerEtcdClient,
@@ -65,12 +67,13 @@ impl CertKind {
         Self::Node,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::EtcdSnapshot,
     ];
 
     /// The role that a node needs to have it; `None`: every node has it.
     pub(super) const fn role(self) -> Option<Role> {
         match self {
-            Self::Etcd => Some(Role::Etcd),
+            Self::Etcd | Self::EtcdSnapshot => Some(Role::Etcd),
             Self::ApiServer
             | Self::ApiServerEtcdClient
             | Self::ApiServerKubeletClient
@@ -93,6 +96,7 @@ impl CertKind {
             Self::Scheduler => Component::Scheduler,
             Self::Node | Self::Kubelet => Component::Kubelet,
             Self::KubeProxy => Component::KubeProxy,
+            Self::EtcdSnapshot => Component::Snapshots,
         }
     }
 
@@ -101,7 +105,13 @@ impl CertKind {
     pub(super) fn is_for(self, intent: &Intent, node: &NodeIntent) -> bool {
         let external = intent.etcd.external().is_some();
         let has_it = self.role().is_none_or(|role| node.roles.contains(&role));
-        has_it && !(external && self.signer() == Signer::Etcd)
+        let wanted = self.is_required() || intent.recurring_snapshots().is_some();
+        has_it && wanted && !(external && self.signer() == Signer::Etcd)
+    }
+
+    /// False where a cluster goes on without it: a person who signs with an authority of etcd may not have made it.
+    pub(super) fn is_required(self) -> bool {
+        self != Self::EtcdSnapshot
     }
 
     /// File name without `.pem` and `-key.pem`.
@@ -117,6 +127,7 @@ impl CertKind {
             Self::Node => "kube-node".to_owned(),
             Self::Kubelet => format!("kube-kubelet-{}", suffix(node)),
             Self::KubeProxy => "kube-proxy".to_owned(),
+            Self::EtcdSnapshot => "kube-etcd-snapshot".to_owned(),
         }
     }
 
@@ -134,7 +145,8 @@ impl CertKind {
             | Self::FrontProxyClient
             | Self::ControllerManager
             | Self::Scheduler
-            | Self::KubeProxy => vec![own, stem],
+            | Self::KubeProxy
+            | Self::EtcdSnapshot => vec![own, stem],
         }
     }
 
@@ -150,7 +162,7 @@ impl CertKind {
 
     pub(super) const fn signer(self) -> Signer {
         match self {
-            Self::Etcd | Self::ApiServerEtcdClient => Signer::Etcd,
+            Self::Etcd | Self::ApiServerEtcdClient | Self::EtcdSnapshot => Signer::Etcd,
             Self::FrontProxyClient => Signer::FrontProxy,
             Self::ApiServer
             | Self::ApiServerKubeletClient
@@ -210,6 +222,7 @@ impl CertKind {
                 usage: Usage::Server,
             },
             Self::KubeProxy => client("system:kube-proxy", None),
+            Self::EtcdSnapshot => client("kube-etcd-snapshot", None),
         }
     }
 }

@@ -270,7 +270,8 @@ fn what_a_person_made_is_never_made_anew() {
         [
             "kube-apiserver-etcd-client",
             "kube-apiserver-proxy-client",
-            "kube-etcd-10-0-0-2"
+            "kube-etcd-10-0-0-2",
+            "kube-etcd-snapshot"
         ]
     );
     for folder in [None, Some(&folder)] {

@@ -427,6 +427,9 @@ impl Settling<'_> {
         let spec = kind.spec(intent, name, node, have.up(name));
         let stem = kind.stem(node);
         let Some(pair) = on_node(have, name, &stem) else {
+            if !kind.is_required() {
+                return None;
+            }
             if have.up(name).is_some() {
                 let wanted = kind.wanted_name(intent, node);
                 self.misses(given::described(&wanted, &spec));

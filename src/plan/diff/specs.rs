@@ -20,6 +20,7 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
         host_pid,
         host_cgroupns,
         security_opts,
+        cap_drop,
         log_limit,
         files,
         // On record only.
@@ -50,11 +51,12 @@ pub(super) fn differences(from: &ContainerSpec, to: &ContainerSpec) -> Vec<Field
         yes(to.host_cgroupns),
     );
     let options = |options: &[String]| options.join(" ");
-    field(
-        "security options".into(),
-        options(security_opts),
-        options(&to.security_opts),
-    );
+    for (name, from, to) in [
+        ("security options", security_opts, &to.security_opts),
+        ("dropped capabilities", cap_drop, &to.cap_drop),
+    ] {
+        field(name.into(), options(from), options(to));
+    }
     field(
         "log limit".into(),
         limit(log_limit.as_ref()),
@@ -213,6 +215,7 @@ mod tests {
             host_pid: false,
             host_cgroupns: false,
             security_opts: Vec::new(),
+            cap_drop: Vec::new(),
             log_limit: None,
             files: BTreeMap::new(),
             certificates: BTreeMap::new(),

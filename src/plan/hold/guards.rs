@@ -37,7 +37,8 @@ pub(in crate::plan) fn guards(
         Component::ControllerManager
         | Component::Scheduler
         | Component::NginxProxy
-        | Component::KubeProxy => Vec::new(),
+        | Component::KubeProxy
+        | Component::Snapshots => Vec::new(),
     }
 }
 

@@ -78,7 +78,8 @@ pub(in crate::plan) const fn waits(component: Component) -> bool {
         | Component::ApiServer
         | Component::ControllerManager
         | Component::Scheduler
-        | Component::NginxProxy => false,
+        | Component::NginxProxy
+        | Component::Snapshots => false,
     }
 }
 

@@ -21,6 +21,9 @@ const STEPWISE: [Component; 3] = [
     Component::Scheduler,
 ];
 
+/// What keeps nothing that an older release could not read, and serves no newer one.
+const UNORDERED: [Component; 2] = [Component::NginxProxy, Component::Snapshots];
+
 /// How many minor releases a kubelet may be older than an API server.
 const SKEW: u32 = 3;
 
@@ -44,6 +47,9 @@ pub(super) fn errors(
             continue;
         };
         if !ours || runs == wanted {
+            continue;
+        }
+        if UNORDERED.contains(component) {
             continue;
         }
         if *component == Component::Etcd {

@@ -25,6 +25,7 @@ mod restore;
 mod roles;
 mod roll;
 mod skew;
+mod snapshots;
 mod start;
 mod state;
 mod take_back;

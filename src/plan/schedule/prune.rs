@@ -28,6 +28,7 @@ pub(super) fn leftovers(diff: &Diff<'_>) -> Part {
             })
             .collect();
         let mut paths = paths(want, host.want, host.facts);
+        stays(&mut paths, host);
         let cause = former_readers(&mut paths, host);
         // What reads them goes first, and is seen to be gone.
         let read = gives_up
@@ -60,10 +61,22 @@ fn containers<'a>(
         .filter(|(name, fact)| {
             let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
             let component = Component::named(name);
-            let wanted = component.is_some_and(|named| host.containers.contains_key(&named));
+            let wanted = component.is_some_and(|named| {
+                host.containers.contains_key(&named) || host.kept.contains(&named)
+            });
             ours && name.as_str() != CLAIM && !wanted
         })
         .map(|(name, _)| name.clone())
+}
+
+/// Leaves out what is read by a container that stays as it is.
+fn stays(paths: &mut BTreeSet<String>, host: &HostDiff<'_>) {
+    for component in &host.want.kept {
+        let fact = host.facts.container(*component);
+        if let Some(reads) = fact.and_then(applied).map(|applied| applied.files) {
+            paths.retain(|path| !reads.contains_key(path));
+        }
+    }
 }
 
 /// Leaves out what a container still reads that is not replaced for now: Docker would make an empty folder in its place

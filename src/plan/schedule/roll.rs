@@ -331,7 +331,8 @@ fn disturbs(component: Component, name: &NodeName, diff: &Diff<'_>) -> Option<&'
         | Component::Scheduler
         | Component::NginxProxy
         | Component::Kubelet
-        | Component::KubeProxy => 1,
+        | Component::KubeProxy
+        | Component::Snapshots => 1,
     };
     let ended = diff.has_ended(component, name);
     if ended && component == Component::Etcd {
@@ -360,7 +361,8 @@ fn disturbs(component: Component, name: &NodeName, diff: &Diff<'_>) -> Option<&'
             Component::ControllerManager
             | Component::Scheduler
             | Component::NginxProxy
-            | Component::KubeProxy,
+            | Component::KubeProxy
+            | Component::Snapshots,
             _,
         ) => None,
     }

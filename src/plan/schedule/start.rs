@@ -15,11 +15,13 @@ use crate::{
 
 /// What does nothing before the API answers, and is worse off when it was started before: the
 /// controller manager exits, the scheduler takes its lease seconds late, and kube-proxy asks again
-/// only after pauses that grow, so that services work seconds late.
-const CLIENTS: [Component; 3] = [
+/// only after pauses that grow, so that services work seconds late. Snapshots
+/// come last of all.
+const CLIENTS: [Component; 4] = [
     Component::ControllerManager,
     Component::Scheduler,
     Component::KubeProxy,
+    Component::Snapshots,
 ];
 
 /// On all hosts side by side: all of a fresh cluster are started before any is awaited.
@@ -55,7 +57,11 @@ pub(super) fn clients(diff: &Diff<'_>) -> Part {
             Component::Kubelet => late && !kept_out,
             Component::KubeProxy => !kept_out,
             Component::ControllerManager | Component::Scheduler => true,
-            Component::Etcd | Component::ApiServer | Component::NginxProxy => false,
+            // Snapshots come last of all.
+            Component::Etcd
+            | Component::ApiServer
+            | Component::NginxProxy
+            | Component::Snapshots => false,
         });
         clients
             .flat_map(|(component, spec)| {

@@ -4,7 +4,7 @@
 
 use super::{
     addons, charts, claim, containerd, flags, former, health, hosts, join, leavers, lost, nodes,
-    part::Part, plan, prepare, prune, roles, roll, start, state, warnings,
+    part::Part, plan, prepare, prune, roles, roll, snapshots, start, state, warnings,
 };
 use crate::{
     facts::{Actual, ApiView},
@@ -71,9 +71,10 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
         charts::wait(diff),
-        roles::give_up(diff),   // what takes their place is there
-        leavers::clean(diff),   // as it is for these
-        prune::leftovers(diff), // ours, there, and no longer wanted
+        roles::give_up(diff),       // what takes their place is there
+        leavers::clean(diff),       // as it is for these
+        prune::leftovers(diff),     // ours, there, and no longer wanted
+        snapshots::snapshots(diff), // whatever becomes of them, all else is done
     ];
     plan(first.into_iter().chain(then))
 }

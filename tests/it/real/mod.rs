@@ -18,6 +18,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -124,10 +125,14 @@ impl Site {
 
     /// The binary, in this site's folder, with a home of its own that trusts the lab's nodes.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_of(Path::new(BINARY), args)
+    }
+
+    fn command_of(&self, binary: &Path, args: &[&str]) -> Command {
         let ssh = self.path("home/.ssh");
         fs::create_dir_all(&ssh).expect("a home");
         fs::copy(self.lab.known_hosts(), ssh.join("known_hosts")).expect("known hosts");
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(binary);
         command
             .args(args)
             .current_dir(self.folder())
@@ -139,7 +144,16 @@ impl Site {
 
     /// Runs the binary to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Run {
-        let output = self.command(args).output().expect("the binary runs");
+        Self::ended(self.command(args))
+    }
+
+    /// Runs the binary that is linked statically, as released ones are, to its end.
+    pub(crate) fn run_static(&self, args: &[&str]) -> Run {
+        Self::ended(self.command_of(statically_linked(), args))
+    }
+
+    fn ended(mut command: Command) -> Run {
+        let output = command.output().expect("the binary runs");
         Run {
             status: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -216,6 +230,27 @@ impl Site {
     pub(crate) fn containers(&self) -> BTreeMap<String, String> {
         containers(self.node())
     }
+}
+
+/// The binary, linked statically: nodes with etcd are given it.
+fn statically_linked() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let built = Command::new("deploy/program.sh")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("PROFILE", "dev")
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("the script runs");
+        assert!(
+            built.status.success(),
+            "a program that is linked statically"
+        );
+        let said = String::from_utf8(built.stdout).expect("a path");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(said.trim())
+    })
 }
 
 /// `kubectl` with a kubeconfig.

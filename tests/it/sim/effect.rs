@@ -494,7 +494,8 @@ fn run(
         | Component::ControllerManager
         | Component::Scheduler
         | Component::Kubelet
-        | Component::KubeProxy => None,
+        | Component::KubeProxy
+        | Component::Snapshots => None,
     };
     if let Some(other) = takes_its_port.filter(|other| facts.container(*other).is_some()) {
         return Err(format!("`{other}` has the port of `{name}`"));

@@ -114,6 +114,7 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
     }
     Desired {
         etcd_tools: "rancher/mirrored-coreos-etcd:v3.6.7".to_owned(),
+        agent: None,
         cluster_id: ClusterId(id.to_owned()),
         hosts: hosts.collect(),
         addons,
@@ -218,6 +219,7 @@ fn container(name: &str) -> ContainerSpec {
         host_pid: false,
         host_cgroupns: false,
         security_opts: Vec::new(),
+        cap_drop: Vec::new(),
         log_limit: None,
         files: BTreeMap::new(),
         certificates: BTreeMap::new(),
@@ -322,6 +324,7 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
     ]);
     let images = |component: Component| match component {
         Component::Etcd => "rancher/hardened-etcd:v3.6".to_owned(),
+        Component::Snapshots => format!("rancher/mirrored-coreos-etcd:v3.6.{}", knobs.tag),
         _ => format!(
             "rancher/hardened-kubernetes:v1.{}.4-build{}",
             knobs.minor, knobs.tag
@@ -363,11 +366,13 @@ fn host(id: &str, name: &NodeName, knobs: &Knobs) -> DesiredHost {
         .collect();
     let pause = format!("rancher/mirrored-pause:3.{}", knobs.pause);
     let images: BTreeSet<String> = containers
-        .values()
-        .map(|spec| spec.image.clone())
+        .iter()
+        .filter(|(component, _)| **component != Component::Snapshots)
+        .map(|(_, spec)| spec.image.clone())
         .chain([pause.clone()])
         .collect();
     DesiredHost {
+        kept: BTreeSet::new(),
         dirs: BTreeMap::from([
             (path::KUBERNETES.to_owned(), 0o755),
             (path::SSL.to_owned(), 0o755),

@@ -497,7 +497,8 @@ impl World {
                     | Component::Scheduler
                     | Component::NginxProxy
                     | Component::Kubelet
-                    | Component::KubeProxy,
+                    | Component::KubeProxy
+                    | Component::Snapshots,
                 )
                 | None => {}
             },

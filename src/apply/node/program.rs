@@ -1,0 +1,40 @@
+//! The program that takes snapshots: put into its container before that starts.
+
+use crate::{
+    apply::{
+        executor::{Executor, ExecutorError, failed},
+        step::StepError,
+    },
+    error::ErrorClass,
+    host::Host,
+    model::{AgentProgram, Component},
+};
+
+/// Puts it there. Each start does so again: a run may have been killed between the container's creation and this.
+pub(super) async fn put(run: &Executor<'_>, host: &Host) -> Result<(), StepError> {
+    let desired = run.context.desired()?;
+    // This process has no program for it: the one that is there is started.
+    let Some(program) = &desired.agent else {
+        return Ok(());
+    };
+    let bytes = tokio::fs::read(&program.file)
+        .await
+        .map_err(|error| unreadable(program, &error))?;
+    let container = Component::Snapshots.container();
+    let put = host.put_program(container, &program.place(), bytes).await;
+    put.map_err(failed)
+}
+
+fn unreadable(program: &AgentProgram, error: &std::io::Error) -> StepError {
+    failed(ExecutorError::Node {
+        message: format!(
+            "cannot read rke-operator's own program `{}`: {error}",
+            program.file.display()
+        ),
+        hints: vec![
+            "nodes with etcd run it to take snapshots; `services.etcd.snapshot: false` does without"
+                .to_owned(),
+        ],
+        class: ErrorClass::Host,
+    })
+}

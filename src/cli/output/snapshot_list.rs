@@ -1,0 +1,219 @@
+//! Snapshots for people: a row each, then what is wrong. Decides nothing.
+
+use super::{
+    Page,
+    table::{Cell, Tone, plain},
+};
+use crate::{
+    cli::snapshot_list::{OnNode, Snapshots},
+    model::{NodeName, printable},
+    snapshots::record::{Cause, Grade, Listed},
+};
+
+const HEADING: [&str; 6] = ["NODE", "NAME", "TAKEN", "SIZE", "BY", "GRADE"];
+
+/// All of them.
+pub fn render(all: &Snapshots, page: Page) -> String {
+    let rows: Vec<Vec<Cell>> = all
+        .nodes
+        .iter()
+        .flat_map(|(node, found)| found.snapshots.iter().map(|one| row(node, one)))
+        .collect();
+    let mut lines = Vec::new();
+    if rows.is_empty() {
+        lines.push("no node has a snapshot of etcd".to_owned());
+    } else {
+        lines.push(plain(&HEADING, &rows, page));
+    }
+    for (node, found) in &all.nodes {
+        lines.extend(remarks(node, found).map(|(tone, text)| match tone {
+            Tone::Bad => page.paint.bad(&text),
+            Tone::Warn => page.paint.warn(&text),
+            Tone::Calm => text,
+        }));
+    }
+    for (node, why) in &all.unreachable {
+        lines.push(page.paint.bad(&format!("{node}: {}", why.why)));
+    }
+    lines.join("\n")
+}
+
+fn row(node: &NodeName, one: &Listed) -> Vec<Cell> {
+    let taken = one.meta.as_ref().map(|meta| shown(meta.taken_at));
+    let by = match one.meta.as_ref().map(|meta| meta.cause) {
+        Some(Cause::Scheduled) => "schedule",
+        Some(Cause::Asked) => "request",
+        None => "-",
+    };
+    let (grade, tone) = match one.grade() {
+        Some(Grade::Proven) => ("proven", Tone::Calm),
+        Some(Grade::Checked) => ("checked", Tone::Warn),
+        Some(Grade::Saved) => ("saved", Tone::Warn),
+        Some(Grade::Failed) => ("failed", Tone::Bad),
+        None => ("-", Tone::Calm),
+    };
+    vec![
+        Cell::calm(&node.0),
+        Cell::calm(printable(one.name())),
+        Cell::or_dash(taken),
+        Cell::calm(size(one.bytes)),
+        Cell::calm(by),
+        Cell::toned(grade, tone),
+    ]
+}
+
+fn shown(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
+    }
+}
+
+fn remarks<'a>(node: &'a NodeName, found: &'a OnNode) -> impl Iterator<Item = (Tone, String)> + 'a {
+    let unproven = found.snapshots.iter().filter_map(move |one| {
+        let why = one.proof.as_ref()?.why.as_ref()?;
+        let tone = match one.grade()? {
+            Grade::Failed => Tone::Bad,
+            Grade::Saved | Grade::Checked | Grade::Proven => Tone::Warn,
+        };
+        let (name, why) = (printable(one.name()), printable(why));
+        Some((tone, format!("{node}: `{name}`: {why}")))
+    });
+    let failure = found.failure.as_ref().map(|failure| {
+        let (at, why) = (shown(failure.at), printable(&failure.why));
+        (
+            Tone::Bad,
+            format!("{node}: no snapshot was taken at {at}: {why}"),
+        )
+    });
+    let next = match found.next {
+        Some(next) => (
+            Tone::Calm,
+            format!("{node}: the next one is taken at {}", shown(next)),
+        ),
+        None => (Tone::Warn, format!("{node}: takes no recurring snapshots")),
+    };
+    unproven.chain(failure).chain([next])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{
+        cli::output::Paint,
+        error::{ErrorClass, Obstacle},
+        facts::Unreachable,
+        model::ClusterId,
+        snapshots::record::{FORMAT, LastFailure, Meta, Proof},
+    };
+
+    fn time(text: &str) -> jiff::Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn listed(name: &str, grade: Grade, why: Option<&str>) -> Listed {
+        let taken_at = time("2026-11-28T10:40:02Z");
+        Listed {
+            file: format!("{name}.zip"),
+            bytes: 900_000,
+            meta: Some(Meta {
+                format: FORMAT,
+                cluster_id: ClusterId("c-1".to_owned()),
+                cluster_name: "prod".to_owned(),
+                node: NodeName::from("n1"),
+                member: "1".to_owned(),
+                etcd_cluster_id: "2".to_owned(),
+                etcd_version: "3.6.7".to_owned(),
+                kubernetes_version: "v1.34.4".to_owned(),
+                taken_at,
+                cause: Cause::Scheduled,
+                revision: 1,
+                revision_after: 1,
+                keys: 1,
+                bytes: 1,
+                sha256: String::new(),
+                operator: "0.1.0".to_owned(),
+            }),
+            proof: Some(Proof {
+                grade,
+                at: taken_at,
+                by: NodeName::from("n1"),
+                etcd_version: None,
+                revision: None,
+                keys: None,
+                seconds: 1,
+                why: why.map(str::to_owned),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_a_node_has_and_what_is_wrong_with_it_is_listed() {
+        let plain = Listed {
+            file: "before\u{1b}[2J".to_owned(),
+            bytes: 3 << 20,
+            meta: None,
+            proof: None,
+        };
+        let nodes = BTreeMap::from([
+            (
+                NodeName::from("n1"),
+                OnNode {
+                    next: Some(time("2026-11-28T22:40:00Z")),
+                    failure: Some(LastFailure {
+                        at: time("2026-11-28T10:50:00Z"),
+                        why: "no\u{7}room".to_owned(),
+                    }),
+                    snapshots: vec![
+                        listed("a_etcd", Grade::Proven, None),
+                        listed("b_etcd", Grade::Failed, Some("it has no `x`")),
+                    ],
+                },
+            ),
+            (
+                NodeName::from("n2"),
+                OnNode {
+                    next: None,
+                    failure: None,
+                    snapshots: vec![plain],
+                },
+            ),
+        ]);
+        let why = Unreachable {
+            class: ErrorClass::Host,
+            why: "no route".to_owned(),
+            hints: Vec::new(),
+            obstacle: Obstacle::default(),
+        };
+        let all = Snapshots {
+            nodes,
+            unreachable: BTreeMap::from([(NodeName::from("n3"), why)]),
+        };
+        let page = Page {
+            columns: Some(100),
+            paint: Paint::OFF,
+        };
+        insta::assert_snapshot!(render(&all, page), @r"
+        NODE  NAME             TAKEN                 SIZE     BY        GRADE
+        n1    a_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  proven
+        n1    b_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  failed
+        n2    before\u{1b}[2J  -                     3 MiB    -         -
+        n1: `b_etcd`: it has no `x`
+        n1: no snapshot was taken at 2026-11-28 10:50:00Z: no\u{7}room
+        n1: the next one is taken at 2026-11-28 22:40:00Z
+        n2: takes no recurring snapshots
+        n3: no route
+        ");
+        let none = Snapshots {
+            nodes: BTreeMap::new(),
+            unreachable: BTreeMap::new(),
+        };
+        assert_eq!(render(&none, page), "no node has a snapshot of etcd");
+    }
+}

@@ -1,0 +1,122 @@
+//! `etcd snapshot-list`: what every node with etcd has. Changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use serde::Serialize;
+
+use super::{
+    args::{Output, SnapshotList},
+    dispatch::DEGRADED,
+    environment, intent,
+    kubeconfig::state,
+    output::{Page, snapshot_list::render},
+    print,
+    report::{CliError, Failure},
+    session::{STOPPED, Session},
+    snapshot::with_etcd,
+    status::opening,
+};
+use crate::{
+    etcd::snapshot,
+    facts::Unreachable,
+    host::pool::Hosts,
+    model::{ClusterId, NodeName},
+    snapshots::{
+        self,
+        record::{LastFailure, Listed},
+    },
+};
+
+/// What every node has, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshots {
+    /// By node.
+    pub nodes: BTreeMap<NodeName, OnNode>,
+    /// The nodes that did not answer.
+    pub unreachable: BTreeMap<NodeName, Unreachable>,
+}
+
+/// What a node has.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OnNode {
+    /// When it takes the next one; `None`: nothing takes any there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<jiff::Timestamp>,
+    /// The last attempt, where it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<LastFailure>,
+    /// The files in the folder, by name.
+    pub snapshots: Vec<Listed>,
+}
+
+/// Runs it.
+pub(super) async fn list(args: &SnapshotList, session: &Session) -> Result<u8, CliError> {
+    let file = &args.config.config;
+    let intent = intent::load(file, session)?;
+    if intent.etcd.external().is_some() {
+        return Err(Failure::ExternalEtcd.into());
+    }
+    let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
+    let saved = state(&environment).await?;
+    let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
+    let names: BTreeSet<NodeName> = nodes.into_iter().collect();
+    let each = names.iter().map(|node| on(&hosts, node, &saved.cluster_id));
+    let answers = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        answers = join_all(each) => answers,
+    };
+    let mut all = Snapshots {
+        nodes: BTreeMap::new(),
+        unreachable: BTreeMap::new(),
+    };
+    for (node, answer) in names.into_iter().zip(answers) {
+        match answer {
+            Ok(found) => {
+                all.nodes.insert(node, found);
+            }
+            Err(why) => {
+                all.unreachable.insert(node, why);
+            }
+        }
+    }
+    match args.output {
+        Output::Text => print::data(&render(&all, Page::stdout()))?,
+        Output::Json => print::json(&all)?,
+    }
+    Ok(if all.unreachable.is_empty() {
+        0
+    } else {
+        DEGRADED
+    })
+}
+
+/// By the program on the node; where there is none, what its folder has.
+async fn on(hosts: &Hosts, node: &NodeName, id: &ClusterId) -> Result<OnNode, Unreachable> {
+    let host = hosts.get(node).await?;
+    if let Ok(stream) = host.local_port(snapshots::PORT).await
+        && let Ok(report) = snapshots::report(stream).await
+    {
+        return Ok(OnNode {
+            next: Some(report.next),
+            failure: report.failure,
+            snapshots: report.snapshots,
+        });
+    }
+    let files = snapshot::list(&host, id).await;
+    let files = files.map_err(|error| Unreachable::of(&error))?;
+    let snapshots = files.into_iter().map(|(file, bytes)| Listed {
+        file,
+        bytes,
+        meta: None,
+        proof: None,
+    });
+    Ok(OnNode {
+        next: None,
+        failure: None,
+        snapshots: snapshots.collect(),
+    })
+}
