@@ -50,6 +50,8 @@ pub struct Environment {
     pub accept_etcd: Option<String>,
     /// Good certificates that a person wants re-created.
     pub rotate: Option<Rotation>,
+    /// A person wants a new key for what the API servers store.
+    pub rotate_key: bool,
     /// What a person asks for about etcd's data.
     pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
@@ -72,13 +74,14 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The same without what a person requested of one run: nodes to give up or to clean, and certificates.
+    /// The same without what a person requested of one run: nodes to give up or to clean, certificates and keys.
     #[must_use]
     pub fn without_requests(&self) -> Self {
         Self {
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
             rotate: None,
+            rotate_key: false,
             restore: None,
             given: None,
             ..self.clone()

@@ -38,6 +38,8 @@ pub(super) struct Opening {
     pub(super) accept_etcd: Option<String>,
     /// `cert rotate`.
     pub(super) rotate: Option<Rotation>,
+    /// `encrypt rotate-key`.
+    pub(super) rotate_key: bool,
     /// `etcd snapshot-restore`.
     pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
@@ -86,6 +88,7 @@ pub(super) fn open(
         recover: opening.recover,
         accept_etcd: opening.accept_etcd,
         rotate: opening.rotate,
+        rotate_key: opening.rotate_key,
         restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,

@@ -7,12 +7,13 @@ use super::Survey;
 use crate::{
     error::{ErrorClass, Obstacle},
     facts::Unreachable,
-    model::NodeName,
+    model::{Component, NodeName},
     plan::{Plan, Target, title},
 };
 
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
-/// says that something is left to be done. Where it says that of none by name, it is all that the config has.
+/// says that something is left to be done. Where it says that of none by name, it is all that the config has. So it is
+/// with a change of encryption, of which a note says that every API server is replaced once more.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {
@@ -35,6 +36,8 @@ impl Announced {
                 None => nodes.extend(desired.iter().flat_map(|desired| desired.hosts.keys())),
             }
         }
+        let rolls = desired.iter().filter(|desired| desired.encryption_rolls);
+        nodes.extend(rolls.flat_map(|desired| desired.with(Component::ApiServer)));
         let disturbed = |name: &NodeName| {
             let mut steps = plan.disruptions();
             steps.any(|(step, _)| step.node() == Some(name))

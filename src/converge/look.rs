@@ -413,6 +413,7 @@ fn decide(
                 accept_etcd: environment.accept_etcd.as_deref(),
                 held_elsewhere: &environment.held_elsewhere,
                 rotate: environment.rotate.as_ref(),
+                rotate_key: environment.rotate_key && !so_far.ran,
                 restore: environment.restore.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,
@@ -421,6 +422,9 @@ fn decide(
             let keys = pki::reconcile(intent, actual, &context)?;
             plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
+            if matches!(goal, Goal::RotateKey(_)) {
+                desired = desired.only_encryption(actual);
+            }
             desired.notes.extend(kept_back(intent, written));
             // Whoever is named may leave with many others, also when that waits for a later iteration.
             desired.lose.clone_from(&environment.lose);
@@ -433,7 +437,7 @@ fn decide(
                     (plan::take_back(&desired, actual)?, None)
                 }
                 Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
-                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) => {
+                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) | Goal::RotateKey(_) => {
                     unless_restoring(loaded)?;
                     part(purpose, plan::up(&desired, actual)?)
                 }
@@ -505,6 +509,7 @@ fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
     match purpose {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
         AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),
+        AnyPurpose::Goal(Goal::RotateKey(_)) => (plan.encryption(), Some(plan)),
         AnyPurpose::Goal(Goal::Up(_) | Goal::Restore(_)) | AnyPurpose::Removal(_) => (plan, None),
     }
 }

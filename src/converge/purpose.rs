@@ -6,6 +6,7 @@ use super::Survey;
 use crate::{
     apply::{step::Warning, stop::StopCause},
     config::Intent,
+    desired::Desired,
     error::{ErrorClass, Obstacle},
     facts::{Actual, Unreachable},
     model::NodeName,
@@ -43,6 +44,9 @@ pub enum Goal<'a> {
     Heal(&'a Intent),
     /// As `Heal`, and what was changed outside is left as it is: certificates that expire soon are renewed.
     Renew(&'a Intent),
+    /// A new key for what the API servers store, brought to its end: all of them read it, then all write with it, then all
+    /// that is stored is written again, then none reads the former one. Nothing else changes.
+    RotateKey(&'a Intent),
     /// As `Up`, after etcd's data are replaced by a snapshot: [`crate::environment::Environment::restore`] says which.
     Restore(&'a Intent),
 }
@@ -149,9 +153,11 @@ impl<'a> Goal<'a> {
     /// What the user wants.
     pub const fn intent(self) -> &'a Intent {
         match self {
-            Self::Up(intent) | Self::Heal(intent) | Self::Renew(intent) | Self::Restore(intent) => {
-                intent
-            }
+            Self::Up(intent)
+            | Self::Heal(intent)
+            | Self::Renew(intent)
+            | Self::RotateKey(intent)
+            | Self::Restore(intent) => intent,
         }
     }
 }
@@ -168,8 +174,9 @@ impl Purpose for Goal<'_> {
             survey,
             failed,
             changed,
-            warnings,
+            mut warnings,
         } = settled;
+        warnings.extend(unfinished(*self, &survey));
         // A survey with failed nodes in it shows who was left, not how the cluster is.
         let is_current = failed.is_empty();
         let mut left = left(*self, &survey);
@@ -235,6 +242,17 @@ fn left(goal: Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
         }
     }
     left
+}
+
+/// What is left of the rotation of a key where nothing more can be done about it in this run.
+fn unfinished(goal: Goal<'_>, survey: &Survey) -> Option<Warning> {
+    let is_settled = |want: &Desired| want.encryption_settled;
+    let rotates = matches!(goal, Goal::RotateKey(_));
+    (rotates && !survey.desired.as_ref().is_some_and(is_settled)).then(|| Warning {
+        message: "the rotation of the encryption key is not complete: what was stored before stays readable".to_owned(),
+        hints: vec!["`up` shows and repairs what prevents it, and completes it".to_owned()],
+        degrades: true,
+    })
 }
 
 /// Nodes with changes that wait, each with the reason.

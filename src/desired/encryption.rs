@@ -8,20 +8,25 @@
 //! writes with something else.
 
 mod kept;
+mod rotation;
 mod servers;
 mod source;
 
 use std::collections::BTreeSet;
 
-pub(super) use self::kept::kept;
+pub use self::rotation::{KeyRotationError, has_own_key};
+pub(super) use self::{
+    kept::kept,
+    rotation::{KeyRotation, alone, rotation, rotation_note},
+};
 use self::{
     servers::{Reads, servers},
-    source::{Form, Known, Source, Writer, sources},
+    source::{Form, Known, Source, Writer, readable, sources},
 };
 use super::{DesiredError, Rewrite, pki::Keys};
 use crate::{
     config::{Intent, SecretsEncryption},
-    facts::{Actual, ApiView},
+    facts::{Actual, ApiHealth, ApiView},
     model::{NodeName, Role},
     state::ClusterState,
 };
@@ -35,6 +40,10 @@ pub(super) struct Phase {
     pub(super) stored: Option<Rewrite>,
     /// For the plan.
     pub(super) note: Option<&'static str>,
+    /// Everything that is stored is written as the config says, and no API server reads anything else.
+    pub(super) settled: bool,
+    /// Every API server is replaced once more later in the run, as the note says.
+    pub(super) rolls: bool,
 }
 
 /// The flag of an API server.
@@ -43,49 +52,16 @@ const FLAG: &str = "encryption-provider-config";
 /// What the cluster of an intent wants now. What an API server reads and the state does not know is an error: whatever
 /// took its place might not read what is stored.
 pub(super) fn phase(intent: &Intent, keys: &Keys, have: &Actual) -> Result<Phase, DesiredError> {
-    let state = &keys.saved;
-    let sources = sources(state);
-    let (seen, silent) = servers(intent, state, have);
-    let known = Known::of(&sources, state);
-    let theirs = names_a_file(intent);
-    let custom = matches!(
-        intent.services.secrets_encryption,
-        SecretsEncryption::Custom(_)
-    );
-    let mut servers = Vec::new();
-    for (name, reads) in seen {
-        let node = name.clone();
-        servers.push(match reads {
-            Reads::Nothing => Form::plain(),
-            Reads::Theirs if theirs || custom => Form::plain(),
-            Reads::Theirs => return Err(DesiredError::OwnEncryption { node }),
-            Reads::File(digest) => match known.form(&digest) {
-                Some(_) if theirs => return Err(DesiredError::EncryptionInUse { node }),
-                Some(form) => form,
-                None => return Err(unknown(node, state)),
-            },
-            Reads::Unknown => return Err(unknown(node, state)),
-        });
-    }
-    let goal = goal(&intent.services.secrets_encryption, state);
-    let Some(goal) = goal.filter(|_| !theirs && !sources.is_empty()) else {
-        return Ok(Phase::default());
+    let sources = sources(&keys.saved);
+    let world = World::seen(intent, &keys.saved, &sources, have)?;
+    let nothing = || Phase {
+        settled: true,
+        ..Phase::default()
     };
-    let saved = have.saved.as_ref();
-    let written = match have.api() {
-        ApiView::Up(api) => Written::With(api.written_with.clone()),
-        ApiView::Unknown | ApiView::Unreachable(_) => Written::Unknown,
-    };
-    let world = World {
-        sources: &sources,
-        goal,
-        servers,
-        silent,
-        alone: intent.with_role(Role::ControlPlane).count() == 1,
-        fresh: saved.is_none_or(|saved| !saved.memory.populated),
-        written,
-    };
-    Ok(world.phase())
+    Ok(world.map_or_else(nothing, |world| Phase {
+        settled: world.is_settled(),
+        ..world.phase()
+    }))
 }
 
 fn unknown(node: NodeName, state: &ClusterState) -> DesiredError {
@@ -123,6 +99,10 @@ enum Written {
 }
 
 /// All that decides.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is seen for itself, and any of them may be so"
+)]
 struct World<'a> {
     sources: &'a [Source],
     goal: Writer,
@@ -130,6 +110,8 @@ struct World<'a> {
     servers: Vec<Form>,
     /// There may be others.
     silent: bool,
+    /// One that is wanted is missing, or does not answer.
+    awaited: bool,
     /// The config has one control plane.
     alone: bool,
     /// Nothing was stored yet.
@@ -141,8 +123,71 @@ const LEARN: &str = "encryption: the API servers learn to read what will be writ
                      write changes in a second roll, and then what is stored is written again";
 const WRITE: &str = "encryption: every API server can read what will be written, and now writes it, one after the \
                      other; then what is stored is written again";
+const DROP: &str = "encryption: what is stored is written again; then the API servers are replaced once more, one after \
+                    the other, without the keys that nothing needs";
 const WAIT: &str =
     "encryption: what is written does not change while a control plane does not answer";
+
+impl<'a> World<'a> {
+    /// `None` where the configuration is the user's alone, or the state lacks what is wanted.
+    fn seen(
+        intent: &Intent,
+        state: &ClusterState,
+        sources: &'a [Source],
+        have: &Actual,
+    ) -> Result<Option<Self>, DesiredError> {
+        let (seen, silent) = servers(intent, state, have);
+        let known = Known::of(sources, state);
+        let theirs = names_a_file(intent);
+        let custom = matches!(
+            intent.services.secrets_encryption,
+            SecretsEncryption::Custom(_)
+        );
+        let is_awaited = |name: &NodeName| {
+            let facts = have.up(name);
+            let is_ours = facts.is_some_and(|facts| facts.is_of(&state.cluster_id));
+            let is_there = seen.iter().any(|(node, _)| *node == name);
+            is_ours && !(is_there && have.apis.get(name) == Some(&ApiHealth::Serving))
+        };
+        let awaited = intent
+            .with_role(Role::ControlPlane)
+            .any(|(name, _)| is_awaited(name));
+        let mut servers = Vec::new();
+        for (name, reads) in seen {
+            let node = name.clone();
+            servers.push(match reads {
+                Reads::Nothing => Form::plain(),
+                Reads::Theirs if theirs || custom => Form::plain(),
+                Reads::Theirs => return Err(DesiredError::OwnEncryption { node }),
+                Reads::File(digest) => match known.form(&digest) {
+                    Some(_) if theirs => return Err(DesiredError::EncryptionInUse { node }),
+                    Some(form) => form,
+                    None => return Err(unknown(node, state)),
+                },
+                Reads::Unknown => return Err(unknown(node, state)),
+            });
+        }
+        let goal = goal(&intent.services.secrets_encryption, state);
+        let Some(goal) = goal.filter(|_| !theirs && !sources.is_empty()) else {
+            return Ok(None);
+        };
+        let written = match have.api() {
+            ApiView::Up(api) => Written::With(api.written_with.clone()),
+            ApiView::Unknown | ApiView::Unreachable(_) => Written::Unknown,
+        };
+        Ok(Some(Self {
+            sources,
+            goal,
+            servers,
+            silent,
+            awaited,
+            alone: intent.with_role(Role::ControlPlane).count() == 1,
+            // Restored data are not new, whatever the store remembers.
+            fresh: !state.memory.populated,
+            written,
+        }))
+    }
+}
 
 impl World<'_> {
     fn phase(&self) -> Phase {
@@ -185,7 +230,7 @@ impl World<'_> {
             let phase = self.of(&Form::last(self.goal));
             return Phase { stored, ..phase };
         }
-        self.of(&self.writing(self.goal))
+        self.noted(&self.writing(self.goal), DROP)
     }
 
     /// All of them write what they shall.
@@ -204,6 +249,8 @@ impl World<'_> {
             (Writer::Plain, Some(_)) if all_last => self.of(&self.writing(self.goal)),
             (Writer::Plain | Writer::Source(_), _) => Phase {
                 stored: Some(self.again()),
+                note: (!all_last).then_some(DROP),
+                rolls: !all_last,
                 ..self.stay()
             },
         }
@@ -259,7 +306,7 @@ impl World<'_> {
         reads.extend([writer, self.goal].into_iter().filter_map(source));
         Form {
             writer,
-            reads,
+            reads: readable(reads, self.sources),
             last: false,
         }
     }
@@ -274,8 +321,27 @@ impl World<'_> {
     fn noted(&self, form: &Form, note: &'static str) -> Phase {
         Phase {
             note: Some(note),
+            rolls: note != WAIT,
             ..self.of(form)
         }
+    }
+
+    /// Every API server answers, and is as it is left in the end.
+    fn is_settled(&self) -> bool {
+        !self.silent && self.seen_are_settled()
+    }
+
+    /// Of those that are seen.
+    fn seen_are_settled(&self) -> bool {
+        let last = Form::last(self.goal);
+        let Written::With(mark) = &self.written else {
+            return false;
+        };
+        let never_encrypted = self.goal == Writer::Plain && mark.is_none();
+        !self.awaited
+            && !self.servers.is_empty()
+            && self.servers.iter().all(|form| *form == last)
+            && (never_encrypted || self.is_done(mark.as_deref(), true))
     }
 
     /// Everything that is stored was written with what is wanted. An earlier release wrote only what is of Kubernetes'

@@ -270,6 +270,7 @@ pub(super) fn reuse_or_issue_at(
         recover,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,

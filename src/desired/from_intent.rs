@@ -58,6 +58,8 @@ impl Desired {
             saved: keys.saved.clone(),
             certificates: keys.certificates.clone(),
             rewrite: encryption.stored,
+            encryption_settled: encryption.settled,
+            encryption_rolls: encryption.rolls,
             notes: keys
                 .notes
                 .iter()
@@ -75,6 +77,16 @@ impl Desired {
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
         })
+    }
+}
+
+impl Desired {
+    /// The same where only the key changes that the API servers encrypt with: see
+    /// [`Goal::RotateKey`](crate::converge::Goal::RotateKey).
+    #[must_use]
+    pub fn only_encryption(mut self, have: &Actual) -> Self {
+        encryption::alone(&mut self, have);
+        self
     }
 }
 

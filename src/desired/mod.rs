@@ -27,6 +27,7 @@
 //!     recover: None,
 //!     accept_etcd: None,
 //!     rotate: None,
+//!     rotate_key: false,
 //!     restore: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
@@ -75,6 +76,7 @@ pub use self::{
     addons::wanted_objects,
     chart::{Chart, WantedChart},
     containerd::containerd_config,
+    encryption::{KeyRotationError, has_own_key},
     from_intent::{DesiredError, check, etcd_tools},
     network::peers,
 };
@@ -172,6 +174,10 @@ pub struct Desired {
     pub certificates: pki::Certificates,
     /// What is to be done to what is stored.
     pub rewrite: Option<Rewrite>,
+    /// Everything that is stored is written as the config says, and no API server reads anything else.
+    pub encryption_settled: bool,
+    /// Every API server is replaced once more later in the run, because its encryption changes; a note says so.
+    pub encryption_rolls: bool,
     /// Sentences about all this for the plan.
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.

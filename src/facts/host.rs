@@ -149,6 +149,11 @@ impl ContainerFact {
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
+    /// The definition that was applied, as the label records it.
+    pub fn applied(&self) -> Option<ContainerSpec> {
+        serde_json::from_str(self.labels.get(crate::model::label::SPEC)?).ok()
+    }
+
     /// What a claim remembers of the time before us; `None` when it cannot be read.
     pub fn before(&self) -> Option<Baseline> {
         serde_json::from_str(self.labels.get(crate::model::label::BEFORE)?).ok()

@@ -56,6 +56,7 @@ pub(super) async fn environment(
         recover: view.recover(),
         accept_etcd: view.accept_etcd(),
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),

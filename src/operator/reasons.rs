@@ -134,6 +134,7 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
         PkiError::Damaged { .. } => (ConditionType::Stalled, Reason::StateUnreadable),
         PkiError::Clock { .. }
         | PkiError::TooManyEncryptions { .. }
+        | PkiError::KeyRotation(_)
         | PkiError::NewButDown { .. }
         | PkiError::NewButUnseen { .. }
         | PkiError::Given { .. }

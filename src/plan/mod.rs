@@ -20,6 +20,7 @@ mod action;
 mod check;
 mod complete;
 mod diff;
+mod encryption;
 mod folders;
 mod former;
 mod guard;

@@ -50,7 +50,7 @@ impl Plan {
     }
 
     /// The plan with what is left of each queue.
-    fn part(&self, keep: impl Fn(&mut Vec<Step>)) -> Self {
+    pub(super) fn part(&self, keep: impl Fn(&mut Vec<Step>)) -> Self {
         let mut part = self.clone();
         for stage in &mut part.stages {
             for queue in &mut stage.queues {
@@ -83,7 +83,7 @@ impl Plan {
 }
 
 /// True for what keeps the state and its copies, and for the kubeconfig.
-fn keeps_state(step: &Step) -> bool {
+pub(super) fn keeps_state(step: &Step) -> bool {
     match &step.action {
         Action::Local(_) | Action::Cluster(ClusterAction::SaveStateCopy) => true,
         Action::Host(_, HostAction::WriteFiles { files, .. }) => {

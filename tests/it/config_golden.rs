@@ -66,6 +66,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         recover: None,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

@@ -124,6 +124,7 @@ fn planned(intent: &Intent) -> String {
         recover: None,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),

@@ -52,6 +52,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         recover: None,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

@@ -94,6 +94,7 @@ fn world(site: &Site) -> Environment {
         recover: None,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),

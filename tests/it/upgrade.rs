@@ -128,6 +128,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         recover,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

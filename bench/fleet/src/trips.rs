@@ -263,6 +263,7 @@ impl Site {
             recover: None,
             accept_etcd: None,
             rotate: None,
+            rotate_key: false,
             restore: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),

@@ -18,7 +18,7 @@ const KEPT: usize = 3;
 /// How many there may be, with those that may still be needed.
 const MOST: usize = 6;
 
-/// The keys that the state must hold: ours is made once and never dropped. A configuration of the user's is kept as long
+/// The keys that the state must hold: a managed one is generated where there is none, and none is ever dropped. A configuration of the user's is kept as long
 /// as an API server reads it or anything that is stored may have been written with it. The error: how many there would
 /// be.
 pub(in crate::desired) fn kept(

@@ -6,7 +6,7 @@ use super::FLAG;
 use crate::{
     config::Intent,
     facts::{Actual, ContainerFact, HostView},
-    model::{Component, ContainerSpec, Digest, NodeName, Role, label, path},
+    model::{Component, ContainerSpec, Digest, NodeName, Role, path},
     state::{ClusterState, Membership},
 };
 
@@ -25,9 +25,7 @@ pub(super) enum Reads {
 impl Reads {
     /// What the container was made with tells; the file on the node may be newer than the process.
     fn of(server: &ContainerFact) -> Self {
-        let label = server.labels.get(label::SPEC);
-        let made = label.and_then(|text| serde_json::from_str::<ContainerSpec>(text).ok());
-        match (made, &server.runs) {
+        match (server.applied(), &server.runs) {
             (Some(mut spec), _) => match spec.files.remove(path::ENCRYPTION) {
                 Some(digest) => Self::File(digest),
                 None if has_flag(&spec) => Self::Theirs,
@@ -69,8 +67,11 @@ pub(super) fn servers<'a>(
         match have.hosts.get(name) {
             Some(HostView::Reachable(facts)) => {
                 let fact = facts.container(Component::ApiServer);
-                let ours = fact
-                    .filter(|fact| fact.labels.get(label::CLUSTER_ID) == Some(&saved.cluster_id.0));
+                // What is of the time before a restore is stopped before the restored data are read.
+                let is_present = |fact: &&ContainerFact| {
+                    fact.is_of(&saved.cluster_id) && fact.epoch() >= saved.epoch()
+                };
+                let ours = fact.filter(is_present);
                 seen.extend(ours.map(|server| (name, Reads::of(server))));
             }
             Some(HostView::Unreachable(_)) | None => silent |= names.contains(name),

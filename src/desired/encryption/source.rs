@@ -48,6 +48,11 @@ impl Source {
         mark.strip_suffix(EVERY_KIND).unwrap_or(mark) == self.name
     }
 
+    /// It is a key that this program generated.
+    pub(super) const fn is_managed(&self) -> bool {
+        self.text.is_none()
+    }
+
     pub(super) fn has_patterns(&self) -> bool {
         self.providers.keys().any(|name| name.contains('*'))
     }
@@ -231,13 +236,61 @@ pub(super) fn joined(writer: Option<&Source>, others: &[&Source], patterns: bool
     .to_string()
 }
 
+/// The entries that a configuration reads where at least these are wanted: of more than two managed keys it reads all. So
+/// the forms that there may be stay few, however often a key was rotated.
+pub(super) fn readable(mut reads: BTreeSet<usize>, sources: &[Source]) -> BTreeSet<usize> {
+    let managed = managed(sources);
+    if managed.iter().filter(|it| reads.contains(it)).count() > FEW {
+        reads.extend(managed);
+    }
+    reads
+}
+
+/// How many managed keys a configuration reads while one takes the place of another.
+const FEW: usize = 2;
+
+fn managed(sources: &[Source]) -> Vec<usize> {
+    let each = sources.iter().enumerate();
+    let managed = each.filter(|(_, source)| source.is_managed());
+    managed.map(|(it, _)| it).collect()
+}
+
+/// The managed keys that a configuration may read: none, any, any two, and all that there were when the list began or
+/// ended elsewhere. New keys come first, and those of another copy of the state last.
+fn managed_sets(sources: &[Source]) -> BTreeSet<BTreeSet<usize>> {
+    let keys = managed(sources);
+    let mut sets = BTreeSet::from([BTreeSet::new()]);
+    for (at, key) in keys.iter().enumerate() {
+        sets.extend(keys[at..].iter().map(|other| [*key, *other].into()));
+        sets.insert(keys[at..].iter().copied().collect());
+        sets.insert(keys[..at].iter().copied().collect());
+    }
+    sets
+}
+
+/// Every set of the user's configurations.
+fn custom_sets(sources: &[Source]) -> Vec<BTreeSet<usize>> {
+    let mut sets = vec![BTreeSet::new()];
+    for (it, _) in sources
+        .iter()
+        .enumerate()
+        .filter(|(_, source)| !source.is_managed())
+    {
+        let with = sets.iter().map(|set| set | &[it].into());
+        sets.extend(with.collect::<Vec<_>>());
+    }
+    sets
+}
+
 /// Every form that this program may have given an API server; those that are last come first.
 pub(super) fn forms(sources: &[Source]) -> Vec<Form> {
     let last = (0..sources.len()).map(|it| Form::last(Writer::Source(it)));
-    let subsets = (0..1_usize << sources.len()).flat_map(|bits| {
-        let reads: BTreeSet<usize> = (0..sources.len())
-            .filter(|it| bits & (1 << it) != 0)
-            .collect();
+    let customs = custom_sets(sources);
+    let managed = managed_sets(sources);
+    let sets = managed
+        .iter()
+        .flat_map(|managed| customs.iter().map(move |customs| managed | customs));
+    let others = sets.flat_map(|reads| {
         let own = reads.iter().map(|it| Writer::Source(*it));
         let writers: Vec<Writer> = own.chain([Writer::Plain]).collect();
         writers.into_iter().map(move |writer| Form {
@@ -246,8 +299,9 @@ pub(super) fn forms(sources: &[Source]) -> Vec<Form> {
             last: false,
         })
     });
-    last.chain(subsets).collect()
+    last.chain(others).collect()
 }
+
 /// The forms that this program may have given an API server, by the digest of their text.
 pub(super) struct Known(BTreeMap<Digest, Form>);
 

@@ -8,14 +8,16 @@ use super::{
 };
 use crate::state::EncryptionKey;
 
-fn managed() -> Source {
+mod rotations;
+
+fn managed(name: &str) -> Source {
     Source {
-        name: "key-1".to_owned(),
+        name: name.to_owned(),
         text: None,
         providers: [(
             "secrets".to_owned(),
             vec![
-                json!({"aescbc": {"keys": [{"name": "key-1", "secret": "a"}]}}),
+                json!({"aescbc": {"keys": [{"name": name, "secret": "a"}]}}),
                 identity(),
             ],
         )]
@@ -35,7 +37,7 @@ fn custom(name: &str) -> Source {
 }
 
 fn sources() -> Vec<Source> {
-    vec![managed(), custom("a"), custom("b")]
+    vec![managed("key-1"), custom("a"), custom("b")]
 }
 
 /// API servers, what each reads, and what is stored.
@@ -69,6 +71,10 @@ impl Cluster {
     }
 
     fn phase(&self, goal: Writer, sources: &[Source]) -> Phase {
+        self.world(goal, sources).phase()
+    }
+
+    fn world<'a>(&self, goal: Writer, sources: &'a [Source]) -> World<'a> {
         let seen = self.all(sources).into_iter().enumerate();
         let seen = seen.filter(|(it, _)| self.silent != Some(*it));
         World {
@@ -76,6 +82,7 @@ impl Cluster {
             goal,
             servers: seen.map(|(_, form)| form).collect(),
             silent: self.silent.is_some(),
+            awaited: false,
             alone: self.servers.len() == 1,
             fresh: false,
             written: if self.api {
@@ -84,7 +91,6 @@ impl Cluster {
                 Written::Unknown
             },
         }
-        .phase()
     }
 
     /// Every one writes something, and every one can read all that is stored.
@@ -196,14 +202,13 @@ proptest! {
     }
 }
 
-fn phases(count: usize, from: Writer, goal: Writer) -> Vec<String> {
-    let sources = sources();
+fn phases(sources: &[Source], count: usize, from: Writer, goal: Writer) -> Vec<String> {
     let name = |writer| match writer {
         Writer::Plain => "identity".to_owned(),
         Writer::Source(it) => sources[it].name.clone(),
     };
     let mut cluster = Cluster {
-        servers: vec![Form::last(from).text(&sources); count],
+        servers: vec![Form::last(from).text(sources); count],
         silent: None,
         stored: [from].into(),
         mark: (from != Writer::Plain).then(|| name(from)),
@@ -211,7 +216,7 @@ fn phases(count: usize, from: Writer, goal: Writer) -> Vec<String> {
     };
     let mut told = Vec::new();
     loop {
-        let phase = cluster.phase(goal, &sources);
+        let phase = cluster.phase(goal, sources);
         let order = phase.file.as_ref().map(|text| {
             let config: Json = serde_json::from_str(text).unwrap();
             let providers = config["resources"][0]["providers"].as_array().unwrap();
@@ -230,7 +235,7 @@ fn phases(count: usize, from: Writer, goal: Writer) -> Vec<String> {
             Some(Rewrite::All { with, .. }) => format!("; write again with {with}"),
         };
         told.push(format!("{}{stored}", order.as_deref().unwrap_or("none")));
-        if cluster.run(goal, usize::MAX, &sources).unwrap() {
+        if cluster.run(goal, usize::MAX, sources).unwrap() {
             return told;
         }
     }
@@ -239,6 +244,7 @@ fn phases(count: usize, from: Writer, goal: Writer) -> Vec<String> {
 #[test]
 fn it_takes_two_rolls_and_a_rewrite_each_way() {
     let key = Writer::Source(0);
+    let phases = |count, from, goal| phases(&sources(), count, from, goal);
     assert_eq!(
         phases(2, Writer::Plain, key),
         [
@@ -389,6 +395,7 @@ fn what_was_not_written_again_stays_readable() {
         goal: Writer::Source(1),
         servers: vec![servers; 2],
         silent: false,
+        awaited: false,
         alone: false,
         fresh: false,
         written: Written::With(mark.map(str::to_owned)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    super::encryption,
+    super::encryption::{self, KeyRotation},
     PkiContext, PkiError,
     cert::new_authority,
     given::Given,
@@ -123,15 +123,15 @@ pub(super) fn completed(
         let cn = "kube-signer-ca";
         next.signer_ca = Some(new_authority(cn, cn, &ctx.seed, ctx.now)?);
     }
-    next.encryption = encryption::kept(intent, known, have, || {
-        let bytes = ctx.seed.derive("encryption key");
-        let name = hex::encode(&ctx.seed.derive("encryption key's name")[..4]);
-        EncryptionKey {
-            name: format!("key-{name}"),
-            secret: Secret::new(STANDARD.encode(bytes.as_slice())),
+    let new_key = || encryption_key(ctx, known.encryption.len());
+    next.encryption = encryption::kept(intent, known, have, new_key)
+        .map_err(|count| PkiError::TooManyEncryptions { count })?;
+    if ctx.rotate_key {
+        let rotation = encryption::rotation(intent, known, have).map_err(PkiError::KeyRotation)?;
+        if rotation == KeyRotation::Begins {
+            next.encryption.insert(0, new_key());
         }
-    })
-    .map_err(|count| PkiError::TooManyEncryptions { count })?;
+    }
     let accounts = &mut next.service_accounts;
     let public = public_key(accounts)?;
     if !accounts.verifying.contains(&public) {
@@ -150,6 +150,29 @@ pub(super) fn completed(
         next.serial = known.serial.saturating_add(1);
     }
     Ok(next)
+}
+
+impl PkiContext<'_> {
+    /// What a request for a new key has come to. `known` is the state before, `next` the one after.
+    pub(super) fn rotates_key(&self, known: &ClusterState, next: &ClusterState) -> Option<String> {
+        let note = || encryption::rotation_note(known, next);
+        self.rotate_key.then(note)
+    }
+}
+
+/// A new key for what the API servers store; `before`: how many entries the state has.
+fn encryption_key(ctx: &PkiContext<'_>, before: usize) -> EncryptionKey {
+    // One run never generates the same key twice.
+    let slot = |what: &str| match before {
+        0 => what.to_owned(),
+        _ => format!("{what} {before}"),
+    };
+    let bytes = ctx.seed.derive(&slot("encryption key"));
+    let name = hex::encode(&ctx.seed.derive(&slot("encryption key's name"))[..4]);
+    EncryptionKey {
+        name: format!("key-{name}"),
+        secret: Secret::new(STANDARD.encode(bytes.as_slice())),
+    }
 }
 
 /// What verifies what the signing key signs.

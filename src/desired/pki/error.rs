@@ -7,6 +7,7 @@ use super::{
     newest::{CopyPlace, Newer, OtherCopy},
 };
 use crate::{
+    desired::KeyRotationError,
     error::{ErrorClass, Explain},
     facts::Unreachable,
     model::{ClusterId, NodeName, quoted},
@@ -172,6 +173,9 @@ pub enum PkiError {
         /// How many there would be.
         count: usize,
     },
+    /// There is no new key for what the API servers store.
+    #[error(transparent)]
+    KeyRotation(KeyRotationError),
     /// A clock is wrong, so nothing can be said about the time of a certificate.
     #[error("{}", clock::sentence(*.ours, .off))]
     Clock {
@@ -308,6 +312,7 @@ impl Explain for PkiError {
             | Self::NoCaKey { .. }
             | Self::Damaged { .. } => ErrorClass::User,
             Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => ErrorClass::Host,
+            Self::KeyRotation(error) => error.class(),
             Self::NewButUnseen { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
@@ -360,6 +365,7 @@ impl Explain for PkiError {
             Self::TooManyEncryptions { .. } => vec![
                 "write the last configuration that `up` was done with into the config, bring back every control plane, and run `up` until it has nothing to do; then change it again".into(),
             ],
+            Self::KeyRotation(error) => error.hints(),
             Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
                 "without `--recover` (of a `Cluster`: the annotation `clusterprovisioner.rke.io/recover`), nodes that have nothing become a new cluster".into(),
             ],

@@ -92,6 +92,7 @@ fn keys(
         recover: None,
         accept_etcd: None,
         rotate: None,
+        rotate_key: false,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,

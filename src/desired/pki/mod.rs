@@ -71,6 +71,8 @@ pub struct PkiContext<'a> {
     pub held_elsewhere: &'a BTreeSet<ClusterId>,
     /// Certificates that a person wants re-created.
     pub rotate: Option<&'a Rotation>,
+    /// A person wants a new key for what the API servers store.
+    pub rotate_key: bool,
     /// What a person asks for about etcd's data.
     pub restore: Option<&'a RestoreRequest>,
     /// Nodes that a person gives up by name.

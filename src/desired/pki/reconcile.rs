@@ -63,6 +63,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         None => generate(intent, have, ctx, given.as_ref())?,
     };
     let saved = next_state(&known, intent, have, ctx, given.as_ref())?;
+    notes.extend(ctx.rotates_key(&known, &saved));
     let authorities = Authorities::read(&saved)?;
     let mut settling = Settling {
         intent,

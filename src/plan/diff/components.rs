@@ -9,7 +9,7 @@ use super::specs;
 use crate::{
     desired::{DesiredHost, pki::Certificates},
     facts::{ContainerFact, ContainerState, HostFacts},
-    model::{Component, ContainerSpec, Field, NodeName, label, path},
+    model::{Component, ContainerSpec, Field, NodeName, path},
     plan::{Cause, FieldChange},
 };
 
@@ -163,7 +163,7 @@ fn unless_it_runs(now: ContainerState) -> (Cause, String) {
 
 /// The definition that was applied, as the label records it.
 pub(in crate::plan) fn applied(fact: &ContainerFact) -> Option<ContainerSpec> {
-    serde_json::from_str(fact.labels.get(label::SPEC)?).ok()
+    fact.applied()
 }
 
 fn state(state: ContainerState) -> Need {

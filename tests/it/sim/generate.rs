@@ -125,6 +125,8 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         saved,
         certificates: Certificates::default(),
         rewrite: None,
+        encryption_settled: true,
+        encryption_rolls: false,
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         registries: Registries::default(),

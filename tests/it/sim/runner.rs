@@ -123,6 +123,7 @@ pub(crate) struct Runner {
     recover: Option<ClusterId>,
     accept_etcd: Option<String>,
     restore: Option<RestoreRequest>,
+    rotate_key: bool,
     identity: String,
     clock: Clock,
 }
@@ -163,6 +164,7 @@ impl Runner {
             recover: None,
             accept_etcd: None,
             restore: None,
+            rotate_key: false,
             identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -236,6 +238,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who wants a new encryption key.
+    pub(crate) fn rotating_key(&self) -> Self {
+        Self {
+            rotate_key: true,
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -247,6 +257,7 @@ impl Runner {
             recover: self.recover.clone(),
             accept_etcd: self.accept_etcd.clone(),
             rotate: None,
+            rotate_key: self.rotate_key,
             restore: self.restore.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
@@ -328,6 +339,7 @@ impl Runner {
             let plan = match purpose.any() {
                 AnyPurpose::Goal(Goal::Heal(_)) => plan().unasked(),
                 AnyPurpose::Goal(Goal::Renew(_)) => plan().renewals(),
+                AnyPurpose::Goal(Goal::RotateKey(_)) => plan().encryption(),
                 AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => plan(),
                 AnyPurpose::Goal(Goal::Restore(_)) => match self.restore {
                     Some(RestoreRequest::TakeBack) => {
