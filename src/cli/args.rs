@@ -83,6 +83,9 @@ pub enum Command {
     /// Manage certificates
     #[command(subcommand)]
     Cert(Cert),
+    /// Manage the encryption of Secrets in etcd
+    #[command(subcommand)]
+    Encrypt(Encrypt),
     /// Remove the cluster and restore its nodes to their previous state
     Remove(Remove),
     /// Print the rke-operator version, and the cluster's version if a kubeconfig is found
@@ -563,6 +566,31 @@ impl Service {
             Self::KubeProxy => Component::KubeProxy,
         }
     }
+}
+
+/// `encrypt`.
+#[derive(Debug, Subcommand)]
+pub enum Encrypt {
+    /// Generate a new encryption key, replace the API servers one after the other until all of them write with it, and write
+    /// every Secret again; what else differs from the config waits for `up`
+    RotateKey(RotateKey),
+}
+
+/// `encrypt rotate-key`.
+#[derive(Args, Debug)]
+pub struct RotateKey {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Skip confirmation of disruptive steps
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Progress as lines on stderr, or as one JSON object a line on stdout
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// `cert generate-csr`.

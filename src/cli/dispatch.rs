@@ -4,7 +4,7 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cert, Cli, Command, Etcd, Output},
+    args::{Cert, Cli, Command, Encrypt, Etcd, Output},
     cert, cert_rotate, config, crd, custom_certs, describe, init, kubeconfig, members,
     output::{
         Screen,
@@ -12,7 +12,7 @@ use super::{
     },
     plan, reference, remove,
     report::CliError,
-    run,
+    rotate_key, run,
     session::{STOPPED, Session},
     signals, snapshot, snapshot_agent, snapshot_list, snapshot_restore, status, status_all, up,
     validate, version,
@@ -78,6 +78,10 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             ended(args.output, result)
         }
         Command::Cert(Cert::GenerateCsr(args)) => custom_certs::generate(args, session),
+        Command::Encrypt(Encrypt::RotateKey(args)) => {
+            let result = Box::pin(rotate_key::rotate(args, session)).await;
+            ended(args.output, result)
+        }
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),
         Command::Init(args) => Box::pin(init::init(args, session)).await,

@@ -31,6 +31,7 @@ pub mod reference;
 mod remove;
 pub mod report;
 mod rke_state;
+mod rotate_key;
 mod run;
 pub mod session;
 mod signals;

@@ -255,6 +255,49 @@ fn what_cannot_be_rotated_is_refused_before_a_node_is_contacted() {
 }
 
 #[test]
+fn a_key_that_is_not_managed_is_not_rotated() {
+    let with = |kube_api: &str| {
+        let services = format!("{{snapshot: false}}, kube-api: {{{kube_api}}}}}");
+        Context::with(&GOOD.replace("{snapshot: false}}", &services))
+    };
+    let rotate = ["encrypt", "rotate-key", "--yes"];
+    insta::assert_snapshot!(Context::with(GOOD).run(&rotate), @"
+    exit code 1
+    ----- stderr -----
+    error: the config does not enable `services.kube-api.secrets_encryption_config`: there is no key to rotate; nothing was changed
+
+    hint: set `secrets_encryption_config: {enabled: true}` and run `up`: that generates a key
+    ");
+    let custom = with(
+        "secrets_encryption_config: {enabled: true, custom_config: {apiVersion: apiserver.config.k8s.io/v1, \
+         kind: EncryptionConfiguration, resources: [{resources: [secrets], providers: [{identity: {}}]}]}}",
+    );
+    insta::assert_snapshot!(custom.run(&rotate), @"
+    exit code 1
+    ----- stderr -----
+    error: the encryption configuration is your own (`services.kube-api.secrets_encryption_config.custom_config`), and so are its keys; nothing was changed
+
+    hint: put the new key in front of the present one in `custom_config`, keep the present one, and run `up`: all API servers read it before any writes with it, and Secrets are written again
+    ");
+    let flag = with("extra_args: {encryption-provider-config: /etc/kubernetes/my-encryption.yaml}");
+    insta::assert_snapshot!(flag.run(&rotate), @"
+    exit code 1
+    ----- stderr -----
+    error: `services.kube-api.extra_args` names an encryption configuration of your own (`encryption-provider-config`), and so are its keys; nothing was changed
+
+    hint: rotate it in that file as Kubernetes documents it, or move its content to `secrets_encryption_config.custom_config` and run `up`
+    ");
+    // Nothing was generated before the first `up`.
+    let managed = with("secrets_encryption_config: {enabled: true}");
+    let ran = managed.run(&rotate);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(
+        ran.stderr.contains("there is no state of a cluster"),
+        "{ran}"
+    );
+}
+
+#[test]
 fn snapshots_are_not_copied_to_s3_yet() {
     let context = Context::with(GOOD);
     let flags = [
