@@ -1,4 +1,4 @@
-//! Encryption of Secrets on two real API servers, on and off again while both are used: what is stored, read from
+//! Encryption of Secrets on two real API servers, on, with another key, and off again while both are used: what is stored, read from
 //! etcd, and what each of them says of what the other one has written. Both ask a webhook about tokens.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
 /// How the Secret begins in etcd.
 fn stored(site: &Site, name: &str) -> String {
     let get = format!(
-        "docker exec etcd etcdctl get /registry/secrets/default/{name} --print-value-only | head -c 24 | tr -c '[:print:]' ."
+        "docker exec etcd etcdctl get /registry/secrets/default/{name} --print-value-only | head -c 30 | tr -c '[:print:]' ."
     );
     site.node().sh(&get).expect("etcd answers")
 }
@@ -78,9 +78,14 @@ fn encrypts(site: &Site, on: bool) {
     site.edits(|config| {
         config["services"]["kube-api"]["secrets_encryption_config"] = json!({"enabled": on});
     });
+    rewrites(site, &["up", "--yes"]);
+}
+
+/// A command that writes all Secrets again, while both API servers are used.
+fn rewrites(site: &Site, command: &[&str]) {
     let end = Arc::new(AtomicBool::new(false));
     let crossing = crossing(site, Arc::clone(&end));
-    let run = site.run(&["up", "--yes"]);
+    let run = site.run(command);
     end.store(true, Ordering::Relaxed);
     let (told, unreadable) = crossing.join().expect("it ends");
     let run = run.well();
@@ -89,6 +94,27 @@ fn encrypts(site: &Site, on: bool) {
     let rewritten = "write all stored secrets again";
     assert!(run.stderr.contains(rewritten), "{}", run.stderr);
     site.has_nothing_to_do();
+}
+
+/// The newest key is another one, what is stored is written with it, and the former ones are kept.
+fn rotates_the_key(site: &Site) {
+    let before = site.state()["encryption"].clone();
+    rewrites(site, &["encrypt", "rotate-key", "--yes"]);
+    let after = site.state()["encryption"].clone();
+    let (before, after) = (
+        before.as_array().expect("keys"),
+        after.as_array().expect("keys"),
+    );
+    assert_eq!(&after[1..], before);
+    let newest = after[0]["name"].as_str().expect("a name");
+    for name in ["before", "crossing-1"] {
+        let stored = stored(site, name);
+        assert_eq!(stored, format!("k8s:enc:aescbc:v1:{newest}"), "{name}");
+    }
+    let file = "cat /etc/kubernetes/rke-operator-encryption.yaml";
+    let file = site.node().sh(file).expect("a file");
+    let former = before[0]["name"].as_str().expect("a name");
+    assert!(file.contains(newest) && !file.contains(former));
 }
 
 /// Who asks with a token is whoever the webhook says, and may do what that user may.
@@ -158,6 +184,9 @@ fn secrets_are_encrypted_and_not_again_while_two_api_servers_serve() {
     let file = "stat -c %a /etc/kubernetes/rke-operator-encryption.yaml";
     assert_eq!(site.node().sh(file).expect("a file").trim(), "600");
     let kept = ["get", "secret", "before", "-o", "jsonpath={.data.word}"];
+    assert_eq!(site.kubectl(&kept).well().stdout, "dW5zZWVu");
+
+    rotates_the_key(&site);
     assert_eq!(site.kubectl(&kept).well().stdout, "dW5zZWVu");
 
     encrypts(&site, false);
