@@ -70,6 +70,8 @@ elif ! "$lab" images >"$log"; then
   broken+=('lab images')
 fi
 if [[ -z $why ]]; then
+  # Nodes of the lab are given it; a compiler next to their clusters would make these slow.
+  stage 'static program' env PROFILE=dev CARGO_PROFILE_DEV_DEBUG=0 deploy/program.sh
   stage lab cargo nextest run --workspace --locked --profile lab --no-tests "$none"
   add_nextest
 else
