@@ -125,6 +125,7 @@ impl Executor<'_> {
                 node::import_pause(host, self.context.id()?, image, architecture).await
             }
             HostAction::RunContainer { component, spec } => {
+                node::prepare(self, host, *component, spec, reporter, stop).await?;
                 Box::pin(node::run_missing(self, host, *component, spec)).await
             }
             HostAction::JoinEtcd { spec } => {
@@ -143,6 +144,7 @@ impl Executor<'_> {
                 Box::pin(node::start_container(self, host, *component)).await
             }
             HostAction::ReplaceContainer { component, spec } => {
+                node::prepare(self, host, *component, spec, reporter, stop).await?;
                 node::remove_container(host, self.seen(host, component.container())?).await?;
                 Box::pin(node::run_container(self, host, *component, spec)).await
             }

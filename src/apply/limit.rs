@@ -9,7 +9,7 @@ use std::{borrow::Cow, time::Duration};
 
 use crate::{
     error::{ErrorClass, Explain},
-    model::{Component, DrainRules},
+    model::DrainRules,
     plan::{Action, ClusterAction, HostAction, LocalAction, Target},
 };
 
@@ -60,19 +60,11 @@ pub fn limit(action: &Action) -> Duration {
 }
 
 fn on_host(action: &HostAction) -> Duration {
+    // Pulls an image, and copies a program of some megabytes over SSH.
+    if action.is_optional() {
+        return 30 * MINUTE;
+    }
     match action {
-        // Copies a program of some megabytes over SSH.
-        HostAction::RunContainer {
-            component: Component::Snapshots,
-            ..
-        }
-        | HostAction::ReplaceContainer {
-            component: Component::Snapshots,
-            ..
-        }
-        | HostAction::StartContainer {
-            component: Component::Snapshots,
-        } => 15 * MINUTE,
         // A few requests to a daemon that may be busy; a container has 30 s to end by itself.
         HostAction::Claim { .. }
         | HostAction::ReleaseClaim

@@ -2,7 +2,10 @@
 //! and how it carries out one step. [`OverSsh`] is the real one; tests put a simulated world in its
 //! place, so that everything above it, rounds, plans, order and failures, is the product's own.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
@@ -26,6 +29,7 @@ use crate::{
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
+    snapshots::{self, record::Reports},
     state::ClusterState,
     survey,
     workload::{Apis, Kinds},
@@ -71,6 +75,9 @@ pub trait RemoteSession: Send + Sync {
         saved: &'a ClusterState,
         engine: &'a EngineClients,
     ) -> BoxFuture<'a, Result<Client, StepError>>;
+
+    /// What the programs that take snapshots of etcd on these nodes report.
+    fn snapshots<'a>(&'a self, nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports>;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -236,6 +243,10 @@ impl RemoteSession for Open {
         engine: &'a EngineClients,
     ) -> BoxFuture<'a, Result<Client, StepError>> {
         cluster::reach(&self.hosts, &self.apis, saved, engine).boxed()
+    }
+
+    fn snapshots<'a>(&'a self, nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
+        snapshots::reports(&self.hosts, nodes).boxed()
     }
 
     fn heard(&self) -> Option<Instant> {

@@ -217,6 +217,18 @@ impl<'a, A: Act> StageRunner<'a, A> {
                 Some(why),
             ),
             Err(StepError::Stopped) => (QueueOutcome::Stopped, StepOutcome::Skipped, None),
+            Err(StepError::Failed(error)) if step.action.is_optional() => {
+                let message = with_causes(&*error);
+                let hints: Vec<String> = error.hints().into_iter().map(Cow::into_owned).collect();
+                end.slow.push(step.action.clone());
+                end.warnings.push(Warning {
+                    message: format!("{} failed: {message}", title(step)),
+                    hints: hints.clone(),
+                    degrades: true,
+                });
+                let outcome = StepOutcome::Warned { message, hints };
+                (QueueOutcome::Completed, outcome, None)
+            }
             Err(StepError::Failed(error)) => {
                 let outcome = StepOutcome::Failed {
                     message: with_causes(&*error),

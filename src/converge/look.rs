@@ -32,7 +32,7 @@ use crate::{
     },
     environment::Environment,
     error::{ErrorClass, Obstacle},
-    facts::{Actual, ApiView, HostView, KeptFacts, Unreachable},
+    facts::{Actual, ApiView, ContainerState, HostView, KeptFacts, Unreachable},
     host::pool::{ConnectionTarget, Target, Verified},
     model::{Component, Endpoint, Named, NodeName, Role},
     plan,
@@ -299,6 +299,7 @@ pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspe
         KeptFacts::new(),
     );
     let reading = Box::pin(reading).await?;
+    let snapshots = session.snapshots(&savers(&reading.actual)).await;
     let (desired, plan) = match decide(purpose, environment, &reading, &so_far) {
         Ok(decision) => (decision.desired, Ok(decision.plan)),
         Err(error) => (None, Err(error)),
@@ -310,9 +311,22 @@ pub async fn inspect(intent: &Intent, environment: &Environment) -> Result<Inspe
         now: reading.now,
         intent,
         actual: reading.actual,
+        snapshots,
         desired,
         plan,
     })
+}
+
+/// The nodes on which a program of this cluster takes snapshots.
+fn savers(actual: &Actual) -> BTreeSet<NodeName> {
+    let id = actual.saved.as_ref().map(|saved| &saved.cluster_id);
+    let takes = |name: &&NodeName| {
+        let facts = actual.up(name);
+        let fact = facts.and_then(|facts| facts.container(Component::Snapshots));
+        fact.zip(id)
+            .is_some_and(|(fact, id)| fact.is_of(id) && fact.state == ContainerState::Running)
+    };
+    actual.hosts.keys().filter(takes).cloned().collect()
 }
 
 /// What was read, before anything is made of it.

@@ -22,6 +22,7 @@ use crate::{
     model::NodeName,
     plan,
     plan::{Plan, Target},
+    snapshots::record::Reports,
     status,
     status::Seen,
 };
@@ -95,6 +96,8 @@ pub struct Inspection {
     pub intent: Intent,
     /// What is.
     pub actual: Actual,
+    /// What the programs that take snapshots report.
+    pub snapshots: Reports,
     /// What must be; `None` where there is no plan.
     pub desired: Option<Desired>,
     /// The difference, or why nothing would be done about it.
@@ -109,6 +112,7 @@ impl Inspection {
             now: self.now,
             intent: Some(&self.intent),
             actual: &self.actual,
+            snapshots: &self.snapshots,
             desired: self.desired.as_ref(),
             plan: self.plan.as_ref().map_err(refusal),
         }

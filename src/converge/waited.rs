@@ -14,7 +14,7 @@ const TIMES: u32 = 3;
 
 #[derive(Default)]
 pub(super) struct Waited {
-    /// What ended with a warning counts as waited for often enough.
+    /// What ended with a warning counts as waited for, or tried, often enough.
     times: BTreeMap<u64, u32>,
 }
 
@@ -31,13 +31,14 @@ impl Waited {
         }
     }
 
-    /// True when nothing of the plan is worth another wait, and it has nothing but waits.
+    /// True when nothing of the plan is worth another wait or another try, and it has nothing else.
     pub(super) fn is_done_with(&self, plan: &Plan) -> bool {
         plan.steps().all(|step| self.has(step))
     }
 
     fn has(&self, step: &Step) -> bool {
         let times = || self.times.get(&digest(&step.action));
-        step.action.is_wait() && times().is_some_and(|times| *times >= TIMES)
+        let counts = step.action.is_wait() || step.action.is_optional();
+        counts && times().is_some_and(|times| *times >= TIMES)
     }
 }

@@ -44,6 +44,7 @@ use crate::{
     error::{Explain, with_causes},
     model::Secret,
     plan::{Cause, Plan, Step},
+    snapshots::record::Reports,
     state::ClusterState,
     status::{Seen, lines},
 };
@@ -325,6 +326,7 @@ impl Reconcile<'_> {
                         now: self.ctx.dependencies.clock.now(),
                         intent: None,
                         actual: &actual,
+                        snapshots: &Reports::new(),
                         desired: None,
                         plan: Err(why),
                     })

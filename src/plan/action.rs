@@ -363,6 +363,22 @@ pub struct EtcdRestore {
 }
 
 impl HostAction {
+    /// See [`Action::is_optional`].
+    pub const fn is_optional(&self) -> bool {
+        matches!(
+            self,
+            Self::RunContainer {
+                component: Component::Snapshots,
+                ..
+            } | Self::ReplaceContainer {
+                component: Component::Snapshots,
+                ..
+            } | Self::StartContainer {
+                component: Component::Snapshots
+            }
+        )
+    }
+
     const fn kind(&self) -> &'static str {
         match self {
             Self::Claim { .. } => "claim",
@@ -471,6 +487,15 @@ impl Action {
         match self {
             Self::Host(node, action) => Some((node, action)),
             Self::Cluster(_) | Self::Local(_) => None,
+        }
+    }
+
+    /// True for the actions that nothing else needs: where one fails, the run goes on with a warning, and ends as
+    /// degraded.
+    pub const fn is_optional(&self) -> bool {
+        match self {
+            Self::Host(_, action) => action.is_optional(),
+            Self::Cluster(_) | Self::Local(_) => false,
         }
     }
 

@@ -333,7 +333,9 @@ fn rolls(stage: &Stage, have: &Actual) -> Vec<Violation> {
                 if meanwhile.any(|step| replaces(&step) && runs(component, step, have)) {
                     violations.push(Violation::ReplacesTogether(component));
                 }
-                if !steps.clone().any(|step| awaits(&step)) {
+                // Nothing else waits for it.
+                let alone = step.action.is_optional();
+                if !alone && !steps.clone().any(|step| awaits(&step)) {
                     let node = node.clone();
                     violations.push(Violation::DoesNotWait { node, component });
                 }

@@ -43,6 +43,7 @@ pub use action::{Action, ClusterAction, EtcdRestore, FileRef, HostAction, LocalA
 pub use check::{Violation, check};
 pub use complete::unexplained;
 pub use diff::config_digest;
+pub(crate) use diff::present as has_image;
 pub use guard::{Live, Look, holds};
 pub use held::{Held, Left, NoQuorum, Waits};
 pub use note::Note;

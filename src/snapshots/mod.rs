@@ -22,7 +22,7 @@ pub mod schedule;
 pub mod settings;
 
 pub use self::{
-    client::report,
+    client::{report, reports},
     health::PORT,
     program::own as own_program,
     run::{Programs, RunError, run},

@@ -1,9 +1,11 @@
 //! What is on record about a snapshot: in its file, next to it, and in the report of its node. Pure.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClusterId, NodeName};
+use crate::model::{ClusterId, NodeName, printable};
 
 /// The form of [`Meta`].
 pub const FORMAT: u32 = 1;
@@ -152,6 +154,27 @@ pub struct Report {
     pub snapshots: Vec<Listed>,
 }
 
+impl Report {
+    /// The same with what cannot be printed escaped: it is the word of a node.
+    #[must_use]
+    pub fn printable(mut self) -> Self {
+        let escape = |text: &mut String| *text = printable(text).into_owned();
+        if let Some(failure) = &mut self.failure {
+            escape(&mut failure.why);
+        }
+        for one in &mut self.snapshots {
+            escape(&mut one.file);
+            if let Some(why) = one.proof.as_mut().and_then(|proof| proof.why.as_mut()) {
+                escape(why);
+            }
+        }
+        self
+    }
+}
+
+/// What the programs on the nodes answered, or why one did not.
+pub type Reports = BTreeMap<NodeName, Result<Report, String>>;
+
 /// Why what was read back cannot be what was saved; `None`: it fits. A key may come or go with each revision.
 pub fn contradiction(meta: &Meta, revision: i64, keys: Option<u64>) -> Option<String> {
     if revision < meta.revision || revision > meta.revision_after {
@@ -175,11 +198,11 @@ pub fn contradiction(meta: &Meta, revision: i64, keys: Option<u64>) -> Option<St
 const TRANSACTION: u64 = 128;
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// An example.
-    pub(in crate::snapshots) fn meta() -> Meta {
+    pub(crate) fn meta() -> Meta {
         Meta {
             format: FORMAT,
             cluster_id: ClusterId("c-1".to_owned()),

@@ -12,6 +12,7 @@ mod differences;
 mod etcd;
 mod nodes;
 mod problems;
+mod snapshots;
 mod traffic;
 
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +26,7 @@ pub use self::{
     etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
     nodes::{ApiState, ControlPlane, NodeStatus},
     problems::{About, Problem},
+    snapshots::{Newest, SnapshotStatus},
 };
 pub(crate) use self::{
     conditions::{cases, unreachable},
@@ -38,6 +40,7 @@ use crate::{
     facts::{Actual, ApiHealth, ApiView},
     model::{ClusterId, NodeName, Role},
     plan::Plan,
+    snapshots::record::Reports,
 };
 
 /// What a status is made of.
@@ -49,6 +52,8 @@ pub struct Seen<'a> {
     pub intent: Option<&'a Intent>,
     /// What is.
     pub actual: &'a Actual,
+    /// What the programs that take snapshots report; empty where they were not asked.
+    pub snapshots: &'a Reports,
     /// What must be, where that could be worked out.
     pub desired: Option<&'a Desired>,
     /// What `up` would do, or why it would do nothing.
@@ -65,6 +70,8 @@ pub struct Status {
     pub control_planes: Vec<ControlPlane>,
     /// etcd.
     pub etcd: EtcdStatus,
+    /// Recurring snapshots of etcd; null where no node takes any, or none was asked.
+    pub snapshots: Option<SnapshotStatus>,
     /// The names of the workers.
     pub workers: Vec<NodeName>,
     /// Every node of the config, of the state and of the API, by name.
@@ -158,6 +165,7 @@ impl Status {
                 .map_or_else(Vec::new, |saved| certificates::authorities(saved, seen.now)),
             addons,
             first_to_end,
+            snapshots: snapshots::status(seen),
             api_reports: matches!(actual.api(), ApiView::Up(_)),
             etcd,
             nodes,

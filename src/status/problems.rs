@@ -8,7 +8,7 @@ use super::{
     certificates::{Authority, authorities},
     etcd::{EtcdStatus, MemberKind, QuorumState},
     nodes::NodeStatus,
-    traffic,
+    snapshots, traffic,
 };
 use crate::{
     error::Obstacle,
@@ -60,7 +60,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn cluster(about: About, message: impl Into<String>) -> Self {
+    pub(super) fn cluster(about: About, message: impl Into<String>) -> Self {
         Self {
             about,
             node: None,
@@ -71,7 +71,7 @@ impl Problem {
         }
     }
 
-    fn on(about: About, node: &NodeName, message: impl Into<String>) -> Self {
+    pub(super) fn on(about: About, node: &NodeName, message: impl Into<String>) -> Self {
         Self {
             node: Some(node.clone()),
             ..Self::cluster(about, message)
@@ -105,6 +105,7 @@ pub(super) fn problems(seen: &Seen<'_>, parts: &Parts<'_>) -> Vec<Problem> {
         problems.extend(components(seen, node, &saved.cluster_id));
     }
     problems.extend(nodes.iter().filter_map(|node| not_ready(seen, node)));
+    problems.extend(snapshots::problems(seen));
     problems.extend(traffic(seen));
     problems.extend(addons.iter().filter_map(addon));
     problems.extend(nodes.iter().filter_map(|node| expired(seen, node)));

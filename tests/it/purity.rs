@@ -57,7 +57,7 @@ const PURE: [&str; 46] = [
 ];
 
 /// The rooms, each above those that it takes from. Files that stand lower than their room are named.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "model",
     "error",
     "catalog",
@@ -71,6 +71,7 @@ const ORDER: [&str; 27] = [
     "host",
     "etcd",
     "workload",
+    "snapshots::record",
     "snapshots::settings",
     "desired",
     "plan",

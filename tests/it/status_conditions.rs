@@ -194,6 +194,7 @@ impl Made {
             now,
             intent,
             actual: _,
+            snapshots,
             desired,
             plan,
         } = &self.inspection;
@@ -201,6 +202,7 @@ impl Made {
             now: now.checked_add(later).unwrap(),
             intent: Some(intent),
             actual,
+            snapshots,
             desired: desired.as_ref(),
             plan: Ok(plan.as_ref().unwrap()),
         })

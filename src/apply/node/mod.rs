@@ -29,5 +29,6 @@ pub(super) use helper::node_error;
 pub(super) use images::{import_pause, pull, remove_images};
 pub(super) use member::{join_etcd, remove_member};
 pub(super) use pods::pods;
+pub(super) use program::prepare;
 pub(super) use restore::{put_back, restore, set_aside};
 pub(super) use system::prepare_kernel;

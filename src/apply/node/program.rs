@@ -1,14 +1,34 @@
-//! The program that takes snapshots: put into its container before that starts.
+//! The program that takes snapshots, and its image: both come with its container, because nothing else waits for them.
 
+use super::images::pull;
 use crate::{
     apply::{
         executor::{Executor, ExecutorError, failed},
-        step::StepError,
+        step::{Reporter, StepError},
+        stop::Stop,
     },
     error::ErrorClass,
     host::Host,
-    model::{AgentProgram, Component},
+    model::{AgentProgram, Component, ContainerSpec},
+    plan::has_image,
 };
+
+/// Pulls the image of a component that comes with it, where the node lacks it.
+pub(in crate::apply) async fn prepare(
+    run: &Executor<'_>,
+    host: &Host,
+    component: Component,
+    spec: &ContainerSpec,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<(), StepError> {
+    if component != Component::Snapshots || has_image(&spec.image, run.facts(host)?) {
+        return Ok(());
+    }
+    let login = run.context.desired()?.registries.login(&spec.image);
+    let pull = pull(host, &spec.image, login, reporter, stop);
+    Box::pin(pull).await.map(drop)
+}
 
 /// Puts it there. Each start does so again: a run may have been killed between the container's creation and this.
 pub(super) async fn put(run: &Executor<'_>, host: &Host) -> Result<(), StepError> {

@@ -10,10 +10,11 @@ use super::{
 use crate::{
     model::{NodeName, Role},
     plan::Cause,
+    snapshots::record::Grade,
     status::{
         ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, EtcdStatus,
         ExternalEtcdStatus, Health, MemberKind, MemberState, NodeStatus, Place, PlannedStep,
-        QuorumState, Status,
+        QuorumState, SnapshotStatus, Status,
     },
 };
 
@@ -51,6 +52,9 @@ fn head(status: &Status, config: &str, page: Page) -> String {
     say("config", &agreement(status, config));
     if cluster.id.is_some() {
         say("etcd", &quorum(&status.etcd));
+        if let Some(snapshots) = &status.snapshots {
+            say("snapshots", &self::snapshots(snapshots));
+        }
         say("certificates", &certificates(status));
     }
     lines.join("\n")
@@ -76,6 +80,24 @@ fn agreement(status: &Status, config: &str) -> String {
         }
         None => format!("`up` would not do what `{config}` says, see below"),
     }
+}
+
+fn snapshots(snapshots: &SnapshotStatus) -> String {
+    let nodes = count(snapshots.nodes.len(), "node");
+    let Some(newest) = &snapshots.newest else {
+        return format!("none yet; {nodes} to take them");
+    };
+    let grade = match newest.grade {
+        Grade::Proven => "proven",
+        Grade::Checked => "checked, and not restored for trial",
+        Grade::Saved => "saved, and not looked into",
+        Grade::Failed => "which cannot be restored",
+    };
+    format!(
+        "the newest of {nodes} at {} on {}, {grade}",
+        newest.taken_at.strftime("%Y-%m-%d %H:%M:%SZ"),
+        newest.node
+    )
 }
 
 /// Whether it serves, in a sentence.

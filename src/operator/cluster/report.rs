@@ -27,6 +27,7 @@ use crate::{
         reasons::{self, Reasoned, unseen},
         status::Run,
     },
+    snapshots::record::Reports,
     status::{NodeStatus, Seen, Status, cases, conditions, unreachable},
 };
 
@@ -195,6 +196,7 @@ impl Reconcile<'_> {
             now: self.ctx.dependencies.clock.now(),
             intent: Some(&wanted.intent),
             actual: &survey.actual,
+            snapshots: &Reports::new(),
             desired: survey.desired.as_ref(),
             plan: Ok(survey.whole()),
         });

@@ -19,6 +19,7 @@ use crate::{
         HostView, NodeFact, NodeHealth, SystemFacts, Unreachable,
     },
     model::{CLAIM, ClusterId, Component, NodeName, label},
+    snapshots::record::Reports,
     state::ClusterState,
     status::{Seen, Status, conditions},
 };
@@ -403,6 +404,7 @@ fn conditions_of(mut actual: Actual, saved: &ClusterState, now: Timestamp) -> Co
         now,
         intent: None,
         actual: &actual,
+        snapshots: &Reports::new(),
         desired: None,
         plan: Err(&NotCompared),
     }))

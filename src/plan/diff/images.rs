@@ -50,7 +50,7 @@ fn cause(
 
 /// Docker lists short names: `docker.io/library/nginx` is `nginx:latest` there. It lists no
 /// digests, so an image that is named by one counts as present when a container runs it.
-pub(in crate::plan) fn present(image: &str, facts: &HostFacts) -> bool {
+pub(crate) fn present(image: &str, facts: &HostFacts) -> bool {
     let short = short(image);
     facts.images.iter().any(|have| self::short(have) == short)
         || (image.contains('@') && facts.containers.values().any(|fact| fact.image == image))

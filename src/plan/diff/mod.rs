@@ -30,8 +30,9 @@ pub(super) use self::{
     components::{Need, applied},
     containerd::ContainerdDiff,
     files::{FilesDiff, LOOSE_FILES, is_below},
-    images::{MissingImage, present},
+    images::MissingImage,
 };
+pub(crate) use images::present;
 
 /// What differs between what must be and what is.
 pub(super) struct Diff<'a> {

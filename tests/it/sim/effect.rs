@@ -483,6 +483,10 @@ fn run(
     facts: &mut HostFacts,
 ) -> Result<(), String> {
     let name = component.container();
+    // The image of what takes snapshots comes with it.
+    if component == Component::Snapshots {
+        facts.images.insert(spec.image.clone());
+    }
     has_image(facts, &spec.image)?;
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));

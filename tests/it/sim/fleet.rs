@@ -1,6 +1,9 @@
 //! Many simulated worlds, each found by the address of its nodes: clusters that have nothing to do with each other.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::future::BoxFuture;
 use rke_operator::{
@@ -14,6 +17,7 @@ use rke_operator::{
     facts::{Actual, KeptFacts},
     host::{HostKeys, pool::ConnectionTarget},
     model::{NodeName, WantedObjects, secret::Secret},
+    snapshots::record::Reports,
     state::ClusterState,
 };
 use tokio::time::Instant;
@@ -87,6 +91,10 @@ impl RemoteSession for FleetSession {
         engine: &'a EngineClients,
     ) -> BoxFuture<'a, Result<kube::Client, StepError>> {
         self.session.reach(saved, engine)
+    }
+
+    fn snapshots<'a>(&'a self, _nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
+        Box::pin(async { Reports::new() })
     }
 
     fn heard(&self) -> Option<Instant> {

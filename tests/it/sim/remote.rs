@@ -4,7 +4,7 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -27,6 +27,7 @@ use rke_operator::{
     host::{HostKeys, pool::ConnectionTarget},
     model::{ClusterId, NodeName, Role, WantedObjects, secret::Secret},
     plan::Step,
+    snapshots::record::Reports,
     state::ClusterState,
 };
 use tokio::{
@@ -419,6 +420,10 @@ impl RemoteSession for SimSession {
             StepError::Failed(Box::new(SimFailure::new(ErrorClass::Host, text)))
         };
         futures::future::ready(api.ok_or_else(silent)).boxed()
+    }
+
+    fn snapshots<'a>(&'a self, _nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
+        Box::pin(async { Reports::new() })
     }
 
     fn heard(&self) -> Option<Instant> {
