@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::{ErrorClass, Explain},
-    model::ClusterId,
+    model::{ClusterId, Component},
     plan::{
         Action, Cause, ClusterAction, Enough, Guard, HostAction, LocalAction, OnFailure, Plan,
         Stage, Step, Target,
@@ -91,10 +91,11 @@ impl Act for Script {
 }
 
 fn image(step: &Step) -> &str {
-    let Some((_, HostAction::PullImage { image })) = step.action.on_host() else {
-        panic!("not in these tests: {step:?}");
-    };
-    image
+    match step.action.on_host() {
+        Some((_, HostAction::PullImage { image })) => image,
+        Some((_, HostAction::StartContainer { component })) => component.container(),
+        _ => panic!("not in these tests: {step:?}"),
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -344,6 +345,37 @@ fn that_fails(bad: &'static str) -> Script {
             second().await
         })
     })
+}
+
+/// What nothing else needs: where it fails, all else is done, and the run ends as degraded.
+#[tokio::test(start_paused = true)]
+async fn an_optional_step_that_fails_is_a_warning() {
+    let component = Component::Snapshots;
+    let mut optional = step("n1", "");
+    optional.action = Action::Host("n1".into(), HostAction::StartContainer { component });
+    let mut stage = stage(
+        "snapshots",
+        2,
+        vec![optional.clone(), step("n1", "a"), step("n2", "b")],
+    );
+    stage.on_failure = OnFailure::EndRun;
+    let (_keep, stop) = Stopper::new();
+    let act = that_fails(component.container());
+    let (report, _) = heard(&plan(vec![stage]), &act, &stop).await;
+    assert_eq!(report.outcome, RunOutcome::Completed);
+    assert_eq!(act.log(), ["n1 etcd-rolling-snapshots", "n2 b", "n1 a"]);
+    assert!(report.failures.is_empty());
+    assert_eq!(report.slow, [optional.action]);
+    let [warning] = &report.warnings[..] else {
+        panic!("{:?}", report.warnings);
+    };
+    assert!(warning.degrades);
+    assert!(
+        warning.message.contains("no route to host"),
+        "{}",
+        warning.message
+    );
+    assert_eq!(warning.hints, ["is the registry there?"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -265,8 +265,7 @@ fn document(answers: &Answers, version: KubernetesVersion, empty: bool) -> Strin
     let _ = write!(
         text,
         "\nnetwork:\n  plugin: {}\n\n\
-         ingress:\n  # nginx, RKE's default, was retired upstream in March 2026; `none` to bring your own.\n  provider: {INGRESS}\n\n\
-         services:\n  etcd:\n    # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.\n    snapshot: false\n",
+         ingress:\n  # nginx, RKE's default, was retired upstream in March 2026; `none` to bring your own.\n  provider: {INGRESS}\n",
         quoted(network)
     );
     text

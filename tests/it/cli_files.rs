@@ -114,11 +114,6 @@ fn a_config_is_written_and_none_is_replaced() {
     ingress:
       # nginx, RKE's default, was retired upstream in March 2026; `none` to bring your own.
       provider: traefik
-
-    services:
-      etcd:
-        # Recurring snapshots are not taken yet: `rke-operator etcd snapshot-save` takes one.
-        snapshot: false
     ");
 }
 
