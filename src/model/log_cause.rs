@@ -24,7 +24,7 @@ pub fn log_cause(log: &str) -> Option<String> {
 
 /// True where a program complains about a flag that it was given.
 pub fn names_a_flag(line: &str) -> bool {
-    const WORDS: [&str; 8] = [
+    const WORDS: [&str; 9] = [
         "unknown flag",
         "unknown shorthand",
         "invalid argument",
@@ -33,6 +33,8 @@ pub fn names_a_flag(line: &str) -> bool {
         "unrecognized feature gate",
         "cannot set feature gate",
         "bad flag syntax",
+        // `invalid value "maybe" for flag -v2-deprecation`: etcd, whose usage follows.
+        "for flag -",
     ];
     WORDS.iter().any(|word| line.contains(word))
 }
@@ -141,6 +143,15 @@ mod tests {
     #[track_caller]
     fn says(log: &str, cause: &str) {
         assert_eq!(log_cause(log).as_deref(), Some(cause));
+    }
+
+    #[test]
+    fn a_value_that_a_flag_does_not_take_above_the_usage() {
+        says(
+            "invalid value \"maybe\" for flag -v2-deprecation: invalid value \"maybe\"\n\
+             Usage:\n\n  etcd grpc-proxy\n    Run the stateless etcd v3 gRPC L7 reverse proxy.\n",
+            "invalid value \"maybe\" for flag -v2-deprecation: invalid value \"maybe\"",
+        );
     }
 
     #[test]
