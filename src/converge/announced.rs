@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
-/// says that something is left to be done. Where it says that of none by name, it is all that the config has. So it is
-/// with a change of encryption, of which a note says that every API server is replaced once more.
+/// says that something is left to be done. Where it says that of none by name, it is all that the config has. During a
+/// change of encryption a note says that every API server is replaced once more, so each of them counts.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {

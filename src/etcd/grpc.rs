@@ -1,6 +1,6 @@
-//! What etcd is asked in gRPC. Is there a key in this range? Here etcd applies the users and roles of our client
-//! certificate, which its JSON gateway replaces with another one. And all of a member's data, which JSON would make a
-//! third larger. Pure.
+//! The requests that etcd gets in gRPC. One finds out whether a range has a key: in gRPC etcd applies the users and roles
+//! of our client certificate, which its JSON gateway replaces with another one. One reads all of a member's data, which
+//! would be a third larger in JSON. Pure.
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;

@@ -10,8 +10,8 @@ use crate::{
     model::{Component, NodeName},
 };
 
-/// The components that act on the data of etcd, in the order in which they are stopped: first what reads etcd alone, and
-/// the one that starts and ends pods.
+/// The components that act on etcd's data, in the order in which a node's are stopped. Kubelets, which start and end pods,
+/// have a stage before all others.
 pub(super) const LIVES: [Component; 6] = [
     Component::Snapshots,
     Component::Kubelet,

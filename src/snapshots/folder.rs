@@ -122,7 +122,7 @@ impl Folder {
         fs::rename(new, self.path.join(format!("{name}{PROOF}")))
     }
 
-    /// Deletes a snapshot of this cluster that this program wrote; its file is asked once more.
+    /// Deletes a snapshot of this cluster that this program wrote. Its record is read once more first.
     pub(super) fn delete(&self, name: &str) -> io::Result<()> {
         let file = format!("{name}{ZIP}");
         if self.meta(&file).is_none() {

@@ -1,8 +1,8 @@
 //! When a node takes its next snapshot. Pure.
 //!
-//! Time is divided into slots of one interval, whose beginning differs from node to node: nodes do not all work at
-//! once. A slot in which no snapshot was taken is due. So a restart takes none and skips none, what was missed while the
-//! node was off is taken once, and a clock that was set back takes one at once and not two.
+//! Each node divides time into slots of one interval. Slots begin at a different time on each node, so that nodes do not
+//! all work at once. A snapshot is due while the present slot has none. So a restart neither adds nor skips a snapshot,
+//! several that were missed while the node was off are made up by one, and a clock that was set back causes one snapshot.
 
 use std::time::Duration;
 

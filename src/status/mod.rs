@@ -70,7 +70,7 @@ pub struct Status {
     pub control_planes: Vec<ControlPlane>,
     /// etcd.
     pub etcd: EtcdStatus,
-    /// Recurring snapshots of etcd; null where no node takes any, or none was asked.
+    /// Recurring snapshots of etcd; null where no node takes any, or the nodes were not queried.
     pub snapshots: Option<SnapshotStatus>,
     /// The names of the workers.
     pub workers: Vec<NodeName>,
