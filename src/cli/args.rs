@@ -361,17 +361,17 @@ pub enum Etcd {
     /// snapshots are never overwritten)
     SnapshotSave(SnapshotSave),
     /// List the snapshots on every etcd node, with what is known of each (changes nothing)
-    SnapshotList(SnapshotList),
+    SnapshotList(EtcdLook),
     /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
     /// set aside on the nodes; where it was cut off, the same command continues)
     SnapshotRestore(SnapshotRestore),
     /// List the members of etcd as they describe themselves: who leads, versions, database sizes, alarms (changes nothing)
-    Members(EtcdMembers),
+    Members(EtcdLook),
 }
 
-/// `etcd members`.
+/// `etcd members` and `etcd snapshot-list`.
 #[derive(Args, Debug)]
-pub struct EtcdMembers {
+pub struct EtcdLook {
     /// The config.
     #[command(flatten)]
     pub config: Config,
@@ -399,20 +399,6 @@ pub struct SnapshotSave {
     #[command(flatten)]
     pub s3: S3,
     /// A list for people, or one JSON object
-    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub output: Output,
-}
-
-/// `etcd snapshot-list`.
-#[derive(Args, Debug)]
-pub struct SnapshotList {
-    /// The config.
-    #[command(flatten)]
-    pub config: Config,
-    /// Accept unknown SSH host keys for this run only
-    #[arg(long)]
-    pub accept_new_host_keys: bool,
-    /// A table for people, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 }

@@ -67,7 +67,9 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
         .and_then(|config| Intent::from_config(&config, &FileSources::default().next_to(file)))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
     desired::check(&intent)?;
-    intent.agent = own_program()?;
+    if intent.services.snapshots.is_some() {
+        intent.agent = own_program()?;
+    }
     let loaded = Loaded {
         intent,
         warnings,

@@ -1,7 +1,7 @@
 //! `etcd members`: the members of etcd as they describe themselves. Writes nothing anywhere.
 
 use super::{
-    args::{EtcdMembers, Output},
+    args::{EtcdLook, Output},
     dispatch::DEGRADED,
     output::{Page, members::render},
     print,
@@ -12,7 +12,7 @@ use super::{
 use crate::status::{EtcdStatus, QuorumState, Status};
 
 /// Runs it.
-pub(super) async fn members(args: &EtcdMembers, session: &Session) -> Result<u8, CliError> {
+pub(super) async fn members(args: &EtcdLook, session: &Session) -> Result<u8, CliError> {
     let status = look(&args.config.config, args.accept_new_host_keys, session).await?;
     let Some(Status { etcd, .. }) = status else {
         return Ok(STOPPED);

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde::Serialize;
 
 use super::{
-    args::{Output, SnapshotList},
+    args::{EtcdLook, Output},
     dispatch::DEGRADED,
     environment, intent,
     kubeconfig::state,
@@ -53,7 +53,7 @@ pub struct OnNode {
 }
 
 /// Runs it.
-pub(super) async fn list(args: &SnapshotList, session: &Session) -> Result<u8, CliError> {
+pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliError> {
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     if intent.etcd.external().is_some() {

@@ -29,10 +29,6 @@ use crate::{
     state::{ClusterState, SnapshotRef},
 };
 
-/// So far a restored etcd's revision is beyond every one that was handed out before: more than a week of 1500 writes a
-/// second, as etcd's own documentation has it.
-const BEYOND: u64 = 1_000_000_000;
-
 /// Runs it. One that was cut off goes on where it was.
 pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result<Ended, CliError> {
     if args.s3.is_asked_for() {
@@ -125,7 +121,7 @@ async fn find(
                         sha256,
                         revision,
                     },
-                    begins: revision.max(before) + BEYOND,
+                    begins: revision.max(before) + snapshot::BEYOND,
                     first: node.clone(),
                 });
             }

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// etcd's client port.
-const PORT: u16 = 2379;
+pub(crate) const PORT: u16 = 2379;
 
 /// The name that every etcd certificate of ours bears, whatever the node's address is.
 const SERVER_NAME: &str = "localhost";

@@ -27,6 +27,7 @@ mod tests;
 
 pub use backup::{Count, Described};
 pub use client::Client;
+pub(crate) use client::PORT;
 pub use error::EtcdError;
 pub use external_view::{ExternalFault, ExternalView};
 pub(crate) use read::read_and_tell;

@@ -20,9 +20,10 @@ use tokio::{
 };
 
 use super::record::Report;
+use crate::model::Component;
 
 /// Where it listens.
-pub const PORT: u16 = 2382;
+pub const PORT: u16 = Component::Snapshots.health_port();
 /// How long a connection may take.
 const CONNECTION: Duration = Duration::from_secs(30);
 /// How many at once.

@@ -1,5 +1,5 @@
-//! Looks into a snapshot as far as possible: etcd's own program reads every page, and restores it into a throw-away
-//! etcd that is asked what it has. What that etcd reads and writes is deleted with the folder that was worked in.
+//! Checks a snapshot as far as possible: etcd's own program reads every page, then restores it. An etcd is started on the
+//! restored data, and its keys are counted. All of that is in the work folder and is deleted with it.
 
 use std::{
     ffi::OsStr,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     error::with_causes,
-    etcd::Client,
+    etcd::{Client, snapshot::BEYOND},
     host::Stream,
     model::{ClientIdentity, Secret, printable},
 };
@@ -38,10 +38,8 @@ use crate::{
 const READS: Duration = Duration::from_secs(20 * 60);
 /// How long the throw-away etcd may take until it answers.
 const STARTS: Duration = Duration::from_secs(5 * 60);
-/// How often it is asked meanwhile.
+/// The pause between two requests until then.
 const ASKS: Duration = Duration::from_millis(200);
-/// As a restore has it (`docs/restore.md`).
-const BUMP: &str = "1000000000";
 /// etcd makes its log so large in advance.
 const LOG: u64 = 2 * (64 << 20);
 /// Every Kubernetes has this object.
@@ -248,7 +246,7 @@ impl ThrowAway {
             "--initial-cluster-token=rke-operator-proof".to_owned(),
             format!("--initial-cluster={}", self.member()),
             format!("--initial-advertise-peer-urls={}", self.peer_url()),
-            format!("--bump-revision={BUMP}"),
+            format!("--bump-revision={BEYOND}"),
             "--mark-compacted".to_owned(),
         ]
     }

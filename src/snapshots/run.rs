@@ -23,12 +23,10 @@ use crate::{
     apply::stop::Stop,
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
-    etcd::Client,
+    etcd::{self, Client},
     model::{ClientIdentity, Secret},
 };
 
-/// The client port of etcd.
-const ETCD: u16 = 2379;
 const LOOKS: Duration = Duration::from_secs(20);
 
 /// Where the program finds what it works with.
@@ -55,7 +53,7 @@ impl Programs {
             etcd: "/usr/local/bin/etcd".into(),
             etcdutl: "/usr/local/bin/etcdutl".into(),
             folder: crate::model::path::SNAPSHOTS.into(),
-            member: SocketAddr::from((Ipv4Addr::LOCALHOST, ETCD)),
+            member: SocketAddr::from((Ipv4Addr::LOCALHOST, etcd::PORT)),
             port: health::PORT,
             looks: LOOKS,
         }

@@ -9,17 +9,17 @@ use std::{
 use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome},
-    desired::pki::{Restore, RestoreRequest},
     error::{ErrorClass, Explain as _, Obstacle},
     facts::{ApiView, ContainerState, Unreachable},
     model::{Component, Digest, NodeName, Role, path},
     plan::{Action, ClusterAction, Step},
-    state::{DigestKey, SnapshotRef},
+    state::DigestKey,
 };
 use serde_json::{Value, json};
 
 use crate::{
     joint_properties::{block_on, no_longer_watched, runner, settle},
+    joint_restore::restore,
     plan_properties::Cuts,
     sim::{Cut, World, runner::Runner, wish::Wish},
 };
@@ -57,7 +57,7 @@ struct Secrets {
 }
 
 impl Secrets {
-    /// The keys of each API server that runs, also where nobody reaches it: the first one writes.
+    /// The keys of each running API server, whether or not it can be reached. It writes with the first one.
     fn servers(&mut self, world: &World) -> Vec<Vec<String>> {
         let hosts: Vec<&NodeName> = world.truth.hosts.keys().collect();
         let facts: Vec<_> = hosts
@@ -369,18 +369,8 @@ fn a_snapshot_of_before_a_rotation_is_restored() {
         rotates(&runner, &intent(MANY)).await;
         rotates(&runner, &intent(MANY)).await;
         uses_the_newest(&runner, &secrets, 3).await;
-        let request = RestoreRequest::Begin(Restore {
-            number: 1,
-            from: SnapshotRef {
-                name: "s1".to_owned(),
-                sha256: "ab".repeat(32),
-                revision: 1000,
-            },
-            begins: 1_000_001_000,
-            first: "n2".into(),
-        });
         let two = intent(MANY);
-        let restoring = runner.restoring(&request);
+        let restoring = runner.restoring(&restore(1));
         let outcome = restoring.converge(&Goal::Restore(&two)).await.unwrap();
         assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
         settle(&runner, &two).await;

@@ -31,7 +31,7 @@ const LIVES: [Component; 5] = [
     Component::Kubelet,
 ];
 
-fn restore(number: u32) -> RestoreRequest {
+pub(crate) fn restore(number: u32) -> RestoreRequest {
     RestoreRequest::Begin(Restore {
         number,
         from: SnapshotRef {

@@ -109,8 +109,7 @@ mod tests {
         cli::output::Paint,
         error::{ErrorClass, Obstacle},
         facts::Unreachable,
-        model::ClusterId,
-        snapshots::record::{FORMAT, LastFailure, Meta, Proof},
+        snapshots::record::{LastFailure, Meta, Proof, tests::meta},
     };
 
     fn time(text: &str) -> jiff::Timestamp {
@@ -122,24 +121,7 @@ mod tests {
         Listed {
             file: format!("{name}.zip"),
             bytes: 900_000,
-            meta: Some(Meta {
-                format: FORMAT,
-                cluster_id: ClusterId("c-1".to_owned()),
-                cluster_name: "prod".to_owned(),
-                node: NodeName::from("n1"),
-                member: "1".to_owned(),
-                etcd_cluster_id: "2".to_owned(),
-                etcd_version: "3.6.7".to_owned(),
-                kubernetes_version: "v1.34.4".to_owned(),
-                taken_at,
-                cause: Cause::Scheduled,
-                revision: 1,
-                revision_after: 1,
-                keys: 1,
-                bytes: 1,
-                sha256: String::new(),
-                operator: "0.1.0".to_owned(),
-            }),
+            meta: Some(Meta { taken_at, ..meta() }),
             proof: Some(Proof {
                 grade,
                 at: taken_at,
