@@ -100,6 +100,12 @@ pub enum Command {
     /// Take recurring snapshots of the etcd member on this node (runs in the container `etcd-rolling-snapshots`)
     #[command(hide = true)]
     SnapshotAgent(SnapshotAgent),
+    /// Copy a snapshot from the bucket into this node's folder (runs in a container, for `etcd snapshot-restore --s3`)
+    #[command(hide = true)]
+    SnapshotFetch(SnapshotOnNode),
+    /// Take a snapshot of the etcd member on this node (runs in a container, for `etcd snapshot-save`)
+    #[command(hide = true)]
+    SnapshotTake(SnapshotOnNode),
     /// Write the reference pages of the documentation
     #[command(hide = true)]
     Reference(Reference),
@@ -111,6 +117,16 @@ pub struct SnapshotAgent {
     /// Its settings, as `up` wrote them
     #[arg(long, value_name = "FILE", default_value = path::SNAPSHOT_SETTINGS)]
     pub settings: PathBuf,
+}
+
+/// `snapshot-fetch` and `snapshot-take`.
+#[derive(Args, Debug)]
+pub struct SnapshotOnNode {
+    /// Its name
+    pub name: SnapshotName,
+    /// The bucket, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub bucket: Option<PathBuf>,
 }
 
 /// The config, where nothing else is said.
@@ -395,7 +411,7 @@ pub struct SnapshotSave {
     /// Snapshot name [default: `rke_etcd_snapshot_` and the time]
     #[arg(long, value_name = "NAME")]
     pub name: Option<SnapshotName>,
-    /// Not done yet: copies to S3 are refused
+    /// The bucket that a copy goes to.
     #[command(flatten)]
     pub s3: S3,
     /// A list for people, or one JSON object
@@ -427,7 +443,7 @@ pub struct SnapshotRestore {
     /// Accepted for RKE's sake: the saved state is always used
     #[arg(long, hide = true)]
     pub use_local_state: bool,
-    /// Not done yet: snapshots in S3 are refused
+    /// The bucket that has it.
     #[command(flatten)]
     pub s3: S3,
     /// Progress for people, or one JSON object a line
@@ -435,55 +451,55 @@ pub struct SnapshotRestore {
     pub output: Output,
 }
 
-/// RKE's flags for copies in S3.
+/// RKE's flags for a bucket.
 #[derive(Args, Debug)]
 pub struct S3 {
-    /// Copies to S3 are not made yet
-    #[arg(long, hide = true)]
+    /// Use the bucket under `s3backupconfig` in the config, or the one of the flags below: each takes the place of the
+    /// config's
+    #[arg(long)]
     pub s3: bool,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// The server: `HOST[:PORT]`, or its URL [default: the config's, or s3.amazonaws.com]
+    #[arg(long, value_name = "ENDPOINT")]
     pub s3_endpoint: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
-    pub s3_endpoint_ca: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// A file with the certificate of the server's authority
+    #[arg(long, value_name = "FILE")]
+    pub s3_endpoint_ca: Option<PathBuf>,
+    /// The access key
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "S3_ACCESS_KEY",
+        hide_env_values = true
+    )]
     pub access_key: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// Its secret; other users of this machine can see arguments, so the variable is better
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "S3_SECRET_KEY",
+        hide_env_values = true
+    )]
     pub secret_key: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// The bucket
+    #[arg(long, value_name = "BUCKET")]
     pub bucket_name: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// The region
+    #[arg(long, value_name = "REGION")]
     pub region: Option<String>,
-    /// As `--s3`
-    #[arg(long, hide = true)]
+    /// The folder in the bucket
+    #[arg(long, value_name = "FOLDER")]
     pub folder: Option<String>,
 }
 
 impl S3 {
-    /// True when any of them was given.
+    /// True when any of them was given. Variables alone ask for nothing.
     pub const fn is_asked_for(&self) -> bool {
-        let Self {
-            s3,
-            s3_endpoint,
-            s3_endpoint_ca,
-            access_key,
-            secret_key,
-            bucket_name,
-            region,
-            folder,
-        } = self;
-        *s3 || s3_endpoint.is_some()
-            || s3_endpoint_ca.is_some()
-            || access_key.is_some()
-            || secret_key.is_some()
-            || bucket_name.is_some()
-            || region.is_some()
-            || folder.is_some()
+        self.s3
+            || self.s3_endpoint.is_some()
+            || self.s3_endpoint_ca.is_some()
+            || self.bucket_name.is_some()
+            || self.region.is_some()
+            || self.folder.is_some()
     }
 }
 

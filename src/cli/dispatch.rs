@@ -87,6 +87,8 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Init(args) => Box::pin(init::init(args, session)).await,
         Command::Run(args) => Box::pin(run::run(args, session)).await,
         Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,
+        Command::SnapshotFetch(args) => snapshot_agent::fetch(args, session).await,
+        Command::SnapshotTake(args) => snapshot_agent::take(args, session).await,
         Command::Reference(args) => reference::write(args),
     }
 }

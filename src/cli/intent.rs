@@ -19,8 +19,6 @@ use crate::{
 pub(super) struct Loaded {
     pub(super) intent: Intent,
     pub(super) warnings: Vec<Problem>,
-    /// What it asks for and is not done yet.
-    pub(super) later: Vec<Problem>,
 }
 
 /// Reads, validates and resolves the config. Warnings are shown.
@@ -30,11 +28,10 @@ pub(super) fn load(file: &Path, session: &Session) -> Result<Intent, CliError> {
     Ok(loaded.intent)
 }
 
-/// As [`load`], and shows what the config asks for and is not done yet.
+/// As [`load`], and says where nodes are given no program that the config asks for.
 pub(super) fn load_whole(file: &Path, session: &Session) -> Result<Loaded, CliError> {
     let (text, loaded) = read(file, session)?;
     show(file, &text, &loaded.warnings, session);
-    show(file, &text, &loaded.later, session);
     if loaded.intent.services.snapshots.is_some() && loaded.intent.agent.is_none() {
         let warning = session.screen.paint().warn("warning:");
         session.screen.print(&format!("{warning} {NO_PROGRAM}\n"));
@@ -62,19 +59,14 @@ fn read(file: &Path, session: &Session) -> Result<(String, Loaded), CliError> {
     let Resolved {
         mut intent,
         warnings,
-        later,
     } = RkeConfig::parse(&text)
         .and_then(|config| Intent::from_config(&config, &FileSources::default().next_to(file)))
         .map_err(|problems| not_valid(&file.display().to_string(), &text, problems, paint))?;
     desired::check(&intent)?;
-    if intent.services.snapshots.is_some() {
+    if intent.services.snapshots.is_some() || intent.services.snapshot_bucket.is_some() {
         intent.agent = own_program()?;
     }
-    let loaded = Loaded {
-        intent,
-        warnings,
-        later,
-    };
+    let loaded = Loaded { intent, warnings };
     Ok((text, loaded))
 }
 

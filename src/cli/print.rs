@@ -21,6 +21,15 @@ pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
     data(&text)
 }
 
+/// Prints one JSON object on one line.
+pub(super) fn line(value: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::Write {
+        what: "the result as JSON".to_owned(),
+        source: error.into(),
+    })?;
+    data(&text)
+}
+
 fn written(result: io::Result<()>) -> Result<(), CliError> {
     match result {
         // `| head` has seen enough.

@@ -264,10 +264,6 @@ fn cluster_yml() -> String {
 pub(super) fn supported(support: &Support) -> String {
     match support {
         Support::Works => "yes".to_owned(),
-        Support::Kept => {
-            "later: the value is kept, and every `up` says that nothing is done with it yet"
-                .to_owned()
-        }
         Support::Same(why) => format!("any value: {why}"),
         Support::Ignored(instead) => format!("no effect, with a warning: {instead}"),
         Support::Later => "only the default so far".to_owned(),

@@ -182,9 +182,17 @@ pub enum Failure {
         /// The cluster.
         id: ClusterId,
     },
-    /// Copies of snapshots in S3.
-    #[error("snapshots are not copied to S3 yet")]
-    NoS3,
+    /// A bucket is asked for, and none is named.
+    #[error("no bucket is named")]
+    NoBucket,
+    /// A bucket that cannot be meant.
+    #[error("{0}")]
+    BadBucket(String),
+    /// Only this program itself can do it on a node.
+    #[error(
+        "nodes cannot be given this rke-operator, which copies snapshots between them and a bucket: it is not linked statically"
+    )]
+    NotStatic,
     /// New authorities.
     #[error("authorities are not rotated yet")]
     NoCaRotation,
@@ -343,7 +351,9 @@ impl Explain for Failure {
             | Self::ConsentNeeded { .. }
             | Self::NoState { .. }
             | Self::NotWritten
-            | Self::NoS3
+            | Self::NoBucket
+            | Self::BadBucket(_)
+            | Self::NotStatic
             | Self::NoCaRotation
             | Self::ExternalEtcd
             | Self::SignedElsewhere
@@ -401,9 +411,14 @@ impl Explain for Failure {
                 )
                 .into(),
             ],
-            Self::NoS3 => vec![
-                "without these flags a snapshot is saved on every node with etcd, below \
-                 `/opt/rke/etcd-snapshots`: copy it from there"
+            Self::NoBucket => vec![
+                "write it under `s3backupconfig` in `services.etcd.backup_config`, or give `--bucket-name` and \
+                 `--s3-endpoint`"
+                    .into(),
+            ],
+            Self::NotStatic => vec![
+                "use a released program on Linux; or copy the file yourself: snapshots are in \
+                 `/opt/rke/etcd-snapshots` of the nodes"
                     .into(),
             ],
             Self::NoCaRotation => {
@@ -447,7 +462,8 @@ impl Explain for Failure {
                 "`rke-operator plan` shows every step".into(),
                 format!("`--yes` gives consent; {}", so_far(*changed)).into(),
             ],
-            Self::Config { .. }
+            Self::BadBucket(_)
+            | Self::Config { .. }
             | Self::KnownHosts { .. }
             | Self::OwnProgram { .. }
             | Self::Declined { .. }

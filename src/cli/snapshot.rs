@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use serde::Serialize;
 
 use super::{
-    args::{Output, SnapshotSave},
+    args::{Output, S3, SnapshotSave},
     dispatch::DEGRADED,
     environment::{self, Opening},
     intent,
@@ -13,16 +13,19 @@ use super::{
     print,
     report::{CliError, Failure},
     session::{STOPPED, Session},
+    sources::read_at_most,
 };
 use crate::{
-    config::Intent,
+    config::{BucketWords, Intent, MAX_BYTES},
     converge::{Goal, Purpose, targets},
+    desired,
     environment::Environment,
     error::{ErrorClass, distinct},
-    etcd::snapshot::{self, Snapshot, SnapshotName},
+    etcd::snapshot::{self, SnapshotName},
     facts::Unreachable,
     host::{TcpDial, pool::Hosts},
-    model::{ClusterId, NodeName, Role},
+    model::{AgentProgram, Bucket, ClusterId, NodeName, Role, Secret, printable},
+    snapshots::{self, OnNode, record::Grade},
     state::ClusterState,
 };
 
@@ -31,18 +34,84 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 struct Done<'a> {
     name: &'a str,
-    saved: BTreeMap<NodeName, Snapshot>,
+    saved: BTreeMap<NodeName, Saved>,
     failed: BTreeMap<NodeName, Unreachable>,
+}
+
+/// A snapshot on a node.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Saved {
+    path: String,
+    bytes: u64,
+    sha256: String,
+    /// How far it was looked into; `None`: by etcdctl, which compares the hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grade: Option<Grade>,
+    /// Why it came no further.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// The bucket that has a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied: Option<String>,
+    /// Why it was not copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_copied: Option<String>,
+}
+
+/// The bucket that is asked for; `None`: none is.
+pub(super) fn bucket(flags: &S3, intent: &Intent) -> Result<Option<Bucket>, CliError> {
+    if !flags.is_asked_for() {
+        return Ok(None);
+    }
+    let ca = flags.s3_endpoint_ca.as_deref().map(|path| {
+        read_at_most(MAX_BYTES, path).map_err(|source| Failure::Config {
+            path: path.to_owned(),
+            source,
+        })
+    });
+    let words = BucketWords {
+        endpoint: flags.s3_endpoint.clone(),
+        region: flags.region.clone(),
+        name: flags.bucket_name.clone(),
+        folder: flags.folder.clone(),
+        ca: ca.transpose()?,
+        access: flags.access_key.clone().map(Secret::new),
+        secret: flags.secret_key.clone().map(Secret::new),
+    };
+    let bucket = words.over(intent.services.snapshot_bucket.as_deref());
+    let bucket = bucket.map_err(Failure::BadBucket)?;
+    Ok(Some(bucket.ok_or(Failure::NoBucket)?))
+}
+
+fn said(node: &NodeName, saved: &Saved) -> String {
+    let mut text = format!("{node}: saved `{}` ({} bytes)", saved.path, saved.bytes);
+    let looked = match saved.grade {
+        None => "",
+        Some(Grade::Proven) => ", proven",
+        Some(Grade::Checked) => ", checked, and not restored for trial",
+        Some(Grade::Saved) => ", and not looked into",
+        Some(Grade::Failed) => ", which cannot be restored",
+    };
+    text.push_str(looked);
+    if let Some(why) = &saved.why {
+        let _ = write!(text, ": {}", printable(why));
+    }
+    if let Some(bucket) = &saved.copied {
+        let _ = write!(text, "; copied to the bucket {}", printable(bucket));
+    }
+    if let Some(why) = &saved.not_copied {
+        let _ = write!(text, "; not copied: {}", printable(why));
+    }
+    text
 }
 
 /// Runs it. As in RKE it succeeds when one node has saved it; the others are named, and the exit code
 /// tells.
 pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, CliError> {
-    if args.s3.is_asked_for() {
-        return Err(Failure::NoS3.into());
-    }
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
+    let wanted = bucket(&args.s3, &intent)?;
     if intent.etcd.external().is_some() {
         return Err(Failure::ExternalEtcd.into());
     }
@@ -53,25 +122,29 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         None => SnapshotName::of_time(environment.clock.now()),
     };
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
+    if wanted.is_some() && intent.agent.is_none() {
+        return Err(Failure::NotStatic.into());
+    }
+    let image = desired::etcd_tools(&intent);
+    let agent = intent.agent.as_ref();
     let mut result = Done {
         name: name.as_str(),
         saved: BTreeMap::new(),
         failed: BTreeMap::new(),
     };
     for node in nodes {
+        // One copy is enough.
+        let copied = result.saved.values().any(|saved| saved.copied.is_some());
+        let bucket = wanted.as_ref().filter(|_| !copied);
         let one = tokio::select! {
             biased;
             // What is half done is cleared away by the next one.
             _ = session.stop.stopped() => return Ok(STOPPED),
-            one = on(&hosts, &node, &saved.cluster_id, &name) => one,
+            one = on(&hosts, &node, &saved.cluster_id, &name, agent, &image, bucket) => one,
         };
         match one {
             Ok(snapshot) => {
-                let said = format!(
-                    "{node}: saved `{}` ({} bytes)",
-                    snapshot.path, snapshot.bytes
-                );
-                session.screen.print_unless_quiet(&said);
+                session.screen.print_unless_quiet(&said(&node, &snapshot));
                 result.saved.insert(node, snapshot);
             }
             Err(why) => {
@@ -122,30 +195,73 @@ fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {
         Output::Json => print::json(result)?,
         Output::Text => {
             let mut text = String::new();
-            for (node, Snapshot { path, sha256, .. }) in &result.saved {
+            for (node, Saved { path, sha256, .. }) in &result.saved {
                 let _ = write!(text, "{}{node} {path} sha256:{sha256}", gap(&text));
             }
             print::data(&text)?;
         }
     }
-    Ok(if result.failed.is_empty() {
-        0
-    } else {
-        DEGRADED
-    })
+    let uncopied = |saved: &Saved| saved.not_copied.is_some();
+    let bad = |saved: &Saved| saved.grade == Some(Grade::Failed);
+    let all = result.saved.values();
+    let copied = !all.clone().any(uncopied) || all.clone().any(|saved| saved.copied.is_some());
+    Ok(
+        if result.failed.is_empty() && copied && !all.clone().any(bad) {
+            0
+        } else {
+            DEGRADED
+        },
+    )
 }
 
 const fn gap(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "\n" }
 }
 
+/// By this program where it takes recurring snapshots, too; else by etcdctl.
 async fn on(
     hosts: &Hosts,
     node: &NodeName,
     id: &ClusterId,
     name: &SnapshotName,
-) -> Result<Snapshot, Unreachable> {
+    agent: Option<&AgentProgram>,
+    image: &str,
+    bucket: Option<&Bucket>,
+) -> Result<Saved, Unreachable> {
     let host = hosts.get(node).await?;
+    if let Some(agent) = agent
+        && let Ok(stream) = host.local_port(snapshots::PORT).await
+        && snapshots::report(stream).await.is_ok()
+    {
+        let on_node = OnNode {
+            host: &host,
+            id,
+            image,
+            agent,
+        };
+        let taken = on_node.take(name, bucket).await;
+        let taken = taken.map_err(|error| Unreachable::of(&error))?;
+        return Ok(Saved {
+            path: taken.path,
+            bytes: taken.bytes,
+            sha256: taken.sha256,
+            grade: Some(taken.grade),
+            why: taken.why,
+            copied: taken.copied,
+            not_copied: taken.not_copied,
+        });
+    }
     let saved = snapshot::save(&host, id, name).await;
-    saved.map_err(|error| Unreachable::of(&error))
+    let saved = saved.map_err(|error| Unreachable::of(&error))?;
+    Ok(Saved {
+        path: saved.path,
+        bytes: saved.bytes,
+        sha256: saved.sha256,
+        grade: None,
+        why: None,
+        copied: None,
+        not_copied: bucket.map(|_| {
+            "nothing on this node takes snapshots that can be copied: `up` sets that up".to_owned()
+        }),
+    })
 }

@@ -1,11 +1,62 @@
-//! `snapshot-agent`: the program on nodes with etcd. Ends at SIGTERM.
+//! What this program does on nodes with etcd: `snapshot-agent` ends at SIGTERM, `snapshot-take` and `snapshot-fetch` once
+//! they are done.
 
-use super::{args::SnapshotAgent, environment, report::CliError, session::Session};
-use crate::snapshots::{self, Programs};
+use std::{io, path::Path};
 
-/// Runs it.
+use super::{
+    args::{SnapshotAgent, SnapshotOnNode},
+    environment, print,
+    report::{CliError, Failure},
+    session::{STOPPED, Session},
+};
+use crate::{
+    model::{Bucket, path},
+    snapshots::{self, Programs},
+};
+
+/// Takes recurring snapshots.
 pub(super) async fn run(args: &SnapshotAgent, session: &Session) -> Result<u8, CliError> {
     let (programs, clock) = (Programs::in_container(), environment::clock());
     snapshots::run(&args.settings, programs, &clock, &session.stop).await?;
     Ok(0)
+}
+
+/// Takes one.
+pub(super) async fn take(args: &SnapshotOnNode, session: &Session) -> Result<u8, CliError> {
+    let (programs, clock) = (Programs::in_container(), environment::clock());
+    let bucket = bucket(args)?;
+    let settings = Path::new(path::SNAPSHOT_SETTINGS);
+    let taking = snapshots::take(settings, &programs, &clock, &args.name, bucket.as_ref());
+    let taken = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        taken = Box::pin(taking) => taken?,
+    };
+    print::line(&taken)?;
+    Ok(0)
+}
+
+/// Copies one from the bucket.
+pub(super) async fn fetch(args: &SnapshotOnNode, session: &Session) -> Result<u8, CliError> {
+    let bucket = bucket(args)?.ok_or(Failure::NoBucket)?;
+    tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        fetched = snapshots::fetch(&bucket, &args.name, Path::new(path::SNAPSHOTS)) => fetched?,
+    }
+    Ok(0)
+}
+
+fn bucket(args: &SnapshotOnNode) -> Result<Option<Bucket>, CliError> {
+    let Some(path) = &args.bucket else {
+        return Ok(None);
+    };
+    let read = std::fs::read(path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    read.map(Some).map_err(|source: io::Error| {
+        Failure::Config {
+            path: path.clone(),
+            source,
+        }
+        .into()
+    })
 }

@@ -24,7 +24,7 @@ use crate::{
     model::{ClusterId, NodeName},
     snapshots::{
         self,
-        record::{LastFailure, Listed},
+        record::{Copies, LastFailure, Listed},
     },
 };
 
@@ -34,8 +34,25 @@ use crate::{
 pub struct Snapshots {
     /// By node.
     pub nodes: BTreeMap<NodeName, OnNode>,
+    /// What the bucket has, as the node that looked last saw it; `None`: no node copies into one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<InBucket>,
     /// The nodes that did not answer.
     pub unreachable: BTreeMap<NodeName, Unreachable>,
+}
+
+/// What the bucket has.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InBucket {
+    /// The bucket, for people.
+    pub bucket: String,
+    /// The node that looked.
+    pub seen_by: NodeName,
+    /// When it looked.
+    pub looked: jiff::Timestamp,
+    /// The objects, by name.
+    pub snapshots: Vec<Listed>,
 }
 
 /// What a node has.
@@ -50,6 +67,27 @@ pub struct OnNode {
     pub failure: Option<LastFailure>,
     /// The files in the folder, by name.
     pub snapshots: Vec<Listed>,
+    /// The last attempt to copy one to the bucket, where it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_failure: Option<LastFailure>,
+    /// What it saw in the bucket.
+    #[serde(skip)]
+    pub copies: Option<Copies>,
+}
+
+/// What the node that looked last has seen in the bucket.
+pub fn bucket(nodes: &BTreeMap<NodeName, OnNode>) -> Option<InBucket> {
+    let each = nodes.iter().filter_map(|(node, found)| {
+        let copies = found.copies.as_ref()?;
+        Some((copies.looked?, node, copies))
+    });
+    let (looked, node, copies) = each.max_by_key(|(looked, ..)| *looked)?;
+    Some(InBucket {
+        bucket: copies.bucket.clone(),
+        seen_by: node.clone(),
+        looked,
+        snapshots: copies.snapshots.clone(),
+    })
 }
 
 /// Runs it.
@@ -71,6 +109,7 @@ pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliEr
     };
     let mut all = Snapshots {
         nodes: BTreeMap::new(),
+        bucket: None,
         unreachable: BTreeMap::new(),
     };
     for (node, answer) in names.into_iter().zip(answers) {
@@ -83,6 +122,7 @@ pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliEr
             }
         }
     }
+    all.bucket = bucket(&all.nodes);
     match args.output {
         Output::Text => print::data(&render(&all, Page::stdout()))?,
         Output::Json => print::json(&all)?,
@@ -104,6 +144,11 @@ async fn on(hosts: &Hosts, node: &NodeName, id: &ClusterId) -> Result<OnNode, Un
             next: Some(report.next),
             failure: report.failure,
             snapshots: report.snapshots,
+            copy_failure: report
+                .copies
+                .as_ref()
+                .and_then(|copies| copies.failure.clone()),
+            copies: report.copies,
         });
     }
     let files = snapshot::list(&host, id).await;
@@ -118,5 +163,7 @@ async fn on(hosts: &Hosts, node: &NodeName, id: &ClusterId) -> Result<OnNode, Un
         next: None,
         failure: None,
         snapshots: snapshots.collect(),
+        copy_failure: None,
+        copies: None,
     })
 }

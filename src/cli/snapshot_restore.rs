@@ -11,7 +11,7 @@ use super::{
     owner,
     report::{CliError, Failure},
     session::Session,
-    snapshot::with_etcd,
+    snapshot::{bucket, with_etcd},
     up::Run,
 };
 use crate::{
@@ -25,18 +25,17 @@ use crate::{
     etcd::snapshot::{self, Found, SnapshotName},
     facts::Unreachable,
     host::{Host, pool::Hosts},
-    model::{KubernetesVersion, NodeName},
+    model::{Bucket, KubernetesVersion, NodeName},
+    snapshots::OnNode,
     state::{ClusterState, SnapshotRef},
 };
 
 /// Runs it. One that was cut off goes on where it was.
 pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result<Ended, CliError> {
-    if args.s3.is_asked_for() {
-        return Err(Failure::NoS3.into());
-    }
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
+    let bucket = bucket(&args.s3, &intent)?;
     if intent.etcd.external().is_some() {
         return Err(Failure::ExternalEtcd.into());
     }
@@ -68,6 +67,9 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
             first: epoch.first.clone(),
         }),
         (Some(name), None) => {
+            if let Some(bucket) = &bucket {
+                fetch(name, bucket, &intent, &saved, &environment, session).await?;
+            }
             let found = find(name, &intent, &saved, &environment, session).await?;
             RestoreRequest::Begin(found)
         }
@@ -179,7 +181,72 @@ async fn look(
     found.map_err(|error| Unreachable::of(&error))
 }
 
-/// As etcdutl reads it, for which its image may have to be pulled: that changes nothing in the cluster.
+/// Copies it from the bucket to the first node, by its name, that answers, unless a node has it already.
+async fn fetch(
+    name: &SnapshotName,
+    bucket: &Bucket,
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+    session: &Session,
+) -> Result<(), CliError> {
+    let agent = intent.agent.as_ref().ok_or(Failure::NotStatic)?;
+    let (hosts, nodes) = with_etcd(intent, saved, environment).await;
+    let nodes: Vec<_> = nodes
+        .into_iter()
+        .filter(|node| intent.nodes.contains_key(node))
+        .collect();
+    for node in &nodes {
+        let found = look(&hosts, node, saved, name).await;
+        if matches!(found, Ok(Found::Whole { .. } | Found::Zipped)) {
+            return Ok(());
+        }
+    }
+    let mut failed = Vec::new();
+    for node in &nodes {
+        let copied = async {
+            let host = hosts.get(node).await?;
+            let image = tools(&host, intent, session).await?;
+            let on_node = OnNode {
+                host: &host,
+                id: &saved.cluster_id,
+                image: &image,
+                agent,
+            };
+            let fetched = on_node.fetch(bucket, name).await;
+            fetched.map_err(|error| Unreachable::of(&error))
+        };
+        match copied.await {
+            Ok(()) => {
+                let said = format!("{node}: copied `{}` from the bucket", name.as_str());
+                session.screen.print_unless_quiet(&said);
+                return Ok(());
+            }
+            Err(why) => failed.push(format!("{node}: {}", why.why)),
+        }
+    }
+    Err(Failure::NoSuchSnapshot { found: failed }.into())
+}
+
+/// The image that has etcdutl; it is pulled where the node lacks it, which changes nothing in the cluster.
+async fn tools(host: &Host, intent: &Intent, session: &Session) -> Result<String, Unreachable> {
+    let image = desired::etcd_tools(intent);
+    let there = host.images().await;
+    if !there
+        .map_err(|error| Unreachable::of(&error))?
+        .contains(&image)
+    {
+        let node = &host.name;
+        let said = format!("{node}: pulls {image}, which reads the snapshot");
+        session.screen.print_unless_quiet(&said);
+        let login = intent.registries.login(&image);
+        let pulled = host.pull(&image, login, &|_, _| ()).await;
+        pulled.map_err(|error| Unreachable::of(&error))?;
+    }
+    Ok(image)
+}
+
+/// As etcdutl reads it.
 async fn revision(
     host: &Host,
     name: &SnapshotName,
@@ -187,20 +254,7 @@ async fn revision(
     saved: &ClusterState,
     session: &Session,
 ) -> Result<u64, Unreachable> {
-    let image = &desired::etcd_tools(intent);
-    let there = host
-        .images()
-        .await
-        .map_err(|error| Unreachable::of(&error))?;
-    if !there.contains(image) {
-        session.screen.print_unless_quiet(&format!(
-            "{}: pulls {image}, which reads the snapshot",
-            host.name
-        ));
-        let login = intent.registries.login(image);
-        let pulled = host.pull(image, login, &|_, _| ()).await;
-        pulled.map_err(|error| Unreachable::of(&error))?;
-    }
+    let image = &tools(host, intent, session).await?;
     let revision = snapshot::revision(host, &saved.cluster_id, name, image).await;
     revision.map_err(|error| Unreachable::of(&error))
 }

@@ -30,7 +30,6 @@ struct Valid<'a> {
     nodes: usize,
     kubernetes_version: String,
     warnings: Vec<ShownProblem>,
-    not_done_yet: Vec<ShownProblem>,
     /// With `--connect` only: the nodes that do not answer, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreachable: Option<&'a BTreeMap<NodeName, Unreachable>>,
@@ -64,7 +63,6 @@ pub(super) async fn validate(args: &Validate, session: &Session) -> Result<u8, C
             nodes: loaded.intent.nodes.len(),
             kubernetes_version: loaded.intent.version.to_string(),
             warnings: loaded.warnings.iter().map(Into::into).collect(),
-            not_done_yet: loaded.later.iter().map(Into::into).collect(),
             unreachable: unreachable.as_ref(),
         })?,
     }

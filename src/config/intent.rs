@@ -14,8 +14,8 @@ use super::{dns::Dns, ingress::Ingress, manifest::Manifest, network::Network};
 use crate::{
     catalog::{Catalogue, Images},
     model::{
-        AgentProgram, Bind, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName, Owner,
-        Registries, Role, Secret, SnapshotPolicy, Taint, UpgradeStrategy,
+        AgentProgram, Bind, Bucket, Endpoint, EtcdPlace, HostAddress, KubernetesVersion, NodeName,
+        Owner, Registries, Role, Secret, SnapshotPolicy, Taint, UpgradeStrategy,
     },
 };
 
@@ -183,6 +183,8 @@ pub struct Services {
     pub etcd: ServiceExtras,
     /// Recurring snapshots of etcd; `None`: none are wanted.
     pub snapshots: Option<SnapshotPolicy>,
+    /// Where snapshots are copied to; `None`: they stay on their nodes.
+    pub snapshot_bucket: Option<Box<Bucket>>,
     /// `services.kube-api`.
     pub kube_api: ServiceExtras,
     /// `services.kube-controller`.

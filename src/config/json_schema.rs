@@ -120,7 +120,6 @@ pub(super) fn description(key: &Key) -> String {
     let doc = key.doc;
     match row("", key).support {
         Support::Works => doc.to_owned(),
-        Support::Kept => format!("{doc} Kept; not done yet."),
         Support::Same(why) => format!("{doc} Any value: {why}."),
         Support::Ignored(instead) => format!("{doc} No effect: {instead}."),
         Support::Later => format!("{doc} Only the default so far."),

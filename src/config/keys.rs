@@ -32,8 +32,6 @@ pub enum Support {
     Same(&'static str),
     /// It has no effect, and a warning says so; what to do instead.
     Ignored(&'static str),
-    /// Taken and kept; nothing is done with it yet.
-    Kept,
     /// Only nothing, or RKE's default: the rest is not supported yet.
     Later,
     /// Only nothing, or RKE's default; what to do instead.
@@ -53,7 +51,7 @@ pub fn keys() -> Vec<KeyRow> {
 fn walk(section: &str, keys: &[Key], rows: &mut Vec<KeyRow>) {
     let mut below = Vec::new();
     for key in keys {
-        let looked_into = matches!(key.answer, Answer::Used | Answer::Kept);
+        let looked_into = matches!(key.answer, Answer::Used);
         match key.kind.below() {
             Below::Section(keys) if looked_into => below.push((key.name.to_owned(), keys)),
             Below::Each(keys) if looked_into => below.push((format!("{}[]", key.name), keys)),
@@ -81,7 +79,6 @@ pub(super) fn row(section: &str, key: &Key) -> KeyRow {
         by_reference: key.by_reference,
         support: match key.answer {
             Answer::Used => Support::Works,
-            Answer::Kept => Support::Kept,
             Answer::Same(why) => Support::Same(why),
             Answer::Ignored(instead) => Support::Ignored(instead),
             Answer::Later => Support::Later,

@@ -56,7 +56,7 @@ pub use network::{Backend, Calico, Canal, Flannel, Network};
 pub use problem::{Place, Problem, Problems};
 pub use references::{ConfigSecrets, SecretReference, referred_secrets};
 pub(crate) use resolve::is_host;
-pub use resolve::{Resolved, has_passphrase, means_the_same, portable};
+pub use resolve::{BucketWords, Resolved, has_passphrase, means_the_same, portable};
 pub use rke::{MAX_BYTES, RkeConfig};
 pub use sources::{DefaultKey, Refusal, SecretSources, Sources, SshKey};
 pub use structural::structural_schema;

@@ -190,7 +190,7 @@ fn section<'v>(
     value: &'v Value,
     visitor: &mut impl FnMut(&Place, &Key, &'v Value),
 ) {
-    let read = |key: &&Key| matches!(key.answer, Answer::Used | Answer::Kept);
+    let read = |key: &&Key| matches!(key.answer, Answer::Used);
     for key in keys.iter().filter(read) {
         let Some(value) = value.get(key.name) else {
             continue;

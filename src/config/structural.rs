@@ -70,7 +70,7 @@ fn explained(key: &Key) -> String {
 
 /// Whether the value is read by its type. A secret is not: a reference may stand in its place.
 const fn is_looked_into(key: &Key) -> bool {
-    matches!(key.answer, Answer::Used | Answer::Kept) && !key.secret
+    matches!(key.answer, Answer::Used) && !key.secret
 }
 
 fn typed(key: &Key) -> Map<String, Value> {
@@ -285,7 +285,7 @@ mod tests {
                 key.kind,
                 Kind::Text | Kind::Bool | Kind::Number | Kind::Duration
             );
-            if !is_one || !matches!(key.answer, Answer::Used | Answer::Kept) {
+            if !is_one || !matches!(key.answer, Answer::Used) {
                 return;
             }
             for form in &forms {

@@ -70,11 +70,6 @@ fn validate(at: &Cursor<'_>, key: &Key, found: &mut Validated) {
                 single(at, key, found);
             }
         },
-        Answer::Kept => match key.kind.below() {
-            Below::Section(keys) => map_keys(at, keys, found),
-            Below::Each(keys) => list_of(at, keys, found),
-            Below::Nothing => of_its_type(at, key, found),
-        },
         Answer::Same(_) => of_its_type(at, key, found),
         Answer::Ignored(instead) => {
             if !says_nothing(at, key) {
@@ -388,7 +383,7 @@ mod tests {
             }
             let other = said_about(&path, &serde_json::json!("something else"));
             match key.answer {
-                Answer::Used | Answer::Kept if is_section => {
+                Answer::Used if is_section => {
                     assert_eq!(other.len(), 1, "{path}");
                     let inner = serde_json::json!({"no such key": 1});
                     let said = if matches!(key.kind, Kind::Each(_)) {
@@ -399,7 +394,7 @@ mod tests {
                     assert_eq!(said, ["unknown key"], "{path}");
                 }
                 Answer::Used => assert_eq!(other, [""; 0], "{path}"),
-                Answer::Same(_) | Answer::Kept => {
+                Answer::Same(_) => {
                     assert_eq!(other, said_of_a_text(key.kind), "{path}");
                 }
                 Answer::Ignored(_) => assert_eq!(other, ["this key has no effect"], "{path}"),

@@ -96,6 +96,7 @@ pub(super) fn intent_of(nodes: &[(&str, &str, &[Role])]) -> Intent {
                 timeout: 300,
                 safe_timestamp: false,
             }),
+            snapshot_bucket: None,
             kube_api: extras(),
             kube_controller: extras(),
             scheduler: extras(),

@@ -63,6 +63,7 @@ pub(super) fn container(context: &HostContext<'_>) -> Result<(ContainerSpec, Fil
             node: context.name.clone(),
             kubernetes_version: context.intent.version.to_string(),
             policy: policy.clone(),
+            bucket: context.intent.services.snapshot_bucket.as_deref().cloned(),
             ca,
             cert,
             key,

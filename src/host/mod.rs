@@ -52,7 +52,7 @@ pub use files::NewFile;
 pub use helper::{HelperContainer, HelperOutput, Program};
 pub use known_hosts::{Ask, KnownHosts, Policy, fingerprint, known_hosts_line};
 pub use machine::Host;
-pub use one_off::OneOff;
+pub use one_off::{OneOff, OwnProgram};
 
 /// A byte stream to a node.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}

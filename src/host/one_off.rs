@@ -33,7 +33,60 @@ pub struct OneOff<'a> {
     pub limit: Duration,
 }
 
+/// This program itself, run once in a container of an image that need not have anything, on the node's network.
+pub struct OwnProgram<'a> {
+    /// Reference; it must be there.
+    pub image: &'a str,
+    /// The program, linked statically.
+    pub program: Vec<u8>,
+    /// Where it is put.
+    pub place: &'a str,
+    /// Its arguments: no secrets.
+    pub arguments: Vec<String>,
+    /// Files that it reads, by their paths in the container.
+    pub files: BTreeMap<String, Secret<Vec<u8>>>,
+    /// `source:target[:options]`.
+    pub binds: Vec<String>,
+    /// It is killed after this.
+    pub limit: Duration,
+}
+
 impl Host {
+    /// Runs this program once and removes its container. A status other than 0 is not an error. As for a helper, one that
+    /// an interrupted run of the same cluster left is removed first.
+    pub async fn run_own_program(
+        &self,
+        own: OwnProgram<'_>,
+        cluster_id: &ClusterId,
+    ) -> Result<HelperOutput, HostError> {
+        self.create_helper(&of_own(&own, cluster_id), cluster_id)
+            .await?;
+        let limit = own.limit;
+        let ran = async {
+            let files: BTreeMap<&str, NewFile<'_>> = own
+                .files
+                .iter()
+                .map(|(path, content)| {
+                    let (mode, owner) = (0o600, Owner::ROOT);
+                    let file = NewFile {
+                        mode,
+                        owner,
+                        content,
+                    };
+                    (path.as_str(), file)
+                })
+                .collect();
+            self.put(HELPER, "", &BTreeMap::new(), &files).await?;
+            self.put_program(HELPER, own.place, own.program).await?;
+            self.carry_out(limit).await
+        };
+        let ran = ran.await;
+        let removed = self.remove(HELPER, None).await;
+        let ran = ran?;
+        removed?;
+        Ok(ran)
+    }
+
     /// Files of an image, by the paths that were asked for; one that it does not have is left out. The
     /// container that they are read through is never started. As for a helper, one that an interrupted
     /// run of the same cluster left is removed first.
@@ -154,6 +207,27 @@ fn body(one_off: &OneOff<'_>, cluster_id: &ClusterId) -> ContainerCreateBody {
         user: Some("0:0".to_owned()),
         labels: Some(create_body::labels(cluster_id, "")),
         host_config: Some(alone()),
+        ..ContainerCreateBody::default()
+    }
+}
+
+fn of_own(own: &OwnProgram<'_>, cluster_id: &ClusterId) -> ContainerCreateBody {
+    ContainerCreateBody {
+        image: Some(own.image.to_owned()),
+        entrypoint: Some(vec![own.place.to_owned()]),
+        cmd: Some(own.arguments.clone()),
+        user: Some("0:0".to_owned()),
+        labels: Some(create_body::labels(cluster_id, "")),
+        host_config: Some(HostConfig {
+            binds: Some(own.binds.clone()),
+            network_mode: Some("host".to_owned()),
+            security_opt: Some(vec![
+                // SELinux would keep it from files that are not a container's.
+                "label=disable".to_owned(),
+                "no-new-privileges".to_owned(),
+            ]),
+            ..alone()
+        }),
         ..ContainerCreateBody::default()
     }
 }

@@ -51,6 +51,6 @@ pub use registry::{
 };
 pub use sample::{Sample, samples};
 pub use secret::Secret;
-pub use snapshots::{AgentProgram, Retention, SnapshotPolicy};
+pub use snapshots::{AccessKeys, AgentProgram, Bucket, Retention, SnapshotPolicy};
 pub use spec::*;
 pub use upgrade::*;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Secret;
+
 /// Recurring snapshots of etcd, as the config asks for them. Times in seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,6 +26,40 @@ pub enum Retention {
     Newest(u32),
     /// Those that are younger, in seconds.
     Younger(u64),
+}
+
+/// A bucket that snapshots are copied to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bucket {
+    /// The server's URL: `http` or `https`, host, and a port where it is another one.
+    pub endpoint: String,
+    /// The region; `None`: the one that the endpoint's name has.
+    pub region: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// The folder in it, without slashes around it.
+    pub folder: Option<String>,
+    /// Authorities of the server's certificate, in PEM, besides those that the image of the program has.
+    pub ca: Option<String>,
+    /// Who asks; `None`: the role of the machine.
+    pub keys: Option<AccessKeys>,
+}
+
+/// The keys of an account of S3. They are written into one file: that of the program on a node, which is root's alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AccessKeys {
+    /// Its name.
+    #[serde(serialize_with = "exposed")]
+    pub access: Secret<String>,
+    /// Its secret.
+    #[serde(serialize_with = "exposed")]
+    pub secret: Secret<String>,
+}
+
+fn exposed<S: serde::Serializer>(secret: &Secret<String>, to: S) -> Result<S::Ok, S::Error> {
+    secret.expose().serialize(to)
 }
 
 /// The program that takes them on a node: this one. It must be linked statically, because the container that it runs

@@ -133,8 +133,6 @@ pub(super) struct Wanted {
     pub(super) version: String,
     /// What the config is warned about.
     pub(super) warnings: Vec<String>,
-    /// What it asks for and is not done yet.
-    pub(super) later: Vec<String>,
     /// The paths of secrets that are in the object.
     inline: Vec<String>,
     /// The config as it was written.
@@ -165,7 +163,6 @@ impl Wanted {
             },
             version: self.version.clone(),
             warnings: self.warnings.clone(),
-            later: self.later.clone(),
             inline: self.inline.clone(),
             text,
             sources: self.sources.clone(),
@@ -230,7 +227,6 @@ pub(super) async fn wanted(
             ..understood.intent
         },
         warnings: understood.warnings.iter().map(problem).collect(),
-        later: understood.later.iter().map(ToString::to_string).collect(),
         inline,
         text,
         sources,

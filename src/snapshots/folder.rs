@@ -15,8 +15,10 @@ use super::{
 };
 use crate::model::ClusterId;
 
-/// Where this program works. All that is in it is of a run that was ended.
-const WORK: &str = ".rke-operator-agent";
+/// Where the schedule works. All that is in it is of a run that was ended.
+pub(super) const WORK: &str = ".rke-operator-agent";
+/// Where what a person asks for is made: both may work at a time.
+pub(super) const ASKED: &str = ".rke-operator-asked";
 /// The end of the name of what was found out about a snapshot.
 const PROOF: &str = ".proof.json";
 /// The end of the name of a snapshot's zip.
@@ -27,24 +29,39 @@ const ZIP: &str = ".zip";
 pub(super) struct Folder {
     path: PathBuf,
     cluster: ClusterId,
+    work: &'static str,
 }
 
 impl Folder {
     /// A folder, for snapshots of a cluster. Makes it root's alone: snapshots have every secret.
-    pub(super) fn open(path: PathBuf, cluster: ClusterId) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf, cluster: ClusterId, work: &'static str) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o700))?;
-        Ok(Self { path, cluster })
+        Ok(Self {
+            path,
+            cluster,
+            work,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
+    /// True where a snapshot of that name is there, in either form.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.path.join(name).exists() || self.zip(name).exists()
+    }
+
+    /// The file of a snapshot.
+    pub(super) fn zip(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}{ZIP}"))
+    }
+
     /// An empty folder to work in, on the same disk.
     pub(super) fn work(&self) -> io::Result<PathBuf> {
         self.clear()?;
-        let work = self.path.join(WORK);
+        let work = self.path.join(self.work);
         fs::create_dir(&work)?;
         fs::set_permissions(&work, Permissions::from_mode(0o700))?;
         Ok(work)
@@ -52,7 +69,7 @@ impl Folder {
 
     /// Deletes the folder that was worked in.
     pub(super) fn clear(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.path.join(WORK)) {
+        match fs::remove_dir_all(self.path.join(self.work)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -107,10 +124,10 @@ impl Folder {
 
     /// Puts a zip in its place. The error `AlreadyExists`: nothing is ever replaced.
     pub(super) fn keep(&self, zip: &Path, name: &str) -> io::Result<()> {
-        if self.path.join(name).exists() {
+        if self.has(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        fs::hard_link(zip, self.path.join(format!("{name}{ZIP}")))?;
+        fs::hard_link(zip, self.zip(name))?;
         File::open(&self.path)?.sync_all()
     }
 
@@ -165,7 +182,7 @@ mod tests {
     }
 
     fn opened(at: &Path) -> Folder {
-        Folder::open(at.join("snapshots"), ClusterId("c-1".to_owned())).unwrap()
+        Folder::open(at.join("snapshots"), ClusterId("c-1".to_owned()), WORK).unwrap()
     }
 
     #[test]

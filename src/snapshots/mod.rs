@@ -2,20 +2,26 @@
 //! container `etcd-rolling-snapshots`, whose program is this one.
 //!
 //! It needs its own member alone: it goes on when the API, rke-operator and every other node are gone.
-//! [`schedule`], [`prune`] and [`record`] decide (pure); [`save`](self) and [`prove`](self) act; [`run`] is the loop.
+//! [`schedule`], [`prune`], [`copies`] and [`record`] decide (pure); [`save`](self), [`prove`](self) and
+//! [`copier`](self) act; [`run`] is the loop.
 //!
-//! May touch: its member's client port, and files in its folder that say that they are this cluster's. Must not: touch
-//! any other file there, decide about members, or need another secret than its
-//! certificate's key.
+//! May touch: its member's client port, files in its folder and objects in the bucket that say that they are this
+//! cluster's. Must not: touch any other file or object there, decide about members, or need other secrets than its
+//! certificate's key and the bucket's keys.
 
 mod archive;
+mod bucket;
 mod client;
+mod copier;
+pub mod copies;
+mod fetch;
 mod folder;
 mod health;
 mod program;
 mod prove;
 pub mod prune;
 pub mod record;
+mod remote;
 mod run;
 mod save;
 pub mod schedule;
@@ -23,7 +29,9 @@ pub mod settings;
 
 pub use self::{
     client::{report, reports},
+    fetch::{FetchError, fetch},
     health::PORT,
     program::own as own_program,
-    run::{Programs, RunError, run},
+    remote::{FETCH, OnNode, RemoteError, TAKE},
+    run::{Programs, RunError, TakeError, Taken, run, take},
 };

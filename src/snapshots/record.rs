@@ -139,6 +139,23 @@ pub struct LastFailure {
     pub why: String,
 }
 
+/// What a node has found in the bucket, and its attempts to copy into it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copies {
+    /// The bucket, for people.
+    pub bucket: String,
+    /// When it was last looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked: Option<Timestamp>,
+    /// The last attempt, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<LastFailure>,
+    /// The objects in the folder, by name.
+    #[serde(default)]
+    pub snapshots: Vec<Listed>,
+}
+
 /// What the program on a node says about its snapshots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -152,6 +169,9 @@ pub struct Report {
     pub failure: Option<LastFailure>,
     /// What is in its folder, by name.
     pub snapshots: Vec<Listed>,
+    /// The bucket, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
 }
 
 impl Report {
@@ -159,14 +179,24 @@ impl Report {
     #[must_use]
     pub fn printable(mut self) -> Self {
         let escape = |text: &mut String| *text = printable(text).into_owned();
+        let escape_all = |listed: &mut Vec<Listed>| {
+            for one in listed {
+                escape(&mut one.file);
+                if let Some(why) = one.proof.as_mut().and_then(|proof| proof.why.as_mut()) {
+                    escape(why);
+                }
+            }
+        };
         if let Some(failure) = &mut self.failure {
             escape(&mut failure.why);
         }
-        for one in &mut self.snapshots {
-            escape(&mut one.file);
-            if let Some(why) = one.proof.as_mut().and_then(|proof| proof.why.as_mut()) {
-                escape(why);
+        escape_all(&mut self.snapshots);
+        if let Some(copies) = &mut self.copies {
+            escape(&mut copies.bucket);
+            if let Some(failure) = &mut copies.failure {
+                escape(&mut failure.why);
             }
+            escape_all(&mut copies.snapshots);
         }
         self
     }

@@ -8,14 +8,17 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::{
-    folder::{Folder, kept},
+    bucket::{self, Store},
+    copier::Copier,
+    folder::{ASKED, Folder, WORK, kept},
     health::{self, Shown},
     prove::{dial, prove},
     prune::expired,
-    record::{Cause, Grade, LastFailure, Listed, Report},
-    save::{SaveError, blocking, save},
+    record::{Cause, Grade, LastFailure, Listed, Proof, Report},
+    save::{Asked, SaveError, Saved, blocking, save},
     schedule::{Failures, Slots},
     settings::Settings,
 };
@@ -23,8 +26,8 @@ use crate::{
     apply::stop::Stop,
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
-    etcd::{self, Client},
-    model::{ClientIdentity, Secret},
+    etcd::{self, Client, snapshot::SnapshotName},
+    model::{Bucket, ClientIdentity, Secret},
 };
 
 const LOOKS: Duration = Duration::from_secs(20);
@@ -60,6 +63,26 @@ impl Programs {
     }
 }
 
+/// Why a snapshot that a person asked for was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeError {
+    /// The program cannot work.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The snapshot.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// A file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Explain for TakeError {
+    fn class(&self) -> ErrorClass {
+        ErrorClass::Host
+    }
+}
+
 /// Why the program cannot work at all.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}")]
@@ -92,13 +115,11 @@ pub async fn run(
 ) -> Result<(), RunError> {
     // etcd goes first: what this program starts is as patient.
     let _ = rustix::process::nice(10);
-    let read = fs::read(settings).and_then(|text| Ok(serde_json::from_slice(&text)?));
-    let settings: Settings = read.map_err(cannot("read the settings"))?;
+    let settings = read(settings)?;
     let listener = health::listen(programs.port)
         .await
         .map_err(cannot("listen"))?;
-    let folder = Folder::open(programs.folder.clone(), settings.cluster_id.clone())
-        .map_err(cannot("use the folder of snapshots"))?;
+    let folder = opened(&settings, &programs, WORK)?;
     let shown = Shown::default();
     let agent = Agent {
         slots: Slots::of(&settings),
@@ -116,6 +137,140 @@ pub async fn run(
     Ok(())
 }
 
+fn read(settings: &Path) -> Result<Settings, RunError> {
+    let read = fs::read(settings).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    read.map_err(cannot("read the settings"))
+}
+
+fn opened(
+    settings: &Settings,
+    programs: &Programs,
+    work: &'static str,
+) -> Result<Folder, RunError> {
+    let folder = Folder::open(programs.folder.clone(), settings.cluster_id.clone(), work);
+    folder.map_err(cannot("use the folder of snapshots"))
+}
+
+/// What a person asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    /// The file.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The hash of the database, as etcd wrote it behind it.
+    pub sha256: String,
+    /// How far it was looked into.
+    pub grade: Grade,
+    /// Why it came no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The bucket that has a copy, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<String>,
+    /// Why it was not copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_copied: Option<String>,
+}
+
+/// Takes one snapshot now, proves it and copies it to the bucket, where one is given. The schedule goes on meanwhile.
+pub async fn take(
+    settings: &Path,
+    programs: &Programs,
+    clock: &Clock,
+    name: &SnapshotName,
+    bucket: Option<&Bucket>,
+) -> Result<Taken, TakeError> {
+    let _ = rustix::process::nice(10);
+    let settings = read(settings)?;
+    let folder = opened(&settings, programs, ASKED)?;
+    let asked = Asked {
+        name: name.as_str().to_owned(),
+        cause: Cause::Asked,
+        now: clock.now(),
+    };
+    let (saved, proof) = save_and_prove(&settings, programs, &folder, asked).await?;
+    let zip = folder.zip(&saved.name);
+    let bytes = fs::metadata(&zip)?.len();
+    let listed = Listed {
+        file: bucket::object(&saved.name),
+        bytes,
+        meta: Some(saved.meta.clone()),
+        proof: Some(proof.clone()),
+    };
+    let copied = match bucket {
+        None => Ok(None),
+        Some(_) if proof.grade == Grade::Failed => Err("it cannot be restored".to_owned()),
+        Some(bucket) => copied(bucket, &listed, &zip).await.map(Some),
+    };
+    let (copied, not_copied) = match copied {
+        Ok(copied) => (copied, None),
+        Err(why) => (None, Some(why)),
+    };
+    Ok(Taken {
+        path: zip.display().to_string(),
+        bytes,
+        sha256: saved.meta.sha256,
+        grade: proof.grade,
+        why: proof.why,
+        copied,
+        not_copied,
+    })
+}
+
+async fn copied(bucket: &Bucket, listed: &Listed, zip: &Path) -> Result<String, String> {
+    let store = Store::open(bucket).map_err(|error| error.line())?;
+    let copied = store.copy(listed, zip).await;
+    copied.map_err(|error| error.line())?;
+    Ok(store.place().to_owned())
+}
+
+/// Takes one and looks into it as far as it can. What was found out is written next to it.
+async fn save_and_prove(
+    settings: &Settings,
+    programs: &Programs,
+    folder: &Folder,
+    asked: Asked,
+) -> Result<(Saved, Proof), SaveError> {
+    let now = asked.now;
+    let work = folder.work()?;
+    let member = member(settings, programs)?;
+    let saved = save(settings, folder, &work, &member, asked).await;
+    let saved = match saved {
+        Ok(saved) => saved,
+        Err(error) => {
+            folder.clear()?;
+            return Err(error);
+        }
+    };
+    tracing::info!(name = saved.name, bytes = saved.meta.bytes, "saved");
+    let proof = prove(settings, programs, folder, &work, &saved, now).await;
+    match (&proof.why, proof.grade) {
+        (None, grade) => tracing::info!(name = saved.name, ?grade, "looked into"),
+        (Some(why), Grade::Failed) => {
+            tracing::error!(name = saved.name, why, "cannot be restored");
+        }
+        (Some(why), grade) => tracing::warn!(name = saved.name, ?grade, why, "looked into"),
+    }
+    folder.prove(&work, &saved.name, &proof)?;
+    folder.clear()?;
+    Ok((saved, proof))
+}
+
+/// Certificates are read each time: they are renewed in their files.
+fn member(settings: &Settings, programs: &Programs) -> Result<Client, SaveError> {
+    let Settings { ca, cert, key, .. } = settings;
+    let text =
+        |path: &str| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let identity = ClientIdentity {
+        ca: text(ca)?,
+        cert: text(cert)?,
+        key: Secret::new(text(key)?),
+    };
+    Ok(Client::connect(dial(programs.member), &identity)?)
+}
+
 struct Agent<'a> {
     settings: Settings,
     slots: Slots,
@@ -128,6 +283,7 @@ struct Agent<'a> {
 impl Agent<'_> {
     async fn work(&self) {
         let (mut failures, mut failure): (Option<Failures>, Option<LastFailure>) = (None, None);
+        let mut copier = Copier::new(&self.settings, self.clock.now());
         loop {
             let now = self.clock.now();
             let listed = match self.listed().await {
@@ -139,19 +295,35 @@ impl Agent<'_> {
                 }
             };
             let next = self.slots.next(now, taken(&listed), failures);
-            self.shown.set(Report {
+            let report = Report {
                 node: self.settings.node.clone(),
                 next,
                 failure: failure.clone(),
                 snapshots: listed,
-            });
+                copies: copier.as_ref().map(Copier::shown),
+            };
+            self.shown.set(report.clone());
             if next > now {
-                let wait = Duration::try_from(next.duration_since(now)).unwrap_or(LOOKS);
-                tokio::time::sleep(wait.min(self.programs.looks)).await;
+                let due = copier.as_ref().and_then(|copier| copier.due(now));
+                match &mut copier {
+                    Some(copier) if due.is_some_and(|due| due <= now) => {
+                        copier.visit(now, &self.folder, &report.snapshots).await;
+                    }
+                    Some(_) | None => {
+                        let next = due.map_or(next, |due| due.min(next));
+                        let wait = Duration::try_from(next.duration_since(now)).unwrap_or(LOOKS);
+                        tokio::time::sleep(wait.min(self.programs.looks)).await;
+                    }
+                }
                 continue;
             }
             match self.round(now).await {
-                Ok(()) => (failures, failure) = (None, None),
+                Ok(()) => {
+                    (failures, failure) = (None, None);
+                    if let Some(copier) = &mut copier {
+                        copier.look_at(now);
+                    }
+                }
                 Err(error) => {
                     let (at, why) = (self.clock.now(), with_causes(&error));
                     tracing::error!(why, "no snapshot was taken");
@@ -175,28 +347,8 @@ impl Agent<'_> {
 
     /// One snapshot: taken, proven, and what it replaces deleted.
     async fn round(&self, now: Timestamp) -> Result<(), SaveError> {
-        let work = self.folder.work()?;
-        let member = self.member()?;
-        let saved = save(&self.settings, &self.folder, &work, &member, now).await;
-        let saved = match saved {
-            Ok(saved) => saved,
-            Err(error) => {
-                self.folder.clear()?;
-                return Err(error);
-            }
-        };
-        tracing::info!(name = saved.name, bytes = saved.meta.bytes, "saved");
-        let (folder, programs) = (&self.folder, &self.programs);
-        let proof = prove(&self.settings, programs, folder, &work, &saved, now).await;
-        match (&proof.why, proof.grade) {
-            (None, grade) => tracing::info!(name = saved.name, ?grade, "looked into"),
-            (Some(why), Grade::Failed) => {
-                tracing::error!(name = saved.name, why, "cannot be restored");
-            }
-            (Some(why), grade) => tracing::warn!(name = saved.name, ?grade, why, "looked into"),
-        }
-        self.folder.prove(&work, &saved.name, &proof)?;
-        self.folder.clear()?;
+        let asked = Asked::scheduled(now, &self.settings);
+        save_and_prove(&self.settings, &self.programs, &self.folder, asked).await?;
         self.prune(now).await?;
         Ok(())
     }
@@ -208,19 +360,6 @@ impl Agent<'_> {
             self.folder.delete(name)?;
         }
         Ok(())
-    }
-
-    /// Certificates are read each time: they are renewed in their files.
-    fn member(&self) -> Result<Client, SaveError> {
-        let Settings { ca, cert, key, .. } = &self.settings;
-        let text =
-            |path: &str| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let identity = ClientIdentity {
-            ca: text(ca)?,
-            cert: text(cert)?,
-            key: Secret::new(text(key)?),
-        };
-        Ok(Client::connect(dial(self.programs.member), &identity)?)
     }
 }
 

@@ -32,7 +32,7 @@ const ROOM: u64 = 16 << 20;
 
 /// Why no snapshot was taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SaveError {
+pub enum SaveError {
     /// The member did not answer.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
@@ -45,6 +45,9 @@ pub(super) enum SaveError {
     /// The member is not fit to be saved.
     #[error("etcd's member on this node {0}: the other members are saved")]
     Unfit(&'static str),
+    /// Nothing is ever replaced.
+    #[error("`{0}` already exists")]
+    Taken(String),
     /// No room.
     #[error("{free} MiB are free for `{folder}`, and a snapshot may need {needed}")]
     Full {
@@ -71,18 +74,39 @@ pub(super) struct Saved {
     pub(super) database: PathBuf,
 }
 
-/// Takes one. `now`: the time in its name.
+/// What is to be taken.
+pub(super) struct Asked {
+    pub(super) name: String,
+    pub(super) cause: Cause,
+    pub(super) now: Timestamp,
+}
+
+impl Asked {
+    /// By the schedule: its name has the time.
+    pub(super) fn scheduled(now: Timestamp, settings: &Settings) -> Self {
+        Self {
+            name: name(now, settings.policy.safe_timestamp),
+            cause: Cause::Scheduled,
+            now,
+        }
+    }
+}
+
+/// Takes one.
 pub(super) async fn save(
     settings: &Settings,
     folder: &Folder,
     work: &Path,
     member: &Client,
-    now: Timestamp,
+    asked: Asked,
 ) -> Result<Saved, SaveError> {
+    let Asked { name, cause, now } = asked;
+    if folder.has(&name) {
+        return Err(SaveError::Taken(name));
+    }
     let described = member.describe().await?;
     fit(&described)?;
     room(folder, described.answer.status.db_size)?;
-    let name = name(now, settings.policy.safe_timestamp);
     let database = work.join("database");
     let before = member.count().await?;
     let limit = settings.policy.timeout;
@@ -102,7 +126,7 @@ pub(super) async fn save(
         etcd_version: described.answer.status.version,
         kubernetes_version: settings.kubernetes_version.clone(),
         taken_at: now,
-        cause: Cause::Scheduled,
+        cause,
         revision: before.revision,
         revision_after: after.revision,
         keys: before.keys,
@@ -171,7 +195,7 @@ async fn stream(member: &Client, database: &Path) -> Result<u64, SaveError> {
 }
 
 /// A new file for root alone.
-fn private(path: &Path) -> io::Result<File> {
+pub(super) fn private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     File::options()
         .write(true)

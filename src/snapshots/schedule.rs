@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::settings::Settings;
 
 /// How long a failure is waited for: after the last of them, until the next slot.
-const PAUSES: [Duration; 3] = [
+pub(super) const PAUSES: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(5 * 60),
     Duration::from_secs(25 * 60),
@@ -108,6 +108,7 @@ mod tests {
                 timeout: 300,
                 safe_timestamp: false,
             },
+            bucket: None,
             ca: String::new(),
             cert: String::new(),
             key: String::new(),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ClusterId, NodeName, SnapshotPolicy};
+use crate::model::{Bucket, ClusterId, NodeName, SnapshotPolicy};
 
-/// Everything. The file has no secret in it.
+/// Everything. Its file is root's alone: the keys of the bucket are in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Settings {
@@ -18,6 +18,9 @@ pub struct Settings {
     pub kubernetes_version: String,
     /// When snapshots are taken, and which are kept.
     pub policy: SnapshotPolicy,
+    /// Where they are copied to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bucket>,
     /// The file of the authorities that the member's certificate is verified with.
     pub ca: String,
     /// The file of the certificate that the member is shown.

@@ -26,7 +26,7 @@ pub use self::{
     etcd::{EtcdStatus, ExternalEtcdStatus, MemberKind, MemberState, QuorumState, RaisedAlarm},
     nodes::{ApiState, ControlPlane, NodeStatus},
     problems::{About, Problem},
-    snapshots::{Newest, SnapshotStatus},
+    snapshots::{CopyStatus, Newest, SnapshotStatus},
 };
 pub(crate) use self::{
     conditions::{cases, unreachable},

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{About, Problem, Seen};
 use crate::{
     model::NodeName,
-    snapshots::record::{Grade, Listed, Report},
+    snapshots::record::{Copies, Grade, Listed, Report},
 };
 
 /// So many intervals may pass without a new snapshot.
@@ -24,6 +24,19 @@ pub struct SnapshotStatus {
     pub newest: Option<Newest>,
     /// The newest of those that were restored for trial.
     pub newest_proven: Option<Newest>,
+    /// Those in the bucket; `None`: no node copies into one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopyStatus>,
+}
+
+/// Copies of snapshots in a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CopyStatus {
+    /// The bucket, for people.
+    pub bucket: String,
+    /// The newest, as the nodes saw it.
+    pub newest: Option<Newest>,
 }
 
 /// A snapshot.
@@ -32,7 +45,7 @@ pub struct SnapshotStatus {
 pub struct Newest {
     /// Its name.
     pub name: String,
-    /// The node that has it.
+    /// The node that took it.
     pub node: NodeName,
     /// When it was taken.
     pub taken_at: Timestamp,
@@ -46,6 +59,19 @@ pub(super) fn status(seen: &Seen<'_>) -> Option<SnapshotStatus> {
         nodes: reports(seen).map(|(node, _)| node.clone()).collect(),
         newest: newest(seen, |_| true),
         newest_proven: newest(seen, |grade| grade == Grade::Proven),
+        copies: copies(seen),
+    })
+}
+
+fn copies(seen: &Seen<'_>) -> Option<CopyStatus> {
+    let of = |(node, report): (_, &Report)| Some((NodeName::clone(node), report.copies.clone()?));
+    let all: Vec<(NodeName, Copies)> = reports(seen).filter_map(of).collect();
+    let (_, first) = all.first()?;
+    let each = all.iter().flat_map(|(_, copies)| &copies.snapshots);
+    let each = each.filter_map(|one| of_report(&one.meta.as_ref()?.node, one));
+    Some(CopyStatus {
+        bucket: first.bucket.clone(),
+        newest: each.max_by_key(|one| one.taken_at),
     })
 }
 
@@ -101,7 +127,12 @@ fn of_node(node: &NodeName, report: &Report) -> Vec<Problem> {
             Problem::on(About::Etcd, node, what)
         })
     });
-    failure.into_iter().chain(failed).collect()
+    let uncopied = report.copies.as_ref().and_then(|copies| {
+        let why = &copies.failure.as_ref()?.why;
+        let what = format!("no snapshot of etcd was copied: {why}");
+        Some(Problem::on(About::Etcd, node, what))
+    });
+    failure.into_iter().chain(failed).chain(uncopied).collect()
 }
 
 /// What is too long ago. The first one is still to come where there is none.
@@ -117,10 +148,14 @@ fn old(seen: &Seen<'_>) -> Option<Problem> {
     let SnapshotStatus {
         newest,
         newest_proven,
+        copies,
         ..
     } = status(seen)?;
+    let copied = copies.and_then(|copies| copies.newest);
     let what = if let Some(hours) = before(&newest, OVERDUE) {
         format!("the newest snapshot of etcd is {hours} hours old")
+    } else if let Some(hours) = before(&copied, OVERDUE) {
+        format!("the newest copy of a snapshot of etcd is {hours} hours old")
     } else {
         let hours = before(&newest_proven, UNPROVEN)?;
         format!("the newest snapshot of etcd that was restored for trial is {hours} hours old")
@@ -172,6 +207,7 @@ mod tests {
             next: at(0),
             failure: None,
             snapshots,
+            copies: None,
         };
         (report.node.clone(), Ok(report))
     }
@@ -220,6 +256,39 @@ mod tests {
         assert!(
             of(Vec::new(), 1000).is_empty(),
             "the first is still to come"
+        );
+    }
+
+    #[test]
+    fn copies_are_shown_and_missed() {
+        let with = |copies: Copies, hour| {
+            let (node, mut answer) = report("n1", vec![one(hour, Grade::Proven)]);
+            if let Ok(report) = &mut answer {
+                report.copies = Some(copies);
+            }
+            found(&BTreeMap::from([(node, answer)]), hour)
+        };
+        let mut copies = Copies {
+            bucket: "`b` at https://s3.example.com".to_owned(),
+            looked: Some(at(0)),
+            failure: None,
+            snapshots: vec![one(-12, Grade::Proven), one(0, Grade::Checked)],
+        };
+        let (status, problems) = with(copies.clone(), 24);
+        let shown = status.unwrap().copies.unwrap();
+        assert_eq!(shown.bucket, copies.bucket);
+        assert_eq!(shown.newest.unwrap().name, "s0");
+        assert!(problems.is_empty(), "{problems:?}");
+        copies.failure = Some(LastFailure {
+            at: at(25),
+            why: "AccessDenied".to_owned(),
+        });
+        assert_eq!(
+            with(copies, 25).1,
+            [
+                "no snapshot of etcd was copied: AccessDenied",
+                "the newest copy of a snapshot of etcd is 25 hours old"
+            ]
         );
     }
 

@@ -19,8 +19,8 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ");
-    let later = GOOD.replace("{snapshot: false}", "{backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: hunter2}}}");
-    context.write("cluster.yml", &later);
+    let bucket = GOOD.replace("{snapshot: false}", "{backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, access_key: me, secret_key: hunter2}}}");
+    context.write("cluster.yml", &bucket);
     let ran = context.run(&["validate"]);
     assert!(!ran.stderr.contains("hunter2"), "{ran}");
     insta::assert_snapshot!(ran, @"
@@ -28,14 +28,6 @@ fn validate_says_what_the_config_is() {
     ----- stdout -----
     `cluster.yml` is valid: 1 node, Kubernetes v1.34.4
     ----- stderr -----
-    warning: `services.etcd.backup_config.s3backupconfig`: snapshots of etcd are not copied to S3 yet
-     --> cluster.yml:4:70
-      |
-    4 | services: {etcd: {backup_config: {interval_hours: 6, s3backupconfig: {bucket_name: b, endpoint: e, secret_key: ***}}}}
-      |                                                                      ^
-      |
-      = help: each node with etcd keeps its own in `/opt/rke/etcd-snapshots`: copy them from there
-
     warning: this rke-operator gives the nodes no program that takes recurring snapshots of etcd: it is not linked statically
       help: use a released program on Linux, or the operator; nodes that have one keep it
       help: `snapshot: false` under `services.etcd` says that no recurring snapshots are wanted
@@ -293,7 +285,7 @@ fn a_key_that_is_not_managed_is_not_rotated() {
 }
 
 #[test]
-fn snapshots_are_not_copied_to_s3_yet() {
+fn a_bucket_is_named_and_its_secret_never_shown() {
     let context = Context::with(GOOD);
     let flags = [
         "etcd",
@@ -309,10 +301,25 @@ fn snapshots_are_not_copied_to_s3_yet() {
     insta::assert_snapshot!(ran, @"
     exit code 1
     ----- stderr -----
-    error: snapshots are not copied to S3 yet
+    error: no bucket is named
 
-    hint: without these flags a snapshot is saved on every node with etcd, below `/opt/rke/etcd-snapshots`: copy it from there
+    hint: write it under `s3backupconfig` in `services.etcd.backup_config`, or give `--bucket-name` and `--s3-endpoint`
     ");
+    let with = |more: &[&str]| context.run(&[&flags[..], more].concat());
+    let bad = with(&["--bucket-name", "a/b", "--access-key", "me"]);
+    assert_eq!(bad.code, Some(1), "{bad}");
+    assert!(
+        bad.stderr
+            .contains("the bucket `a/b` is not the name of a bucket"),
+        "{bad}"
+    );
+    let half = with(&["--bucket-name", "b"]);
+    assert!(
+        half.stderr
+            .contains("there is a secret key and no access key"),
+        "{half}"
+    );
+    assert!(!half.stderr.contains("hunter2"), "{half}");
     let ran = context.run(&["etcd", "snapshot-save", "--name", "../s1"]);
     assert_eq!(ran.code, Some(1), "{ran}");
     insta::assert_snapshot!(context.run(&["etcd", "snapshot-save"]), @"

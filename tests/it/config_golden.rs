@@ -93,11 +93,7 @@ struct Asked {
 
 impl Asked {
     fn of(path: &Path) -> Self {
-        let Resolved {
-            intent,
-            warnings,
-            later,
-        } = resolve(path);
+        let Resolved { intent, warnings } = resolve(path);
         let (want, have) = drawn(&intent);
         let plan = plan::up(&want, &have).expect("a plan");
         assert_eq!(plan::check(&plan, &have, &want.cluster_id), vec![]);
@@ -118,11 +114,7 @@ impl Asked {
         });
         Self {
             intent: fields(&intent),
-            warnings: warnings
-                .iter()
-                .chain(&later)
-                .map(ToString::to_string)
-                .collect(),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
             containers: containers.collect(),
             steps: steps.collect(),
             charts: charts.collect(),

@@ -67,7 +67,7 @@ fn support(path: &str) -> Support {
             Explained::Key(row) | Explained::Section(row, _) => row,
             Explained::Unknown(near) => panic!("{path}: {near:?}"),
         };
-        if end == path.len() || !matches!(row.support, Support::Works | Support::Kept) {
+        if end == path.len() || !matches!(row.support, Support::Works) {
             return row.support;
         }
     }
@@ -83,7 +83,6 @@ fn what_is_done_with_the_keys_of_rke() {
             Support::Works => "used",
             Support::Same(_) => "any value, the same effect",
             Support::Ignored(_) => "no effect, with a warning, as in RKE",
-            Support::Kept => "kept: taken, and a notice that it is not done yet",
             Support::Later => "only RKE's default so far",
             Support::Refused(_) | Support::Never(_) => "refused, with what to do instead",
         };

@@ -63,13 +63,9 @@ fn said(yaml: &str, key: &AnyFile) -> String {
             let text = problems.render("cluster.yml", yaml, false);
             format!("{problems}\n{text}\n{}", problems.hints().join("\n"))
         }
-        Ok(Resolved {
-            intent,
-            warnings,
-            later,
-        }) => {
+        Ok(Resolved { intent, warnings }) => {
             let mut text = format!("{intent:?}\n");
-            for warning in warnings.iter().chain(&later) {
+            for warning in &warnings {
                 is_whole(warning, yaml);
                 let shown = warning.render_warning("cluster.yml", yaml, false);
                 let _ = writeln!(text, "{warning}\n{shown}");
@@ -165,9 +161,7 @@ fn of_object(value: &Value, key: &AnyFile) {
     let resolved =
         RkeConfig::from_json(value).and_then(|config| Intent::from_config(&config, &sources));
     let problems = match resolved {
-        Ok(Resolved {
-            warnings, later, ..
-        }) => [warnings, later].concat(),
+        Ok(Resolved { warnings, .. }) => warnings,
         Err(problems) => problems.iter().cloned().collect(),
     };
     for problem in problems {

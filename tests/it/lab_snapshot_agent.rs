@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use rke_operator::{
     apply::stop::{StopCause, Stopper},
     environment::Clock,
-    model::{ClusterId, NodeName, Retention, SnapshotPolicy},
+    model::{Bucket, ClusterId, NodeName, Retention, SnapshotPolicy},
     snapshots::{
         self, Programs,
         record::{Grade, Listed, Report},
@@ -29,17 +29,19 @@ use tokio::net::TcpStream;
 
 use crate::etcd_support::{MemberFiles, members};
 
-const AT: &str = "127.77.1.1";
+pub(crate) const AT: &str = "127.77.1.1";
 const LIMIT: Duration = Duration::from_secs(60);
-const HOUR: i64 = 3600;
+pub(crate) const HOUR: i64 = 3600;
 
-struct Site {
+pub(crate) struct Site {
     folder: tempfile::TempDir,
     member: Option<Child>,
     etcdctl: PathBuf,
     /// Seconds that the program's clock is ahead of this machine's.
     ahead: Arc<AtomicI64>,
     port: u16,
+    /// Where snapshots are copied to.
+    pub(crate) bucket: Option<Bucket>,
 }
 
 impl Drop for Site {
@@ -49,13 +51,14 @@ impl Drop for Site {
 }
 
 impl Site {
-    fn new(port: u16) -> Self {
+    pub(crate) fn new(port: u16) -> Self {
         let site = Self {
             folder: tempfile::tempdir().expect("a folder"),
             member: None,
             etcdctl: lab::etcd_tool("etcdctl", &mut std::io::stderr()).expect("etcdctl"),
             ahead: Arc::default(),
             port,
+            bucket: None,
         };
         let (files, _) = members(&[AT]);
         let MemberFiles { ca, cert, key } = &files[&AT.into()];
@@ -66,11 +69,11 @@ impl Site {
         site
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn snapshots(&self) -> PathBuf {
+    pub(crate) fn snapshots(&self) -> PathBuf {
         self.path("snapshots")
     }
 
@@ -79,7 +82,7 @@ impl Site {
         self.port - 1000
     }
 
-    fn start_member(&mut self) {
+    pub(crate) fn start_member(&mut self) {
         let program = lab::etcd(lab::KUBERNETES_VERSION, &mut std::io::stderr()).expect("etcd");
         let url = format!("https://{AT}:{}", self.client());
         let peer = format!("https://{AT}:{}", self.port - 2000);
@@ -115,7 +118,7 @@ impl Site {
         }
     }
 
-    fn stop_member(&mut self) {
+    pub(crate) fn stop_member(&mut self) {
         if let Some(mut member) = self.member.take() {
             let _ = member.kill();
             let _ = member.wait();
@@ -136,7 +139,7 @@ impl Site {
     }
 
     /// What every Kubernetes has, and some more.
-    fn fill(&self, keys: usize) {
+    pub(crate) fn fill(&self, keys: usize) {
         assert!(self.etcdctl(&["put", "/registry/namespaces/kube-system", "{}"]));
         for key in 0..keys {
             let name = format!("/registry/configmaps/default/c{key}");
@@ -152,6 +155,7 @@ impl Site {
             node: NodeName::from("n1"),
             kubernetes_version: lab::KUBERNETES_VERSION.to_owned(),
             policy,
+            bucket: self.bucket.clone(),
             ca: path("ca"),
             cert: path("cert"),
             key: path("key"),
@@ -173,17 +177,21 @@ impl Site {
         }
     }
 
-    fn clock(&self) -> Clock {
+    pub(crate) fn clock(&self) -> Clock {
         let ahead = Arc::clone(&self.ahead);
         Clock::new(move || now() + SignedDuration::from_secs(ahead.load(Ordering::Relaxed)))
     }
 
-    fn jump(&self, seconds: i64) {
+    pub(crate) fn jump(&self, seconds: i64) {
         self.ahead.fetch_add(seconds, Ordering::Relaxed);
     }
 
     /// The program runs while this does.
-    async fn with_agent<T>(&self, policy: SnapshotPolicy, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn with_agent<T>(
+        &self,
+        policy: SnapshotPolicy,
+        work: impl Future<Output = T>,
+    ) -> T {
         let (stopper, stop) = Stopper::new();
         let (settings, clock) = (self.settings(policy), self.clock());
         let agent = snapshots::run(&settings, self.programs(), &clock, &stop);
@@ -197,12 +205,12 @@ impl Site {
         done
     }
 
-    async fn report(&self) -> Option<Report> {
+    pub(crate) async fn report(&self) -> Option<Report> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
         snapshots::report(Box::new(stream)).await.ok()
     }
 
-    async fn until(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
         let begun = Instant::now();
         loop {
             let report = self.report().await;
@@ -215,7 +223,7 @@ impl Site {
     }
 
     /// The next round: an hour later, one more was taken and proven.
-    async fn round(&self, before: usize) -> Report {
+    pub(crate) async fn round(&self, before: usize) -> Report {
         self.jump(HOUR);
         let now = (self.clock()).now();
         let hour_ago = now - SignedDuration::from_secs(HOUR);
@@ -235,7 +243,7 @@ fn now() -> Timestamp {
     Timestamp::now()
 }
 
-fn policy(retention: Retention) -> SnapshotPolicy {
+pub(crate) fn policy(retention: Retention) -> SnapshotPolicy {
     SnapshotPolicy {
         interval: HOUR.unsigned_abs(),
         retention,
@@ -245,12 +253,12 @@ fn policy(retention: Retention) -> SnapshotPolicy {
 }
 
 /// Those of this cluster, by time.
-fn own(report: &Report) -> impl Iterator<Item = (Timestamp, &Listed)> {
+pub(crate) fn own(report: &Report) -> impl Iterator<Item = (Timestamp, &Listed)> {
     let listed = report.snapshots.iter();
     listed.filter_map(|one| Some((one.meta.as_ref()?.taken_at, one)))
 }
 
-fn proven(report: &Report) -> usize {
+pub(crate) fn proven(report: &Report) -> usize {
     own(report)
         .filter(|(_, one)| one.grade() == Some(Grade::Proven))
         .count()

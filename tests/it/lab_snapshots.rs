@@ -1,8 +1,9 @@
-//! Recurring snapshots on a real node: taken by the program that `up` puts there, restored for trial, and for real.
+//! Recurring snapshots on a real node: taken by the program that `up` puts there, restored for trial, and for real; and
+//! copied to a bucket, from which they come back.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use lab::Profile;
+use lab::{Profile, S3};
 use serde_json::Value;
 
 use crate::{
@@ -108,6 +109,82 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
             .iter()
             .any(|name| !before.contains(name))
     });
+
+    // The server of S3 runs on this machine, where the network of the lab ends.
+    let [a, b, c, _] = site.node().address().octets();
+    let address = SocketAddr::from(([a, b, c, 1], 7070));
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = &mut std::io::stderr();
+    let server = S3::start(address, folder.path(), log).expect("a server of S3");
+    let objects = server.bucket("backups").expect("a bucket").join("prod");
+    let bucket = serde_json::json!({"services": {"etcd": {
+        "backup_config": {"s3backupconfig": {
+            "endpoint": server.endpoint(),
+            "bucket_name": "backups",
+            "folder": "prod",
+            "custom_ca": server.ca().expect("a certificate"),
+            "access_key": S3::ACCESS_KEY,
+            "secret_key": S3::SECRET_KEY,
+        }},
+    }}});
+    site.write_config("cluster.yml", &with(&bucket.to_string()));
+    site.run_static(&["up", "--yes"]).well();
+    Site::eventually("a recurring one is copied", LIMIT, || {
+        let table = site.run(&["etcd", "snapshot-list"]).well().stdout;
+        let row = |line: &str| line.starts_with("bucket") && line.contains("schedule");
+        table.lines().any(row)
+            && site
+                .run(&["status"])
+                .stdout
+                .contains("the newest copy is of")
+    });
+
+    let inspected = site.node().sh(&inspect).expect("a container");
+    assert!(!inspected.contains(S3::SECRET_KEY), "{inspected}");
+
+    // One that is asked for is proven and copied. When the node has lost all of its own, the copy comes back.
+    let named = [
+        "etcd",
+        "snapshot-save",
+        "--name",
+        "asked",
+        "--s3",
+        "-o",
+        "json",
+    ];
+    let saved = site.run_static(&named).well().stdout;
+    let saved: Value = serde_json::from_str(&saved).expect("JSON");
+    let saved = &saved["saved"]["n1"];
+    assert_eq!(saved["grade"], "Proven", "{saved}");
+    assert!(
+        saved["copied"]
+            .as_str()
+            .is_some_and(|it| it.contains("backups/prod")),
+        "{saved}"
+    );
+    assert!(objects.join("asked.zip").is_file());
+    apply(
+        &site,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: later, namespace: default}}",
+    );
+    let lost = "rm -rf /opt/rke/etcd-snapshots/*";
+    site.node().sh(lost).expect("an empty folder");
+    let restore = [
+        "etcd",
+        "snapshot-restore",
+        "--name",
+        "asked",
+        "--s3",
+        "--yes",
+    ];
+    let said = site.run_static(&restore).well().stderr;
+    assert!(said.contains("copied `asked` from the bucket"), "{said}");
+    let names = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
+    assert!(
+        names.contains("early") && !names.contains("later"),
+        "{names}"
+    );
+    let newest = "asked".to_owned();
 
     // None are wanted any more: the program goes, and the snapshots stay.
     let none = "services: {etcd: {snapshot: false}}\n";

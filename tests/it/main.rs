@@ -116,6 +116,7 @@ mod lab_schema;
 mod lab_secrets;
 mod lab_self;
 mod lab_snapshot_agent;
+mod lab_snapshot_copies;
 mod lab_snapshots;
 mod lab_soak;
 mod lab_stranger;

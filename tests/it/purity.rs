@@ -7,7 +7,7 @@ mod imports;
 use imports::{Tree, parse, segments};
 
 /// Rooms, and files of mixed rooms, that are pure.
-const PURE: [&str; 46] = [
+const PURE: [&str; 47] = [
     "api",
     "apply::limit",
     "apply::progress",
@@ -30,6 +30,7 @@ const PURE: [&str; 46] = [
     "host::words",
     "model",
     "plan",
+    "snapshots::copies",
     "snapshots::prune",
     "snapshots::record",
     "snapshots::schedule",

@@ -10,14 +10,18 @@ use crate::{
     snapshots::record::{Cause, Grade, Listed},
 };
 
-const HEADING: [&str; 6] = ["NODE", "NAME", "TAKEN", "SIZE", "BY", "GRADE"];
+const HEADING: [&str; 6] = ["WHERE", "NAME", "TAKEN", "SIZE", "BY", "GRADE"];
 
 /// All of them.
 pub fn render(all: &Snapshots, page: Page) -> String {
     let rows: Vec<Vec<Cell>> = all
         .nodes
         .iter()
-        .flat_map(|(node, found)| found.snapshots.iter().map(|one| row(node, one)))
+        .flat_map(|(node, found)| found.snapshots.iter().map(|one| row(&node.0, one)))
+        .chain(all.bucket.iter().flat_map(|found| {
+            let objects = found.snapshots.iter();
+            objects.map(|one| row("bucket", one))
+        }))
         .collect();
     let mut lines = Vec::new();
     if rows.is_empty() {
@@ -32,13 +36,21 @@ pub fn render(all: &Snapshots, page: Page) -> String {
             Tone::Calm => text,
         }));
     }
+    if let Some(found) = &all.bucket {
+        let (bucket, at, node) = (
+            printable(&found.bucket),
+            shown(found.looked),
+            &found.seen_by,
+        );
+        lines.push(format!("bucket: {bucket}, as {node} saw it at {at}"));
+    }
     for (node, why) in &all.unreachable {
         lines.push(page.paint.bad(&format!("{node}: {}", why.why)));
     }
     lines.join("\n")
 }
 
-fn row(node: &NodeName, one: &Listed) -> Vec<Cell> {
+fn row(place: &str, one: &Listed) -> Vec<Cell> {
     let taken = one.meta.as_ref().map(|meta| shown(meta.taken_at));
     let by = match one.meta.as_ref().map(|meta| meta.cause) {
         Some(Cause::Scheduled) => "schedule",
@@ -53,7 +65,7 @@ fn row(node: &NodeName, one: &Listed) -> Vec<Cell> {
         None => ("-", Tone::Calm),
     };
     vec![
-        Cell::calm(&node.0),
+        Cell::calm(place),
         Cell::calm(printable(one.name())),
         Cell::or_dash(taken),
         Cell::calm(size(one.bytes)),
@@ -90,6 +102,13 @@ fn remarks<'a>(node: &'a NodeName, found: &'a OnNode) -> impl Iterator<Item = (T
             format!("{node}: no snapshot was taken at {at}: {why}"),
         )
     });
+    let uncopied = found.copy_failure.as_ref().map(|failure| {
+        let (at, why) = (shown(failure.at), printable(&failure.why));
+        (
+            Tone::Bad,
+            format!("{node}: no snapshot was copied at {at}: {why}"),
+        )
+    });
     let next = match found.next {
         Some(next) => (
             Tone::Calm,
@@ -97,7 +116,7 @@ fn remarks<'a>(node: &'a NodeName, found: &'a OnNode) -> impl Iterator<Item = (T
         ),
         None => (Tone::Warn, format!("{node}: takes no recurring snapshots")),
     };
-    unproven.chain(failure).chain([next])
+    unproven.chain(failure).chain(uncopied).chain([next])
 }
 
 #[cfg(test)]
@@ -106,10 +125,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        cli::output::Paint,
+        cli::{output::Paint, snapshot_list::bucket},
         error::{ErrorClass, Obstacle},
         facts::Unreachable,
-        snapshots::record::{LastFailure, Meta, Proof, tests::meta},
+        snapshots::record::{Copies, LastFailure, Meta, Proof, tests::meta},
     };
 
     fn time(text: &str) -> jiff::Timestamp {
@@ -156,6 +175,16 @@ mod tests {
                         listed("a_etcd", Grade::Proven, None),
                         listed("b_etcd", Grade::Failed, Some("it has no `x`")),
                     ],
+                    copy_failure: Some(LastFailure {
+                        at: time("2026-11-28T10:51:00Z"),
+                        why: "cannot list the bucket `b`: AccessDenied".to_owned(),
+                    }),
+                    copies: Some(Copies {
+                        bucket: "`b` at https://s3.example.com".to_owned(),
+                        looked: Some(time("2026-11-28T10:40:09Z")),
+                        failure: None,
+                        snapshots: vec![listed("a_etcd", Grade::Proven, None)],
+                    }),
                 },
             ),
             (
@@ -164,6 +193,8 @@ mod tests {
                     next: None,
                     failure: None,
                     snapshots: vec![plain],
+                    copy_failure: None,
+                    copies: None,
                 },
             ),
         ]);
@@ -174,6 +205,7 @@ mod tests {
             obstacle: Obstacle::default(),
         };
         let all = Snapshots {
+            bucket: bucket(&nodes),
             nodes,
             unreachable: BTreeMap::from([(NodeName::from("n3"), why)]),
         };
@@ -182,18 +214,22 @@ mod tests {
             paint: Paint::OFF,
         };
         insta::assert_snapshot!(render(&all, page), @r"
-        NODE  NAME             TAKEN                 SIZE     BY        GRADE
-        n1    a_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  proven
-        n1    b_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  failed
-        n2    before\u{1b}[2J  -                     3 MiB    -         -
+        WHERE   NAME             TAKEN                 SIZE     BY        GRADE
+        n1      a_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  proven
+        n1      b_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  failed
+        n2      before\u{1b}[2J  -                     3 MiB    -         -
+        bucket  a_etcd           2026-11-28 10:40:02Z  879 KiB  schedule  proven
         n1: `b_etcd`: it has no `x`
         n1: no snapshot was taken at 2026-11-28 10:50:00Z: no\u{7}room
+        n1: no snapshot was copied at 2026-11-28 10:51:00Z: cannot list the bucket `b`: AccessDenied
         n1: the next one is taken at 2026-11-28 22:40:00Z
         n2: takes no recurring snapshots
+        bucket: `b` at https://s3.example.com, as n1 saw it at 2026-11-28 10:40:09Z
         n3: no route
         ");
         let none = Snapshots {
             nodes: BTreeMap::new(),
+            bucket: None,
             unreachable: BTreeMap::new(),
         };
         assert_eq!(render(&none, page), "no node has a snapshot of etcd");

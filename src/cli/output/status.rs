@@ -12,9 +12,9 @@ use crate::{
     plan::Cause,
     snapshots::record::Grade,
     status::{
-        ApiState, CertificateEnd, CertificateStatus, ControlPlane, Difference, EtcdStatus,
-        ExternalEtcdStatus, Health, MemberKind, MemberState, NodeStatus, Place, PlannedStep,
-        QuorumState, SnapshotStatus, Status,
+        ApiState, CertificateEnd, CertificateStatus, ControlPlane, CopyStatus, Difference,
+        EtcdStatus, ExternalEtcdStatus, Health, MemberKind, MemberState, NodeStatus, Place,
+        PlannedStep, QuorumState, SnapshotStatus, Status,
     },
 };
 
@@ -93,11 +93,22 @@ fn snapshots(snapshots: &SnapshotStatus) -> String {
         Grade::Saved => "saved, and not looked into",
         Grade::Failed => "which cannot be restored",
     };
+    let copied = match &snapshots.copies {
+        None => String::new(),
+        Some(CopyStatus { newest: None, .. }) => "; no copy yet".to_owned(),
+        Some(CopyStatus {
+            newest: Some(copy), ..
+        }) => format!("; the newest copy is of {}", shown(copy.taken_at)),
+    };
     format!(
-        "the newest of {nodes} at {} on {}, {grade}",
-        newest.taken_at.strftime("%Y-%m-%d %H:%M:%SZ"),
+        "the newest of {nodes} at {} on {}, {grade}{copied}",
+        shown(newest.taken_at),
         newest.node
     )
+}
+
+fn shown(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 /// Whether it serves, in a sentence.

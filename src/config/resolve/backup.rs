@@ -14,7 +14,6 @@ const LEAST: u64 = 60;
 /// does not stop them, which is a bug: what is meant is clear.
 pub(super) fn read(etcd: &Cursor<'_>, found: &mut Found) -> Option<SnapshotPolicy> {
     let backup = etcd.get("backup_config");
-    s3(&backup.get("s3backupconfig"), found);
     // Each is read in any case: what is wrong with it is reported.
     let plain = SnapshotPolicy {
         interval: duration(&etcd.get("creation"), found),
@@ -30,7 +29,6 @@ pub(super) fn read(etcd: &Cursor<'_>, found: &mut Found) -> Option<SnapshotPolic
     if !wanted || !enabled || !etcd.get("external_urls").is_empty() {
         return None;
     }
-    later(&backup.get("s3backupconfig"), found);
     Some(if backup.has_nothing() {
         plain
     } else {
@@ -64,36 +62,5 @@ fn duration(at: &Cursor<'_>, found: &mut Found) -> u64 {
             found.problem(problem.detail(text));
             LEAST
         }
-    }
-}
-
-/// What RKE refuses in it, though nothing is done with it yet. Its own files have the section with empty keys.
-fn s3(at: &Cursor<'_>, found: &mut Found) {
-    if at.is_empty() {
-        return;
-    }
-    for (key, what) in [("endpoint", "a server"), ("bucket_name", "a bucket")] {
-        let at = at.get(key);
-        if at.is_empty() {
-            found.problem(at.problem(format!("copies of snapshots need {what}")));
-        }
-    }
-    let ca = at.get("custom_ca");
-    if let Some(text) = ca.scalar().filter(|text| !text.is_empty()) {
-        values::certificate(
-            &ca,
-            "the certificate of the server's authority",
-            text,
-            found,
-        );
-    }
-}
-
-fn later(at: &Cursor<'_>, found: &mut Found) {
-    if !at.has_nothing() {
-        let problem = at.problem("snapshots of etcd are not copied to S3 yet");
-        found.later(problem.hint(
-            "each node with etcd keeps its own in `/opt/rke/etcd-snapshots`: copy them from there",
-        ));
     }
 }

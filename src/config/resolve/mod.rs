@@ -5,6 +5,7 @@ mod access;
 mod addons;
 mod addresses;
 mod backup;
+mod bucket;
 mod cloud;
 mod cluster;
 mod dns;
@@ -30,6 +31,7 @@ mod upgrade;
 mod values;
 mod version;
 
+pub use bucket::BucketWords;
 pub use keys::has_passphrase;
 pub use portable::{means_the_same, portable};
 pub(crate) use values::is_host;
@@ -51,8 +53,6 @@ pub struct Resolved {
     pub intent: Intent,
     /// What the user should know all the same, in the order of the document.
     pub warnings: Vec<Problem>,
-    /// What the config asks for and is not done yet: its keys are kept, and every `up` says so.
-    pub later: Vec<Problem>,
 }
 
 /// Rancher keeps RKE's config below this key, with keys of its own beside it.
@@ -122,22 +122,13 @@ const OWN_GROUP: &str = "clusterprovisioner.rke.io";
 struct Found {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-    later: Vec<Problem>,
 }
 
 impl Found {
     /// What the schema says about it.
     fn walked(root: &Cursor<'_>) -> Self {
         let validate::Validated { problems, warnings } = validate::walk(root);
-        Self {
-            problems,
-            warnings,
-            later: Vec::new(),
-        }
-    }
-
-    fn later(&mut self, what: Problem) {
-        self.later.push(what);
+        Self { problems, warnings }
     }
 
     fn problem(&mut self, problem: Problem) {
@@ -175,7 +166,6 @@ impl Intent {
                 Ok(Resolved {
                     intent,
                     warnings: found.warnings,
-                    later: found.later,
                 })
             }
             (_, Some(problems)) => Err(problems),

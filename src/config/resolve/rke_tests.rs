@@ -276,24 +276,31 @@ fn the_names_in_a_mapping_count_even_with_empty_values() {
 #[test]
 fn a_backup_config_is_on_unless_it_is_switched_off() {
     let with = |backup: &str| and(&format!("services: {{etcd: {{backup_config: {backup}}}}}"));
-    let later = |yaml: &str| {
+    let read = |yaml: &str| {
         let resolved = good(yaml);
         assert_eq!(resolved.warnings, []);
-        let lines = resolved.later.iter().map(ToString::to_string);
-        lines.collect::<Vec<_>>().join("\n")
+        let services = resolved.intent.services;
+        let interval = services.snapshots.map(|policy| policy.interval / 3600);
+        (interval, services.snapshot_bucket.map(|bucket| bucket.name))
     };
-    assert_snapshot!(later(&with("{interval_hours: 12, retention: 6}")), @"");
-    assert_snapshot!(later(&with("{enabled: true, interval_hours: '3', s3backupconfig: {bucket_name: b, endpoint: s3.example.com}}")), @"`services.etcd.backup_config.s3backupconfig` (line 8): snapshots of etcd are not copied to S3 yet");
-    // RKE's default, where nothing is said.
-    assert_snapshot!(later(&and("")), @"");
-    assert_snapshot!(later(&and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}")), @"");
-    for off in ["{enabled: false}", "{enabled: no, interval_hours: 12}"] {
-        assert_eq!(later(&with(off)), "", "{off}");
-    }
     assert_eq!(
-        later(&and("services: {etcd: {snapshot: off, creation: 6h}}")),
-        ""
+        read(&with("{interval_hours: 6, retention: 6}")),
+        (Some(6), None)
     );
+    let s3 = "s3backupconfig: {bucket_name: b, endpoint: s3.example.com}";
+    let on = with(&format!("{{enabled: true, interval_hours: '3', {s3}}}"));
+    assert_eq!(read(&on), (Some(3), Some("b".to_owned())));
+    // RKE's default, where nothing is said.
+    assert_eq!(read(&and("")), (Some(12), None));
+    let yes = and("services: {etcd: {snapshot: yes, creation: 720m, retention: 72h00m00s}}");
+    assert_eq!(read(&yes), (Some(12), None));
+    for off in ["{enabled: false}", "{enabled: no, interval_hours: 12}"] {
+        assert_eq!(read(&with(off)), (None, None), "{off}");
+    }
+    let off = with(&format!("{{enabled: false, {s3}}}"));
+    assert_eq!(read(&off), (None, None));
+    let off = and("services: {etcd: {snapshot: off, creation: 6h}}");
+    assert_eq!(read(&off), (None, None));
     assert_snapshot!(bad(&and("services: {etcd: {snapshot: perhaps, creation: 6 hours, backup_config: {retention: all, s3backupconfig: {bucket: b}}}}")), @"
     `services.etcd.snapshot` (line 8): must be `true` or `false` | perhaps
     `services.etcd.creation` (line 8): must be a duration, as in `12h` or `90m` | 6 hours

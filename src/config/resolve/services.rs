@@ -8,7 +8,7 @@ use std::{
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value as Json;
 
-use super::{Found, backup, encryption, etcd_data, fits, values};
+use super::{Found, backup, bucket, encryption, etcd_data, fits, values};
 use crate::{
     config::{
         cursor::Cursor,
@@ -31,6 +31,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     let kubeproxy = extras(&at.get("kubeproxy"), found);
     kubelet_folder(&at.get("kubelet"), found);
     let snapshots = backup::read(&at.get("etcd"), found);
+    let snapshot_bucket = bucket::read(&at.get("etcd"), found).map(Box::new);
     let cluster_cidr = range(
         &at.get("kube-controller").get("cluster_cidr"),
         (8, 23),
@@ -58,6 +59,7 @@ pub(super) fn read(at: &Cursor<'_>, found: &mut Found) -> Option<Services> {
     Some(Services {
         etcd,
         snapshots,
+        snapshot_bucket,
         kube_api,
         kube_controller,
         scheduler,

@@ -96,9 +96,6 @@ pub(in crate::config) enum Answer {
     Same(&'static str),
     /// It has no effect, as in RKE 1.6, and a warning says so; what to do instead.
     Ignored(&'static str),
-    /// Any value of the type is taken and kept. Nothing is done with it yet, and `resolve` says what
-    /// that means; of a section: its keys are looked at.
-    Kept,
     /// Not supported yet: only RKE's default may stand here. Of a section: one problem for all of it.
     Later,
     /// It will not be supported, or not in this form: only RKE's default may stand here; what to
@@ -220,10 +217,6 @@ impl Key {
 
     pub(super) const fn used(self) -> Self {
         self.answer(Answer::Used)
-    }
-
-    pub(super) const fn kept(self) -> Self {
-        self.answer(Answer::Kept)
     }
 
     pub(super) const fn same(self, why: &'static str) -> Self {

@@ -97,7 +97,7 @@ const BACKUP: &[Key] = &[
     number("retention", "How many snapshots each node keeps.")
         .default("6")
         .used(),
-    section("s3backupconfig", "Where snapshots are copied to.", S3).kept(),
+    section("s3backupconfig", "Where snapshots are copied to.", S3),
     flag(
         "safe_timestamp",
         "Write the time into the name without colons.",
@@ -109,13 +109,15 @@ const BACKUP: &[Key] = &[
 ];
 
 const S3: &[Key] = &[
-    text("access_key", "The access key.").by_reference().kept(),
-    text("secret_key", "Its secret.").by_reference().kept(),
-    text("bucket_name", "The bucket.").kept(),
-    text("region", "The region.").kept(),
-    text("endpoint", "The server.").kept(),
-    text("custom_ca", "The authority of the server's certificate.").kept(),
-    text("folder", "The folder in the bucket.").kept(),
+    text("access_key", "The access key. None: the machine's role.")
+        .by_reference()
+        .used(),
+    text("secret_key", "Its secret.").by_reference().used(),
+    text("bucket_name", "The bucket.").used(),
+    text("region", "The region.").used(),
+    text("endpoint", "The server: `HOST[:PORT]`, or its URL.").used(),
+    text("custom_ca", "The authority of the server's certificate.").used(),
+    text("folder", "The folder in the bucket.").used(),
 ];
 
 /// `services.kube-api`.

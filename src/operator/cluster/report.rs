@@ -462,19 +462,17 @@ pub(super) fn provisioned(conditions: &mut ConditionSet) {
     conditions.set(kind, Reason::Provisioned, APPLIED);
 }
 
-/// The config was understood, and what of it is not done yet is said; or it is refused all the same.
+/// The config was understood; or it is refused all the same.
 pub(super) fn valid(conditions: &mut ConditionSet, wanted: &Wanted) {
     if let Some(error) = wanted.refused() {
         refuse(conditions, &error);
         return;
     }
-    let later = &wanted.later;
-    let mut text = "the config is valid".to_owned();
-    if !later.is_empty() {
-        text.push_str("; not done yet: ");
-        text.push_str(&later.join("; "));
-    }
-    conditions.set(ConditionType::ConfigValid, Reason::Valid, &text);
+    conditions.set(
+        ConditionType::ConfigValid,
+        Reason::Valid,
+        "the config is valid",
+    );
 }
 
 /// The nodes of the config that do not answer.

@@ -39,10 +39,11 @@ const RECIPES: [&str; 13] = [
     "runtime",
 ];
 
-/// Recipes that are built on demand: for the benchmark, and for nodes with their own containerd. Those of
+/// Recipes that are built on demand: for the benchmark, for nodes with their own containerd, and for a bucket. Those of
 /// Kubernetes' own tests are in [`e2e`].
 const KUBEADM: &str = "kubeadm";
 pub(crate) const CONTAINERD: &str = "containerd";
+pub(crate) const S3: &str = "s3";
 
 /// An image in the cache: a folder with what `docker save` would write into an archive.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -338,7 +339,7 @@ pub fn helm(log: &mut dyn Write) -> Result<PathBuf, LabError> {
 
 /// The folders in the cache of images that are made when they are asked for.
 fn rare() -> Result<Vec<String>, LabError> {
-    let asked_for = [KUBEADM, CONTAINERD].into_iter().chain(e2e::recipes());
+    let asked_for = [KUBEADM, CONTAINERD, S3].into_iter().chain(e2e::recipes());
     asked_for
         .map(Recipe::of)
         .chain(release::recipes()?.into_iter().map(Ok))

@@ -26,6 +26,7 @@
 //! ```
 
 mod cache;
+mod certificates;
 mod command;
 mod conformance;
 mod debian;
@@ -41,6 +42,7 @@ mod profile;
 mod recipe;
 mod registry;
 mod release;
+mod s3;
 mod subnet;
 
 pub use command::Output;
@@ -55,6 +57,7 @@ pub use node::{Node, NodeState};
 pub use overlay::merge;
 pub use profile::Profile;
 pub use registry::Registry;
+pub use s3::S3;
 
 /// The label that everything a lab makes in the machine's Docker bears; its value is the lab's name.
 pub const LABEL: &str = "io.rke.lab";

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     Image, LabError,
     cache::{self, make_dir},
+    certificates,
     command::Run,
     image::Archive,
     recipe,
@@ -84,23 +85,8 @@ impl Registry {
 
     /// Makes the certificates: an authority, and the registry's own signed by it.
     pub(crate) fn make_certificates(&self) -> Result<(), LabError> {
-        make_dir(&self.dir)?;
-        let request = |subject: &str, key: &str, certificate: &str| {
-            Run::new("cannot make a certificate", "openssl")
-                .dir(&self.dir)
-                .args(["req", "-x509", "-nodes", "-days", "3650", "-subj", subject])
-                .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
-                .args(["-keyout", key, "-out", certificate])
-        };
-        request("/CN=rke lab", "ca.key", "ca.crt").done()?;
-        let names = format!(
-            "subjectAltName=DNS:{NAME},DNS:localhost,IP:127.0.0.1,IP:{}",
-            self.address
-        );
-        request("/CN=registry.lab", "tls.key", "tls.crt")
-            .args(["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", &names])
-            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-            .done()
+        let names = format!("DNS:{NAME},DNS:localhost,IP:127.0.0.1,IP:{}", self.address);
+        certificates::make(&self.dir, NAME, &names)
     }
 
     /// Puts images into the registry's store, under their published names.

@@ -1,0 +1,132 @@
+//! Runs this program once on a node, to take a snapshot there or to copy one from the bucket: it is the nodes that reach
+//! the bucket.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use super::run::Taken;
+use crate::{
+    error::{ErrorClass, Explain},
+    etcd::snapshot::SnapshotName,
+    host::{Host, HostError, OwnProgram},
+    model::{AgentProgram, Bucket, ClusterId, Secret, path, printable},
+};
+
+/// The commands of this program for it.
+pub const FETCH: &str = "snapshot-fetch";
+/// See [`FETCH`].
+pub const TAKE: &str = "snapshot-take";
+/// Where the bucket is written in the container.
+const BUCKET: &str = "/rke-operator-bucket.json";
+/// Gigabytes come over a slow line.
+const TAKES: Duration = Duration::from_secs(60 * 60);
+
+/// Why it did not.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The node.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// This program cannot be read, or not be run there.
+    #[error("{0}")]
+    Program(String),
+    /// Its words.
+    #[error("{0}")]
+    Said(String),
+}
+
+impl Explain for RemoteError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Host(error) => error.class(),
+            Self::Program(_) => ErrorClass::User,
+            Self::Said(_) => ErrorClass::Host,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::Host(error) => error.hints(),
+            Self::Program(_) => vec![
+                "use a released program on Linux, or copy the file from the bucket into `/opt/rke/etcd-snapshots` of the \
+                 node"
+                .into(),
+            ],
+            Self::Said(_) => Vec::new(),
+        }
+    }
+}
+
+/// How this program is run on a node.
+pub struct OnNode<'a> {
+    /// The node.
+    pub host: &'a Host,
+    /// Whose it is.
+    pub id: &'a ClusterId,
+    /// The image that has etcd's programs; it must be there.
+    pub image: &'a str,
+    /// This program.
+    pub agent: &'a AgentProgram,
+}
+
+impl OnNode<'_> {
+    /// Copies a snapshot from the bucket into the folder of the node.
+    pub async fn fetch(&self, bucket: &Bucket, name: &SnapshotName) -> Result<(), RemoteError> {
+        let words = [FETCH, name.as_str()].map(str::to_owned);
+        let folder = [format!("{0}:{0}", path::SNAPSHOTS)];
+        self.run(words.into(), Some(bucket), folder.into())
+            .await
+            .map(drop)
+    }
+
+    /// Takes a snapshot of the node's member, and copies it to the bucket where one is given. The node must have been
+    /// set up to take recurring ones: this is done with their settings.
+    pub async fn take(
+        &self,
+        name: &SnapshotName,
+        bucket: Option<&Bucket>,
+    ) -> Result<Taken, RemoteError> {
+        let words = [TAKE, name.as_str()].map(str::to_owned);
+        let binds = [
+            format!("{0}:{0}", path::SNAPSHOTS),
+            format!("{0}:{0}:ro", path::KUBERNETES),
+        ];
+        let log = self.run(words.into(), bucket, binds.into()).await?;
+        let taken = log.lines().find_map(|line| serde_json::from_str(line).ok());
+        taken.ok_or_else(|| RemoteError::Said("this program did not say what it took".to_owned()))
+    }
+
+    /// What it wrote.
+    async fn run(
+        &self,
+        mut arguments: Vec<String>,
+        bucket: Option<&Bucket>,
+        binds: Vec<String>,
+    ) -> Result<String, RemoteError> {
+        let program = tokio::fs::read(&self.agent.file).await;
+        let unreadable = |error| RemoteError::Program(format!("cannot read this program: {error}"));
+        let mut files = BTreeMap::new();
+        if let Some(bucket) = bucket {
+            arguments.extend(["--bucket", BUCKET].map(str::to_owned));
+            // Plain data: writing it cannot fail.
+            let text = serde_json::to_vec(bucket).unwrap_or_default();
+            files.insert(BUCKET.to_owned(), Secret::new(text));
+        }
+        let own = OwnProgram {
+            image: self.image,
+            program: program.map_err(unreadable)?,
+            place: &self.agent.place(),
+            arguments,
+            files,
+            binds,
+            limit: TAKES,
+        };
+        let output = self.host.run_own_program(own, self.id).await?;
+        if output.status == 0 {
+            return Ok(output.log);
+        }
+        let mut lines = output.log.lines();
+        let line = lines.clone().find_map(|line| line.strip_prefix("error: "));
+        let line = line.or_else(|| lines.next_back()).unwrap_or_default();
+        Err(RemoteError::Said(printable(line).into_owned()))
+    }
+}
