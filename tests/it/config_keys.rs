@@ -92,11 +92,10 @@ fn what_is_done_with_the_keys_of_rke() {
     insta::assert_debug_snapshot!(counts, @r#"
     {
         "any value, the same effect": 13,
-        "kept: taken, and a notice that it is not done yet": 8,
         "no effect, with a warning, as in RKE": 8,
         "only RKE's default so far": 10,
         "refused, with what to do instead": 213,
-        "used": 204,
+        "used": 212,
     }
     "#);
 }
