@@ -56,11 +56,13 @@ impl<'a> Copier<'a> {
     }
 
     /// When there is something to do.
-    pub(super) fn due(&self, now: Timestamp) -> Option<Timestamp> {
-        // A clock that was set back makes no pause longer.
+    pub(super) fn due(&mut self, now: Timestamp) -> Option<Timestamp> {
         let longest = PAUSES.last().copied().unwrap_or_default();
+        // The clock was set back.
+        if self.due > now.saturating_add(longest).ok() {
+            self.due = Some(now);
+        }
         self.due
-            .map(|due| due.min(now.saturating_add(longest).unwrap_or(now)))
     }
 
     /// There is another snapshot.

@@ -304,7 +304,7 @@ impl Agent<'_> {
             };
             self.shown.set(report.clone());
             if next > now {
-                let due = copier.as_ref().and_then(|copier| copier.due(now));
+                let due = copier.as_mut().and_then(|copier| copier.due(now));
                 match &mut copier {
                     Some(copier) if due.is_some_and(|due| due <= now) => {
                         copier.visit(now, &self.folder, &report.snapshots).await;

@@ -133,7 +133,7 @@ async fn each_round_is_copied_and_read_back_and_no_object_of_others_is_touched()
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_away_costs_no_snapshot_and_is_told_with_a_cure() {
+async fn a_bucket_that_is_away_costs_no_snapshot_and_is_reported_with_a_cure() {
     let mut copied_to = Copied::new(24_387);
     let keep = policy(Retention::Newest(4));
     let whole = copied_to.site.bucket.clone().expect("a bucket");
