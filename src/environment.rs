@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     apply::remote::Remote,
     config::Credential,
-    desired::pki::{GivenFiles, RestoreRequest, Rotation},
+    desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
     host::HostKeys,
     model::{ClusterId, NodeName},
     state::{Store, kubeconfig::KubeconfigStore},
@@ -52,6 +52,8 @@ pub struct Environment {
     pub rotate: Option<Rotation>,
     /// A person wants a new key for what the API servers store.
     pub rotate_key: bool,
+    /// How far a person wants the rotation of the service-account key to go.
+    pub service_account_key: Option<RotationStage>,
     /// What a person asks for about etcd's data.
     pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
@@ -82,6 +84,7 @@ impl Environment {
             clean: BTreeSet::new(),
             rotate: None,
             rotate_key: false,
+            service_account_key: None,
             restore: None,
             given: None,
             ..self.clone()

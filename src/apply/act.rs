@@ -218,6 +218,9 @@ impl Executor<'_> {
             ClusterAction::RewriteStored { resources, with } => {
                 cluster::rewrite_stored(self, resources, with, reporter, stop).await
             }
+            ClusterAction::RenewTokens { secrets, key } => {
+                cluster::renew_tokens(self, secrets, key, reporter, stop).await
+            }
             ClusterAction::CleanRestored { node, spec } => {
                 Box::pin(restore::clean(self, node, spec, reporter, stop)).await
             }

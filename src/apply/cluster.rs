@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use super::{
     executor::{Executor, bug, failed, opened},
-    limit::{ADDON_PATIENCE, DETACH_PATIENCE, EVICT_PATIENCE, NODE_PATIENCE, drain_patience},
+    limit::{
+        ADDON_PATIENCE, DETACH_PATIENCE, EVICT_PATIENCE, NODE_PATIENCE, TOKENS_PATIENCE,
+        drain_patience,
+    },
     node::cause_in_log,
     step::{Done, Reporter, StepError, Warning},
     stop::Stop,
@@ -413,6 +416,22 @@ pub(super) async fn rewrite_stored(
     let progress = |done, total| reporter.progress(done, total, "objects");
     let rewritten = workload::rewrite(&client, resources, with, &progress);
     unless_stopped(stop, Box::pin(rewritten))
+        .await?
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn renew_tokens(
+    run: &Executor<'_>,
+    secrets: &BTreeSet<ObjectRef>,
+    key: &str,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = watched(run).await?;
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let renewed = workload::renew_tokens(&client, secrets, key, TOKENS_PATIENCE, &waiting);
+    unless_stopped(stop, Box::pin(renewed))
         .await?
         .map_err(failed)?;
     Ok(Done::default())

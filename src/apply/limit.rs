@@ -26,6 +26,9 @@ pub const DETACH_PATIENCE: Duration = Duration::from_secs(180);
 /// evicted is in the budget's status for two minutes.
 pub const EVICT_PATIENCE: Duration = Duration::from_secs(180);
 
+/// How long Kubernetes may take to sign tokens again.
+pub const TOKENS_PATIENCE: Duration = Duration::from_secs(180);
+
 /// How long a drain may take.
 pub fn drain_patience(rules: Option<&DrainRules>) -> Duration {
     rules.map_or(DRAIN_PATIENCE, |rules| {
@@ -112,6 +115,7 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
         ClusterAction::Evict { .. } => EVICT_PATIENCE + MINUTE,
         ClusterAction::OutOfService { .. } => DETACH_PATIENCE + MINUTE,
+        ClusterAction::RenewTokens { .. } => TOKENS_PATIENCE + MINUTE,
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.

@@ -518,6 +518,7 @@ pub enum Cert {
 
 /// `cert rotate`.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct CertRotate {
     /// The config.
     #[command(flatten)]
@@ -528,6 +529,24 @@ pub struct CertRotate {
     /// Only the certificates of this component (repeatable) [default: all, the administrator's included]
     #[arg(long, value_enum, value_name = "COMPONENT")]
     pub service: Vec<Service>,
+    /// Replace the key that signs the tokens of service accounts instead of certificates; the former key stays accepted
+    /// until `--complete`
+    #[arg(long, conflicts_with_all = ["service", "rotate_ca"])]
+    pub service_account_key: bool,
+    /// Stop accepting tokens of the former service-account key: an hour after the last API server was replaced at the
+    /// earliest
+    #[arg(
+        long,
+        requires = "service_account_key",
+        conflicts_with = "custom_certs"
+    )]
+    pub complete: bool,
+    /// Take the new service-account key from `--cert-dir`
+    #[arg(long, requires = "service_account_key")]
+    pub custom_certs: bool,
+    /// Certificate directory [default: `<config name without extension>_certs` next to the config]
+    #[arg(long, value_name = "DIR", requires = "custom_certs")]
+    pub cert_dir: Option<PathBuf>,
     /// Not done yet: refused
     #[arg(long, hide = true)]
     pub rotate_ca: bool,

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     apply::remote::OverSsh,
     config::{Agent, Credential, Refusal, SSH_AGENT, Sources},
-    desired::pki::{GivenFiles, RestoreRequest, Rotation},
+    desired::pki::{GivenFiles, RestoreRequest, Rotation, RotationStage},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy, TcpDial},
     lease,
@@ -40,6 +40,8 @@ pub(super) struct Opening {
     pub(super) rotate: Option<Rotation>,
     /// `encrypt rotate-key`.
     pub(super) rotate_key: bool,
+    /// `cert rotate --service-account-key`.
+    pub(super) service_account_key: Option<RotationStage>,
     /// `etcd snapshot-restore`.
     pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
@@ -89,6 +91,7 @@ pub(super) fn open(
         accept_etcd: opening.accept_etcd,
         rotate: opening.rotate,
         rotate_key: opening.rotate_key,
+        service_account_key: opening.service_account_key,
         restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,

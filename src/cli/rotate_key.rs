@@ -13,7 +13,7 @@ use super::{
     session::Session,
     up::Run,
 };
-use crate::{converge::Goal, desired};
+use crate::{converge::Goal, desired, desired::Rotated};
 
 /// Runs it. A rotation that was cut off goes on where it was. What else differs from the config waits for `up`.
 pub(super) async fn rotate(args: &RotateKey, session: &Session) -> Result<Ended, CliError> {
@@ -29,7 +29,7 @@ pub(super) async fn rotate(args: &RotateKey, session: &Session) -> Result<Ended,
     state(&environment).await?;
     owner::refuse_others(&environment).await?;
     let run = Run {
-        goal: Goal::RotateKey(&intent),
+        goal: Goal::RotateKeys(Rotated::EncryptionKey, &intent),
         file,
         yes: args.yes,
         output: args.output,

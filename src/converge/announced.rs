@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
-/// says that something is left to be done. Where it says that of none by name, it is all that the config has. During a
-/// change of encryption a note says that every API server is replaced once more, so each of them counts.
+/// says that something is left to be done. Where it says that of none by name, it is all that the config has. While a
+/// key is rotated or encryption changes, a note says that every API server is replaced once more, so each of them counts.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {
@@ -36,7 +36,7 @@ impl Announced {
                 None => nodes.extend(desired.iter().flat_map(|desired| desired.hosts.keys())),
             }
         }
-        let rolls = desired.iter().filter(|desired| desired.encryption_rolls);
+        let rolls = desired.iter().filter(|desired| desired.api_servers_roll);
         nodes.extend(rolls.flat_map(|desired| desired.with(Component::ApiServer)));
         let disturbed = |name: &NodeName| {
             let mut steps = plan.disruptions();

@@ -28,7 +28,7 @@ use crate::{
     desired,
     desired::{
         Desired, pki,
-        pki::{EngineClients, PkiContext, PkiError, RestoreRequest, Seed},
+        pki::{EngineClients, PkiContext, PkiError, RestoreRequest, RotationStage, Seed},
     },
     environment::Environment,
     error::{ErrorClass, Obstacle},
@@ -374,6 +374,7 @@ async fn read<'i>(
         wanted.peers = desired::peers(intent, is_new);
     }
     wanted.bound_to.clone_from(&environment.lose);
+    wanted.tokens = environment.service_account_key == Some(RotationStage::Complete);
     wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
@@ -428,6 +429,7 @@ fn decide(
                 held_elsewhere: &environment.held_elsewhere,
                 rotate: environment.rotate.as_ref(),
                 rotate_key: environment.rotate_key && !so_far.ran,
+                service_account_key: environment.service_account_key,
                 restore: environment.restore.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,
@@ -436,8 +438,8 @@ fn decide(
             let keys = pki::reconcile(intent, actual, &context)?;
             plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
-            if matches!(goal, Goal::RotateKey(_)) {
-                desired = desired.only_encryption(actual);
+            if let Goal::RotateKeys(rotated, _) = goal {
+                desired = desired.only(rotated, actual);
             }
             desired.notes.extend(kept_back(intent, written));
             // Whoever is named may leave with many others, also when that waits for a later iteration.
@@ -451,7 +453,7 @@ fn decide(
                     (plan::take_back(&desired, actual)?, None)
                 }
                 Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
-                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) | Goal::RotateKey(_) => {
+                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) | Goal::RotateKeys(..) => {
                     unless_restoring(loaded)?;
                     part(purpose, plan::up(&desired, actual)?)
                 }
@@ -523,7 +525,7 @@ fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
     match purpose {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
         AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),
-        AnyPurpose::Goal(Goal::RotateKey(_)) => (plan.encryption(), Some(plan)),
+        AnyPurpose::Goal(Goal::RotateKeys(rotated, _)) => (plan.rotation(rotated), Some(plan)),
         AnyPurpose::Goal(Goal::Up(_) | Goal::Restore(_)) | AnyPurpose::Removal(_) => (plan, None),
     }
 }

@@ -6,7 +6,7 @@ use super::Survey;
 use crate::{
     apply::{step::Warning, stop::StopCause},
     config::Intent,
-    desired::Desired,
+    desired::{Desired, Rotated},
     error::{ErrorClass, Obstacle},
     facts::{Actual, Unreachable},
     model::NodeName,
@@ -44,9 +44,11 @@ pub enum Goal<'a> {
     Heal(&'a Intent),
     /// As `Heal`, and what was changed outside is left as it is: certificates that expire soon are renewed.
     Renew(&'a Intent),
-    /// A new key for what the API servers store, brought to its end: all of them read it, then all write with it, then all
-    /// that is stored is written again, then none reads the former one. Nothing else changes.
-    RotateKey(&'a Intent),
+    /// A new key in place of another one, as far as a person wants; nothing else changes. Of encryption: all API servers read
+    /// it, then all write with it, then all that is stored is written again, then none reads the former one. Of service
+    /// accounts: all API servers verify it, then all sign with it; [`crate::environment::Environment`] says whether the
+    /// former one is dropped.
+    RotateKeys(Rotated, &'a Intent),
     /// As `Up`, after etcd's data are replaced by a snapshot: [`crate::environment::Environment::restore`] says which.
     Restore(&'a Intent),
 }
@@ -156,7 +158,7 @@ impl<'a> Goal<'a> {
             Self::Up(intent)
             | Self::Heal(intent)
             | Self::Renew(intent)
-            | Self::RotateKey(intent)
+            | Self::RotateKeys(_, intent)
             | Self::Restore(intent) => intent,
         }
     }
@@ -246,11 +248,26 @@ fn left(goal: Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
 
 /// What is left of the rotation of a key where nothing more can be done about it in this run.
 fn unfinished(goal: Goal<'_>, survey: &Survey) -> Option<Warning> {
-    let is_settled = |want: &Desired| want.encryption_settled;
-    let rotates = matches!(goal, Goal::RotateKey(_));
-    (rotates && !survey.desired.as_ref().is_some_and(is_settled)).then(|| Warning {
-        message: "the rotation of the encryption key is not complete: what was stored before stays readable".to_owned(),
-        hints: vec!["`up` shows and repairs what prevents it, and completes it".to_owned()],
+    let Goal::RotateKeys(rotated, _) = goal else {
+        return None;
+    };
+    let is_settled = |want: &Desired| match rotated {
+        Rotated::EncryptionKey => want.encryption_settled,
+        Rotated::ServiceAccountKey => want.saved.service_accounts.next.is_none(),
+    };
+    let (message, hint) = match rotated {
+        Rotated::EncryptionKey => (
+            "the rotation of the encryption key is not complete: what was stored before stays readable",
+            "`up` shows and repairs what prevents it, and completes it",
+        ),
+        Rotated::ServiceAccountKey => (
+            "nothing signs with the new service-account key yet: not every API server verifies it",
+            "`up` shows and repairs what prevents it; then run the same command again",
+        ),
+    };
+    (!survey.desired.as_ref().is_some_and(is_settled)).then(|| Warning {
+        message: message.to_owned(),
+        hints: vec![hint.to_owned()],
         degrades: true,
     })
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub use self::rotation::{KeyRotationError, has_own_key};
 pub(super) use self::{
     kept::kept,
-    rotation::{KeyRotation, alone, rotation, rotation_note},
+    rotation::{KeyRotation, rotation, rotation_note},
 };
 use self::{
     servers::{Reads, servers},

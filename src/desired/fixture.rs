@@ -272,6 +272,7 @@ pub(super) fn reuse_or_issue_at(
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,

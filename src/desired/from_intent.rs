@@ -59,7 +59,8 @@ impl Desired {
             certificates: keys.certificates.clone(),
             rewrite: encryption.stored,
             encryption_settled: encryption.settled,
-            encryption_rolls: encryption.rolls,
+            api_servers_roll: encryption.rolls || keys.rolls,
+            renewed_tokens: keys.renewed_tokens.clone(),
             notes: keys
                 .notes
                 .iter()
@@ -77,16 +78,6 @@ impl Desired {
             lose: BTreeSet::new(),
             clean: BTreeSet::new(),
         })
-    }
-}
-
-impl Desired {
-    /// The same where only the key changes that the API servers encrypt with: see
-    /// [`Goal::RotateKey`](crate::converge::Goal::RotateKey).
-    #[must_use]
-    pub fn only_encryption(mut self, have: &Actual) -> Self {
-        encryption::alone(&mut self, have);
-        self
     }
 }
 

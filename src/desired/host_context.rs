@@ -191,7 +191,7 @@ impl HostContext<'_> {
 
     /// The path of the service-account key, added to `files`.
     pub(super) fn service_account_key(&self, files: &mut Files) -> String {
-        let path = ssl("kube-service-account-token-key.pem");
+        let path = path::SERVICE_ACCOUNT_KEY.to_owned();
         let key = self.keys.saved.service_accounts.signing.expose().as_bytes();
         files.insert(path.clone(), self.file(key, PRIVATE));
         path
@@ -199,7 +199,7 @@ impl HostContext<'_> {
 
     /// The path of the public half, added to `files`.
     pub(super) fn service_account_public(&self, files: &mut Files) -> String {
-        let path = ssl("kube-service-account-token.pem");
+        let path = path::SERVICE_ACCOUNT_PUBLIC.to_owned();
         let key = self.keys.service_account_public.as_bytes();
         files.insert(path.clone(), self.file(key, PUBLIC));
         path

@@ -28,6 +28,7 @@
 //!     accept_etcd: None,
 //!     rotate: None,
 //!     rotate_key: false,
+//!     service_account_key: None,
 //!     restore: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
@@ -48,6 +49,7 @@ mod admission;
 mod apiserver;
 mod chart;
 pub mod containerd;
+mod control_planes;
 mod controller_manager;
 mod encryption;
 mod etcd;
@@ -64,6 +66,7 @@ mod nginx_proxy;
 mod node;
 pub mod pki;
 mod registries;
+mod rotated;
 mod scheduler;
 mod service;
 pub mod snapshot_agent;
@@ -79,6 +82,7 @@ pub use self::{
     encryption::{KeyRotationError, has_own_key},
     from_intent::{DesiredError, check, etcd_tools},
     network::peers,
+    rotated::Rotated,
 };
 use crate::{
     model::{
@@ -176,8 +180,11 @@ pub struct Desired {
     pub rewrite: Option<Rewrite>,
     /// Everything that is stored is written as the config says, and no API server reads anything else.
     pub encryption_settled: bool,
-    /// Every API server is replaced once more later in the run, because its encryption changes; a note says so.
-    pub encryption_rolls: bool,
+    /// Every API server is replaced once more later in the run, because a key is rotated or its encryption changes; a note
+    /// says so.
+    pub api_servers_roll: bool,
+    /// What is signed again before a key of service accounts is dropped.
+    pub renewed_tokens: Option<pki::RenewedTokens>,
     /// Sentences about all this for the plan.
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.

@@ -30,6 +30,9 @@ pub struct ClusterFacts {
     pub state_copy: StateCopy,
     /// The name of what all that is stored was written with; `None` while that is not known.
     pub written_with: Option<String>,
+    /// The Secrets that hold tokens of service accounts, and the id of the key that signed each, where the token has one.
+    /// Asked before such a key is dropped only.
+    pub tokens: Option<BTreeMap<ObjectRef, Option<String>>>,
     /// There is a copy of a state in `kube-system`, whatever it says.
     pub marked: bool,
     /// What goes with the nodes that were asked about.

@@ -36,6 +36,8 @@ pub struct WantedObjects {
     pub kinds: BTreeSet<ObjectKind>,
     /// Whether it is asked who the cluster is.
     pub identity: bool,
+    /// Whether it is asked which key has signed the tokens in Secrets.
+    pub tokens: bool,
     /// The nodes of which it is asked what would go with them.
     pub bound_to: BTreeSet<NodeName>,
     /// The release that the API servers are to have: who asks them for what it no longer has.

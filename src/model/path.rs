@@ -4,6 +4,10 @@
 pub const KUBERNETES: &str = "/etc/kubernetes";
 /// Certificates, keys and kubeconfigs, as in RKE.
 pub const SSL: &str = "/etc/kubernetes/ssl";
+/// Signs the tokens of service accounts (0600).
+pub const SERVICE_ACCOUNT_KEY: &str = "/etc/kubernetes/ssl/kube-service-account-token-key.pem";
+/// The public keys that verify them.
+pub const SERVICE_ACCOUNT_PUBLIC: &str = "/etc/kubernetes/ssl/kube-service-account-token.pem";
 /// The copy of the state that control planes keep (0600).
 pub const STATE: &str = "/etc/kubernetes/rke-operator-state.json";
 /// The id of the cluster that claimed the node, for everybody to read: it is no secret, and is known

@@ -57,6 +57,7 @@ pub(super) async fn environment(
         accept_etcd: view.accept_etcd(),
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),

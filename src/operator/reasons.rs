@@ -135,6 +135,7 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
         PkiError::Clock { .. }
         | PkiError::TooManyEncryptions { .. }
         | PkiError::KeyRotation(_)
+        | PkiError::ServiceAccountKey(_)
         | PkiError::NewButDown { .. }
         | PkiError::NewButUnseen { .. }
         | PkiError::Given { .. }

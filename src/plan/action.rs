@@ -309,6 +309,14 @@ pub enum ClusterAction {
         /// The name of what they are written with.
         with: String,
     },
+    /// Has Kubernetes sign the tokens in Secrets again that another key than this one has signed, and waits, bounded, until
+    /// it has. Visible in `ClusterFacts::tokens`; repeating is harmless, and a token of this key is not signed again.
+    RenewTokens {
+        /// The Secrets.
+        secrets: BTreeSet<ObjectRef>,
+        /// The id of the key.
+        key: String,
+    },
     /// Deletes from a restored API what must not come back, before any kubelet and any controller reads it: pods that no
     /// node runs and whose controller makes others, Nodes that rke-operator has set up and that are no longer in the
     /// cluster, and leases of that time. Through an API server that only this program reaches. Repeating is harmless.
@@ -428,6 +436,7 @@ impl ClusterAction {
             Self::Evict { .. } => "evict",
             Self::ForgetWritten => "forget-written",
             Self::RewriteStored { .. } => "rewrite-stored",
+            Self::RenewTokens { .. } => "renew-tokens",
             Self::CleanRestored { .. } => "clean-restored",
             Self::AwaitKnownPods { .. } => "await-known-pods",
             Self::SaveStateCopy => "save-state-copy",
@@ -462,6 +471,7 @@ impl Action {
                 | ClusterAction::Evict { .. }
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
+                | ClusterAction::RenewTokens { .. }
                 | ClusterAction::SaveStateCopy,
             )
             | Self::Local(_) => None,
@@ -545,6 +555,7 @@ impl Action {
                 | ClusterAction::Evict { .. }
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
+                | ClusterAction::RenewTokens { .. }
                 | ClusterAction::CleanRestored { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
@@ -607,6 +618,8 @@ impl Action {
                 | ClusterAction::AwaitChart { .. }
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
+                // Each Secret is read just before its token is signed again.
+                | ClusterAction::RenewTokens { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,

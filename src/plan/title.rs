@@ -92,6 +92,12 @@ fn in_cluster(action: &ClusterAction) -> String {
             let resources = resources.collect::<Vec<_>>().join(", ");
             format!("write all stored {resources} again with `{with}`")
         }
+        ClusterAction::RenewTokens { secrets, .. } => {
+            format!(
+                "sign the tokens in {} again",
+                plural(secrets.len(), "Secret")
+            )
+        }
         ClusterAction::CleanRestored { .. } => {
             "delete what the snapshot has and must not come back".to_owned()
         }

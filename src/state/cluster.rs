@@ -54,8 +54,10 @@ impl Authority {
 pub struct ServiceAccounts {
     /// Signs, PEM.
     pub signing: Secret<String>,
-    /// The public keys that are accepted, PEM, that of `signing` among them.
+    /// The public keys that are accepted, PEM, those of `signing` and `next` among them.
     pub verifying: Vec<String>,
+    /// The key that will sign once every API server verifies it, PEM.
+    pub next: Option<Secret<String>>,
     /// The issuers that are accepted, in this order; tokens name the first.
     pub issuers: Vec<String>,
     /// The audiences that are accepted; empty: the issuers, as Kubernetes has it.
@@ -315,6 +317,13 @@ impl ClusterState {
             memory: OperatorMemory::default(),
             ..self.clone()
         }
+    }
+
+    /// True where a person has certificates of nodes, or keeps the key of an authority.
+    pub fn is_signed_elsewhere(&self) -> bool {
+        let authorities = [&self.cluster_ca, &self.etcd_ca, &self.front_proxy_ca];
+        let mut keys = authorities.iter().map(|authority| &authority.signing.key);
+        keys.any(Option::is_none) || !self.given.leaves.is_empty()
     }
 
     /// True where the first format was read, which did not count: what it lacked was not made yet.

@@ -36,6 +36,7 @@ pub(crate) fn saved(name: &str) -> ClusterState {
     let service_accounts = ServiceAccounts {
         signing: Secret::new("service account".to_owned()),
         verifying: vec!["public key of service account".to_owned()],
+        next: None,
         issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
         audiences: Vec::new(),
     };

@@ -30,6 +30,7 @@ mod restored;
 mod rewrite;
 mod service_address;
 mod stored;
+mod tokens;
 mod wait;
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub use removed::removed_apis;
 pub use replicas::evict_one;
 pub use restored::{Restored, clean_restored, pods_of, reports};
 pub use rewrite::{forget, rewrite};
+pub use tokens::renew_tokens;
 pub use wait::{Waited, Waiting, await_node_ready, await_registered, await_workloads};
 
 /// Who we are in `managedFields`.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::{
     StreamExt,
-    future::{join, try_join, try_join_all, try_join3, try_join4},
+    future::{join, try_join, try_join_all, try_join4},
     stream,
 };
 use http::Request;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, pages, replicas::replicas,
-    rewrite,
+    rewrite, tokens,
 };
 use crate::{
     error::with_causes,
@@ -76,13 +76,14 @@ pub(crate) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> 
 
 async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let ((version, recorded), (nodes, replicas), (copy, bound, uid), ()) = try_join4(
+    let ((version, recorded), (nodes, replicas), (copy, bound, uid, tokens), ()) = try_join4(
         try_join(client.apiserver_version(), recorded(client)),
         try_join(all_nodes(client), replicas(client, wanted)),
-        try_join3(
+        try_join4(
             state_copy(client),
             Box::pin(bound_to(client, &wanted.bound_to)),
             identity(client, wanted.identity),
+            signers(client, wanted.tokens),
         ),
         kinds.learn(client, &wanted.kinds),
     )
@@ -117,6 +118,7 @@ async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterF
         charts,
         dry_runs,
         written_with: copy.as_ref().and_then(rewrite::mark),
+        tokens,
         marked: copy.is_some(),
         bound,
         replicas,
@@ -258,6 +260,17 @@ async fn identity(client: &Client, asked: bool) -> kube::Result<Option<String>> 
         .get_metadata("kube-system")
         .await?;
     Ok(system.metadata.uid)
+}
+
+/// Which keys have signed the tokens in Secrets, where that is asked.
+async fn signers(
+    client: &Client,
+    asked: bool,
+) -> kube::Result<Option<BTreeMap<ObjectRef, Option<String>>>> {
+    if !asked {
+        return Ok(None);
+    }
+    Box::pin(tokens::signers(client)).await.map(Some)
 }
 
 async fn state_copy(client: &Client) -> kube::Result<Option<KubeSecret>> {

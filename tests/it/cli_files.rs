@@ -233,6 +233,20 @@ fn what_cannot_be_rotated_is_refused_before_a_node_is_contacted() {
     let ran = context.run(&["cert", "rotate", "--service", "dns"]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(ran.stderr.contains("kube-controller-manager"), "{ran}");
+    for flags in [
+        ["--complete", "--yes"],
+        ["--custom-certs", "--yes"],
+        ["--service-account-key", "--rotate-ca"],
+        ["--service-account-key", "--service=etcd"],
+    ] {
+        let args = ["cert", "rotate"].iter().chain(&flags);
+        let ran = context.run(&args.copied().collect::<Vec<_>>());
+        assert_eq!(ran.code, Some(1), "{flags:?} {ran}");
+        assert!(ran.stderr.contains("Usage"), "{flags:?} {ran}");
+    }
+    let ran = context.run(&["cert", "rotate", "--service-account-key", "--yes"]);
+    assert_eq!(ran.code, Some(1), "{ran}");
+    assert!(ran.stderr.contains("there is no state"), "{ran}");
     let ran = context.run(&["cert", "rotate", "--yes"]);
     assert_eq!(ran.code, Some(1), "{ran}");
     assert!(

@@ -67,6 +67,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

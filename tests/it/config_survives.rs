@@ -121,6 +121,7 @@ fn planned(intent: &Intent) -> String {
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),

@@ -53,6 +53,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

@@ -9,6 +9,7 @@ use std::{
 use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome},
+    desired::Rotated,
     error::{ErrorClass, Explain as _, Obstacle},
     facts::{ApiView, ContainerState, Unreachable},
     model::{Component, Digest, NodeName, Role, path},
@@ -173,12 +174,15 @@ async fn uses_the_newest(runner: &Runner, secrets: &Mutex<Secrets>, of: usize) {
     let (two, rotating) = (intent(masks), runner.rotating_key());
     let plan = runner.would(&Goal::Up(&two)).await.unwrap();
     assert!(plan.is_empty(), "{}", rke_operator::plan::render(&plan));
-    let plan = rotating.would(&Goal::RotateKey(&two)).await.unwrap();
+    let plan = rotating
+        .would(&Goal::RotateKeys(Rotated::EncryptionKey, &two))
+        .await
+        .unwrap();
     assert!(!plan.is_empty(), "another rotation begins");
 }
 
 async fn rotates(runner: &Runner, intent: &Intent) {
-    let goal = Goal::RotateKey(intent);
+    let goal = Goal::RotateKeys(Rotated::EncryptionKey, intent);
     let outcome = runner.rotating_key().converge(&goal).await.unwrap();
     assert!(matches!(outcome, Outcome::Converged { .. }), "{outcome:?}");
 }
@@ -218,7 +222,7 @@ fn nothing_else_changes_with_a_key() {
 /// Cuts a rotation after so many steps. True if it was.
 async fn dies(runner: &Runner, masks: &[u8], cut: Cut) -> bool {
     let intent = intent(masks);
-    let goal = Goal::RotateKey(&intent);
+    let goal = Goal::RotateKeys(Rotated::EncryptionKey, &intent);
     runner.remote.cut(Some(cut));
     drop(runner.rotating_key().converge(&goal).await);
     let died = runner.remote.was_cut();
@@ -313,7 +317,10 @@ fn no_rotation_begins_while_a_control_plane_is_away() {
         let (runner, secrets) = encrypted(MANY).await;
         switch_off(&runner, "n2");
         let two = intent(MANY);
-        let (rotating, goal) = (runner.rotating_key(), Goal::RotateKey(&two));
+        let (rotating, goal) = (
+            runner.rotating_key(),
+            Goal::RotateKeys(Rotated::EncryptionKey, &two),
+        );
         let error = rotating.converge(&goal).await.unwrap_err();
         assert!(matches!(error, Error::Pki(_)), "{error}");
         assert!(error.to_string().contains("does not answer"), "{error}");
@@ -339,7 +346,10 @@ fn a_rotation_waits_for_a_control_plane_that_goes_away() {
             let is_old = |keys: &Vec<String>| keys[0] != saved_keys(&runner)[0];
             let before = servers(&runner, &secrets);
             switch_off(&runner, "n2");
-            let outcome = runner.rotating_key().converge(&Goal::RotateKey(&two)).await;
+            let outcome = runner
+                .rotating_key()
+                .converge(&Goal::RotateKeys(Rotated::EncryptionKey, &two))
+                .await;
             let Outcome::Degraded { left, warnings, .. } = outcome.unwrap() else {
                 panic!("{after}: a node is away");
             };

@@ -95,6 +95,7 @@ fn world(site: &Site) -> Environment {
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),

@@ -62,6 +62,7 @@ mod joint_ownership;
 mod joint_properties;
 mod joint_restore;
 mod joint_roles;
+mod joint_service_accounts;
 mod joint_watch;
 mod joint_worlds;
 mod lab_accepts;

@@ -129,6 +129,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

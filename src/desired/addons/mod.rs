@@ -109,6 +109,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         objects: objects.collect(),
         kinds: kinds.collect(),
         identity: false,
+        tokens: false,
         bound_to: std::collections::BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),

@@ -9,10 +9,8 @@ use std::borrow::Cow;
 use super::{Form, World, Writer, Written, names_a_file, sources};
 use crate::{
     config::{Intent, SecretsEncryption},
-    desired::Desired,
     error::{ErrorClass, Explain},
-    facts::{Actual, ContainerFact},
-    model::{Component, path},
+    facts::Actual,
     state::ClusterState,
 };
 
@@ -129,25 +127,6 @@ pub(in crate::desired) fn rotation_note(known: &ClusterState, next: &ClusterStat
     format!(
         "encryption: the new key `{new}` replaces `{old}`, which stays in the state: a snapshot of etcd may need it"
     )
-}
-
-/// Of API servers that run, everything but the configuration of encryption stays as it was applied.
-pub(in crate::desired) fn alone(want: &mut Desired, have: &Actual) {
-    for (name, host) in &mut want.hosts {
-        let fact = have
-            .up(name)
-            .and_then(|facts| facts.container(Component::ApiServer));
-        let applied = fact.and_then(ContainerFact::applied);
-        let spec = host.containers.get_mut(&Component::ApiServer);
-        let (Some(mut applied), Some(spec)) = (applied, spec) else {
-            continue;
-        };
-        let reads = applied.files.get_mut(path::ENCRYPTION);
-        if let (Some(reads), Some(digest)) = (reads, spec.files.get(path::ENCRYPTION)) {
-            reads.clone_from(digest);
-            *spec = applied;
-        }
-    }
 }
 
 impl World<'_> {

@@ -1,13 +1,12 @@
 //! Which configuration each API server reads, as its container tells. Pure.
 
-use std::collections::BTreeSet;
-
 use super::FLAG;
 use crate::{
     config::Intent,
-    facts::{Actual, ContainerFact, HostView},
-    model::{Component, ContainerSpec, Digest, NodeName, Role, path},
-    state::{ClusterState, Membership},
+    desired::control_planes,
+    facts::{Actual, ContainerFact},
+    model::{Component, ContainerSpec, Digest, NodeName, path},
+    state::ClusterState,
 };
 
 /// Which configuration an API server reads.
@@ -51,31 +50,8 @@ pub(super) fn servers<'a>(
     saved: &'a ClusterState,
     have: &'a Actual,
 ) -> (Vec<(&'a NodeName, Reads)>, bool) {
-    let mut seen = Vec::new();
-    let mut silent = false;
-    let planes = intent.with_role(Role::ControlPlane).map(|(name, _)| name);
-    let were = saved.inventory.iter().filter(|(_, entry)| {
-        entry.membership != Membership::Lost && entry.roles.contains(&Role::ControlPlane)
-    });
-    let names: BTreeSet<_> = planes.chain(were.map(|(name, _)| name)).collect();
-    for name in names
-        .iter()
-        .copied()
-        .chain(have.hosts.keys())
-        .collect::<BTreeSet<_>>()
-    {
-        match have.hosts.get(name) {
-            Some(HostView::Reachable(facts)) => {
-                let fact = facts.container(Component::ApiServer);
-                // What is of the time before a restore is stopped before the restored data are read.
-                let is_present = |fact: &&ContainerFact| {
-                    fact.is_of(&saved.cluster_id) && fact.epoch() >= saved.epoch()
-                };
-                let ours = fact.filter(is_present);
-                seen.extend(ours.map(|server| (name, Reads::of(server))));
-            }
-            Some(HostView::Unreachable(_)) | None => silent |= names.contains(name),
-        }
-    }
-    (seen, silent)
+    let (seen, silent) = control_planes::containers(Component::ApiServer, intent, saved, have);
+    let seen = seen.into_iter();
+    let seen = seen.map(|(name, server)| (name, Reads::of(server)));
+    (seen.collect(), silent)
 }

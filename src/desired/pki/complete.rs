@@ -11,6 +11,7 @@ use super::{
     given::Given,
     key::Key,
     restore::{self, RestoreRequest},
+    service_accounts::{self, RenewedTokens, Rotating, RotationStage},
 };
 use crate::{
     config::{Bastion, Intent, NodeIntent},
@@ -23,7 +24,7 @@ use crate::{
     },
 };
 
-const SERVICE_ACCOUNTS: &str = "the service-account key";
+pub(super) const SERVICE_ACCOUNTS: &str = "the service-account key";
 
 /// The keys of a new cluster.
 pub(super) fn generate(
@@ -63,6 +64,7 @@ pub(super) fn generate(
                 None => Key::derive(&ctx.seed, slot)?.to_pem(slot)?,
             },
             verifying: Vec::new(),
+            next: None,
             issuers: Vec::new(),
             audiences: Vec::new(),
         },
@@ -133,7 +135,7 @@ pub(super) fn completed(
         }
     }
     let accounts = &mut next.service_accounts;
-    let public = public_key(accounts)?;
+    let public = public_key(&accounts.signing)?;
     if !accounts.verifying.contains(&public) {
         accounts.verifying.insert(0, public);
     }
@@ -142,6 +144,11 @@ pub(super) fn completed(
     if accounts.issuers.first() != Some(&issuer) {
         accounts.issuers.retain(|known| *known != issuer);
         accounts.issuers.insert(0, issuer);
+    }
+    // What is wrong with a folder of certificates is reported as a whole.
+    let is_usable = given.is_none_or(|given| given.problems.is_empty());
+    if let Some(stage) = ctx.service_account_key.filter(|_| is_usable) {
+        next.service_accounts = rotating(&next, intent, have, ctx, given).after(stage)?;
     }
     if let Some(given) = given {
         next.given = given.kept(&next, intent);
@@ -152,7 +159,43 @@ pub(super) fn completed(
     Ok(next)
 }
 
+/// What the rotation of the service-account key is decided by.
+fn rotating<'a>(
+    state: &'a ClusterState,
+    intent: &'a Intent,
+    have: &'a Actual,
+    ctx: &'a PkiContext<'a>,
+    given: Option<&'a Given>,
+) -> Rotating<'a> {
+    Rotating {
+        intent,
+        state,
+        have,
+        ctx,
+        given: given.and_then(|given| given.service_account.as_ref()),
+    }
+}
+
 impl PkiContext<'_> {
+    /// What a request for a new service-account key has come to, and the tokens that are signed again before a former key
+    /// is dropped.
+    pub(super) fn rotates_service_accounts(
+        &self,
+        known: &ClusterState,
+        next: &ClusterState,
+        intent: &Intent,
+        have: &Actual,
+    ) -> Result<(Option<&'static str>, Option<RenewedTokens>), PkiError> {
+        let Some(stage) = self.service_account_key else {
+            return Ok((None, None));
+        };
+        let drops = stage == RotationStage::Complete
+            && known.service_accounts.verifying != next.service_accounts.verifying;
+        let renewed = rotating(next, intent, have, self, None).renewed(&next.service_accounts)?;
+        let renewed = renewed.filter(|tokens| drops && !tokens.secrets.is_empty());
+        Ok((service_accounts::note(stage, known, next), renewed))
+    }
+
     /// What a request for a new key has come to. `known` is the state before, `next` the one after.
     pub(super) fn rotates_key(&self, known: &ClusterState, next: &ClusterState) -> Option<String> {
         let note = || encryption::rotation_note(known, next);
@@ -176,8 +219,8 @@ fn encryption_key(ctx: &PkiContext<'_>, before: usize) -> EncryptionKey {
 }
 
 /// What verifies what the signing key signs.
-pub(super) fn public_key(accounts: &ServiceAccounts) -> Result<String, PkiError> {
-    let key = Key::from_pem(accounts.signing.expose());
+pub(super) fn public_key(signing: &Secret<String>) -> Result<String, PkiError> {
+    let key = Key::from_pem(signing.expose());
     let key = key.ok_or_else(|| PkiError::Damaged {
         what: SERVICE_ACCOUNTS,
         why: "it is not a P-256 or RSA key in PEM".to_owned(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    clock,
+    ServiceAccountKeyError, clock,
     newest::{CopyPlace, Newer, OtherCopy},
 };
 use crate::{
@@ -176,6 +176,9 @@ pub enum PkiError {
     /// There is no new key for what the API servers store.
     #[error(transparent)]
     KeyRotation(KeyRotationError),
+    /// The service-account key is not rotated, or not yet.
+    #[error("{}; nothing was changed", .0)]
+    ServiceAccountKey(#[from] ServiceAccountKeyError),
     /// A clock is wrong, so nothing can be said about the time of a certificate.
     #[error("{}", clock::sentence(*.ours, .off))]
     Clock {
@@ -313,6 +316,7 @@ impl Explain for PkiError {
             | Self::Damaged { .. } => ErrorClass::User,
             Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => ErrorClass::Host,
             Self::KeyRotation(error) => error.class(),
+            Self::ServiceAccountKey(error) => error.class(),
             Self::NewButUnseen { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
@@ -366,6 +370,7 @@ impl Explain for PkiError {
                 "write the last configuration that `up` was done with into the config, bring back every control plane, and run `up` until it has nothing to do; then change it again".into(),
             ],
             Self::KeyRotation(error) => error.hints(),
+            Self::ServiceAccountKey(error) => error.hints(),
             Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
                 "without `--recover` (of a `Cluster`: the annotation `clusterprovisioner.rke.io/recover`), nodes that have nothing become a new cluster".into(),
             ],

@@ -160,7 +160,7 @@ impl Given {
         let mut given = Self::default();
         reader.authorities(&mut given);
         if let Some(known) = known {
-            given.same_as(known);
+            given.same_as(known, ctx);
         }
         reader.leaves(&mut given, intent, have, known);
         reader.unused(&mut given, intent);
@@ -168,7 +168,7 @@ impl Given {
     }
 
     /// A cluster that lives keeps the authorities that it has.
-    fn same_as(&mut self, known: &ClusterState) {
+    fn same_as(&mut self, known: &ClusterState, ctx: &PkiContext<'_>) {
         let of = |authority: &state::Authority| blocks(&authority.signing.cert).into_iter().next();
         for (stem, given, has) in [
             (KUBE_CA, &self.cluster, &known.cluster_ca),
@@ -181,14 +181,15 @@ impl Given {
                 ));
             }
         }
-        let signs = &known.service_accounts.signing;
-        if self
-            .service_account
-            .as_ref()
-            .is_some_and(|given| given != signs)
-        {
+        let accounts = &known.service_accounts;
+        let is_known = |given: &Secret<String>| {
+            *given == accounts.signing || Some(given) == accounts.next.as_ref()
+        };
+        let given = self.service_account.as_ref();
+        if ctx.service_account_key.is_none() && given.is_some_and(|given| !is_known(given)) {
             self.problems.push(format!(
-                "`{TOKENS}-key.pem` is another key than the one that signs the cluster's tokens: it cannot be exchanged"
+                "`{TOKENS}-key.pem` is another key than the one that signs the cluster's tokens: `rke-operator cert rotate \
+                 --service-account-key --custom-certs` exchanges it"
             ));
         }
     }

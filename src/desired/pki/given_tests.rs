@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    CertKind, GivenFiles, Keys, PkiContext, PkiError, Seed,
+    CertKind, GivenFiles, Keys, PkiContext, PkiError, RotationStage, Seed, ServiceAccountKeyError,
     cert::{Authority, new_authority},
     cert_kind::Signer,
     engine_clients,
@@ -85,6 +85,16 @@ fn keys(
     folder: Option<&Folder>,
     now: Timestamp,
 ) -> Result<Keys, PkiError> {
+    rotated_keys(intent, have, folder, now, None)
+}
+
+fn rotated_keys(
+    intent: &Intent,
+    have: &Actual,
+    folder: Option<&Folder>,
+    now: Timestamp,
+    service_account_key: Option<RotationStage>,
+) -> Result<Keys, PkiError> {
     let given = folder.map(|folder| GivenFiles::new("certs", folder.0.clone()));
     let context = PkiContext {
         now,
@@ -93,6 +103,7 @@ fn keys(
         accept_etcd: None,
         rotate: None,
         rotate_key: false,
+        service_account_key,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,
@@ -248,6 +259,41 @@ fn a_cluster_keeps_its_authorities() {
     the certificates in `certs` cannot be used:
       `kube-ca.pem` is another authority than the one that the cluster has: it cannot be exchanged
     ");
+}
+
+/// Where certificates are a person's, so is the next service-account key; `up` exchanges none.
+#[test]
+fn a_new_service_account_key_is_given_too() {
+    let (intent, authority) = (one(), ca("the company", now()));
+    let folder = Folder::of(&authority, true).signed(&authority, &intent, now());
+    let (first, have) = made(&intent, &folder);
+    let start = |folder: Option<&Folder>| {
+        let keys = rotated_keys(&intent, &have, folder, now(), Some(RotationStage::Start));
+        keys.map(|keys| keys.saved.service_accounts)
+    };
+    let given = |error| PkiError::ServiceAccountKey(error);
+    assert_eq!(start(None), Err(given(ServiceAccountKeyError::Given)));
+    let mut with_key = folder_of(&folder);
+    let old = first.saved.service_accounts.signing.clone();
+    with_key
+        .0
+        .push(("kube-service-account-token-key.pem".to_owned(), old.clone()));
+    assert_eq!(
+        start(Some(&with_key)),
+        Err(given(ServiceAccountKeyError::Same))
+    );
+    let new = ca("another", now()).signing.key;
+    let new = new.unwrap();
+    with_key.0.last_mut().unwrap().1 = new.clone();
+    let error = keys(&intent, &have, Some(&with_key), now()).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("--service-account-key --custom-certs"),
+        "{error}"
+    );
+    let accounts = start(Some(&with_key)).unwrap();
+    assert_eq!((accounts.signing, accounts.next), (old, Some(new)));
+    assert_eq!(accounts.verifying.len(), 2);
 }
 
 /// A person's certificate is a person's to renew, where we could sign one ourselves, too.

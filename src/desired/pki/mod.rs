@@ -23,6 +23,7 @@ mod reconcile;
 mod recover;
 mod restore;
 mod rotation;
+mod service_accounts;
 #[cfg(test)]
 mod tests;
 mod user;
@@ -45,6 +46,7 @@ pub use self::{
     reconcile::{admin_kubeconfig, engine_clients, reconcile},
     restore::{Restore, RestoreRequest},
     rotation::Rotation,
+    service_accounts::{RenewedTokens, RotationStage, ServiceAccountKeyError, key_id},
     user::{
         AccessError, HandedOut, NewBecause, Shown, UserAccess, UserRequest, handed_out,
         is_api_name, renew_at, shown, user_access,
@@ -73,6 +75,8 @@ pub struct PkiContext<'a> {
     pub rotate: Option<&'a Rotation>,
     /// A person wants a new key for what the API servers store.
     pub rotate_key: bool,
+    /// How far a person wants the rotation of the service-account key to go.
+    pub service_account_key: Option<RotationStage>,
     /// What a person asks for about etcd's data.
     pub restore: Option<&'a RestoreRequest>,
     /// Nodes that a person gives up by name.
@@ -93,6 +97,10 @@ pub struct Keys {
     pub(super) leaves: BTreeMap<(NodeName, CertKind), Pair>,
     /// What verifies service-account tokens, PEM.
     pub(super) service_account_public: String,
+    /// The API servers are replaced once more, because the service-account key is rotated.
+    pub(super) rolls: bool,
+    /// What is signed again before a key of service accounts is dropped.
+    pub(super) renewed_tokens: Option<RenewedTokens>,
     /// When certificates end, and which are renewed.
     pub(super) certificates: Certificates,
     /// Sentences for the plan.

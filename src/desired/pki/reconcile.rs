@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, Seed,
+    CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, RotationStage, Seed,
     cert::{Authority, LeafSpec, Pair, ends},
     cert_kind::{Signer, client},
     certificate,
@@ -64,6 +64,8 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     };
     let saved = next_state(&known, intent, have, ctx, given.as_ref())?;
     notes.extend(ctx.rotates_key(&known, &saved));
+    let (note, renewed_tokens) = ctx.rotates_service_accounts(&known, &saved, intent, have)?;
+    notes.extend(note.map(str::to_owned));
     let authorities = Authorities::read(&saved)?;
     let mut settling = Settling {
         intent,
@@ -79,17 +81,7 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         notes: Vec::new(),
         missing: Vec::new(),
     };
-    let mut leaves = BTreeMap::new();
-    for (name, node) in &intent.nodes {
-        for kind in CertKind::ALL {
-            if kind.is_for(intent, node) {
-                let leaf = Leaf { name, node, kind };
-                if let Some(pair) = settling.pair(&leaf)? {
-                    leaves.insert((name.clone(), kind), pair);
-                }
-            }
-        }
-    }
+    let leaves = settling.leaves()?;
     let external = intent.etcd.external();
     if let Some(at) = external.and_then(|etcd| ends(&etcd.identity.cert)) {
         let what = "the client certificate for the external etcd, `services.etcd.cert`";
@@ -114,6 +106,9 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         certificates,
         notes,
         service_account_public: saved.service_accounts.verifying.concat(),
+        rolls: ctx.service_account_key == Some(RotationStage::Start)
+            && saved.service_accounts.next.is_some(),
+        renewed_tokens,
         saved,
     })
 }
@@ -149,7 +144,7 @@ fn newest(
     }
     // What is damaged is said first.
     Authorities::read(saved)?;
-    public_key(&saved.service_accounts)?;
+    public_key(&saved.service_accounts.signing)?;
     let mut whys = others.iter().map(|other| &other.why);
     let understood = whys.all(|why| match why {
         Newer::Serial(_) | Newer::Content | Newer::Key(_) => true,
@@ -236,7 +231,11 @@ pub fn engine_clients(
     now: Timestamp,
     seed: &Seed,
 ) -> Result<EngineClients, PkiError> {
-    let identity = |authority: &Authority, given: Option<&ClientIdentity>, org, slot| {
+    let identity = |authority: &Authority,
+                    given: Option<&ClientIdentity>,
+                    org,
+                    slot|
+     -> Result<ClientIdentity, PkiError> {
         if let Some(given) = given.filter(|_| !authority.can_sign()) {
             return Ok(given.clone());
         }
@@ -395,6 +394,23 @@ struct Settling<'a> {
 }
 
 impl Settling<'_> {
+    /// Every certificate of every node.
+    fn leaves(&mut self) -> Result<BTreeMap<(NodeName, CertKind), Pair>, PkiError> {
+        let intent = self.intent;
+        let mut leaves = BTreeMap::new();
+        for (name, node) in &intent.nodes {
+            for kind in CertKind::ALL {
+                if kind.is_for(intent, node) {
+                    let leaf = Leaf { name, node, kind };
+                    if let Some(pair) = self.pair(&leaf)? {
+                        leaves.insert((name.clone(), kind), pair);
+                    }
+                }
+            }
+        }
+        Ok(leaves)
+    }
+
     /// What a person made goes first, and is never replaced by something of ours. `None`: it is missing.
     fn pair(&mut self, leaf: &Leaf<'_>) -> Result<Option<Pair>, PkiError> {
         let Leaf { name, node, kind } = *leaf;

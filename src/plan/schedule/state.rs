@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{claim, part::Part};
 use crate::{
-    desired::{Desired, Rewrite},
+    desired::{Desired, Rewrite, pki::RenewedTokens},
     facts::{Actual, ApiView},
     model::{KubernetesVersion, NodeName},
     plan::{
@@ -14,7 +14,8 @@ use crate::{
     state::{ClusterState, InventoryEntry, Membership},
 };
 
-/// Before anything else: no node has a key that is not saved (invariant 2).
+/// Before anything else: no node has a key that is not saved (invariant 2). A key of service accounts is dropped from the
+/// state when no Secret has a token of it any more.
 pub(super) fn save(want: &Desired, have: &Actual) -> Part {
     let step = match have.saved.as_deref() {
         Some(saved) if *saved == want.saved => None,
@@ -32,7 +33,29 @@ pub(super) fn save(want: &Desired, have: &Actual) -> Part {
             LocalAction::SaveState,
         )),
     };
-    Part::from(Stage::of("state", 1, step)).with_notes(notes(want))
+    let stages = vec![renewed_tokens(want), Stage::of("state", 1, step)];
+    let notes = notes(want);
+    Part { stages, notes }
+}
+
+/// The tokens that the key has signed which is dropped.
+fn renewed_tokens(want: &Desired) -> Stage {
+    let step = want.renewed_tokens.as_ref().map(|renewed| {
+        let RenewedTokens { secrets, key } = renewed;
+        let names = secrets
+            .iter()
+            .map(|secret| format!("{}/{}", secret.namespace, secret.name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let why = "the service-account key that has signed them is dropped";
+        let action = ClusterAction::RenewTokens {
+            secrets: secrets.clone(),
+            key: key.clone(),
+        };
+        Step::cluster(Cause::Change, why, action).disturbing(format!(
+            "the tokens in these Secrets are signed again, and copies of the former ones are refused: {names}"
+        ))
+    });
+    Stage::of("tokens", 1, step).on_failure(OnFailure::EndRun)
 }
 
 /// Before nodes have their claims again: only what makes these claims ours. A state that changes before the copies on

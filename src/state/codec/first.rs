@@ -58,6 +58,7 @@ impl From<Document> for ClusterState {
         let service_accounts = ServiceAccounts {
             signing: document.service_account_key,
             verifying: Vec::new(),
+            next: None,
             issuers: Vec::new(),
             audiences: Vec::new(),
         };

@@ -125,6 +125,7 @@ impl From<Document> for ClusterState {
         let service_accounts = ServiceAccounts {
             signing: Secret::new(document.service_accounts.signing),
             verifying: document.service_accounts.verifying,
+            next: None,
             issuers: document.service_accounts.issuers,
             audiences: Vec::new(),
         };

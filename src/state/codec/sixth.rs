@@ -98,6 +98,8 @@ struct Identity {
 struct Accounts {
     signing: String,
     verifying: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
     issuers: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     audiences: Vec<String>,
@@ -168,6 +170,10 @@ impl From<&ClusterState> for Document {
             service_accounts: Accounts {
                 signing: service_accounts.signing.expose().clone(),
                 verifying: service_accounts.verifying.clone(),
+                next: service_accounts
+                    .next
+                    .as_ref()
+                    .map(|key| key.expose().clone()),
                 issuers: service_accounts.issuers.clone(),
                 audiences: service_accounts.audiences.clone(),
             },
@@ -209,6 +215,7 @@ impl TryFrom<Document> for ClusterState {
             service_accounts: ServiceAccounts {
                 signing: Secret::new(document.service_accounts.signing),
                 verifying: document.service_accounts.verifying,
+                next: document.service_accounts.next.map(Secret::new),
                 issuers: document.service_accounts.issuers,
                 audiences: document.service_accounts.audiences,
             },

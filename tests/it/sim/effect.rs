@@ -257,6 +257,15 @@ fn in_cluster(
             api(world)?.written_with = Some(with.clone());
             Ok(())
         }
+        ClusterAction::RenewTokens { secrets, key } => {
+            let tokens = api(world)?.tokens.get_or_insert_default();
+            for (secret, id) in tokens {
+                if secrets.contains(secret) {
+                    *id = Some(key.clone());
+                }
+            }
+            Ok(())
+        }
         // Pods are not simulated. No other API server serves yet.
         ClusterAction::CleanRestored { node, .. } => {
             let etcd = world

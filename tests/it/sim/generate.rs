@@ -126,7 +126,8 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         certificates: Certificates::default(),
         rewrite: None,
         encryption_settled: true,
-        encryption_rolls: false,
+        api_servers_roll: false,
+        renewed_tokens: None,
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         registries: Registries::default(),
@@ -265,6 +266,7 @@ fn saved(id: &str, hosts: &[NodeName]) -> ClusterState {
         service_accounts: ServiceAccounts {
             signing: Secret::new(format!("service account key of {id}")),
             verifying: vec![format!("public service account key of {id}")],
+            next: None,
             issuers: vec!["https://kubernetes.default.svc.cluster.local".to_owned()],
             audiences: Vec::new(),
         },

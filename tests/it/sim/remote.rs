@@ -381,6 +381,13 @@ impl RemoteSession for SimSession {
                 .world(|world| world.told(&seen.apis, &shell.client));
             passes(told.unwrap_or_default()).await;
             dry_runs(&mut seen, &wanted.objects);
+            if let Some(api) = &mut seen.cluster {
+                api.tokens = api
+                    .tokens
+                    .take()
+                    .or_else(|| Some(BTreeMap::new()))
+                    .filter(|_| wanted.tokens);
+            }
             self.remote
                 .inner()
                 .asks(seen.hosts.keys().filter(|name| !kept.contains_key(name)));

@@ -14,7 +14,7 @@ use rke_operator::{
     },
     config::Credential,
     converge::{self, AnyPurpose, Consent, Convergence, Error, Goal, Purpose},
-    desired::pki::RestoreRequest,
+    desired::pki::{RestoreRequest, RotationStage},
     environment::{Clock, Environment, KeyRing},
     host::{KnownHosts, Policy},
     model::{ClusterId, NodeName, secret::Secret},
@@ -124,6 +124,7 @@ pub(crate) struct Runner {
     accept_etcd: Option<String>,
     restore: Option<RestoreRequest>,
     rotate_key: bool,
+    service_account_key: Option<RotationStage>,
     identity: String,
     clock: Clock,
 }
@@ -165,6 +166,7 @@ impl Runner {
             accept_etcd: None,
             restore: None,
             rotate_key: false,
+            service_account_key: None,
             identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -246,6 +248,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who wants a new service-account key.
+    pub(crate) fn rotating_service_account_key(&self, stage: RotationStage) -> Self {
+        Self {
+            service_account_key: Some(stage),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -258,6 +268,7 @@ impl Runner {
             accept_etcd: self.accept_etcd.clone(),
             rotate: None,
             rotate_key: self.rotate_key,
+            service_account_key: self.service_account_key,
             restore: self.restore.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
@@ -339,7 +350,7 @@ impl Runner {
             let plan = match purpose.any() {
                 AnyPurpose::Goal(Goal::Heal(_)) => plan().unasked(),
                 AnyPurpose::Goal(Goal::Renew(_)) => plan().renewals(),
-                AnyPurpose::Goal(Goal::RotateKey(_)) => plan().encryption(),
+                AnyPurpose::Goal(Goal::RotateKeys(rotated, _)) => plan().rotation(rotated),
                 AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => plan(),
                 AnyPurpose::Goal(Goal::Restore(_)) => match self.restore {
                     Some(RestoreRequest::TakeBack) => {

@@ -169,6 +169,7 @@ fn in_cluster(
         | ClusterAction::Evict { .. }
         | ClusterAction::ForgetWritten
         | ClusterAction::RewriteStored { .. }
+        | ClusterAction::RenewTokens { .. }
         | ClusterAction::CleanRestored { .. }
         | ClusterAction::AwaitKnownPods { .. }
         | ClusterAction::SaveStateCopy => return,

@@ -1,0 +1,75 @@
+//! What a rotation of keys replaces, and nothing else with it. Pure.
+
+use super::Desired;
+use crate::{
+    facts::{Actual, ContainerFact},
+    model::{Component, path},
+};
+
+/// What a rotation replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotated {
+    /// The key that the API servers encrypt with what they store.
+    EncryptionKey,
+    /// The key that signs the tokens of service accounts.
+    ServiceAccountKey,
+}
+
+impl Rotated {
+    /// True for the files that it is in.
+    pub fn is_in(self, file: &str) -> bool {
+        match self {
+            Self::EncryptionKey => file == path::ENCRYPTION,
+            Self::ServiceAccountKey => {
+                [path::SERVICE_ACCOUNT_KEY, path::SERVICE_ACCOUNT_PUBLIC].contains(&file)
+            }
+        }
+    }
+
+    /// True for the components that read one of these files.
+    pub const fn is_read_by(self, component: Component) -> bool {
+        match component {
+            Component::ApiServer => true,
+            Component::ControllerManager => matches!(self, Self::ServiceAccountKey),
+            Component::Etcd
+            | Component::Scheduler
+            | Component::NginxProxy
+            | Component::Kubelet
+            | Component::KubeProxy
+            | Component::Snapshots => false,
+        }
+    }
+}
+
+impl Desired {
+    /// The same where only this changes: everything else of the containers that are there and read it stays as it was
+    /// applied. See [`Goal::RotateKeys`](crate::converge::Goal::RotateKeys).
+    #[must_use]
+    pub fn only(mut self, rotated: Rotated, have: &Actual) -> Self {
+        for (name, host) in &mut self.hosts {
+            let containers = host.containers.iter_mut();
+            for (component, spec) in containers.filter(|(it, _)| rotated.is_read_by(**it)) {
+                let fact = have.up(name).and_then(|facts| facts.container(*component));
+                let Some(mut applied) = fact.and_then(ContainerFact::applied) else {
+                    continue;
+                };
+                let mut reads = applied.files.iter_mut().filter(|(it, _)| rotated.is_in(it));
+                let brings = reads.all(|(file, digest)| match spec.files.get(file) {
+                    Some(wanted) => {
+                        digest.clone_from(wanted);
+                        true
+                    }
+                    None => false,
+                });
+                let lacks = spec
+                    .files
+                    .keys()
+                    .any(|file| rotated.is_in(file) && !applied.files.contains_key(file));
+                if brings && !lacks {
+                    *spec = applied;
+                }
+            }
+        }
+        self
+    }
+}
