@@ -271,7 +271,7 @@ fn a_new_service_account_key_is_given_too() {
         let keys = rotated_keys(&intent, &have, folder, now(), Some(RotationStage::Start));
         keys.map(|keys| keys.saved.service_accounts)
     };
-    let given = |error| PkiError::ServiceAccountKey(error);
+    let given = PkiError::ServiceAccountKey;
     assert_eq!(start(None), Err(given(ServiceAccountKeyError::Given)));
     let mut with_key = folder_of(&folder);
     let old = first.saved.service_accounts.signing.clone();
