@@ -97,7 +97,7 @@ fn went_back(refused: &Refused) -> Warning {
         hints: vec![
             format!("correct what the config says of `{component}`: another definition is tried"),
             format!(
-                "or try the same again: `rke-operator up --retry`; a `Cluster` has the annotation `{}`",
+                "or try the same again: `rke-operator up --retry` (a `Cluster` has the annotation `{}`)",
                 label::RETRY
             ),
         ],

@@ -189,7 +189,7 @@ impl Given {
         if ctx.service_account_key.is_none() && given.is_some_and(|given| !is_known(given)) {
             self.problems.push(format!(
                 "`{TOKENS}-key.pem` is another key than the one that signs the cluster's tokens: `rke-operator cert rotate \
-                 --service-account-key --custom-certs` exchanges it"
+                 --service-account-key` exchanges it"
             ));
         }
     }

@@ -288,7 +288,7 @@ fn a_new_service_account_key_is_given_too() {
     let error = keys(&intent, &have, Some(&with_key), now()).unwrap_err();
     let error = error.to_string();
     assert!(
-        error.contains("--service-account-key --custom-certs"),
+        error.contains("cert rotate --service-account-key"),
         "{error}"
     );
     let accounts = start(Some(&with_key)).unwrap();

@@ -102,8 +102,8 @@ impl Explain for ServiceAccountKeyError {
     fn hints(&self) -> Vec<Cow<'static, str>> {
         let hint = match self {
             Self::Given => {
-                "write the new key into your folder as `kube-service-account-token-key.pem` and run \
-                 `rke-operator cert rotate --service-account-key --custom-certs`"
+                "write the new key into your folder as `kube-service-account-token-key.pem`, and give that folder to \
+                 `rke-operator cert rotate --service-account-key`"
             }
             Self::Same => {
                 "replace the file by a new key (`openssl genrsa 4096`); nothing was changed"
