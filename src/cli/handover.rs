@@ -131,7 +131,6 @@ impl Handover<'_> {
             uid: None,
             applied: None,
             populated: self.saved.memory.populated,
-            refused: self.saved.memory.refused.clone(),
         };
         state
     }

@@ -437,7 +437,6 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
             HostAction::RunContainer { .. }
                 | HostAction::JoinEtcd { .. }
                 | HostAction::ReplaceContainer { .. }
-                | HostAction::PutBack { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::WriteFiles { .. }
                 | HostAction::ConfigureContainerd { .. }

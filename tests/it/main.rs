@@ -55,7 +55,6 @@ mod host_guards;
 mod host_login;
 mod host_watch;
 mod joint_addresses;
-mod joint_back;
 mod joint_encryption;
 mod joint_lost;
 mod joint_nodes;

@@ -264,7 +264,6 @@ impl Site {
             accept_etcd: None,
             rotate: None,
             rotate_key: false,
-            retry: false,
             service_account_key: None,
             restore: None,
             held_elsewhere: BTreeSet::new(),

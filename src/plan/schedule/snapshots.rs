@@ -57,7 +57,6 @@ fn replace(
         return None;
     }
     let action = HostAction::ReplaceContainer {
-        keep: false,
         component: COMPONENT,
         spec: Box::new(spec.clone()),
     };
