@@ -29,6 +29,21 @@ fn names(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|name| (*name).to_owned()).collect()
 }
 
+/// The head of a token, which names the key that has signed it.
+fn key_of(token: &str) -> &str {
+    token.split('.').next().unwrap_or_default()
+}
+
+/// True where the API server takes a token.
+fn accepts(site: &Site, token: &str) -> bool {
+    let asked = format!(
+        "curl -sk -o /dev/null -w '%{{http_code}}' -H 'Authorization: Bearer {token}' https://127.0.0.1:6443/api"
+    );
+    let code = site.node().sh(&asked).expect("an answer");
+    // A service account may read little; one that is not known is 401.
+    matches!(code.trim(), "200" | "403")
+}
+
 #[test]
 fn certificates_are_rotated_for_one_component_and_for_all() {
     let site = Site::new("rotate", Profile::Plain);
@@ -73,5 +88,34 @@ fn certificates_are_rotated_for_one_component_and_for_all() {
     assert_eq!(files(&site).difference(&before).count(), 20);
     assert_ne!(kubeconfig(), former);
     assert!(site.is_ready());
+    site.has_nothing_to_do();
+
+    // Another key signs tokens, and one of the former key is accepted until an hour has passed.
+    let token = || {
+        let made = site.kubectl(&["create", "token", "default"]).well();
+        made.stdout.trim().to_owned()
+    };
+    let former = token();
+    let signing = replaced(&site, || {
+        let rotate = ["cert", "rotate", "--service-account-key", "--yes"];
+        site.run(&rotate).well();
+    });
+    assert_eq!(
+        signing,
+        names(&["kube-apiserver", "kube-controller-manager"])
+    );
+    assert_ne!(key_of(&token()), key_of(&former));
+    let complete = [
+        "cert",
+        "rotate",
+        "--service-account-key",
+        "--complete",
+        "--yes",
+    ];
+    let early = site.run(&complete);
+    assert_eq!(early.status, 1, "{}", early.stderr);
+    assert!(early.stderr.contains("within an hour"), "{}", early.stderr);
+    assert!(accepts(&site, &former));
+    assert!(!accepts(&site, &former.replace('.', ".x")));
     site.has_nothing_to_do();
 }
