@@ -65,8 +65,8 @@ pub(super) fn bucket(flags: &S3, intent: &Intent) -> Result<Option<Bucket>, CliE
         return Ok(None);
     }
     let ca = flags.s3_endpoint_ca.as_deref().map(|path| {
-        read_at_most(MAX_BYTES, path).map_err(|source| Failure::Config {
-            path: path.to_owned(),
+        read_at_most(MAX_BYTES, path).map_err(|source| Failure::Read {
+            what: format!("`{}`", path.display()),
             source,
         })
     });

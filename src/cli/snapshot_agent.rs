@@ -53,8 +53,8 @@ fn bucket(args: &SnapshotOnNode) -> Result<Option<Bucket>, CliError> {
     };
     let read = std::fs::read(path).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.map(Some).map_err(|source: io::Error| {
-        Failure::Config {
-            path: path.clone(),
+        Failure::Read {
+            what: format!("`{}`", path.display()),
             source,
         }
         .into()

@@ -329,6 +329,11 @@ pub(super) fn object(name: &str) -> String {
     format!("{name}{ZIP}")
 }
 
+/// False for what cannot be a snapshot's.
+pub(super) fn is_object(file: &str) -> bool {
+    file.ends_with(ZIP)
+}
+
 fn client(bucket: &Bucket) -> object_store::Result<AmazonS3> {
     // The client of HTTP takes the process's.
     let _ = rustls::crypto::ring::default_provider().install_default();

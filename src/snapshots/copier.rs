@@ -145,6 +145,7 @@ impl<'a> Copier<'a> {
             let key = (file.clone(), e_tag, last_modified.timestamp_millis());
             let record = match self.known.remove(&key) {
                 Some(record) => record,
+                None if !bucket::is_object(&file) => None,
                 None => store.record(&file).await?,
             };
             let own = record
