@@ -14,20 +14,20 @@ pub(super) fn data(text: &str) -> Result<(), CliError> {
 
 /// Prints one JSON object.
 pub(super) fn json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Write {
-        what: "the result as JSON".to_owned(),
-        source: error.into(),
-    })?;
-    data(&text)
+    data(&text(serde_json::to_string_pretty(value))?)
 }
 
 /// Prints one JSON object on one line.
 pub(super) fn line(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string(value).map_err(|error| Failure::Write {
+    data(&text(serde_json::to_string(value))?)
+}
+
+fn text(written: serde_json::Result<String>) -> Result<String, CliError> {
+    let failed = |error: serde_json::Error| Failure::Write {
         what: "the result as JSON".to_owned(),
         source: error.into(),
-    })?;
-    data(&text)
+    };
+    Ok(written.map_err(failed)?)
 }
 
 fn written(result: io::Result<()>) -> Result<(), CliError> {

@@ -182,7 +182,7 @@ pub enum Failure {
         /// The cluster.
         id: ClusterId,
     },
-    /// A bucket is asked for, and none is named.
+    /// `--s3` without a bucket in the config or in the flags.
     #[error("no bucket is named")]
     NoBucket,
     /// A bucket that cannot be meant.

@@ -59,7 +59,7 @@ struct Saved {
     not_copied: Option<String>,
 }
 
-/// The bucket that is asked for; `None`: none is.
+/// The bucket of the flags and the config; `None`: no flag of S3 was given.
 pub(super) fn bucket(flags: &S3, intent: &Intent) -> Result<Option<Bucket>, CliError> {
     if !flags.is_asked_for() {
         return Ok(None);

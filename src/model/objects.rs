@@ -36,7 +36,7 @@ pub struct WantedObjects {
     pub kinds: BTreeSet<ObjectKind>,
     /// Whether it is asked who the cluster is.
     pub identity: bool,
-    /// Whether it is asked which key has signed the tokens in Secrets.
+    /// Whether the signing key of each token in a Secret is read.
     pub tokens: bool,
     /// The nodes of which it is asked what would go with them.
     pub bound_to: BTreeSet<NodeName>,

@@ -378,7 +378,7 @@ fn client(bucket: &Bucket) -> object_store::Result<AmazonS3> {
     builder.build()
 }
 
-/// How a bucket is asked for.
+/// How requests address a bucket.
 #[derive(Debug, PartialEq, Eq)]
 struct Addressed {
     /// `None`: AWS's of the region.

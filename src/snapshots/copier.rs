@@ -34,8 +34,7 @@ pub(super) struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// `None`: no bucket is asked for. Begins by looking into it: a run may have been ended between a snapshot and its
-    /// copy.
+    /// `None`: the config has no bucket. Begins by listing it: a run may have ended between a snapshot and its copy.
     pub(super) fn new(settings: &'a Settings, now: Timestamp) -> Option<Self> {
         let bucket = settings.bucket.as_ref()?;
         Some(Self {

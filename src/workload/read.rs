@@ -262,7 +262,7 @@ async fn identity(client: &Client, asked: bool) -> kube::Result<Option<String>> 
     Ok(system.metadata.uid)
 }
 
-/// Which keys have signed the tokens in Secrets, where that is asked.
+/// The signing keys of the tokens in Secrets, where they are wanted.
 async fn signers(
     client: &Client,
     asked: bool,

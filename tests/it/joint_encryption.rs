@@ -10,8 +10,8 @@ use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome},
     desired::Rotated,
-    error::{ErrorClass, Explain as _, Obstacle},
-    facts::{ApiView, ContainerState, Unreachable},
+    error::Explain as _,
+    facts::{ApiView, ContainerState},
     model::{Component, Digest, NodeName, Role, path},
     plan::{Action, ClusterAction, Step},
     state::DigestKey,
@@ -291,31 +291,12 @@ fn wherever_a_rotation_is_cut_up_goes_on() {
     });
 }
 
-fn switch_off(runner: &Runner, node: &str) {
-    let why = Unreachable {
-        obstacle: Obstacle::Silence,
-        class: ErrorClass::Host,
-        why: "it is off".to_owned(),
-        hints: Vec::new(),
-    };
-    runner
-        .remote
-        .world(|world| world.down.insert(node.into(), why));
-}
-
-fn switch_on(runner: &Runner) {
-    runner.remote.world(|world| {
-        world.down.clear();
-        world.settle();
-    });
-}
-
 /// A control plane that does not answer may still write with the present key: no rotation begins.
 #[test]
 fn no_rotation_begins_while_a_control_plane_is_away() {
     block_on(async {
         let (runner, secrets) = encrypted(MANY).await;
-        switch_off(&runner, "n2");
+        runner.switch_off("n2");
         let two = intent(MANY);
         let (rotating, goal) = (
             runner.rotating_key(),
@@ -326,7 +307,7 @@ fn no_rotation_begins_while_a_control_plane_is_away() {
         assert!(error.to_string().contains("does not answer"), "{error}");
         assert!(!error.hints().is_empty());
         assert_eq!(saved_keys(&runner).len(), 1);
-        switch_on(&runner);
+        runner.switch_on();
         rotates(&runner, &two).await;
         uses_the_newest(&runner, &secrets, 2).await;
     });
@@ -345,7 +326,7 @@ fn a_rotation_waits_for_a_control_plane_that_goes_away() {
             let two = intent(MANY);
             let is_old = |keys: &Vec<String>| keys[0] != saved_keys(&runner)[0];
             let before = servers(&runner, &secrets);
-            switch_off(&runner, "n2");
+            runner.switch_off("n2");
             let outcome = runner
                 .rotating_key()
                 .converge(&Goal::RotateKeys(Rotated::EncryptionKey, &two))
@@ -361,7 +342,7 @@ fn a_rotation_waits_for_a_control_plane_that_goes_away() {
                 assert!(servers(&runner, &secrets).iter().all(is_old), "{after}");
                 waited += 1;
             }
-            switch_on(&runner);
+            runner.switch_on();
             rotates(&runner, &two).await;
             uses_the_newest(&runner, &secrets, 2).await;
         }

@@ -17,8 +17,8 @@ use rke_operator::{
         Rotated,
         pki::{PkiError, RotationStage, ServiceAccountKeyError, key_id},
     },
-    error::{ErrorClass, Explain as _, Obstacle},
-    facts::{ClockFact, ContainerState, HostView, Unreachable},
+    error::Explain as _,
+    facts::{ClockFact, ContainerState, HostView},
     model::{Component, Digest, NodeName, ObjectRef, path},
     plan::Step,
     state::{DigestKey, ServiceAccounts},
@@ -379,42 +379,23 @@ fn wherever_the_end_of_a_service_account_key_is_cut_it_goes_on() {
     });
 }
 
-fn switch_off(runner: &Runner, node: &str) {
-    let why = Unreachable {
-        obstacle: Obstacle::Silence,
-        class: ErrorClass::Host,
-        why: "it is off".to_owned(),
-        hints: Vec::new(),
-    };
-    runner
-        .remote
-        .world(|world| world.down.insert(node.into(), why));
-}
-
-fn switch_on(runner: &Runner) {
-    runner.remote.world(|world| {
-        world.down.clear();
-        world.settle();
-    });
-}
-
 /// A control plane that does not answer may come back with what it had: no rotation starts or is completed without it.
 #[test]
 fn a_service_account_key_is_neither_replaced_nor_dropped_while_a_control_plane_is_away() {
     block_on(async {
         let (runner, tokens) = cluster(MANY).await;
         let intent = intent(MANY);
-        switch_off(&runner, "n2");
+        runner.switch_off("n2");
         let silent = refusal(runs(&runner, RotationStage::Start, &intent).await);
         assert_eq!(silent, ServiceAccountKeyError::Silent);
-        switch_on(&runner);
+        runner.switch_on();
         rotates(&runner, RotationStage::Start, &intent).await;
         later(&runner);
-        switch_off(&runner, "n2");
+        runner.switch_off("n2");
         let silent = refusal(runs(&runner, RotationStage::Complete, &intent).await);
         assert_eq!(silent, ServiceAccountKeyError::Silent);
         uses_the_newest_without(&runner, &tokens);
-        switch_on(&runner);
+        runner.switch_on();
     });
 }
 
@@ -441,7 +422,7 @@ fn a_rotation_of_the_service_account_key_waits_for_a_control_plane_that_goes_awa
             }
             let intent = intent(MANY);
             let before = accounts(&runner);
-            switch_off(&runner, "n2");
+            runner.switch_off("n2");
             let outcome = runs(&runner, RotationStage::Start, &intent).await.unwrap();
             let Outcome::Degraded { left, warnings, .. } = outcome else {
                 panic!("{after}: a node is away");
@@ -455,7 +436,7 @@ fn a_rotation_of_the_service_account_key_waits_for_a_control_plane_that_goes_awa
                 assert_eq!(early, ServiceAccountKeyError::NotIssued);
                 waited += 1;
             }
-            switch_on(&runner);
+            runner.switch_on();
             rotates(&runner, RotationStage::Start, &intent).await;
             uses_the_newest(&runner, &tokens, MANY, 2).await;
         }

@@ -142,7 +142,7 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
     let inspected = site.node().sh(&inspect).expect("a container");
     assert!(!inspected.contains(S3::SECRET_KEY), "{inspected}");
 
-    // One that is asked for is proven and copied. When the node has lost all of its own, the copy comes back.
+    // `snapshot-save --s3` proves its snapshot and copies it. When the node has lost its files, the copy is restored.
     let named = [
         "etcd",
         "snapshot-save",

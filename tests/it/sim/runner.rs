@@ -16,6 +16,8 @@ use rke_operator::{
     converge::{self, AnyPurpose, Consent, Convergence, Error, Goal, Purpose},
     desired::pki::{RestoreRequest, RotationStage},
     environment::{Clock, Environment, KeyRing},
+    error::{ErrorClass, Obstacle},
+    facts::Unreachable,
     host::{KnownHosts, Policy},
     model::{ClusterId, NodeName, secret::Secret},
     plan,
@@ -246,6 +248,26 @@ impl Runner {
             rotate_key: true,
             ..self.clone()
         }
+    }
+
+    /// From now on a node does not answer.
+    pub(crate) fn switch_off(&self, node: &str) {
+        let why = Unreachable {
+            obstacle: Obstacle::Silence,
+            class: ErrorClass::Host,
+            why: "it is off".to_owned(),
+            hints: Vec::new(),
+        };
+        self.remote
+            .world(|world| world.down.insert(node.into(), why));
+    }
+
+    /// From now on every node answers, and what was started runs.
+    pub(crate) fn switch_on(&self) {
+        self.remote.world(|world| {
+            world.down.clear();
+            world.settle();
+        });
     }
 
     /// The same one, who wants a new service-account key.

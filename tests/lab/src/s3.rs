@@ -68,7 +68,7 @@ impl S3 {
         Ok(dir)
     }
 
-    /// Ends it: whoever asks is refused until [`Self::resume`].
+    /// Ends the process: connections are refused until [`Self::resume`].
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
