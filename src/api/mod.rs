@@ -65,6 +65,10 @@ pub const CLEAN: &str = crate::model::label::CLEAN;
 /// on with it. Used once: the operator takes it away.
 pub const ACCEPT_ETCD: &str = crate::model::label::ACCEPT_ETCD;
 
+/// An annotation of any value: a change that failed on a node and was put back there is tried again. Used once: the
+/// operator removes it.
+pub const RETRY: &str = crate::model::label::RETRY;
+
 /// An annotation of a Secret with a key to nodes: the names of the Clusters that may use it, separated by commas, or `*`.
 /// Without it none may.
 pub const CLUSTERS: &str = "clusterprovisioner.rke.io/clusters";
@@ -85,12 +89,13 @@ pub const APPROVED_BY: &str = "clusterprovisioner.rke.io/approved-by";
 pub const RECONCILE_AT: &str = "clusterprovisioner.rke.io/reconcile-at";
 
 /// Every annotation by which a person requests something of the operator: a change of one starts a reconcile.
-pub const REQUESTS: [&str; 9] = [
+pub const REQUESTS: [&str; 10] = [
     RECOVER,
     TAKE_OVER,
     LOSE,
     CLEAN,
     ACCEPT_ETCD,
+    RETRY,
     CONFIRM_DELETION,
     APPROVE,
     APPROVED_BY,

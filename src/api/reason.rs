@@ -71,7 +71,7 @@ reasons! {
     HostKeyChanged, HostKeyUnknown, HostUnavailable, ImmutableField, InlineSecret,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
     NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
-    Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RollingOut,
+    Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RolledBack, RollingOut,
     SecretMissing, SecretNotGranted, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
     StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
 }
@@ -372,6 +372,11 @@ pub const REASONS: &[ReasonRow] = &[
         T::UpToDate,
         R::HeldBack,
         "something differs and is left as it is for now; the message says what, and what it waits for",
+    ),
+    no(
+        T::UpToDate,
+        R::RolledBack,
+        "a change failed on a node and was put back there; it is not tried again until the spec says something else, or the annotation `clusterprovisioner.rke.io/retry` asks for it; the message says which, and why",
     ),
     no(T::UpToDate, R::RollingOut, "a run is in progress"),
     no(

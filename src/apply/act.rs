@@ -141,12 +141,28 @@ impl Executor<'_> {
                 node::restore(host, self.context.id()?, restore).await
             }
             HostAction::StartContainer { component } => {
-                Box::pin(node::start_container(self, host, *component)).await
+                Box::pin(node::start_again(self, host, *component)).await
             }
-            HostAction::ReplaceContainer { component, spec } => {
+            HostAction::ReplaceContainer {
+                component,
+                spec,
+                keep,
+            } => {
                 node::prepare(self, host, *component, spec, reporter, stop).await?;
-                node::remove_container(host, self.seen(host, component.container())?).await?;
+                let former = self.seen(host, component.container())?;
+                if *keep {
+                    node::keep_container(host, former, *component).await?;
+                } else {
+                    node::remove_container(host, former).await?;
+                }
                 Box::pin(node::run_container(self, host, *component, spec)).await
+            }
+            HostAction::PutBack { component } => {
+                let failed = self.seen(host, component.container())?;
+                Box::pin(node::put_container_back(self, host, failed, *component)).await
+            }
+            HostAction::RemoveKept { components } => {
+                node::remove_kept(host, self.context.id()?, components).await
             }
             HostAction::ReloadProxy { read } => {
                 node::reload_proxy(host, self.context.desired()?, read).await

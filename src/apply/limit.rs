@@ -80,6 +80,8 @@ fn on_host(action: &HostAction) -> Duration {
         | HostAction::RunContainer { .. }
         | HostAction::StartContainer { .. }
         | HostAction::ReplaceContainer { .. }
+        | HostAction::PutBack { .. }
+        | HostAction::RemoveKept { .. }
         | HostAction::ReloadProxy { .. }
         | HostAction::RemoveContainer { .. } => 3 * MINUTE,
         // Copies an image, restarts a service with its own deadline, or waits for a component.

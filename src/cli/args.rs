@@ -212,6 +212,9 @@ pub struct Up {
     /// Go on with the external etcd of this cluster ID: it was restored from a snapshot of the data of this cluster
     #[arg(long, value_name = "ID")]
     pub accept_etcd: Option<String>,
+    /// Try again what failed on a node and was put back there
+    #[arg(long)]
+    pub retry: bool,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,
@@ -221,6 +224,7 @@ pub struct Up {
 }
 
 /// `plan`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Args, Debug)]
 pub struct Plan {
     /// The config.
@@ -244,6 +248,9 @@ pub struct Plan {
     /// Plan as `up --accept-etcd` would
     #[arg(long, value_name = "ID")]
     pub accept_etcd: Option<String>,
+    /// Plan as `up --retry` would
+    #[arg(long)]
+    pub retry: bool,
     /// Certificates.
     #[command(flatten)]
     pub certs: Certs,

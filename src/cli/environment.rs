@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// How a command opens the world.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Opening {
     /// `--accept-new-host-keys`.
@@ -42,6 +43,8 @@ pub(super) struct Opening {
     pub(super) rotate_key: bool,
     /// `cert rotate --service-account-key`.
     pub(super) service_account_key: Option<RotationStage>,
+    /// `--retry`.
+    pub(super) retry: bool,
     /// `etcd snapshot-restore`.
     pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
@@ -92,6 +95,7 @@ pub(super) fn open(
         rotate: opening.rotate,
         rotate_key: opening.rotate_key,
         service_account_key: opening.service_account_key,
+        retry: opening.retry,
         restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,

@@ -131,6 +131,7 @@ impl Handover<'_> {
             uid: None,
             applied: None,
             populated: self.saved.memory.populated,
+            refused: self.saved.memory.refused.clone(),
         };
         state
     }

@@ -24,6 +24,7 @@ pub(super) async fn take_over(environment: &Environment) -> Result<(), CliError>
             uid: None,
             applied: None,
             populated: saved.memory.populated,
+            refused: saved.memory.refused.clone(),
         },
         ..saved
     };

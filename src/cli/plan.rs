@@ -21,6 +21,7 @@ pub(super) async fn plan(args: &Plan, session: &Session) -> Result<u8, CliError>
         accept_new_host_keys: args.accept_new_host_keys,
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
+        retry: args.retry,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,

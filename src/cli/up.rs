@@ -38,6 +38,7 @@ pub(super) async fn up(args: &Up, session: &Session) -> Result<Ended, CliError> 
     let opening = Opening {
         recover: args.recover.clone(),
         accept_etcd: args.accept_etcd.clone(),
+        retry: args.retry,
         lose: args.lose.iter().cloned().collect(),
         clean: args.clean.iter().cloned().collect(),
         given: custom_certs::read(&args.certs, file)?,
@@ -148,10 +149,10 @@ fn without(left: &BTreeMap<NodeName, Unreachable>, missing: &[&Warning], again: 
     }
     let hints = left.values().flat_map(|down| &down.hints);
     let hints = hints.chain(missing.iter().flat_map(|what| &what.hints));
-    let last = if left.is_empty() {
-        format!("run `{again}` again when that is cured")
-    } else {
+    let last = if missing.is_empty() {
         format!("`{again}` again brings them in when they answer")
+    } else {
+        format!("run `{again}` again when that is cured")
     };
     let mut hints = distinct(hints.map(String::as_str));
     hints.push(&last);

@@ -95,6 +95,8 @@ pub enum Error {
         /// Why.
         #[source]
         error: StepFailure,
+        /// Why what was there before does not run again, where it was kept.
+        stands: Option<String>,
     },
     /// The plan breaks an invariant: nothing was done.
     #[error("the plan was not safe and did not run: {}", violations(.0))]
@@ -197,7 +199,11 @@ impl Explain for Error {
                 let hints = distinct(down.iter().flat_map(|(_, down)| &down.hints));
                 hints.into_iter().cloned().map(Cow::Owned).collect()
             }
-            Self::Step { error, .. } => error.0.hints(),
+            Self::Step { error, stands, .. } => {
+                let mut hints = error.0.hints();
+                hints.extend(stands.clone().map(Cow::Owned));
+                hints
+            }
             Self::Unfit { source, .. } => source.hints(),
             Self::UnknownRelease { .. } => vec![
                 "use the release of rke-operator that made the cluster, or a newer one".into(),

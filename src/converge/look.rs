@@ -10,6 +10,8 @@ use jiff::Timestamp;
 
 use super::{
     AnyPurpose, Error, Goal, Inspection, Purpose, Removal, Survey,
+    back::GoingBack,
+    failed,
     kept::{self, Kept},
     left_alone, silent,
 };
@@ -139,11 +141,48 @@ pub(super) struct SoFar {
     pub(super) failed: BTreeMap<NodeName, Unreachable>,
     /// An iteration was run, and the state has what was asked for once.
     pub(super) ran: bool,
+    /// What has failed in this run and goes back, after which the run ends.
+    pub(super) back: Option<Box<GoingBack>>,
 }
 
 impl SoFar {
+    /// What failures of a run mean. Where a change has failed whose former container is kept, the next look finds it, and
+    /// nothing else is done; where that fails too, the error is that of the change.
+    pub(super) fn after(
+        &mut self,
+        outcome: &RunOutcome,
+        failures: Vec<Failure>,
+        survey: &Survey,
+    ) -> Result<(), Error> {
+        let failures = match GoingBack::of(failures, survey) {
+            Ok(back) if self.back.is_none() => {
+                self.back = Some(back);
+                return Ok(());
+            }
+            Ok(back) => return Err(self.back.take().unwrap_or(back).failed()),
+            Err(failures) => failures,
+        };
+        match (self.ends(outcome, failures), self.back.take()) {
+            (Some(_), Some(back)) => Err(back.failed()),
+            (Some(failure), None) => Err(failed(failure)),
+            (None, back) => {
+                self.back = back;
+                Ok(())
+            }
+        }
+    }
+
+    /// A look that failed: where something has failed before, that is what there is to say.
+    pub(super) fn failed_before(&mut self, error: Error, changed: bool) -> Error {
+        match self.back.take() {
+            Some(back) => back.failed(),
+            None if changed => error.after_changes(),
+            None => error,
+        }
+    }
+
     /// The failure that ends the run. Others leave their nodes alone until the next one.
-    pub(super) fn ends(&mut self, outcome: &RunOutcome, failures: Vec<Failure>) -> Option<Failure> {
+    fn ends(&mut self, outcome: &RunOutcome, failures: Vec<Failure>) -> Option<Failure> {
         match outcome {
             RunOutcome::Failed => failures.into_iter().next(),
             RunOutcome::Completed
@@ -438,6 +477,13 @@ fn decide(
             let keys = pki::reconcile(intent, actual, &context)?;
             plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
+            if environment.retry && !so_far.ran {
+                desired.saved.memory.refused.clear();
+            }
+            plan::forget_former(&mut desired, actual);
+            if let Some(back) = &so_far.back {
+                plan::refuse(&mut desired, actual, &back.broken, reading.now);
+            }
             if let Goal::RotateKeys(rotated, _) = goal {
                 desired = desired.only(rotated, actual);
             }
@@ -522,6 +568,9 @@ fn checked(plan: Plan, actual: &Actual, saved: Option<&ClusterState>) -> Result<
 
 /// The part of all that would be done that serves the purpose, and all, where that is more.
 fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
+    if plan.puts_back() {
+        return (plan, None);
+    }
     match purpose {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
         AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),

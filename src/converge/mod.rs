@@ -29,6 +29,7 @@ use crate::{
 
 mod announced;
 mod attempts;
+mod back;
 mod error;
 mod kept;
 mod look;
@@ -175,10 +176,14 @@ async fn iterate<'w, R>(
         let iteration = tokio::select! {
             biased;
             cause = stop.stopped() => return Ok(Convergence::Stopped(cause)),
-            iteration = Box::pin(looks) => iteration
-                .map_err(|error| if changed { error.after_changes() } else { error })?,
+            iteration = Box::pin(looks) => {
+                iteration.map_err(|error| so_far.failed_before(error, changed))?
+            }
         };
         let plan = &iteration.survey.plan;
+        if let Some(back) = so_far.back.take_if(|_| !plan.puts_back()) {
+            return back.settled(iteration.survey, so_far, changed, warnings);
+        }
         attempts.plans(plan);
         if waited.is_done_with(plan) {
             iteration.remember(purpose).await?;
@@ -218,14 +223,9 @@ async fn iterate<'w, R>(
             slow: _,
         } = report;
         warnings = distinct(warnings.into_iter().chain(new));
-        if let Some(failure) = so_far.ends(&outcome, failures) {
-            return Err(failed(failure));
-        }
+        so_far.after(&outcome, failures, &iteration.survey)?;
         match outcome {
-            RunOutcome::Stopped => {
-                let cause = stop.cause().unwrap_or(StopCause::Signal);
-                return Ok(Convergence::Stopped(cause));
-            }
+            RunOutcome::Stopped => return Ok(stopped(stop)),
             // The survey before this iteration saw every host clean or not ours. After it nobody
             // could tell any more whose a claim is, so there is nothing left to look for.
             RunOutcome::Completed if plan.deletes_state() => {
@@ -240,6 +240,10 @@ async fn iterate<'w, R>(
         (session, last, kept) = iteration.leave(purpose, &outcome);
     }
     Err(unsettled(attempts.count(), &last))
+}
+
+fn stopped<R>(stop: &Stop) -> Convergence<Settled, R> {
+    Convergence::Stopped(stop.cause().unwrap_or(StopCause::Signal))
 }
 
 /// The nodes that a plan disturbs and the first plan of the run did not name.
@@ -267,6 +271,7 @@ fn failed(Failure { step, error }: Failure) -> Error {
         title: plan::title(&step),
         step: Box::new(step),
         error: StepFailure(error),
+        stands: None,
     }
 }
 

@@ -77,6 +77,12 @@ impl HostFacts {
         self.containers.get(component.container())
     }
 
+    /// The container that a change of a component has kept: it is this cluster's, and of this life of etcd's data.
+    pub fn kept(&self, component: Component, id: &ClusterId, epoch: u32) -> Option<&ContainerFact> {
+        let fact = self.containers.get(component.kept());
+        fact.filter(|fact| fact.is_of(id) && fact.epoch() == epoch)
+    }
+
     /// Who holds this node, if anybody does.
     pub fn claim(&self) -> Option<&ContainerFact> {
         self.containers.get(crate::model::CLAIM)
@@ -147,6 +153,11 @@ impl ContainerFact {
     pub fn epoch(&self) -> u32 {
         let text = self.labels.get(crate::model::label::ETCD_EPOCH);
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    /// A run was cut off after it had stopped it to replace it: Docker does not start it again.
+    pub const fn is_set_aside(&self) -> bool {
+        self.runs.is_none() && matches!(self.state, ContainerState::Exited(_))
     }
 
     /// The definition that was applied, as the label records it.

@@ -8,12 +8,13 @@ use std::{
 use bollard::{
     models::{
         ContainerCreateBody, ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary,
-        ContainerSummaryStateEnum, HostConfig,
+        ContainerSummaryStateEnum, ContainerUpdateBody, HostConfig, RestartPolicy,
+        RestartPolicyNameEnum,
     },
     query_parameters::{
         CreateContainerOptionsBuilder, InspectContainerOptions, KillContainerOptionsBuilder,
         ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
-        StartContainerOptions, StopContainerOptionsBuilder,
+        RenameContainerOptionsBuilder, StartContainerOptions, StopContainerOptionsBuilder,
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -254,15 +255,46 @@ impl Host {
             .await
     }
 
+    /// Stops a container: it is asked to end, and killed after that time. One that does not run is success.
+    pub async fn stop(&self, name: &str, grace: Duration) -> Result<(), HostError> {
+        let seconds = i32::try_from(grace.as_secs().min(60)).unwrap_or(60);
+        let options = StopContainerOptionsBuilder::new().t(seconds).build();
+        let stopped = self.docker().stop_container(name, Some(options)).await;
+        self.done(format!("stop container `{name}`"), stopped).await
+    }
+
+    /// Whether Docker starts a container again when it exits, and with the machine.
+    pub async fn set_restarts(&self, name: &str, restarts: bool) -> Result<(), HostError> {
+        let policy = if restarts {
+            RestartPolicyNameEnum::ALWAYS
+        } else {
+            RestartPolicyNameEnum::NO
+        };
+        let body = ContainerUpdateBody {
+            restart_policy: Some(RestartPolicy {
+                name: Some(policy),
+                maximum_retry_count: None,
+            }),
+            ..ContainerUpdateBody::default()
+        };
+        let updated = self.docker().update_container(name, body).await;
+        let doing = format!("set the restart policy of container `{name}`");
+        self.done(doing, updated).await
+    }
+
+    /// Gives a container another name, which must be free.
+    pub async fn rename(&self, name: &str, to: &str) -> Result<(), HostError> {
+        let options = RenameContainerOptionsBuilder::new().name(to).build();
+        let renamed = self.docker().rename_container(name, options).await;
+        let doing = format!("rename container `{name}` to `{to}`");
+        self.done(doing, renamed).await
+    }
+
     /// Removes a container and its anonymous volumes; gone is success. With `grace` it is asked
     /// to end first and killed after that time; without, it is killed at once.
     pub async fn remove(&self, name: &str, grace: Option<Duration>) -> Result<(), HostError> {
         if let Some(grace) = grace {
-            let seconds = i32::try_from(grace.as_secs().min(60)).unwrap_or(60);
-            let options = StopContainerOptionsBuilder::new().t(seconds).build();
-            let stopped = self.docker().stop_container(name, Some(options)).await;
-            let stopped = self.done(format!("stop container `{name}`"), stopped).await;
-            match stopped {
+            match self.stop(name, grace).await {
                 Err(error) if error.docker_status() == Some(404) => return Ok(()),
                 // A container that cannot be stopped can still be removed by force.
                 Ok(()) | Err(HostError::Docker { .. }) => {}

@@ -63,6 +63,27 @@ impl Component {
         }
     }
 
+    /// The name of the container that a change keeps, stopped, until the run has ended well. Another one than RKE's,
+    /// `old-…`; alone it proves nothing: the container bears the labels of before, too.
+    pub const fn kept(self) -> &'static str {
+        match self {
+            Self::Etcd => "before-etcd",
+            Self::ApiServer => "before-kube-apiserver",
+            Self::ControllerManager => "before-kube-controller-manager",
+            Self::Scheduler => "before-kube-scheduler",
+            Self::NginxProxy => "before-nginx-proxy",
+            Self::Kubelet => "before-kubelet",
+            Self::KubeProxy => "before-kube-proxy",
+            Self::Snapshots => "before-etcd-rolling-snapshots",
+        }
+    }
+
+    /// The component whose former container has this name.
+    pub fn of_kept(container: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|component| component.kept() == container)
+    }
+
     /// The component whose container has this name.
     pub fn named(container: &str) -> Option<Self> {
         let mut all = Self::ALL.into_iter();

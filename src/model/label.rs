@@ -16,6 +16,9 @@ pub const CLEAN: &str = "clusterprovisioner.rke.io/clean";
 /// On a `Cluster`, an annotation whose value is the cluster id of an external etcd: the data of this cluster are there
 /// now, as `--accept-etcd` of the command line says.
 pub const ACCEPT_ETCD: &str = "clusterprovisioner.rke.io/accept-etcd";
+/// On a `Cluster`, an annotation of any value: a change that failed on a node and was put back there is tried again, as
+/// `--retry` of the command line does.
+pub const RETRY: &str = "clusterprovisioner.rke.io/retry";
 /// On a component's container: which life of etcd's data it was made for, counted in restores. Without it: the first.
 pub const ETCD_EPOCH: &str = "clusterprovisioner.rke.io/etcd-epoch";
 /// The applied [`super::ContainerSpec`] as JSON.

@@ -17,7 +17,7 @@ use crate::{
     api::{
         ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, CLUSTER_ID, CONFIRM_DELETION, Cluster,
         ClusterSpec, ClusterStatus, Deletion, FINALIZER, GROUP, KUBERNETES_VERSION, LOSE,
-        LenientDeletion, RECONCILE_AT, RECOVER, REMOVAL_BEGAN, REQUESTS, TAKE_OVER, VERSION,
+        LenientDeletion, RECONCILE_AT, RECOVER, REMOVAL_BEGAN, REQUESTS, RETRY, TAKE_OVER, VERSION,
         conditions::{ConditionStatus, ConditionType, shorten},
     },
     config::referred_secrets,
@@ -39,7 +39,7 @@ const WANTED: [&str; 5] = [
 ];
 
 /// The requests that are gone when they are done.
-const ONCE: [&str; 6] = [RECOVER, TAKE_OVER, LOSE, CLEAN, ACCEPT_ETCD, APPROVE];
+const ONCE: [&str; 7] = [RECOVER, TAKE_OVER, LOSE, CLEAN, ACCEPT_ETCD, RETRY, APPROVE];
 
 /// One version of one object.
 #[derive(Clone, Debug)]
@@ -120,6 +120,11 @@ impl ClusterObject {
     /// The external etcd that the cluster goes on with: its cluster id, written by a person.
     pub(super) fn accept_etcd(&self) -> Option<String> {
         self.object.annotations().get(ACCEPT_ETCD).cloned()
+    }
+
+    /// A person wants what has failed to be tried again.
+    pub(super) fn retry(&self) -> bool {
+        self.object.annotations().contains_key(RETRY)
     }
 
     /// The cluster whose state is to become this object's: its id, written by a person.

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     api::{
-        ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, LOSE, RECOVER, TAKE_OVER,
+        ACCEPT_ETCD, APPROVE, APPROVED_BY, CLEAN, LOSE, RECOVER, RETRY, TAKE_OVER,
         conditions::{ConditionType, Reason},
     },
     error::{ErrorClass, Explain, with_causes},
@@ -392,6 +392,7 @@ pub(super) async fn forget_requests(
         // A state that is there and outdated is recovered by the run that follows.
         (RECOVER, ended && view.recover().is_some()),
         (ACCEPT_ETCD, ended && view.accept_etcd().is_some()),
+        (RETRY, ended && view.retry()),
         (TAKE_OVER, view.take_over().is_some()),
         (LOSE, lost && !view.lose().is_empty()),
         (CLEAN, lost && !view.clean().is_empty()),

@@ -134,6 +134,22 @@ pub enum HostAction {
         component: Component,
         /// The new definition.
         spec: Box<ContainerSpec>,
+        /// The former one is not removed: it is stopped, Docker no longer starts it, and it is renamed to
+        /// [`Component::kept`]. Torn: it is stopped, or is kept while the other one is missing; the next survey sees both.
+        #[serde(default, skip_serializing_if = "is_false")]
+        keep: bool,
+    },
+    /// Removes the container of a component and makes the one that was kept the running one again. Torn: none of the name
+    /// is there while one is kept, or the former one does not run; the next survey sees both.
+    PutBack {
+        /// Which.
+        #[serde(rename = "name")]
+        component: Component,
+    },
+    /// Removes the containers that changes of these components have kept, if they are this cluster's. Gone is success.
+    RemoveKept {
+        /// Which.
+        components: BTreeSet<Component>,
     },
     /// Tells nginx-proxy to read its configuration again, and writes down which one that was. No
     /// connection is refused. Visible in that file; repeating is harmless.
@@ -370,6 +386,14 @@ pub struct EtcdRestore {
     pub bump: u64,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl HostAction {
     /// See [`Action::is_optional`].
     pub const fn is_optional(&self) -> bool {
@@ -404,6 +428,8 @@ impl HostAction {
             Self::PutEtcdBack { .. } => "put-etcd-back",
             Self::StartContainer { .. } => "start-container",
             Self::ReplaceContainer { .. } => "replace-container",
+            Self::PutBack { .. } => "put-back",
+            Self::RemoveKept { .. } => "remove-kept",
             Self::ReloadProxy { .. } => "reload-proxy",
             Self::RemoveContainer { .. } => "remove-container",
             Self::AwaitHealthy { .. } => "await-healthy",
@@ -529,6 +555,8 @@ impl Action {
                 | HostAction::PutEtcdBack { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::ReplaceContainer { .. }
+                | HostAction::PutBack { .. }
+                | HostAction::RemoveKept { .. }
                 | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
                 | HostAction::CleanHost { .. }
@@ -581,6 +609,8 @@ impl Action {
                 | HostAction::RestoreEtcd { .. }
                 | HostAction::PutEtcdBack { .. }
                 | HostAction::ReplaceContainer { .. }
+                | HostAction::PutBack { .. }
+                | HostAction::RemoveKept { .. }
                 | HostAction::ReloadProxy { .. }
                 | HostAction::RemoveContainer { .. }
                 | HostAction::CleanHost { .. }

@@ -437,6 +437,7 @@ fn one_direction(steps: &[&Step], have: &Actual) -> Vec<Violation> {
             HostAction::RunContainer { .. }
                 | HostAction::JoinEtcd { .. }
                 | HostAction::ReplaceContainer { .. }
+                | HostAction::PutBack { .. }
                 | HostAction::StartContainer { .. }
                 | HostAction::WriteFiles { .. }
                 | HostAction::ConfigureContainerd { .. }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Guard;
 use crate::{
     etcd::Quorum,
-    model::{Component, NodeName},
+    model::{Component, NodeName, label},
 };
 
 /// Something that differs and is left as it is for now.
@@ -64,6 +64,15 @@ pub enum Held {
     ClaimFirst,
     /// What is of the time before a restore goes first.
     FormerFirst,
+    /// What has failed goes back first.
+    PutBackFirst,
+    /// Its new definition has failed on a node, and is not tried again by itself.
+    Refused {
+        /// Where.
+        node: NodeName,
+        /// How.
+        why: String,
+    },
     /// What is left of the node that was given up goes before a new one joins.
     RemainsFirst,
     /// It was given up and is back.
@@ -119,6 +128,8 @@ impl Held {
             Self::ApiFirst => "ApiFirst",
             Self::ClaimFirst => "ClaimFirst",
             Self::FormerFirst => "FormerFirst",
+            Self::PutBackFirst => "PutBackFirst",
+            Self::Refused { .. } => "Refused",
             Self::RemainsFirst => "RemainsFirst",
             Self::Back => "Back",
             Self::SilentNode(_) => "SilentNode",
@@ -151,6 +162,13 @@ impl fmt::Display for Held {
             Self::FormerFirst => {
                 f.write_str("what is of the time before the restore is stopped first")
             }
+            Self::PutBackFirst => f.write_str("what has failed goes back first"),
+            Self::Refused { node, why } => write!(
+                f,
+                "its new definition failed on `{node}`, and is not tried again until it is another one, or `up --retry` (of \
+                 a `Cluster`: the annotation `{}`) asks for it: {why}",
+                label::RETRY
+            ),
             Self::RemainsFirst => {
                 f.write_str("it joins as a new node when nothing of the old one is left")
             }

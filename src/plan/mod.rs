@@ -17,6 +17,7 @@
 //! ```
 
 mod action;
+mod back;
 mod check;
 mod complete;
 mod diff;
@@ -40,6 +41,7 @@ mod step;
 mod title;
 
 pub use action::{Action, ClusterAction, EtcdRestore, FileRef, HostAction, LocalAction};
+pub(crate) use back::{Broken, forget_former, refuse, why_it_stands};
 pub use check::{Violation, check};
 pub use complete::unexplained;
 pub use diff::config_digest;
@@ -88,8 +90,11 @@ pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
 }
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
-/// in the way, and then nothing is done at all.
+/// in the way, and then nothing is done at all. What goes back does so first, whatever else stands in the way.
 pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
+    if let Some(plan) = schedule::put_back(want, have) {
+        return Ok(plan);
+    }
     let mut diff = diff::diff(want, have);
     preflight::errors(&diff)?;
     hold::judge(&mut diff);

@@ -27,6 +27,12 @@ impl Plan {
         self.stages.iter().flat_map(Stage::steps)
     }
 
+    /// True for the plan that puts former containers back, and does nothing else.
+    pub fn puts_back(&self) -> bool {
+        let mut steps = self.steps().filter_map(|step| step.action.on_host());
+        steps.any(|(_, action)| matches!(action, HostAction::PutBack { .. }))
+    }
+
     /// The part that is applied while nobody asked for a change: all but what is wanted
     /// otherwise than it was applied. The state and the kubeconfig are kept all the same: that
     /// disturbs nothing, and what else is done relies on them.

@@ -44,6 +44,14 @@ fn on_host(action: &HostAction) -> String {
         }
         HostAction::StartContainer { component } => format!("start {component}"),
         HostAction::ReplaceContainer { component, .. } => format!("replace {component}"),
+        HostAction::PutBack { component } => format!("put the former {component} back"),
+        HostAction::RemoveKept { components } => {
+            let names: Vec<_> = components
+                .iter()
+                .map(|component| component.kept())
+                .collect();
+            format!("remove {}", names.join(", "))
+        }
         HostAction::ReloadProxy { .. } => "tell nginx-proxy to read its servers again".to_owned(),
         HostAction::RemoveContainer { name } => format!("remove {name}"),
         HostAction::AwaitHealthy { component } => {

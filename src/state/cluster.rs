@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{digest_key::DigestKey, given::GivenCertificates};
 use crate::{
     config::{Bastion, Credential, Login},
-    model::{ClusterId, Digest, Endpoint, EtcdKeyspace, KubernetesVersion, NodeName, Role, Secret},
+    model::{
+        ClusterId, Component, Digest, Endpoint, EtcdKeyspace, KubernetesVersion, NodeName, Role,
+        Secret,
+    },
 };
 
 /// A certificate and its private key.
@@ -247,6 +250,26 @@ pub struct OperatorMemory {
     /// is that of an etcd that has lost its data.
     #[serde(default, skip_serializing_if = "is_false")]
     pub populated: bool,
+    /// Changes of components that failed on a node and were taken back there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Refused>,
+}
+
+/// A definition of a component that failed on a node, on which the former one runs again. It is not tried again until
+/// the definition is another one, or a person asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Refused {
+    /// Which.
+    pub component: Component,
+    /// On which node it was tried.
+    pub node: NodeName,
+    /// A keyed digest of the definition on that node.
+    pub digest: Digest,
+    /// When it failed.
+    pub at: Timestamp,
+    /// How.
+    pub why: String,
 }
 
 #[expect(

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 
 pub use self::cluster::{
     Applied, Authority, BastionEntry, CaPair, ClusterState, EncryptionKey, EtcdEpoch,
-    InventoryEntry, Membership, OperatorMemory, Reached, ServiceAccounts, SnapshotRef,
+    InventoryEntry, Membership, OperatorMemory, Reached, Refused, ServiceAccounts, SnapshotRef,
 };
 pub use self::digest_key::DigestKey;
 pub use self::given::GivenCertificates;

@@ -315,6 +315,9 @@ fn up_to_date(status: &Status) -> Outcome {
         Some(waits) => format!("{message}\n{waits}"),
         None => message,
     };
+    if let Some(waits) = waits.as_ref().filter(|_| differences.rolled_back) {
+        return outcome(Reason::RolledBack, waits.clone());
+    }
     if let Some(drift) = &differences.drift {
         return outcome(Reason::Drifted, also(drift.clone()));
     }

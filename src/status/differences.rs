@@ -8,7 +8,7 @@ use super::Seen;
 use crate::{
     error::{Explain, with_causes},
     model::NodeName,
-    plan::{Cause, Left, Plan, Step, Target, Waits, title},
+    plan::{Cause, Held, Left, Plan, Step, Target, Waits, title},
 };
 
 /// What `up` would do, or why it would do nothing.
@@ -34,6 +34,9 @@ pub struct Differences {
     /// What is left as it is for now though its node answers: in lines.
     #[serde(skip)]
     pub waits: Option<String>,
+    /// Something of it has failed and was put back.
+    #[serde(skip)]
+    pub rolled_back: bool,
 }
 
 /// Something that differs and is left as it is for now.
@@ -128,6 +131,7 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
             unasked: unasked(plan),
             held: held(plan),
             waits: waits(plan),
+            rolled_back: rolled_back(plan),
         },
         Err(error) => Differences {
             targets: Vec::new(),
@@ -138,6 +142,7 @@ pub(super) fn differences(seen: &Seen<'_>) -> Differences {
             unasked: None,
             held: Vec::new(),
             waits: None,
+            rolled_back: false,
         },
     }
 }
@@ -204,6 +209,11 @@ fn waits(plan: &Plan) -> Option<String> {
         })
         .collect();
     (!lines.is_empty()).then(|| first(lines))
+}
+
+fn rolled_back(plan: &Plan) -> bool {
+    let mut held = plan.notes.iter().filter_map(|note| note.held.as_ref());
+    held.any(|left| matches!(left.why, Held::Refused { .. } | Held::PutBackFirst))
 }
 
 /// What steps would do, in their own words; the first ones.

@@ -25,8 +25,8 @@ use rke_operator::{
         ClaimOutcome, HelperContainer, Host, HostError, KnownHosts, NewFile, Policy, Stamp, TcpDial,
     },
     model::{
-        CLAIM, ClusterId, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER, LogLimit,
-        NodeName, Owner, label, secret::Secret,
+        CLAIM, ClusterId, Component, ContainerSpec, Digest, Endpoint, EnvVar, FILES_IMAGE, HELPER,
+        LogLimit, NodeName, Owner, label, secret::Secret,
     },
 };
 use serde_json::json;
@@ -39,7 +39,7 @@ const IMAGE: &str = "rancher/mirrored-pause:3.6";
 /// A name, and what must hold. In order: later ones build on earlier ones.
 type Expectation = (&'static str, for<'a> fn(&'a Host) -> BoxFuture<'a, ()>);
 
-const CONTRACT: [Expectation; 14] = [
+const CONTRACT: [Expectation; 15] = [
     ("docker says what it is", |host| docker_facts(host).boxed()),
     ("a script's output and status come back", |host| {
         exec(host).boxed()
@@ -58,6 +58,7 @@ const CONTRACT: [Expectation; 14] = [
     ("a component's definition comes back", |host| {
         component(host).boxed()
     }),
+    ("what was kept runs again", |host| kept(host).boxed()),
     ("a component that cannot start", |host| broken(host).boxed()),
     ("an image in use stays", |host| remove(host).boxed()),
     ("a job's status and log come back", |host| job(host).boxed()),
@@ -316,6 +317,35 @@ async fn component(host: &Host) {
             "{again:?}"
         );
     }
+    host.remove("kubelet", Some(Duration::from_secs(2)))
+        .await
+        .unwrap();
+}
+
+/// What a change keeps: stopped, and Docker no longer starts it; then it runs again under its name.
+async fn kept(host: &Host) {
+    host.run_container("kubelet", &spec(), &Stamp::first(&id(), "contract"))
+        .await
+        .unwrap();
+    let before = host.container("kubelet").await.unwrap().unwrap();
+    let kept = Component::Kubelet.kept();
+    host.set_restarts(&before.id, false).await.unwrap();
+    host.stop(&before.id, Duration::from_secs(2)).await.unwrap();
+    // Once more is success.
+    host.stop(&before.id, Duration::from_secs(2)).await.unwrap();
+    host.rename(&before.id, kept).await.unwrap();
+    let found = host.containers().await.unwrap();
+    assert!(!found.contains_key("kubelet"));
+    assert_eq!(found[kept].id, before.id);
+    assert_eq!(found[kept].labels, before.labels);
+    assert!(found[kept].is_set_aside(), "{:?}", found[kept].state);
+    let taken = host.rename("etcd", kept).await.unwrap_err();
+    assert_eq!(taken.docker_status(), Some(409), "{taken:?}");
+    host.rename(kept, "kubelet").await.unwrap();
+    host.set_restarts("kubelet", true).await.unwrap();
+    host.start("kubelet").await.unwrap();
+    let after = host.container("kubelet").await.unwrap().unwrap();
+    assert_eq!((after.state, after.runs), (before.state, before.runs));
     host.remove("kubelet", Some(Duration::from_secs(2)))
         .await
         .unwrap();

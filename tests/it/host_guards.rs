@@ -24,7 +24,7 @@ use rke_operator::{
 use serde_json::json;
 
 use crate::{
-    fake::{Access, FakeHost, FakeNet, Faults, target},
+    fake::{Access, FakeContainer, FakeHost, FakeNet, Faults, target},
     plan_properties::fresh,
     sim::{bare_host, remote::SimRemote, runner::Runner, wish::Wish},
 };
@@ -183,6 +183,7 @@ impl Surveyed {
             HostAction::ReplaceContainer {
                 component: Component::Etcd,
                 spec: spec("--v=2"),
+                keep: false,
             },
             HostAction::CleanHost {
                 before: Baseline::default(),
@@ -300,6 +301,65 @@ async fn guards_look_at_each_thing_once_and_at_all_of_them_at_once() {
     assert_eq!(paths, ["/_ping", etcd, &claim, "/containers/etcd/start"]);
     let took = begun.elapsed();
     assert!(took < 4 * answer, "{took:?}");
+}
+
+/// What a change keeps and what goes back, on a node.
+#[tokio::test]
+async fn a_change_keeps_the_former_container_and_it_goes_back() {
+    let component = Component::Etcd;
+    let kept = component.kept();
+    let mut site = Surveyed::new().await;
+    let former = site.seen().to_owned();
+    let policy = |site: &Surveyed, name: &str| {
+        let container = site.fake.docker().containers[name].clone();
+        let policy = container.body["HostConfig"]["RestartPolicy"]["Name"].clone();
+        (container.id, container.state, policy)
+    };
+    let change = site.step(HostAction::ReplaceContainer {
+        component,
+        spec: spec("--v=2"),
+        keep: true,
+    });
+    site.act(&change).await.unwrap();
+    let stopped = (former.clone(), "exited".to_owned(), json!("no"));
+    assert_eq!(policy(&site, kept), stopped);
+    assert_eq!(
+        site.fake.docker().containers["etcd"].body["Cmd"],
+        json!(["--v=2"])
+    );
+
+    // The next look, and the new one goes.
+    let host = site.fake.connect().await.unwrap();
+    let mut facts = bare_host(&n1());
+    facts.containers = host.containers().await.unwrap();
+    let view = HostView::Reachable(Box::new(facts));
+    site.actual.hosts.insert(n1(), view);
+    let back = site.step(HostAction::PutBack { component });
+    site.act(&back).await.unwrap();
+    assert!(!site.fake.docker().containers.contains_key(kept));
+    let runs = (former, "running".to_owned(), json!("always"));
+    assert_eq!(policy(&site, "etcd"), runs);
+}
+
+/// A container of the name of what is kept, and of another owner.
+#[tokio::test]
+async fn what_another_owner_calls_like_a_kept_container_stays() {
+    let component = Component::Etcd;
+    let site = Surveyed::new().await;
+    let theirs = FakeContainer::foreign(IMAGE);
+    let kept = component.kept().to_owned();
+    site.fake.docker().containers.insert(kept.clone(), theirs);
+    let running = site.seen().to_owned();
+    let components = [component].into();
+    let remove = site.step(HostAction::RemoveKept { components });
+    site.act(&remove).await.unwrap();
+    assert!(site.fake.docker().containers.contains_key(&kept));
+    let back = site.step(HostAction::PutBack { component });
+    let ended = site.act(&back).await;
+    assert!(matches!(ended, Err(StepError::Guard(_))), "{ended:?}");
+    let docker = site.fake.docker();
+    assert!(docker.containers.contains_key(&kept));
+    assert_eq!(docker.containers["etcd"].id, running);
 }
 
 /// The claim itself has no guard but its name: whoever holds that keeps the node.

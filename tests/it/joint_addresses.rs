@@ -63,7 +63,8 @@ fn another_address_for_ssh_restarts_only_an_api_server_whose_certificate_names_i
             let done = steps(&runner, &intent).await;
             let restarts = |step: &&String| {
                 let effects = ["replace", "remove", "run ", "start", "drain", "cordon"];
-                effects.iter().any(|effect| step.contains(effect))
+                let kept = step.contains("remove before-");
+                !kept && effects.iter().any(|effect| step.contains(effect))
             };
             let wanted = replaced.map(|component| format!("{node}: replace {component}"));
             let restarted: Vec<&String> = done.iter().filter(restarts).collect();

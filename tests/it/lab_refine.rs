@@ -96,6 +96,7 @@ fn world(site: &Site) -> Environment {
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        retry: false,
         restore: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),

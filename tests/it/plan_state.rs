@@ -68,6 +68,7 @@ fn what_the_operator_remembers_is_saved_and_no_copy_changes() {
             generation: 2,
         }),
         populated: false,
+        refused: Vec::new(),
     };
     let plan = plan_up(&want, &world.observe(&shell)).unwrap();
     assert_eq!(stages(&plan), ["state"]);

@@ -264,6 +264,7 @@ impl Site {
             accept_etcd: None,
             rotate: None,
             rotate_key: false,
+            retry: false,
             service_account_key: None,
             restore: None,
             held_elsewhere: BTreeSet::new(),

@@ -1,7 +1,7 @@
 //! The components' containers, and their health.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -20,7 +20,7 @@ use crate::{
         stop::Stop,
     },
     error::ErrorClass,
-    facts::ContainerState,
+    facts::{ContainerFact, ContainerState},
     host::{Host, Stamp},
     model::{ClusterId, Component, ContainerSpec, LOG_CAUSE_LINES, log_cause, names_a_flag, path},
     state::ClusterState,
@@ -148,6 +148,90 @@ pub(in crate::apply) async fn start_container(
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// One that is there. A run that was cut off may have told Docker to leave it stopped.
+pub(in crate::apply) async fn start_again(
+    run: &Executor<'_>,
+    host: &Host,
+    component: Component,
+) -> Result<Done, StepError> {
+    let seen = run.facts(host)?.container(component);
+    if seen.is_some_and(ContainerFact::is_set_aside) {
+        let restarts = host.set_restarts(component.container(), true).await;
+        restarts.map_err(failed)?;
+    }
+    start_container(run, host, component).await
+}
+
+/// Stops the container of that id and gives it the name of what is kept. It does not start with the machine, and so is
+/// stopped before it has another name: no two containers of a component run.
+pub(in crate::apply) async fn keep_container(
+    host: &Host,
+    id: &str,
+    component: Component,
+) -> Result<Done, StepError> {
+    let name = component.kept();
+    if host.container(name).await.map_err(failed)?.is_some() {
+        // The former one goes on until another look has seen why.
+        let why = format!("container `{name}` is on node `{}` by now", host.name);
+        return Err(StepError::Guard(why));
+    }
+    host.set_restarts(id, false).await.map_err(failed)?;
+    host.stop(id, GRACE).await.map_err(failed)?;
+    host.rename(id, name).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+/// Removes what has failed, and starts what was kept in its place.
+pub(in crate::apply) async fn put_container_back(
+    run: &Executor<'_>,
+    host: &Host,
+    failed_id: &str,
+    component: Component,
+) -> Result<Done, StepError> {
+    let id = run.context.id()?;
+    let Some(kept) = kept(host, id, component).await? else {
+        let why = format!(
+            "the former container of `{component}` on node `{}` is gone",
+            host.name
+        );
+        return Err(StepError::Guard(why));
+    };
+    let gone = host.remove(failed_id, Some(GRACE)).await;
+    gone.map_err(failed)?;
+    if let Some(spec) = kept.applied() {
+        owned(host, component, &spec, id).await?;
+    }
+    let renamed = host.rename(&kept.id, component.container()).await;
+    renamed.map_err(failed)?;
+    let restarts = host.set_restarts(&kept.id, true).await;
+    restarts.map_err(failed)?;
+    start_container(run, host, component).await
+}
+
+/// Removes what was kept of these components. Somebody else's container of that name stays.
+pub(in crate::apply) async fn remove_kept(
+    host: &Host,
+    id: &ClusterId,
+    components: &BTreeSet<Component>,
+) -> Result<Done, StepError> {
+    for component in components {
+        if let Some(kept) = kept(host, id, *component).await? {
+            host.remove(&kept.id, Some(GRACE)).await.map_err(failed)?;
+        }
+    }
+    Ok(Done::default())
+}
+
+/// What was kept of a component, if it is this cluster's.
+async fn kept(
+    host: &Host,
+    id: &ClusterId,
+    component: Component,
+) -> Result<Option<ContainerFact>, StepError> {
+    let fact = host.container(component.kept()).await.map_err(failed)?;
+    Ok(fact.filter(|fact| fact.is_of(id)))
 }
 
 /// True where a look at the node says that etcd's data are not there. A look that fails says nothing.

@@ -21,8 +21,8 @@ pub(super) use claim::{claim, release_claim};
 pub(super) use clean::clean;
 pub(super) use containerd::{configure_containerd, restore_containerd};
 pub(super) use containers::{
-    await_age, await_healthy, cause_in_log, remove_container, run_container, run_missing, stamp,
-    start_container, try_flags,
+    await_age, await_healthy, cause_in_log, keep_container, put_container_back, remove_container,
+    remove_kept, run_container, run_missing, stamp, start_again, try_flags,
 };
 pub(super) use files::{reload_proxy, remove_files, write_files};
 pub(super) use helper::node_error;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Cause, FieldChange, FileRef, Guard, PreflightError,
+    Cause, FieldChange, FileRef, Guard, PreflightError, back,
     held::{Held, Replacement, Turn},
 };
 use crate::{
@@ -145,6 +145,28 @@ fn unless_it_is_missed(
     need
 }
 
+/// Where the new definition is refused the former goes on: one that has exited is started again as it is.
+fn unless_refused(
+    component: Component,
+    facts: &HostFacts,
+    need: Need,
+    want: &Desired,
+    have: &Actual,
+) -> Need {
+    let fact = facts.container(component);
+    let exited = fact.is_some_and(|fact| {
+        matches!(
+            fact.state,
+            ContainerState::Created | ContainerState::Exited(_)
+        )
+    });
+    if matches!(need, Need::Replace(..)) && exited && back::refused(component, want, have).is_some()
+    {
+        return Need::Start("does not run, and its new definition is refused".to_owned());
+    }
+    need
+}
+
 /// Compares.
 pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
     let charts = charts::differences(want, have);
@@ -161,6 +183,7 @@ pub(super) fn diff<'a>(want: &'a Desired, have: &'a Actual) -> Diff<'a> {
             .map(|component| {
                 let need = components::need(*component, host, facts, name, &want.certificates);
                 let need = unless_it_is_missed(name, *component, facts, need, have);
+                let need = unless_refused(*component, facts, need, want, have);
                 (*component, need)
             })
             .collect();

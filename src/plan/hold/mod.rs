@@ -15,7 +15,7 @@ pub(super) use self::{
     turn::versions,
 };
 use super::{
-    Cause, Guard,
+    Cause, Guard, back,
     diff::{Diff, HostDiff, Need},
     guard,
     held::{Held, NoQuorum, Replacement, Turn},
@@ -55,8 +55,8 @@ fn all(diff: &Diff<'_>, of: impl Fn(Component) -> bool, turn: &Turn) -> Found {
                 continue;
             };
             let guards = guards(component, *cause, changes, name, diff, &fleet);
-            let held = common
-                .held(component, *cause, changes, host, diff)
+            let held = refused(component, diff)
+                .or_else(|| common.held(component, *cause, changes, host, diff))
                 .or_else(|| first_broken(&guards, diff))
                 .or_else(|| turn::held(component, name, host, diff, turn))
                 .or_else(|| {
@@ -121,6 +121,15 @@ impl Common {
         }
         None
     }
+}
+
+/// What has failed on one node is tried on none.
+fn refused(component: Component, diff: &Diff<'_>) -> Option<Held> {
+    let refused = back::refused(component, diff.want, diff.have)?;
+    Some(Held::Refused {
+        node: refused.node.clone(),
+        why: refused.why.clone(),
+    })
 }
 
 /// The first that does not hold by what the survey saw.

@@ -5,6 +5,7 @@ use self::part::Part;
 use super::Plan;
 
 mod addons;
+mod back;
 mod charts;
 mod claim;
 mod containerd;
@@ -13,6 +14,7 @@ mod former;
 mod health;
 mod hosts;
 mod join;
+mod kept;
 mod leave;
 mod leavers;
 mod lost;
@@ -34,7 +36,9 @@ mod warnings;
 
 pub use remove::{remove, remove_named};
 
-pub(super) use self::{claim::remembered, restore::restore, take_back::take_back, up::up};
+pub(super) use self::{
+    back::put_back, claim::remembered, restore::restore, take_back::take_back, up::up,
+};
 
 /// The parts in order, without the stages that have nothing to do.
 fn plan(parts: impl IntoIterator<Item = Part>) -> Plan {

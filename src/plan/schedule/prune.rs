@@ -60,10 +60,13 @@ fn containers<'a>(
         .iter()
         .filter(|(name, fact)| {
             let ours = fact.labels.get(label::CLUSTER_ID) == Some(&want.cluster_id.0);
+            // What changes have kept has its own place in the order.
+            let kept = Component::of_kept(name).is_some();
             let component = Component::named(name);
             let wanted = component.is_some_and(|named| {
                 host.containers.contains_key(&named) || host.kept.contains(&named)
             });
+            let wanted = wanted || kept;
             ours && name.as_str() != CLAIM && !wanted
         })
         .map(|(name, _)| name.clone())

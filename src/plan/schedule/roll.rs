@@ -10,7 +10,7 @@ use super::{addons, nodes, part::Part, skew, start};
 use crate::{
     etcd::Quorum,
     facts::{ApiHealth, ContainerState},
-    model::{Component, NodeName},
+    model::{Component, FieldChange, NodeName, path},
     plan::{
         Cause, ClusterAction, Guard, HostAction, Note, Queue, Stage, Step, Waits,
         diff::{Diff, HostDiff, Need},
@@ -208,6 +208,7 @@ fn queue(
         let action = HostAction::ReplaceContainer {
             component,
             spec: Box::new(spec.clone()),
+            keep: keeps(component, host, diff),
         };
         let same = Guard::ContainerIs {
             node: name.clone(),
@@ -244,6 +245,27 @@ fn queue(
         steps = set_aside(name, steps, host, diff);
     }
     (steps, notes)
+}
+
+/// True where the container that is replaced is kept until the run has ended well: its definition changes, and none is
+/// kept yet. One that is there is the last that is known to work. Where only the content of files changes none is kept: the
+/// former one would read the new files as well. What the API servers encrypt with concerns all of them, and none goes back
+/// alone.
+pub(super) fn keeps(component: Component, host: &HostDiff<'_>, diff: &Diff<'_>) -> bool {
+    let Need::Replace(cause, _, changes) = host.need(component) else {
+        return false;
+    };
+    let is_file = |change: &FieldChange| change.field.path().is_some();
+    let encrypts = |change: &FieldChange| change.field.path() == Some(path::ENCRYPTION);
+    let rolls = [&ETCD, &CONTROL_PLANES, &NODES];
+    let rolled = rolls
+        .iter()
+        .any(|roll| roll.components.contains(&component));
+    let fact = host.facts.container(component);
+    let fact = fact.filter(|fact| fact.is_of(&diff.want.cluster_id));
+    let changed = fact.is_some_and(|fact| *cause == Cause::Change || fact.is_set_aside());
+    let is_free = !host.facts.containers.contains_key(component.kept());
+    rolled && changed && is_free && !changes.iter().all(is_file) && !changes.iter().any(encrypts)
 }
 
 /// How long who asks an API server needs after its start until nobody remembers that it was away: Kubernetes'

@@ -57,6 +57,7 @@ fn replace(
         return None;
     }
     let action = HostAction::ReplaceContainer {
+        keep: false,
         component: COMPONENT,
         spec: Box::new(spec.clone()),
     };

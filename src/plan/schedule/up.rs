@@ -3,8 +3,8 @@
 //! Each row gives its stages with their notes, and the notes of a plan are in the order of its rows.
 
 use super::{
-    addons, charts, claim, containerd, flags, former, health, hosts, join, leavers, lost, nodes,
-    part::Part, plan, prepare, prune, roles, roll, snapshots, start, state, warnings,
+    addons, charts, claim, containerd, flags, former, health, hosts, join, kept, leavers, lost,
+    nodes, part::Part, plan, prepare, prune, roles, roll, snapshots, start, state, warnings,
 };
 use crate::{
     facts::{Actual, ApiView},
@@ -29,6 +29,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         prepare::kernel(diff),
         flags::tries(diff), // nothing that runs is touched before
         prepare::files(diff),
+        kept::running(diff), // nothing is started next to them
         containerd::fresh(diff),
         containerd::without_kubelet(diff),
         start::start(diff), // what is missing: together, and only then awaited
@@ -71,6 +72,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         addons::spread(diff), // one node less takes not all of it
         addons::wait(diff),   // bounded, then a warning
         charts::wait(diff),
+        kept::former(diff),         // nothing goes back any more
         roles::give_up(diff),       // what takes their place is there
         leavers::clean(diff),       // as it is for these
         prune::leftovers(diff),     // ours, there, and no longer wanted

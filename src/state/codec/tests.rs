@@ -1,11 +1,13 @@
 //! Formats: what is written is read back, what an earlier release wrote too, and nothing else.
 
+use jiff::Timestamp;
+
 use super::{super::tests::saved, *};
 use crate::{
-    model::{Digest, EtcdKeyspace, NodeName},
+    model::{Component, Digest, EtcdKeyspace, NodeName},
     state::{
         Applied, BastionEntry, CaPair, DigestKey, EtcdEpoch, Membership, OperatorMemory, Reached,
-        SnapshotRef,
+        Refused, SnapshotRef,
     },
 };
 
@@ -23,6 +25,13 @@ fn what_is_written_is_read_back() {
             generation: 7,
         }),
         populated: true,
+        refused: vec![Refused {
+            component: Component::KubeProxy,
+            node: "n1".into(),
+            digest: Digest("cd".repeat(16)),
+            at: Timestamp::UNIX_EPOCH,
+            why: "it keeps exiting".to_owned(),
+        }],
     };
     let text = encode(&state);
     assert_eq!(decode(text.expose()), Ok(state.clone()));

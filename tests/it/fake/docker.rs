@@ -193,6 +193,8 @@ async fn route(
         ["containers", name, "json"] if get => inspect(&host.docker(), name),
         ["containers", name, "start"] if post => start(&mut host.docker(), name, faults),
         ["containers", name, "stop"] if post => stop(&mut host.docker(), name),
+        ["containers", name, "update"] if post => update(&mut host.docker(), name, call),
+        ["containers", name, "rename"] if post => rename(&mut host.docker(), name, call),
         ["containers", name, "wait"] if post => wait(host, name, faults).await,
         ["containers", name, "logs"] if get => logs(&host.docker(), name, call),
         ["containers", name, "archive"] if get => read(&mut host.docker(), name, call),
@@ -418,6 +420,37 @@ fn stop(state: &mut DockerState, key: &str) -> Response<Body> {
         }
         _ => empty(304),
     }
+}
+
+/// Only the restart policy.
+fn update(state: &mut DockerState, key: &str, call: &Call) -> Response<Body> {
+    let Some(name) = state.name_of(key) else {
+        return no_container(key);
+    };
+    let Ok(body) = serde_json::from_slice::<Value>(&call.body) else {
+        return refuse(400, "invalid JSON");
+    };
+    if let Some(container) = state.containers.get_mut(&name) {
+        container.body["HostConfig"]["RestartPolicy"] = body["RestartPolicy"].clone();
+    }
+    ok(200, &json!({ "Warnings": [] }))
+}
+
+fn rename(state: &mut DockerState, key: &str, call: &Call) -> Response<Body> {
+    let Some(name) = state.name_of(key) else {
+        return no_container(key);
+    };
+    let to = call.query.get("name").cloned().unwrap_or_default();
+    if state.containers.contains_key(&to) {
+        return refuse(
+            409,
+            &format!("Conflict. The container name \"/{to}\" is already in use"),
+        );
+    }
+    if let Some(container) = state.containers.remove(&name) {
+        state.containers.insert(to, container);
+    }
+    empty(204)
 }
 
 async fn wait(host: &FakeHost, key: &str, faults: &Faults) -> Response<Body> {

@@ -19,6 +19,7 @@ use rke_operator::{
     plan::{Action, ClusterAction, FileRef, HostAction, LocalAction, Step},
 };
 use serde_json::{Value, json};
+use sha2::Digest as _;
 
 /// Carries a step out. The error says which precondition does not hold; then nothing changed.
 /// Guards are the caller's ([`super::World::step`]): here is only the effect.
@@ -106,12 +107,34 @@ fn on_host(
         HostAction::StartContainer { component } => {
             let container = facts.containers.get_mut(component.container());
             let container = container.ok_or("no such container")?;
-            container.state = ContainerState::Running;
+            start(container);
             Ok(())
         }
-        HostAction::ReplaceContainer { component, spec } => {
-            facts.containers.remove(component.container());
+        HostAction::ReplaceContainer {
+            component,
+            spec,
+            keep,
+        } => {
+            if *keep {
+                set_aside(*component, facts);
+                rename(component.container(), component.kept(), facts)?;
+            } else {
+                facts.containers.remove(component.container());
+            }
             run(node, *component, spec, want()?, facts)
+        }
+        HostAction::PutBack { component } => {
+            put_back(*component, facts)?;
+            let container = facts.containers.get_mut(component.container());
+            let container = container.ok_or("no such container")?;
+            start(container);
+            Ok(())
+        }
+        HostAction::RemoveKept { components } => {
+            for component in components {
+                facts.containers.remove(component.kept());
+            }
+            Ok(())
         }
         HostAction::ReloadProxy { read } => {
             let runs = facts.containers.get("nginx-proxy");
@@ -147,6 +170,38 @@ fn on_host(
             Ok(())
         }
     }
+}
+
+/// Docker starts it again from now on.
+fn start(container: &mut ContainerFact) {
+    if container.runs.is_none() {
+        container.runs = container.applied().map(|spec| as_run(&spec));
+    }
+    container.state = ContainerState::Running;
+}
+
+/// It is stopped, and Docker does not start it again.
+pub(crate) fn set_aside(component: Component, facts: &mut HostFacts) {
+    if let Some(fact) = facts.containers.get_mut(component.container()) {
+        (fact.state, fact.runs) = (ContainerState::Exited(0), None);
+    }
+}
+
+/// The name must be free.
+pub(crate) fn rename(from: &str, to: &str, facts: &mut HostFacts) -> Result<(), String> {
+    if facts.containers.contains_key(to) {
+        return Err(format!("the name {to} is taken"));
+    }
+    let fact = facts.containers.remove(from);
+    let fact = fact.ok_or_else(|| format!("no container {from}"))?;
+    facts.containers.insert(to.to_owned(), fact);
+    Ok(())
+}
+
+/// Up to where it starts.
+pub(crate) fn put_back(component: Component, facts: &mut HostFacts) -> Result<(), String> {
+    facts.containers.remove(component.container());
+    rename(component.kept(), component.container(), facts)
 }
 
 fn in_cluster(
@@ -460,8 +515,10 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
     let spec_label = serde_json::to_string(spec).unwrap();
     let epoch = want.saved.epoch();
     let epoch = (epoch > 0).then(|| (label::ETCD_EPOCH.to_owned(), epoch.to_string()));
+    let definition = sha2::Sha256::digest(&spec_label);
+    let id = definition.iter().take(8).map(|byte| format!("{byte:02x}"));
     ContainerFact {
-        id: format!("{name}-{}", want.cluster_id),
+        id: format!("{name}-{}-{}", want.cluster_id, id.collect::<String>()),
         labels: BTreeMap::from([
             (label::CLUSTER_ID.to_owned(), want.cluster_id.0.clone()),
             (
@@ -474,13 +531,18 @@ pub(crate) fn created(spec: &ContainerSpec, name: &str, want: &Desired) -> Conta
         .chain(epoch)
         .collect(),
         state: ContainerState::Created,
-        runs: Some(ContainerSpec {
-            command: spec.words(),
-            bootstrap_args: Vec::new(),
-            ..spec.clone()
-        }),
+        runs: Some(as_run(spec)),
         image: spec.image.clone(),
         started: None,
+    }
+}
+
+/// What inspect says of a container of that definition.
+fn as_run(spec: &ContainerSpec) -> ContainerSpec {
+    ContainerSpec {
+        command: spec.words(),
+        bootstrap_args: Vec::new(),
+        ..spec.clone()
     }
 }
 
@@ -499,6 +561,10 @@ fn run(
     has_image(facts, &spec.image)?;
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
+    }
+    let kept = facts.containers.get(component.kept());
+    if kept.is_some_and(|fact| fact.state == ContainerState::Running) {
+        return Err(format!("two containers of `{name}` run"));
     }
     let takes_its_port = match component {
         Component::ApiServer => Some(Component::NginxProxy),

@@ -106,6 +106,40 @@ fn on_host(
                 stopped(node, component.container(), world);
             }
         }
+        HostAction::ReplaceContainer {
+            component,
+            keep: true,
+            ..
+        } => match how % 4 {
+            // Stopped, kept, or the other one is created and not started.
+            0 => on(node, world, |facts| effect::set_aside(*component, facts)),
+            1 | 2 => on(node, world, |facts| {
+                effect::set_aside(*component, facts);
+                drop(effect::rename(
+                    component.container(),
+                    component.kept(),
+                    facts,
+                ));
+            }),
+            _ => {
+                if effect::apply(step, want, world).is_ok() {
+                    stopped(node, component.container(), world);
+                }
+            }
+        },
+        // What has failed is gone, or what was kept has its name and does not run.
+        HostAction::PutBack { component } => on(node, world, |facts| {
+            if how.is_multiple_of(2) {
+                facts.containers.remove(component.container());
+            } else {
+                drop(effect::put_back(*component, facts));
+            }
+        }),
+        HostAction::RemoveKept { components } => on(node, world, |facts| {
+            if let Some(first) = components.first() {
+                facts.containers.remove(first.kept());
+            }
+        }),
         HostAction::ReplaceContainer { component, .. } => {
             if how.is_multiple_of(2) {
                 on(node, world, |facts| {

@@ -65,6 +65,29 @@ pub(crate) struct World {
     pub(crate) former: Option<ClusterFacts>,
     /// What API servers do not answer at once, or not at all.
     pub(crate) faults: Vec<ApiFault>,
+    /// What does not work, wherever it is tried.
+    pub(crate) fails: Vec<Fails>,
+}
+
+/// A component that does not work with some definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fails {
+    pub(crate) node: NodeName,
+    pub(crate) component: Component,
+    /// What its image contains then.
+    pub(crate) image: String,
+    pub(crate) sign: Sign,
+}
+
+/// By what it is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// Docker does not start it.
+    DoesNotStart,
+    /// It is never healthy.
+    Unhealthy,
+    /// Its node is not Ready.
+    NotReady,
 }
 
 /// Where a run is cut off.
@@ -114,6 +137,7 @@ impl World {
             aside: BTreeMap::new(),
             former: None,
             faults: Vec::new(),
+            fails: Vec::new(),
         }
     }
 
@@ -229,7 +253,7 @@ impl World {
         };
         let status = |name: &NodeName| {
             let status = MemberStatus {
-                version: "3.6.7".to_owned(),
+                version: self.etcd_version(name),
                 leader,
                 term: 1,
                 index: 1,
@@ -275,6 +299,13 @@ impl World {
             alarms: self.alarms.clone(),
             ..EtcdView::default()
         }
+    }
+
+    fn etcd_version(&self, name: &NodeName) -> String {
+        let fact = self.runs(name, Component::Etcd);
+        let version = fact.and_then(|fact| image_version(&fact.image));
+        let (major, minor, patch) = version.unwrap_or((3, 6, 7));
+        format!("{major}.{minor}.{patch}")
     }
 
     /// The API servers of one cluster on nodes that are on.
@@ -387,7 +418,45 @@ impl World {
         self.as_shell(shell, |truth| effect::apply(step, want, truth))
             .map_err(Ended::Failed)?;
         self.after(step, want);
-        Ok(())
+        match self.broken(step) {
+            Some(why) => Err(Ended::Failed(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// What was done, and does not work.
+    fn broken(&mut self, step: &Step) -> Option<String> {
+        let (node, component, sign) = match &step.action {
+            Action::Host(node, HostAction::AwaitHealthy { component }) => {
+                (node, *component, Sign::Unhealthy)
+            }
+            Action::Cluster(ClusterAction::AwaitNodeReady { node }) => {
+                (node, Component::Kubelet, Sign::NotReady)
+            }
+            Action::Host(node, action) => (node, started(action)?, Sign::DoesNotStart),
+            Action::Cluster(_) | Action::Local(_) => return None,
+        };
+        let facts = effect::host(node, &mut self.truth).ok()?;
+        let fact = facts.containers.get_mut(component.container())?;
+        let mut fails = self.fails.iter();
+        fails.find(|fails| {
+            let is = (&fails.node, fails.component, fails.sign) == (node, component, sign);
+            is && fact.image.contains(&fails.image)
+        })?;
+        match sign {
+            Sign::DoesNotStart => fact.state = ContainerState::Created,
+            Sign::Unhealthy if component == Component::ApiServer => {
+                self.answering.remove(node);
+            }
+            Sign::Unhealthy => {}
+            Sign::NotReady => {
+                let nodes = self.truth.cluster.iter_mut().flat_map(|api| &mut api.nodes);
+                for (_, fact) in nodes.filter(|(name, _)| *name == node) {
+                    fact.ready = false;
+                }
+            }
+        }
+        Some(format!("{component} does not work on {node}"))
     }
 
     /// etcd takes one member without a vote at a time.
@@ -409,6 +478,19 @@ impl World {
             && let Some(down) = self.away(name)
         {
             return Err(Ended::Failed(down.why.clone()));
+        }
+        if let Some((
+            node,
+            HostAction::ReplaceContainer {
+                component,
+                keep: true,
+                ..
+            },
+        )) = step.action.on_host()
+            && let Some(facts) = self.truth.up(node)
+            && facts.containers.contains_key(component.kept())
+        {
+            return Err(Ended::PlanAgain(format!("{component} was kept before")));
         }
         for guard in &step.guards {
             let mut live = Live::default();
@@ -461,6 +543,7 @@ impl World {
                 self.answering.insert(node.clone());
             }
             HostAction::ReplaceContainer { .. }
+            | HostAction::PutBack { .. }
             | HostAction::RemoveContainer { .. }
             | HostAction::RunContainer { .. }
             | HostAction::StartContainer { .. } => match touched(action) {
@@ -792,16 +875,21 @@ fn number(name: &NodeName) -> u64 {
     digits.collect::<String>().parse().unwrap_or(u64::MAX)
 }
 
+/// The component whose container an action starts.
+fn started(action: &HostAction) -> Option<Component> {
+    match action {
+        HostAction::ReplaceContainer { component, .. }
+        | HostAction::RunContainer { component, .. }
+        | HostAction::StartContainer { component }
+        | HostAction::PutBack { component } => Some(*component),
+        _ => None,
+    }
+}
+
 /// The component whose container an action makes, starts or takes away.
 fn touched(action: &HostAction) -> Option<Component> {
     if let HostAction::RemoveContainer { name } = action {
         return Component::named(name);
     }
-    if let HostAction::ReplaceContainer { component, .. }
-    | HostAction::RunContainer { component, .. }
-    | HostAction::StartContainer { component } = action
-    {
-        return Some(*component);
-    }
-    None
+    started(action)
 }
