@@ -64,7 +64,7 @@ impl Component {
     }
 
     /// The name of the container that a change keeps, stopped, until the run has ended well. Another one than RKE's,
-    /// `old-…`; alone it proves nothing: the container bears the labels of before, too.
+    /// `old-…`; alone it proves nothing: the container has the labels of before, too.
     pub const fn kept(self) -> &'static str {
         match self {
             Self::Etcd => "before-etcd",

@@ -73,10 +73,11 @@ impl Back {
         NODES.into_iter().map(of).collect()
     }
 
-    fn kept(&self) -> Vec<String> {
+    /// What changes have kept on these nodes.
+    fn kept(&self, nodes: &[&str]) -> Vec<String> {
         let list = "docker ps -a --format '{{.Names}}' | grep '^before-' || true";
-        let of = |name| self.node(name).sh(list).expect("it answers");
-        let all: Vec<String> = NODES.into_iter().map(of).collect();
+        let of = |name: &&str| self.node(name).sh(list).expect("it answers");
+        let all: Vec<String> = nodes.iter().map(of).collect();
         all.iter()
             .flat_map(|names| names.lines().map(str::to_owned))
             .collect()
@@ -150,6 +151,7 @@ END
         let again = self.site.run(UP);
         assert_eq!(again.status, 3, "{what}: {again:?}");
         assert_eq!(self.ids(program), after, "{what}: it was tried again");
+        assert_eq!(self.kept(&NODES), [""; 0], "{what}");
         run
     }
 
@@ -169,9 +171,10 @@ END
         );
         let policy = self.node(BROKEN).sh(&policy).expect("it is there");
         assert_eq!(policy.trim(), "always true", "{what}");
+        let kept = self.kept(&[BROKEN]);
         assert!(
-            !self.kept().contains(&format!("before-{program}")),
-            "{what}"
+            !kept.contains(&format!("before-{program}")),
+            "{what}: {kept:?}"
         );
         Site::eventually("every node is Ready", Duration::from_secs(120), || {
             self.site.ready() == crate::lab_many::names(&NODES)
@@ -281,7 +284,7 @@ fn what_fails_on_one_node_goes_back_there() {
     back.repairs(&image, &kubernetes);
     let run = back.site.run(&["up", "--yes", "--retry"]).well();
     tell(&run.stderr);
-    assert_eq!(back.kept(), [""; 0]);
+    assert_eq!(back.kept(&NODES), [""; 0]);
     for node in NODES {
         for (program, _) in cases {
             assert_eq!(back.image(node, program), image, "{node}");

@@ -210,7 +210,7 @@ pub(in crate::apply) async fn put_container_back(
     start_container(run, host, component).await
 }
 
-/// Removes what was kept of these components. Somebody else's container of that name stays.
+/// Removes what was kept of these components. A container of that name that another owner made stays.
 pub(in crate::apply) async fn remove_kept(
     host: &Host,
     id: &ClusterId,
