@@ -365,6 +365,10 @@ pub struct ClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<CertificateStatus>,
 
+    /// Recurring snapshots of etcd; absent where none was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotTimes>,
+
     /// The config that was applied last, from end to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_config: Option<AppliedConfig>,
@@ -518,6 +522,28 @@ pub struct CertificateStatus {
     /// Which it is: a file of a node, or an authority.
     #[schemars(length(max = 512))]
     pub component: String,
+}
+
+/// When the newest snapshots of etcd were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotTimes {
+    /// The newest on a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_saved: Option<String>,
+    /// The newest that was restored for trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_proven: Option<String>,
+    /// The newest that was copied to the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub last_copied: Option<String>,
+    /// The bucket, for people; absent where snapshots stay on their nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 512))]
+    pub place: Option<String>,
 }
 
 /// A config that was applied.

@@ -220,6 +220,7 @@ mod tests {
                 "NodesHealthy",
                 "AddonsApplied",
                 "CertificatesValid",
+                "BackedUp",
                 "UpToDate",
                 "Paused",
                 "Deleting"

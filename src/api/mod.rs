@@ -29,7 +29,8 @@ pub use cluster::{
     ApiEndpoint, AppliedConfig, CertificateStatus, Changes, Cluster, ClusterSpec, ClusterStatus,
     Deletion, DeletionPolicy, DisruptedNode, Drift, EtcdCounts, HostKeys, KeyRef, LastRun,
     LenientDeletion, NameRef, NodeCounts, NodeDetail, NodeState, OnTimeout, PendingPlan,
-    PendingReason, ProgressStatus, RemainingNode, RunOutcome, SlowestStep, Ssh, TextSource,
+    PendingReason, ProgressStatus, RemainingNode, RunOutcome, SlowestStep, SnapshotTimes, Ssh,
+    TextSource,
 };
 pub use crd::{crds, definition_yaml, definitions};
 pub use kubeconfig::{
@@ -118,7 +119,7 @@ pub const SCHEMA_VERSION: &str = "clusterprovisioner.rke.io/schema-version";
 
 /// Counts the schemas of [`VERSION`]: an operator refuses to run with definitions of a lower
 /// number, which would throw away what it writes. A test asks for another with every change.
-pub const SCHEMA: u32 = 10;
+pub const SCHEMA: u32 = 11;
 
 /// The field manager of everything that the operator writes.
 pub const MANAGER: &str = "rke-operator";

@@ -31,6 +31,8 @@ pub enum ConditionType {
     AddonsApplied,
     /// No certificate has ended.
     CertificatesValid,
+    /// Snapshots of etcd are taken and proven.
+    BackedUp,
     /// No difference is left.
     UpToDate,
     /// Nothing is changed.
@@ -66,14 +68,14 @@ macro_rules! reasons {
 }
 
 reasons! {
-    APIServerDown, AddressNotAllowed, AlarmRaised, Applied, Applying, AuthenticationFailed, AuthorityEnding, Available, AwaitingApproval, ClaimedByOther, ClockSkew, ComponentDown,
-    Degraded, Deleting, DeletionOverdue, DeletionProtected, DockerUnavailable, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
+    APIServerDown, AddressNotAllowed, AlarmRaised, Applied, Applying, AuthenticationFailed, AuthorityEnding, Available, AwaitingApproval, BackedUp, ClaimedByOther, ClockSkew, ComponentDown,
+    Degraded, Deleting, DeletionOverdue, DeletionProtected, Disabled, DockerUnavailable, Drifted, Expired, ExpiringSoon, External, Failed, Healing, Healthy, HeldBack,
     HostKeyChanged, HostKeyUnknown, HostUnavailable, ImmutableField, InlineSecret,
     InternalError, InvalidConfig, MembersDown, NameTaken, NodesNotReady, NotAvailable, NotDeleting, NotPaused,
-    NotProvisioned, NotYetKnown, Orphaning, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
+    NotProvisioned, NotTaken, NotYetKnown, Orphaning, Overdue, Paused, PermissionDenied, PreflightFailed, Protected, Provisioned,
     Provisioning, Queued, QuorumLost, Reachable, Ready, Removing, Renewing, Retrying, RolledBack, RollingOut,
     SecretMissing, SecretNotGranted, SelfManaged, SourceMissing, SourceUnreadable, SpecNotApplied, StateConflict, StateMissing,
-    StateUnreadable, Surveying, Unreachable, UpToDate, UpdateAvailable, Valid,
+    StateUnreadable, Surveying, Unproven, Unreachable, UpToDate, UpdateAvailable, Valid,
 }
 
 impl fmt::Display for Reason {
@@ -349,6 +351,31 @@ pub const REASONS: &[ReasonRow] = &[
         "the clocks of the nodes and of the operator contradict each other, so nothing is judged by them",
     ),
     yes(
+        T::BackedUp,
+        R::BackedUp,
+        "a snapshot of etcd was taken within two intervals, and one of the last four was restored for trial; where there is a bucket, it has one of the last two; the message names the newest",
+    ),
+    no(
+        T::BackedUp,
+        R::NotTaken,
+        "no node takes snapshots, or the first one cannot be taken",
+    ),
+    no(
+        T::BackedUp,
+        R::Overdue,
+        "the newest snapshot, or the newest copy in the bucket, is older than two intervals",
+    ),
+    no(
+        T::BackedUp,
+        R::Unproven,
+        "the newest snapshot that was restored for trial is older than four intervals",
+    ),
+    unknown(
+        T::BackedUp,
+        R::Disabled,
+        "the config wants no recurring snapshots, or etcd is external and its owner takes them",
+    ),
+    yes(
         T::UpToDate,
         R::UpToDate,
         "the nodes carry what the spec says",
@@ -531,7 +558,7 @@ pub const REASONS: &[ReasonRow] = &[
 
 impl ConditionType {
     /// Every type, and what `True` means.
-    pub const TABLE: [Row; 15] = [
+    pub const TABLE: [Row; 16] = [
         row(
             Self::Available,
             "the cluster serves: the API answers, and etcd has its quorum; an edit of the spec does not touch it",
@@ -566,6 +593,10 @@ impl ConditionType {
             Self::CertificatesValid,
             "no certificate of the cluster has ended; `status.certificates` has the first that will",
         ),
+        row(
+            Self::BackedUp,
+            "recurring snapshots of etcd are taken, proven and copied; `status.snapshots` has their times",
+        ),
         row(Self::UpToDate, "the nodes carry what the spec says"),
         row(
             Self::Paused,
@@ -595,6 +626,7 @@ impl ConditionType {
             Self::NodesHealthy => "NodesHealthy",
             Self::AddonsApplied => "AddonsApplied",
             Self::CertificatesValid => "CertificatesValid",
+            Self::BackedUp => "BackedUp",
             Self::UpToDate => "UpToDate",
             Self::Paused => "Paused",
             Self::Deleting => "Deleting",
@@ -628,6 +660,7 @@ impl ConditionType {
             | Self::NodesHealthy
             | Self::AddonsApplied
             | Self::CertificatesValid
+            | Self::BackedUp
             | Self::UpToDate
             | Self::Paused
             | Self::Deleting => false,

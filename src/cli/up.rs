@@ -12,6 +12,7 @@ use super::{
     output::{
         json::Ended,
         lines::{count, span},
+        status::snapshots,
     },
     owner,
     prompt::AskConsent,
@@ -28,6 +29,7 @@ use crate::{
     error::distinct,
     facts::Unreachable,
     model::NodeName,
+    status::SnapshotStatus,
 };
 
 /// Runs it.
@@ -84,9 +86,15 @@ impl Run<'_> {
         let shown = converge_shown(&self.goal, environment, &consent, self.output, session);
         let kubeconfig = || kubeconfig_beside(self.file).display().to_string();
         match shown.await? {
-            Convergence::Settled(Outcome::Converged { changed, .. }) => {
+            Convergence::Settled(Outcome::Converged {
+                changed, survey, ..
+            }) => {
                 let took = span(self.begun.elapsed());
-                let tip = tip(self.goal.intent(), changed, &took, &kubeconfig());
+                let mut tip = tip(self.goal.intent(), changed, &took, &kubeconfig());
+                let status = SnapshotStatus::of(&survey.snapshots);
+                if let Some(taken) = status.filter(|status| status.newest.is_some()) {
+                    let _ = write!(tip, "\n  snapshots of etcd: {}", snapshots(&taken));
+                }
                 session.screen.print_unless_quiet(&tip);
                 Ok(Ended::Converged {
                     changed,

@@ -20,6 +20,7 @@ impl Announced {
     pub(super) fn by(survey: &Survey) -> Self {
         let Survey {
             actual,
+            snapshots: _,
             desired,
             plan,
             // Not what is run.

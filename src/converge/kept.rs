@@ -47,6 +47,7 @@ impl Kept {
     ) -> (Self, Plan) {
         let Survey {
             actual,
+            snapshots: _,
             desired: _,
             plan,
             all: _,
@@ -162,6 +163,7 @@ mod tests {
             (NodeName::from(name), view)
         });
         Survey {
+            snapshots: [].into(),
             actual: Actual {
                 hosts: hosts.into(),
                 ..Actual::default()

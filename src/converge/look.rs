@@ -286,8 +286,10 @@ pub(super) async fn look<'w>(
             .map(|saved| pki::engine_clients(saved, now, &seed))
             .transpose()?
     };
+    let snapshots = session.snapshots(&savers(&actual)).await;
     let survey = Survey {
         actual,
+        snapshots,
         desired,
         plan,
         all,

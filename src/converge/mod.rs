@@ -73,6 +73,8 @@ pub struct Declined;
 pub struct Survey {
     /// What is.
     pub actual: Actual,
+    /// What the programs that take snapshots report.
+    pub snapshots: Reports,
     /// What must be; `None` for a removal.
     pub desired: Option<Desired>,
     /// The difference.

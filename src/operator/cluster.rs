@@ -44,7 +44,6 @@ use crate::{
     error::{Explain, with_causes},
     model::Secret,
     plan::{Cause, Plan, Step},
-    snapshots::record::Reports,
     state::ClusterState,
     status::{Seen, lines},
 };
@@ -320,13 +319,15 @@ impl Reconcile<'_> {
         self.began = Instant::now();
         Ok(
             match Box::pin(converge::survey(&removal, &environment)).await {
-                Ok(Survey { actual, .. }) if actual.saved.is_some() => {
+                Ok(Survey {
+                    actual, snapshots, ..
+                }) if actual.saved.is_some() => {
                     self.looked_at(&actual);
                     Found::of(&Seen {
                         now: self.ctx.dependencies.clock.now(),
                         intent: None,
                         actual: &actual,
-                        snapshots: &Reports::new(),
+                        snapshots: &snapshots,
                         desired: None,
                         plan: Err(why),
                     })

@@ -44,7 +44,9 @@ pub(super) fn unseen(why: &str) -> ConditionSet {
         };
         conditions.set(kind, reason, why);
     }
-    conditions.set(ConditionType::UpToDate, Reason::Unreachable, why);
+    for kind in [ConditionType::BackedUp, ConditionType::UpToDate] {
+        conditions.set(kind, Reason::Unreachable, why);
+    }
     conditions
 }
 

@@ -145,7 +145,7 @@ pub(super) async fn pass(
         deadline: Deadline::of(view),
         end: None,
     };
-    reconcile.go().await
+    Box::pin(reconcile.go()).await
 }
 
 /// What keeps a removal from its end.

@@ -52,7 +52,11 @@ pub(super) fn transitions(
     let summary = kinds
         .into_iter()
         .filter_map(|kind| lost_or_regained(kind, before, after, uid, outages));
-    let reported = [ConditionType::UpToDate, ConditionType::CertificatesValid];
+    let reported = [
+        ConditionType::UpToDate,
+        ConditionType::CertificatesValid,
+        ConditionType::BackedUp,
+    ];
     let news = reported
         .into_iter()
         .filter_map(|kind| news(kind, before, after));
@@ -113,6 +117,9 @@ fn news(kind: ConditionType, before: &[Condition], after: &[Condition]) -> Optio
         Reason::ExpiringSoon,
         Reason::AuthorityEnding,
         Reason::Expired,
+        Reason::NotTaken,
+        Reason::Overdue,
+        Reason::Unproven,
     ]) {
         Some(Notice::warning(&is.reason, "Survey", &is.message))
     } else if named(&[Reason::AwaitingApproval, Reason::UpdateAvailable]) {

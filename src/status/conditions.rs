@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    About, AddonState, Problem, QuorumState, Status,
+    About, AddonState, BackedUp, Problem, QuorumState, Status,
     nodes::{ApiState, NodeStatus},
 };
 use crate::{
@@ -36,6 +36,7 @@ pub fn conditions(status: &Status) -> ConditionSet {
         (ConditionType::NodesHealthy, nodes(status)),
         (ConditionType::AddonsApplied, addons(status)),
         (ConditionType::CertificatesValid, certificates(status)),
+        (ConditionType::BackedUp, backed_up(status)),
         (ConditionType::UpToDate, up_to_date(status)),
     ] {
         conditions.set(kind, reason, message);
@@ -302,6 +303,20 @@ fn certificates(status: &Status) -> Outcome {
     } else {
         outcome(Reason::Valid, message)
     }
+}
+
+fn backed_up(status: &Status) -> Outcome {
+    let (is, sentence) = &status.backed_up;
+    let reason = match is {
+        BackedUp::Yes => Reason::BackedUp,
+        BackedUp::NotWanted => Reason::Disabled,
+        BackedUp::NotYet => Reason::NotYetKnown,
+        BackedUp::Unseen => Reason::Unreachable,
+        BackedUp::NotTaken => Reason::NotTaken,
+        BackedUp::Overdue => Reason::Overdue,
+        BackedUp::Unproven => Reason::Unproven,
+    };
+    outcome(reason, sentence)
 }
 
 fn up_to_date(status: &Status) -> Outcome {

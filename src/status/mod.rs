@@ -31,6 +31,7 @@ pub use self::{
 pub(crate) use self::{
     conditions::{cases, unreachable},
     differences::lines,
+    snapshots::BackedUp,
     traffic::missing as missing_traffic,
 };
 use crate::{
@@ -86,6 +87,9 @@ pub struct Status {
     /// An API server reported what the cluster has.
     #[serde(skip)]
     pub(crate) api_reports: bool,
+    /// Whether the cluster is backed up, and the sentence for it.
+    #[serde(skip)]
+    pub(crate) backed_up: (BackedUp, String),
     /// What `up` would do.
     pub differences: Differences,
     /// What is not well; empty for a cluster that is healthy.
@@ -165,7 +169,8 @@ impl Status {
                 .map_or_else(Vec::new, |saved| certificates::authorities(saved, seen.now)),
             addons,
             first_to_end,
-            snapshots: snapshots::status(seen),
+            snapshots: SnapshotStatus::of(seen.snapshots),
+            backed_up: snapshots::judge(seen),
             api_reports: matches!(actual.api(), ApiView::Up(_)),
             etcd,
             nodes,

@@ -37,6 +37,8 @@ pub enum About {
     Addons,
     /// Certificates.
     Certificates,
+    /// Recurring snapshots of etcd.
+    Snapshots,
 }
 
 /// One thing that is not well.
@@ -289,7 +291,8 @@ fn components(seen: &Seen<'_>, node: &NodeStatus, id: &ClusterId) -> Vec<Problem
 
 const fn about(component: Component) -> About {
     match component {
-        Component::Etcd | Component::Snapshots => About::Etcd,
+        Component::Etcd => About::Etcd,
+        Component::Snapshots => About::Snapshots,
         Component::ApiServer | Component::ControllerManager | Component::Scheduler => {
             About::ControlPlane
         }

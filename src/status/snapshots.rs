@@ -1,12 +1,15 @@
 //! Recurring snapshots of etcd, as the programs on the nodes report them. Pure.
 
+use std::fmt::Write as _;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::{About, Problem, Seen};
 use crate::{
-    model::NodeName,
-    snapshots::record::{Copies, Grade, Listed, Report},
+    config::Intent,
+    model::{NodeName, Role},
+    snapshots::record::{Copies, Grade, Listed, Report, Reports},
 };
 
 /// So many intervals may pass without a new snapshot.
@@ -53,19 +56,118 @@ pub struct Newest {
     pub grade: Grade,
 }
 
-/// How it is.
-pub(super) fn status(seen: &Seen<'_>) -> Option<SnapshotStatus> {
-    (!seen.snapshots.is_empty()).then(|| SnapshotStatus {
-        nodes: reports(seen).map(|(node, _)| node.clone()).collect(),
-        newest: newest(seen, |_| true),
-        newest_proven: newest(seen, |grade| grade == Grade::Proven),
-        copies: copies(seen),
-    })
+/// Whether the cluster is backed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BackedUp {
+    /// It is.
+    Yes,
+    /// It is not to be, as far as is known here.
+    NotWanted,
+    /// The first snapshot is still to come, or there is nothing to judge by.
+    NotYet,
+    /// Nothing that takes snapshots answers.
+    Unseen,
+    /// Nothing takes any.
+    NotTaken,
+    /// What there is, is too old.
+    Overdue,
+    /// What is known to work is too old.
+    Unproven,
 }
 
-fn copies(seen: &Seen<'_>) -> Option<CopyStatus> {
+/// Whether the cluster is backed up, and what there is to say of it.
+pub(super) fn judge(seen: &Seen<'_>) -> (BackedUp, String) {
+    let Some(intent) = seen.intent else {
+        let why = "there is no valid config to compare with";
+        return (BackedUp::NotYet, why.to_owned());
+    };
+    if seen.actual.saved.is_none() {
+        return (BackedUp::NotYet, "there is no cluster yet".to_owned());
+    }
+    if intent.services.snapshots.is_none() {
+        let why = if intent.etcd.external().is_some() {
+            "etcd is external: its owner takes its snapshots"
+        } else {
+            "the config wants no recurring snapshots"
+        };
+        return (BackedUp::NotWanted, why.to_owned());
+    }
+    let Some(status) = SnapshotStatus::of(seen.snapshots).filter(|status| !status.nodes.is_empty())
+    else {
+        return nobody(seen, intent);
+    };
+    if let Some(Old { is, what, at }) = old(seen) {
+        return (is, format!("{what} of {at}"));
+    }
+    let SnapshotStatus {
+        newest,
+        newest_proven,
+        copies,
+        ..
+    } = status;
+    let Some(newest) = newest else {
+        let failed = reports(seen.snapshots).find_map(|(node, report)| {
+            let failure = report.failure.as_ref()?;
+            Some(format!(
+                "no snapshot was taken on `{node}`: {}",
+                failure.why
+            ))
+        });
+        return failed.map_or_else(
+            || {
+                (
+                    BackedUp::NotYet,
+                    "the first snapshot is still to come".to_owned(),
+                )
+            },
+            |why| (BackedUp::NotTaken, why),
+        );
+    };
+    let mut sentence = format!(
+        "the newest snapshot is of {}, of `{}`",
+        newest.taken_at, newest.node
+    );
+    if let Some(proven) = newest_proven {
+        let _ = write!(sentence, "; the newest proven one of {}", proven.taken_at);
+    }
+    if let Some(copy) = copies.and_then(|copies| copies.newest) {
+        let _ = write!(sentence, "; the newest copy of {}", copy.taken_at);
+    }
+    (BackedUp::Yes, sentence)
+}
+
+/// No program answered.
+fn nobody(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
+    let mut members = intent
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.roles.contains(&Role::Etcd));
+    let all_answer = members.all(|(name, _)| seen.actual.up(name).is_some());
+    if seen.snapshots.is_empty() && all_answer {
+        return (
+            BackedUp::NotTaken,
+            "no node takes snapshots of etcd".to_owned(),
+        );
+    }
+    let why = "nothing that takes snapshots answers";
+    (BackedUp::Unseen, why.to_owned())
+}
+
+impl SnapshotStatus {
+    /// By what the programs on the nodes report; `None`: none was asked.
+    pub(crate) fn of(all: &Reports) -> Option<Self> {
+        (!all.is_empty()).then(|| Self {
+            nodes: reports(all).map(|(node, _)| node.clone()).collect(),
+            newest: newest(all, |_| true),
+            newest_proven: newest(all, |grade| grade == Grade::Proven),
+            copies: copies(all),
+        })
+    }
+}
+
+fn copies(all: &Reports) -> Option<CopyStatus> {
     let of = |(node, report): (_, &Report)| Some((NodeName::clone(node), report.copies.clone()?));
-    let all: Vec<(NodeName, Copies)> = reports(seen).filter_map(of).collect();
+    let all: Vec<(NodeName, Copies)> = reports(all).filter_map(of).collect();
     let (_, first) = all.first()?;
     let each = all.iter().flat_map(|(_, copies)| &copies.snapshots);
     let each = each.filter_map(|one| of_report(&one.meta.as_ref()?.node, one));
@@ -75,13 +177,13 @@ fn copies(seen: &Seen<'_>) -> Option<CopyStatus> {
     })
 }
 
-fn reports<'a>(seen: &Seen<'a>) -> impl Iterator<Item = (&'a NodeName, &'a Report)> {
-    let all = seen.snapshots.iter();
+fn reports(all: &Reports) -> impl Iterator<Item = (&NodeName, &Report)> {
+    let all = all.iter();
     all.filter_map(|(node, report)| Some((node, report.as_ref().ok()?)))
 }
 
-fn newest(seen: &Seen<'_>, of: impl Fn(Grade) -> bool) -> Option<Newest> {
-    let each = reports(seen).flat_map(|(node, report)| {
+fn newest(all: &Reports, of: impl Fn(Grade) -> bool) -> Option<Newest> {
+    let each = reports(all).flat_map(|(node, report)| {
         let own = report.snapshots.iter();
         own.filter_map(move |one| of_report(node, one))
     });
@@ -105,62 +207,94 @@ pub(super) fn problems(seen: &Seen<'_>) -> Vec<Problem> {
         match answer {
             Err(why) => {
                 let what = format!("what takes snapshots of etcd does not answer: {why}");
-                problems.push(Problem::on(About::Etcd, node, what));
+                problems.push(Problem::on(About::Snapshots, node, what));
             }
             Ok(report) => problems.extend(of_node(node, report)),
         }
     }
-    problems.extend(old(seen));
+    problems.extend(old(seen).map(|Old { what, at, .. }| {
+        let hours = seen.now.duration_since(at).as_hours();
+        let what = format!("{what} {hours} hours old");
+        Problem::cluster(About::Snapshots, what)
+    }));
     problems
 }
 
 fn of_node(node: &NodeName, report: &Report) -> Vec<Problem> {
     let failure = report.failure.as_ref().map(|failure| {
         let what = format!("no snapshot of etcd was taken: {}", failure.why);
-        Problem::on(About::Etcd, node, what)
+        Problem::on(About::Snapshots, node, what)
     });
     let failed = report.snapshots.iter().filter_map(|one| {
         let proof = one.proof.as_ref()?;
         let why = proof.why.as_deref().unwrap_or("no reason is on record");
         (proof.grade == Grade::Failed).then(|| {
             let what = format!("the snapshot `{}` cannot be restored: {why}", one.name());
-            Problem::on(About::Etcd, node, what)
+            Problem::on(About::Snapshots, node, what)
         })
     });
     let uncopied = report.copies.as_ref().and_then(|copies| {
         let why = &copies.failure.as_ref()?.why;
         let what = format!("no snapshot of etcd was copied: {why}");
-        Some(Problem::on(About::Etcd, node, what))
+        Some(Problem::on(About::Snapshots, node, what))
     });
     failure.into_iter().chain(failed).chain(uncopied).collect()
 }
 
-/// What is too long ago. The first one is still to come where there is none.
-fn old(seen: &Seen<'_>) -> Option<Problem> {
+/// What is too long ago.
+struct Old {
+    is: BackedUp,
+    /// Of what; its age follows.
+    what: &'static str,
+    at: Timestamp,
+}
+
+/// The first one is still to come where there is none. Where none was ever proven, the oldest had time enough for it.
+fn old(seen: &Seen<'_>) -> Option<Old> {
     let policy = seen.intent?.services.snapshots.as_ref()?;
     let interval = SignedDuration::from_secs(i64::try_from(policy.interval).ok()?);
-    let before = |newest: &Option<Newest>, intervals: i32| {
-        let newest = newest.as_ref()?;
-        let age = seen.now.duration_since(newest.taken_at);
+    let before = |at: Option<Timestamp>, intervals: i32| {
         let limit = interval.checked_mul(intervals)?;
-        (age > limit).then(|| age.as_hours())
+        at.filter(|at| seen.now.duration_since(*at) > limit)
     };
     let SnapshotStatus {
         newest,
         newest_proven,
         copies,
         ..
-    } = status(seen)?;
-    let copied = copies.and_then(|copies| copies.newest);
-    let what = if let Some(hours) = before(&newest, OVERDUE) {
-        format!("the newest snapshot of etcd is {hours} hours old")
-    } else if let Some(hours) = before(&copied, OVERDUE) {
-        format!("the newest copy of a snapshot of etcd is {hours} hours old")
+    } = SnapshotStatus::of(seen.snapshots)?;
+    let taken = |one: Option<Newest>| Some(one?.taken_at);
+    let each = reports(seen.snapshots).flat_map(|(_, report)| &report.snapshots);
+    let oldest = each
+        .filter_map(|one| Some(one.meta.as_ref()?.taken_at))
+        .min();
+    let copied = copies.and_then(|copies| taken(copies.newest));
+    let proven = taken(newest_proven);
+    let unproven = if proven.is_some() {
+        "the newest snapshot of etcd that was restored for trial is"
     } else {
-        let hours = before(&newest_proven, UNPROVEN)?;
-        format!("the newest snapshot of etcd that was restored for trial is {hours} hours old")
+        "no snapshot of etcd could be restored for trial, and the oldest is"
     };
-    Some(Problem::cluster(About::Etcd, what))
+    let rows = [
+        (
+            BackedUp::Overdue,
+            "the newest snapshot of etcd is",
+            taken(newest),
+            OVERDUE,
+        ),
+        (
+            BackedUp::Overdue,
+            "the newest copy of a snapshot of etcd is",
+            copied,
+            OVERDUE,
+        ),
+        (BackedUp::Unproven, unproven, proven.or(oldest), UNPROVEN),
+    ];
+    let mut rows = rows.into_iter();
+    rows.find_map(|(is, what, at, intervals)| {
+        let at = before(at, intervals)?;
+        Some(Old { is, what, at })
+    })
 }
 
 #[cfg(test)]
@@ -171,7 +305,7 @@ mod tests {
     use crate::{
         desired::fixture::intent,
         facts::Actual,
-        snapshots::record::{LastFailure, Proof, Reports, tests::meta},
+        snapshots::record::{LastFailure, Proof, tests::meta},
     };
 
     const HOUR: i64 = 3600;
@@ -223,7 +357,66 @@ mod tests {
             plan: Ok(&crate::plan::Plan::default()),
         };
         let problems = problems(&seen).into_iter().map(|it| it.message);
-        (status(&seen), problems.collect())
+        (SnapshotStatus::of(reports), problems.collect())
+    }
+
+    /// What the condition says.
+    fn judged(reports: &Reports, hour: i64) -> (BackedUp, String) {
+        let intent = intent();
+        let actual = Actual {
+            saved: Some(Box::new(crate::state::tests::saved("prod"))),
+            ..Actual::default()
+        };
+        judge(&Seen {
+            now: at(hour),
+            intent: Some(&intent),
+            actual: &actual,
+            snapshots: reports,
+            desired: None,
+            plan: Ok(&crate::plan::Plan::default()),
+        })
+    }
+
+    #[test]
+    fn a_cluster_is_backed_up_while_snapshots_are_young_and_proven() {
+        let with = |snapshots, hour| {
+            let (is, what) = judged(&BTreeMap::from([report("n1", snapshots)]), hour);
+            (is, what)
+        };
+        let (is, what) = with(vec![one(0, Grade::Proven), one(3, Grade::Saved)], 24);
+        assert_eq!(is, BackedUp::Yes);
+        let times = [at(3).to_string(), at(0).to_string()];
+        assert!(times.iter().all(|time| what.contains(time)), "{what}");
+        assert_eq!(with(vec![one(0, Grade::Proven)], 25).0, BackedUp::Overdue);
+        let unproven = vec![one(0, Grade::Proven), one(49, Grade::Saved)];
+        assert_eq!(with(unproven, 49).0, BackedUp::Unproven);
+        // None could ever be restored for trial.
+        let never = vec![one(0, Grade::Checked), one(49, Grade::Checked)];
+        let (is, what) = with(never, 49);
+        assert_eq!(is, BackedUp::Unproven);
+        assert!(
+            what.starts_with("no snapshot of etcd could be restored"),
+            "{what}"
+        );
+        assert_eq!(with(Vec::new(), 1000).0, BackedUp::NotYet);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_claimed() {
+        // The nodes did not answer.
+        assert_eq!(judged(&Reports::new(), 1).0, BackedUp::Unseen);
+        let silent = [(NodeName::from("n1"), Err("the port is closed".to_owned()))];
+        assert_eq!(judged(&silent.into(), 1).0, BackedUp::Unseen);
+        let (node, mut answer) = report("n1", Vec::new());
+        if let Ok(report) = &mut answer {
+            report.failure = Some(LastFailure {
+                at: at(0),
+                why: "no room".to_owned(),
+            });
+        }
+        let (is, what) = judged(&[(node, answer)].into(), 1);
+        assert_eq!(is, BackedUp::NotTaken);
+        assert!(what.contains("`n1`: no room"), "{what}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn programs() -> PathBuf {
 }
 
 /// Each alert with the series that lets it fire, and when: its own `for` is over then, and was not before.
-const FAULTS: [(&str, &str, &str, &str, &str); 8] = [
+const FAULTS: [(&str, &str, &str, &str, &str); 9] = [
     (
         "RkeClusterNotAvailable",
         r#"rke_cluster_condition{name="a",type="Available",status="False"}"#,
@@ -101,6 +101,13 @@ const FAULTS: [(&str, &str, &str, &str, &str); 8] = [
         "1296000+0x3000",
         "24h30m",
         "25h30m",
+    ),
+    (
+        "RkeNotBackedUp",
+        r#"rke_cluster_condition{name="a",type="BackedUp",status="False"}"#,
+        "1+0x300",
+        "29m",
+        "31m",
     ),
     (
         "RkeSurveyStale",
@@ -384,7 +391,9 @@ fn every_panel_has_data_and_every_alert_fires() {
         .iter()
         .filter(is_slow)
         .filter_map(|rule| rule["expr"].as_str());
-    let slow: BTreeSet<String> = slow.map(str::to_owned).collect();
+    let mut slow: BTreeSet<String> = slow.map(str::to_owned).collect();
+    // This operator is not linked statically, and gives nodes no program that takes snapshots: hence that alert.
+    slow.insert("time() - rke_cluster_snapshot_timestamp_seconds".to_owned());
     let silent: Vec<_> = prometheus.silent.difference(&slow).collect();
     assert!(silent.is_empty(), "these have no data: {silent:#?}");
 }

@@ -746,7 +746,7 @@ async fn an_older_operator_leaves_what_a_newer_release_made() {
     api.patch("clusters", "", "a", &spec);
     let mut conditions = api.object("clusters", "", "b").unwrap()["status"]["conditions"].clone();
     conditions.as_array_mut().unwrap().push(json!({
-        "type": "BackedUp", "status": "False", "reason": "Late", "message": "since yesterday",
+        "type": "Audited", "status": "False", "reason": "Late", "message": "since yesterday",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }));
     let status = json!({"status": {
@@ -777,7 +777,7 @@ async fn an_older_operator_leaves_what_a_newer_release_made() {
     );
     minutes(30).await;
     let well = rig.ready("b").await;
-    assert!(condition(&well, "BackedUp").is_some(), "it is another's");
+    assert!(condition(&well, "Audited").is_some(), "it is another's");
     assert!(is(&rig.cluster("a"), "Available", "True"));
     assert_eq!(runs(&rig.nodes), before, "a node was touched");
 

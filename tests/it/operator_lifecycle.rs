@@ -85,6 +85,7 @@ async fn every_condition_is_there_on_the_first_visit() {
             "NodesHealthy",
             "AddonsApplied",
             "CertificatesValid",
+            "BackedUp",
             "UpToDate",
             "Paused",
             "Deleting",

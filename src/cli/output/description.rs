@@ -230,6 +230,7 @@ fn amiss(cluster: &ObservedCluster) -> (Vec<&ObservedCondition>, Vec<&str>) {
         T::NodesHealthy,
         T::AddonsApplied,
         T::CertificatesValid,
+        T::BackedUp,
         T::Provisioned,
         T::UpToDate,
         T::Paused,

@@ -82,7 +82,8 @@ fn agreement(status: &Status, config: &str) -> String {
     }
 }
 
-fn snapshots(snapshots: &SnapshotStatus) -> String {
+/// The newest, in a sentence.
+pub fn snapshots(snapshots: &SnapshotStatus) -> String {
     let nodes = count(snapshots.nodes.len(), "node");
     let Some(newest) = &snapshots.newest else {
         return format!("none yet; {nodes} to take them");

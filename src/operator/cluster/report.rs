@@ -9,7 +9,7 @@ use super::{Reconcile, details, refuse};
 use crate::{
     api::{
         ApiEndpoint, AppliedConfig, CertificateStatus, ClusterStatus, EtcdCounts, NodeCounts,
-        NodeDetail,
+        NodeDetail, SnapshotTimes,
         conditions::{ConditionSet, ConditionStatus, ConditionType, Reason, shorten},
     },
     converge::{Error, Survey},
@@ -27,8 +27,7 @@ use crate::{
         reasons::{self, Reasoned, unseen},
         status::Run,
     },
-    snapshots::record::Reports,
-    status::{NodeStatus, Seen, Status, cases, conditions, unreachable},
+    status::{Newest, NodeStatus, Seen, SnapshotStatus, Status, cases, conditions, unreachable},
 };
 
 /// How many API servers the status names.
@@ -44,6 +43,7 @@ pub(super) struct Facts {
     etcd: Option<EtcdCounts>,
     endpoints: Vec<ApiEndpoint>,
     certificates: Option<CertificateStatus>,
+    snapshots: Option<SnapshotTimes>,
     applied: Option<AppliedConfig>,
     surveyed: Option<Timestamp>,
 }
@@ -95,10 +95,23 @@ impl Facts {
                 earliest_expiry: first.end.at.to_string(),
                 component: shorten(&first.end.what, 512),
             }),
+            snapshots: status.snapshots.as_ref().and_then(times),
             applied: None,
             surveyed: Some(now),
         }
     }
+}
+
+/// `None`: no node answered.
+fn times(status: &SnapshotStatus) -> Option<SnapshotTimes> {
+    let at = |one: &Option<Newest>| Some(one.as_ref()?.taken_at.to_string());
+    let copies = status.copies.as_ref();
+    (!status.nodes.is_empty()).then(|| SnapshotTimes {
+        last_saved: at(&status.newest),
+        last_proven: at(&status.newest_proven),
+        last_copied: copies.and_then(|copies| at(&copies.newest)),
+        place: copies.map(|copies| shorten(&copies.bucket, 512)),
+    })
 }
 
 /// The time of a survey, rounded down to ten minutes so that a healthy cluster's status is rarely written.
@@ -196,7 +209,7 @@ impl Reconcile<'_> {
             now: self.ctx.dependencies.clock.now(),
             intent: Some(&wanted.intent),
             actual: &survey.actual,
-            snapshots: &Reports::new(),
+            snapshots: &survey.snapshots,
             desired: survey.desired.as_ref(),
             plan: Ok(survey.whole()),
         });
@@ -410,6 +423,7 @@ impl Facts {
             etcd,
             endpoints,
             certificates,
+            snapshots,
             applied,
             surveyed,
         } = self;
@@ -437,6 +451,9 @@ impl Facts {
         }
         if certificates.is_some() {
             status.certificates = certificates;
+        }
+        if snapshots.is_some() {
+            status.snapshots = snapshots;
         }
         if applied.is_some() {
             status.applied_config = applied;

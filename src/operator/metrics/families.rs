@@ -68,6 +68,11 @@ pub(super) const NOT_AFTER: Family = gauge(
     &["name", "component"],
     "when the certificate expires that expires first, in seconds since 1970",
 );
+pub(super) const SNAPSHOT: Family = gauge(
+    "rke_cluster_snapshot_timestamp_seconds",
+    &["name", "grade"],
+    "when the newest snapshot of etcd was taken, in seconds since 1970: of those saved on a node, proven, copied to the bucket",
+);
 pub(super) const LAST_SURVEY: Family = gauge(
     "rke_cluster_last_survey_timestamp_seconds",
     &["name"],
@@ -191,8 +196,15 @@ pub(super) const RETRIES: Family = Family {
 };
 
 /// Those about Clusters: only the process that leads has them.
-pub(super) const OF_CLUSTERS: [&Family; 6] =
-    [&INFO, &CONDITION, &REASON, &NODES, &NOT_AFTER, &LAST_SURVEY];
+pub(super) const OF_CLUSTERS: [&Family; 7] = [
+    &INFO,
+    &CONDITION,
+    &REASON,
+    &NODES,
+    &NOT_AFTER,
+    &SNAPSHOT,
+    &LAST_SURVEY,
+];
 
 /// Those about queues: the same.
 pub(super) const OF_QUEUES: [&Family; 5] = [&SLOTS, &MOST_WORKERS, &DEPTH, &UNFINISHED, &LONGEST];
@@ -270,6 +282,17 @@ pub(super) fn of_cluster(name: &str, status: &ClusterStatus) -> Vec<Series> {
         let labels = [name, component(&first.component)];
         all.push(Series::new(&NOT_AFTER, labels, at));
     }
+    if let Some(times) = &status.snapshots {
+        for (grade, at) in [
+            ("saved", &times.last_saved),
+            ("proven", &times.last_proven),
+            ("copied", &times.last_copied),
+        ] {
+            if let Some(at) = at.as_deref().and_then(seconds) {
+                all.push(Series::new(&SNAPSHOT, [name, grade], at));
+            }
+        }
+    }
     if let Some(at) = status.last_survey.as_deref().and_then(seconds) {
         all.push(Series::new(&LAST_SURVEY, [name], at));
     }
@@ -316,7 +339,7 @@ pub(super) mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
     use super::*;
-    use crate::api::{CertificateStatus, NodeCounts};
+    use crate::api::{CertificateStatus, NodeCounts, SnapshotTimes};
 
     impl Family {
         /// As a scrape shows it.
@@ -329,12 +352,13 @@ pub(super) mod tests {
     }
 
     /// All of them, in the order of the documentation.
-    pub(in crate::operator::metrics) const ALL: [&Family; 24] = [
+    pub(in crate::operator::metrics) const ALL: [&Family; 25] = [
         &INFO,
         &CONDITION,
         &REASON,
         &NODES,
         &NOT_AFTER,
+        &SNAPSHOT,
         &LAST_SURVEY,
         &STEP_DURATION,
         &STEP_FAILURES,
@@ -383,6 +407,12 @@ pub(super) mod tests {
                 earliest_expiry: "1970-01-02T00:00:00Z".to_owned(),
                 component: "`/etc/kubernetes/ssl/kube-etcd-10-0-0-1.pem` of node `n1`".to_owned(),
             }),
+            snapshots: Some(SnapshotTimes {
+                last_saved: Some("1970-01-01T00:02:00Z".to_owned()),
+                last_proven: Some("1970-01-01T00:01:00Z".to_owned()),
+                last_copied: None,
+                place: Some("`hunter2`".to_owned()),
+            }),
             last_survey: Some("1970-01-01T00:10:00Z".to_owned()),
             ..ClusterStatus::default()
         }
@@ -417,6 +447,8 @@ pub(super) mod tests {
             "rke_cluster_nodes name=a,state=ready 4",
             "rke_cluster_nodes name=a,state=unreachable 1",
             "rke_cluster_certificate_not_after_timestamp_seconds name=a,component=kube-etcd 86400",
+            "rke_cluster_snapshot_timestamp_seconds name=a,grade=saved 120",
+            "rke_cluster_snapshot_timestamp_seconds name=a,grade=proven 60",
             "rke_cluster_last_survey_timestamp_seconds name=a 600",
         ] {
             assert!(

@@ -604,7 +604,7 @@ fn alerts_use_the_families_of_the_table() {
         assert!(runbooks.contains(&format!("\n## {name}\n")), "{name}");
     }
     let names: Vec<_> = rules.iter().map(|rule| &rule["alert"]).collect();
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     assert_eq!(runbooks.matches("\n## ").count(), names.len());
 }
 
