@@ -106,6 +106,12 @@ pub enum Command {
     /// Take a snapshot of the etcd member on this node (runs in a container, for `etcd snapshot-save`)
     #[command(hide = true)]
     SnapshotTake(SnapshotOnNode),
+    /// Look into a snapshot on this node once more (runs in a container, for `etcd verify`)
+    #[command(hide = true)]
+    SnapshotVerify(SnapshotOnNode),
+    /// Delete a snapshot on this node (runs in a container, for `etcd snapshot-delete`)
+    #[command(hide = true)]
+    SnapshotDelete(SnapshotOnNode),
     /// Write the reference pages of the documentation
     #[command(hide = true)]
     Reference(Reference),
@@ -119,7 +125,7 @@ pub struct SnapshotAgent {
     pub settings: PathBuf,
 }
 
-/// `snapshot-fetch` and `snapshot-take`.
+/// `snapshot-fetch`, `snapshot-take`, `snapshot-verify` and `snapshot-delete`.
 #[derive(Args, Debug)]
 pub struct SnapshotOnNode {
     /// Its name
@@ -388,6 +394,14 @@ pub enum Etcd {
     /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
     /// set aside on the nodes; where it was cut off, the same command continues)
     SnapshotRestore(SnapshotRestore),
+    /// Delete a snapshot on every etcd node (only what rke-operator wrote for this cluster, and never the only proven one
+    /// of a node)
+    SnapshotDelete(NamedSnapshot),
+    /// Restore a snapshot for trial on every etcd node that has it, and record the result (the cluster is not touched)
+    Verify(NamedSnapshot),
+    /// Give unused space of etcd's databases back to the disks, of one member after the other, the one that leads last; and
+    /// end the alarm NOSPACE of those that have room again
+    Defrag(Defrag),
     /// List the members of etcd as they describe themselves: who leads, versions, database sizes, alarms (changes nothing)
     Members(EtcdLook),
 }
@@ -421,6 +435,37 @@ pub struct SnapshotSave {
     /// The bucket that a copy goes to.
     #[command(flatten)]
     pub s3: S3,
+    /// A list for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `etcd defrag`.
+#[derive(Args, Debug)]
+pub struct Defrag {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// A list for people, or one JSON object
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `etcd snapshot-delete` and `etcd verify`.
+#[derive(Args, Debug)]
+pub struct NamedSnapshot {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Snapshot name, as `snapshot-list` prints it
+    #[arg(long, value_name = "NAME")]
+    pub name: SnapshotName,
     /// A list for people, or one JSON object
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,

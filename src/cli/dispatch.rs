@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use super::{
     args::{Cert, Cli, Command, Encrypt, Etcd, Output},
-    cert, cert_rotate, config, crd, custom_certs, describe, init, kubeconfig, members,
+    cert, cert_rotate, config, crd, custom_certs, defrag, describe, init, kubeconfig, members,
     output::{
         Screen,
         json::{self, Ended},
@@ -14,8 +14,9 @@ use super::{
     report::CliError,
     rotate_key, run,
     session::{STOPPED, Session},
-    signals, snapshot, snapshot_agent, snapshot_list, snapshot_restore, status, status_all, up,
-    validate, version,
+    signals, snapshot, snapshot_agent, snapshot_list,
+    snapshot_named::{self, Doing},
+    snapshot_restore, status, status_all, up, validate, version,
 };
 use crate::apply::stop::Stopper;
 
@@ -72,6 +73,17 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             let result = Box::pin(snapshot_restore::restore(args, session)).await;
             ended(args.output, result)
         }
+        Command::Etcd(Etcd::SnapshotDelete(args)) => {
+            let doing = Box::pin(snapshot_named::named(Doing::Delete, args, session));
+            failed(args.output, doing.await)
+        }
+        Command::Etcd(Etcd::Defrag(args)) => {
+            failed(args.output, Box::pin(defrag::defrag(args, session)).await)
+        }
+        Command::Etcd(Etcd::Verify(args)) => {
+            let doing = Box::pin(snapshot_named::named(Doing::Verify, args, session));
+            failed(args.output, doing.await)
+        }
         Command::Cert(Cert::Info(args)) => Box::pin(cert::info(args, session)).await,
         Command::Cert(Cert::Rotate(args)) => {
             let result = Box::pin(cert_rotate::rotate(args, session)).await;
@@ -89,6 +101,8 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::SnapshotAgent(args) => snapshot_agent::run(args, session).await,
         Command::SnapshotFetch(args) => snapshot_agent::fetch(args, session).await,
         Command::SnapshotTake(args) => snapshot_agent::take(args, session).await,
+        Command::SnapshotVerify(args) => snapshot_agent::verify(args, session).await,
+        Command::SnapshotDelete(args) => snapshot_agent::delete(args),
         Command::Reference(args) => reference::write(args),
     }
 }

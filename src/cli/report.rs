@@ -237,9 +237,11 @@ pub enum Failure {
     /// Certificates of the cluster were given by a person.
     #[error("certificates of this cluster were signed with a key that is not here")]
     SignedElsewhere,
-    /// No node saved a snapshot.
-    #[error("no snapshot was saved:{}", list(failed))]
+    /// No node did with a snapshot what was asked for.
+    #[error("no snapshot was {done}:{}", list(failed))]
     NoSnapshot {
+        /// What, as `saved`.
+        done: &'static str,
         /// The nodes, and why.
         failed: Vec<String>,
         /// Their cures.

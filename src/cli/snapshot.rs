@@ -23,7 +23,7 @@ use crate::{
     error::{ErrorClass, distinct},
     etcd::snapshot::{self, SnapshotName},
     facts::Unreachable,
-    host::{TcpDial, pool::Hosts},
+    host::{Host, TcpDial, pool::Hosts},
     model::{AgentProgram, Bucket, ClusterId, NodeName, Role, Secret, printable},
     snapshots::{self, OnNode, record::Grade},
     state::ClusterState,
@@ -176,20 +176,7 @@ pub(super) async fn with_etcd(
 
 fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {
     if result.saved.is_empty() {
-        let failed = result.failed.iter();
-        return Err(Failure::NoSnapshot {
-            failed: failed
-                .map(|(node, why)| format!("{node}: {}", why.why))
-                .collect(),
-            hints: distinct(result.failed.values().flat_map(|why| why.hints.clone())),
-            class: result
-                .failed
-                .values()
-                .map(|why| why.class)
-                .next()
-                .unwrap_or(ErrorClass::Host),
-        }
-        .into());
+        return Err(none_was("saved", &result.failed));
     }
     match args.output {
         Output::Json => print::json(result)?,
@@ -214,8 +201,34 @@ fn ended(args: &SnapshotSave, result: &Done<'_>) -> Result<u8, CliError> {
     )
 }
 
+/// No node did it.
+pub(super) fn none_was(done: &'static str, failed: &BTreeMap<NodeName, Unreachable>) -> CliError {
+    let class = failed.values().map(|why| why.class).next();
+    Failure::NoSnapshot {
+        done,
+        failed: lines(failed).collect(),
+        hints: distinct(failed.values().flat_map(|why| why.hints.clone())),
+        class: class.unwrap_or(ErrorClass::Host),
+    }
+    .into()
+}
+
+/// A line for each node that failed.
+pub(super) fn lines(failed: &BTreeMap<NodeName, Unreachable>) -> impl Iterator<Item = String> {
+    let each = failed.iter();
+    each.map(|(node, why)| format!("{node}: {}", why.why))
+}
+
 const fn gap(text: &str) -> &'static str {
     if text.is_empty() { "" } else { "\n" }
+}
+
+/// True where this program takes recurring snapshots on a node: it has everything it needs there.
+pub(super) async fn takes_snapshots(host: &Host) -> bool {
+    match host.local_port(snapshots::PORT).await {
+        Ok(stream) => snapshots::report(stream).await.is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// By this program where it takes recurring snapshots, too; else by etcdctl.
@@ -230,8 +243,7 @@ async fn on(
 ) -> Result<Saved, Unreachable> {
     let host = hosts.get(node).await?;
     if let Some(agent) = agent
-        && let Ok(stream) = host.local_port(snapshots::PORT).await
-        && snapshots::report(stream).await.is_ok()
+        && takes_snapshots(&host).await
     {
         let on_node = OnNode {
             host: &host,

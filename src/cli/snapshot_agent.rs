@@ -1,5 +1,4 @@
-//! What this program does on nodes with etcd: `snapshot-agent` ends at SIGTERM, `snapshot-take` and `snapshot-fetch` once
-//! they are done.
+//! What this program does on nodes with etcd: `snapshot-agent` ends at SIGTERM, the others once they are done.
 
 use std::{io, path::Path};
 
@@ -33,6 +32,27 @@ pub(super) async fn take(args: &SnapshotOnNode, session: &Session) -> Result<u8,
         taken = Box::pin(taking) => taken?,
     };
     print::line(&taken)?;
+    Ok(0)
+}
+
+/// Looks into one once more.
+pub(super) async fn verify(args: &SnapshotOnNode, session: &Session) -> Result<u8, CliError> {
+    let (programs, clock) = (Programs::in_container(), environment::clock());
+    let settings = Path::new(path::SNAPSHOT_SETTINGS);
+    let answer = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        answer = Box::pin(snapshots::verify(settings, &programs, &clock, &args.name)) => answer?,
+    };
+    print::line(&answer)?;
+    Ok(0)
+}
+
+/// Deletes one.
+pub(super) fn delete(args: &SnapshotOnNode) -> Result<u8, CliError> {
+    let settings = Path::new(path::SNAPSHOT_SETTINGS);
+    let answer = snapshots::delete(settings, &Programs::in_container(), &args.name)?;
+    print::line(&answer)?;
     Ok(0)
 }
 

@@ -80,6 +80,27 @@ pub async fn move_leader(leader: &Client, to: MemberId) -> Result<(), EtcdError>
     if now == Some(to) { Ok(()) } else { Err(error) }
 }
 
+/// Gives unused space of a member's database back to its disk. The member answers nothing meanwhile.
+pub(super) async fn defragment(member: &Client) -> Result<(), EtcdError> {
+    let path = "/v3/maintenance/defragment";
+    let nothing = serde_json::json!({});
+    let done: Accepted = member.ask("defragment", path, &nothing).await?;
+    let Accepted {} = done;
+    Ok(())
+}
+
+/// Ends the alarm of a member that its database has reached its quota; one that is not raised is success.
+pub(super) async fn disarm(any: &Client, member: MemberId) -> Result<(), EtcdError> {
+    let request = serde_json::json!({
+        "action": "DEACTIVATE", "memberID": member.0.to_string(), "alarm": "NOSPACE",
+    });
+    let done: Accepted = any
+        .ask("end an alarm", "/v3/maintenance/alarm", &request)
+        .await?;
+    let Accepted {} = done;
+    Ok(())
+}
+
 /// The members, as a majority confirms them.
 pub async fn roster(any: &Client) -> Result<Roster, EtcdError> {
     Ok(any.members(true).await?.roster(true))

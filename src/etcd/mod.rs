@@ -2,15 +2,16 @@
 //!
 //! [`view`] has the facts and how they are judged (pure). [`Client`] speaks to one member through
 //! its node's SSH connection and etcd's JSON gateway; [`read()`] asks all of them; [`change`] has
-//! the operations on members, each harmless to repeat; [`snapshot`] saves what one has; `backup` is what the program
-//! next to a member asks of it; [`external`] looks at an
-//! etcd outside of the cluster.
+//! the operations on members, each harmless to repeat; [`defrag`] gives their unused space back;
+//! [`snapshot`] saves what one has; `backup` is what the program next to a member asks of it;
+//! [`external`] looks at an etcd outside of the cluster.
 //!
 //! May touch: a member's client port. Must not: decide which member comes or goes.
 
 mod backup;
 pub mod change;
 mod client;
+pub mod defrag;
 mod error;
 pub mod external;
 mod external_view;

@@ -78,6 +78,34 @@ pub(super) fn meta(file: File) -> Option<Meta> {
     serde_json::from_slice(&text).ok()
 }
 
+/// Writes the database in a zip of this program to a file. It has so many bytes, as the record says; the zip's own
+/// checksum is compared.
+pub(super) fn database(zip: File, name: &str, to: &mut File, bytes: u64) -> io::Result<()> {
+    let mut buffer = vec![0; rawzip::RECOMMENDED_BUFFER_SIZE];
+    let archive = ZipArchive::from_file(zip, &mut buffer).map_err(io::Error::other)?;
+    let path = format!("/backup/{name}");
+    let found = {
+        let mut entries = archive.entries(&mut buffer);
+        loop {
+            let entry = entries.next_entry().map_err(io::Error::other)?;
+            let entry = entry.ok_or_else(|| io::Error::other(format!("it has no `{path}`")))?;
+            if entry.file_path().as_bytes() == path.as_bytes() {
+                break entry.wayfinder();
+            }
+        }
+    };
+    let entry = archive.get_entry(found).map_err(io::Error::other)?;
+    let inflated = DeflateDecoder::new(entry.reader()).take(bytes + 1);
+    let written = io::copy(&mut entry.verifying_reader(inflated), to)?;
+    if written == bytes {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
+            "it has {written} bytes or more, and had {bytes}"
+        )))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,13 +3,14 @@
 //!
 //! It needs its own member alone: it goes on when the API, rke-operator and every other node are gone.
 //! [`schedule`], [`prune`], [`copies`] and [`record`] decide (pure); [`save`](self), [`prove`](self) and
-//! [`copier`](self) act; [`run`] is the loop.
+//! [`copier`](self) act; [`run`] is the loop, and [`take`], [`verify`] and [`delete`] are what a person asks for.
 //!
 //! May touch: its member's client port, files in its folder and objects in the bucket that say that they are this
 //! cluster's. Must not: touch any other file or object there, decide about members, or need other secrets than its
 //! certificate's key and the bucket's keys.
 
 mod archive;
+mod asked;
 mod bucket;
 mod client;
 mod copier;
@@ -28,10 +29,11 @@ pub mod schedule;
 pub mod settings;
 
 pub use self::{
+    asked::{Answer, AskedError, Taken, delete, take, verify},
     client::{report, reports},
     fetch::{FetchError, fetch},
     health::PORT,
     program::own as own_program,
-    remote::{FETCH, OnNode, RemoteError, TAKE},
-    run::{Programs, RunError, TakeError, Taken, run, take},
+    remote::{OnNode, RemoteError},
+    run::{Programs, RunError, run},
 };

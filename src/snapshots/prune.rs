@@ -46,6 +46,12 @@ pub fn expired(now: Timestamp, snapshots: &[Kept], retention: Retention) -> Vec<
         .collect()
 }
 
+/// True where no other snapshot of the node was proven.
+pub fn is_last_proven(name: &str, snapshots: &[Kept]) -> bool {
+    let mut proven = snapshots.iter().filter(|one| one.proven);
+    proven.next().is_some_and(|one| one.name == name) && proven.next().is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

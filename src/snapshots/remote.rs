@@ -1,9 +1,11 @@
-//! Runs this program once on a node, to take a snapshot there or to copy one from the bucket: it is the nodes that reach
+//! Runs this program once on a node, for what a person asks for there: it is the nodes that have the files, and that reach
 //! the bucket.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-use super::run::Taken;
+use serde::de::DeserializeOwned;
+
+use super::asked::{Answer, Taken};
 use crate::{
     error::{ErrorClass, Explain},
     etcd::snapshot::SnapshotName,
@@ -12,9 +14,10 @@ use crate::{
 };
 
 /// The commands of this program for it.
-pub const FETCH: &str = "snapshot-fetch";
-/// See [`FETCH`].
-pub const TAKE: &str = "snapshot-take";
+const FETCH: &str = "snapshot-fetch";
+const TAKE: &str = "snapshot-take";
+const VERIFY: &str = "snapshot-verify";
+const DELETE: &str = "snapshot-delete";
 /// Where the bucket is written in the container.
 const BUCKET: &str = "/rke-operator-bucket.json";
 /// Gigabytes come over a slow line.
@@ -85,14 +88,34 @@ impl OnNode<'_> {
         name: &SnapshotName,
         bucket: Option<&Bucket>,
     ) -> Result<Taken, RemoteError> {
-        let words = [TAKE, name.as_str()].map(str::to_owned);
+        self.ask(TAKE, name, bucket).await
+    }
+
+    /// Looks once more into a snapshot in the folder of the node. The node must have been set up, as for [`Self::take`].
+    pub async fn verify(&self, name: &SnapshotName) -> Result<Answer, RemoteError> {
+        self.ask(VERIFY, name, None).await
+    }
+
+    /// Deletes a snapshot in the folder of the node. The node must have been set up, as for [`Self::take`].
+    pub async fn delete(&self, name: &SnapshotName) -> Result<Answer, RemoteError> {
+        self.ask(DELETE, name, None).await
+    }
+
+    /// What it answers, as one line of JSON.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        command: &str,
+        name: &SnapshotName,
+        bucket: Option<&Bucket>,
+    ) -> Result<T, RemoteError> {
+        let words = [command, name.as_str()].map(str::to_owned);
         let binds = [
             format!("{0}:{0}", path::SNAPSHOTS),
             format!("{0}:{0}:ro", path::KUBERNETES),
         ];
         let log = self.run(words.into(), bucket, binds.into()).await?;
-        let taken = log.lines().find_map(|line| serde_json::from_str(line).ok());
-        taken.ok_or_else(|| RemoteError::Said("this program did not say what it took".to_owned()))
+        let answer = log.lines().find_map(|line| serde_json::from_str(line).ok());
+        answer.ok_or_else(|| RemoteError::Said(format!("`{command}` did not answer")))
     }
 
     /// What it wrote.

@@ -8,12 +8,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use super::{
-    bucket::{self, Store},
     copier::Copier,
-    folder::{ASKED, Folder, WORK, kept},
+    folder::{Folder, WORK, kept},
     health::{self, Shown},
     prove::{dial, prove},
     prune::expired,
@@ -26,8 +24,8 @@ use crate::{
     apply::stop::Stop,
     environment::Clock,
     error::{ErrorClass, Explain, with_causes},
-    etcd::{self, Client, snapshot::SnapshotName},
-    model::{Bucket, ClientIdentity, Secret},
+    etcd::{self, Client},
+    model::{ClientIdentity, Secret},
 };
 
 const LOOKS: Duration = Duration::from_secs(20);
@@ -60,26 +58,6 @@ impl Programs {
             port: health::PORT,
             looks: LOOKS,
         }
-    }
-}
-
-/// Why a snapshot that a person asked for was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum TakeError {
-    /// The program cannot work.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The snapshot.
-    #[error(transparent)]
-    Save(#[from] SaveError),
-    /// A file.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl Explain for TakeError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Host
     }
 }
 
@@ -137,12 +115,12 @@ pub async fn run(
     Ok(())
 }
 
-fn read(settings: &Path) -> Result<Settings, RunError> {
+pub(super) fn read(settings: &Path) -> Result<Settings, RunError> {
     let read = fs::read(settings).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.map_err(cannot("read the settings"))
 }
 
-fn opened(
+pub(super) fn opened(
     settings: &Settings,
     programs: &Programs,
     work: &'static str,
@@ -151,83 +129,8 @@ fn opened(
     folder.map_err(cannot("use the folder of snapshots"))
 }
 
-/// What a person asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Taken {
-    /// The file.
-    pub path: String,
-    /// Its size.
-    pub bytes: u64,
-    /// The hash of the database, as etcd wrote it behind it.
-    pub sha256: String,
-    /// How far it was looked into.
-    pub grade: Grade,
-    /// Why it came no further.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// The bucket that has a copy, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copied: Option<String>,
-    /// Why it was not copied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_copied: Option<String>,
-}
-
-/// Takes one snapshot now, proves it and copies it to the bucket, where one is given. The schedule goes on meanwhile.
-pub async fn take(
-    settings: &Path,
-    programs: &Programs,
-    clock: &Clock,
-    name: &SnapshotName,
-    bucket: Option<&Bucket>,
-) -> Result<Taken, TakeError> {
-    let _ = rustix::process::nice(10);
-    let settings = read(settings)?;
-    let folder = opened(&settings, programs, ASKED)?;
-    let asked = Asked {
-        name: name.as_str().to_owned(),
-        cause: Cause::Asked,
-        now: clock.now(),
-    };
-    let (saved, proof) = save_and_prove(&settings, programs, &folder, asked).await?;
-    let zip = folder.zip(&saved.name);
-    let bytes = fs::metadata(&zip)?.len();
-    let listed = Listed {
-        file: bucket::object(&saved.name),
-        bytes,
-        meta: Some(saved.meta.clone()),
-        proof: Some(proof.clone()),
-    };
-    let copied = match bucket {
-        None => Ok(None),
-        Some(_) if proof.grade == Grade::Failed => Err("it cannot be restored".to_owned()),
-        Some(bucket) => copied(bucket, &listed, &zip).await.map(Some),
-    };
-    let (copied, not_copied) = match copied {
-        Ok(copied) => (copied, None),
-        Err(why) => (None, Some(why)),
-    };
-    Ok(Taken {
-        path: zip.display().to_string(),
-        bytes,
-        sha256: saved.meta.sha256,
-        grade: proof.grade,
-        why: proof.why,
-        copied,
-        not_copied,
-    })
-}
-
-async fn copied(bucket: &Bucket, listed: &Listed, zip: &Path) -> Result<String, String> {
-    let store = Store::open(bucket).map_err(|error| error.line())?;
-    let copied = store.copy(listed, zip).await;
-    copied.map_err(|error| error.line())?;
-    Ok(store.place().to_owned())
-}
-
 /// Takes one and looks into it as far as it can. What was found out is written next to it.
-async fn save_and_prove(
+pub(super) async fn save_and_prove(
     settings: &Settings,
     programs: &Programs,
     folder: &Folder,

@@ -174,7 +174,7 @@ fn fit(described: &Described) -> Result<(), SaveError> {
 }
 
 /// As large as the database and half as much again, and its zip, which may be no smaller.
-fn room(folder: &Folder, database: u64) -> Result<(), SaveError> {
+pub(super) fn room(folder: &Folder, database: u64) -> Result<(), SaveError> {
     let (free, needed) = (folder.free()?, database.saturating_mul(5) / 2 + ROOM);
     if free >= needed {
         return Ok(());

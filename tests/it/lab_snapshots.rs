@@ -89,6 +89,47 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         "{capabilities:?}"
     );
 
+    // Another look into it, and the end of one.
+    let all = proven(&listed(&site));
+    let [.., gone, kept] = &all[..] else {
+        panic!("two of them: {all:?}");
+    };
+    let verify = ["etcd", "verify", "--name", kept];
+    let said = site.run_static(&verify).well().stdout;
+    assert!(
+        said.contains("is proven") && said.contains("keys"),
+        "{said}"
+    );
+    let plain = "install -m 600 /etc/hostname /opt/rke/etcd-snapshots/plain";
+    site.node().sh(plain).expect("a file of a person");
+    let delete = |name: &str| site.run_static(&["etcd", "snapshot-delete", "--name", name]);
+    for (name, status, words) in [
+        ("plain", 3, "was left alone"),
+        ("nowhere", 1, "it is not there"),
+        (gone, 0, "deleted"),
+    ] {
+        let run = delete(name);
+        assert_eq!(run.status, status, "{run:?}");
+        let said = format!("{}{}", run.stdout, run.stderr);
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(!proven(&listed(&site)).contains(gone));
+    assert!(files(&site).contains("plain"));
+
+    // What was written and compacted goes back to the disk.
+    let fills = "for i in $(seq 20); do
+                   head -c 1000000 /dev/zero | tr '\\0' x | docker exec -i etcd etcdctl put /filling/$i
+                 done
+                 docker exec etcd etcdctl del --prefix /filling/
+                 revision=$(docker exec etcd etcdctl get / -w json | sed 's/.*\"revision\":\\([0-9]*\\).*/\\1/')
+                 docker exec etcd etcdctl compact --physical $revision";
+    site.node().sh(fills).expect("etcd takes it");
+    let said = site.run(&["etcd", "defrag", "-o", "json"]).well().stdout;
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let bytes = |when: &str| said["members"][0][when].as_u64().expect("bytes");
+    assert!(bytes("after") + 15_000_000 < bytes("before"), "{said}");
+    assert!(site.is_ready());
+
     // The newest is restored; what was made since is gone.
     let newest = proven(&listed(&site)).pop().expect("a snapshot");
     apply(
@@ -204,6 +245,8 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         list.contains(&newest) && list.contains("takes no recurring snapshots"),
         "{list}"
     );
+    let run = delete(&newest);
+    assert_eq!(run.status, 2, "nothing takes snapshots there: {run:?}");
     site.run_static(&["remove", "--yes"]).well();
     assert!(files(&site).contains(&newest));
 }
