@@ -217,6 +217,10 @@ async fn goes_back(component: Component, sign: Sign) {
             !host(world, &node).containers.contains_key(component.kept()),
             "{case}"
         );
+        let api = world.truth.cluster.as_ref().unwrap();
+        let cordoned = api.nodes.iter().filter(|(_, node)| node.unschedulable);
+        let cordoned: Vec<_> = cordoned.map(|(name, _)| name).collect();
+        assert!(cordoned.is_empty(), "{case}: {cordoned:?}");
         // It goes on where the roll has not come yet.
         for other in ["n3", "n4"].map(NodeName::from) {
             let there = image(world, &other, component);

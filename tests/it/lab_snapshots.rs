@@ -113,7 +113,9 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         let said = format!("{}{}", run.stdout, run.stderr);
         assert!(said.contains(words), "{said}");
     }
-    assert!(!proven(&listed(&site)).contains(gone));
+    Site::eventually("it is no longer listed", LIMIT, || {
+        !proven(&listed(&site)).contains(gone)
+    });
     assert!(files(&site).contains("plain"));
 
     // What was written and compacted goes back to the disk.

@@ -1,10 +1,12 @@
 //! What was refused goes back, before anything else is done and on no other node. Pure.
 
+use std::collections::BTreeSet;
+
 use super::{nodes, part::Part, plan, state};
 use crate::{
     desired::Desired,
     facts::Actual,
-    model::{Component, NodeName},
+    model::NodeName,
     plan::{
         Cause, ClusterAction, Guard, Held, HostAction, Note, OnFailure, Plan, Stage, Step, back,
     },
@@ -50,12 +52,9 @@ fn one(refused: &Refused, want: &Desired, have: &Actual) -> [Step; 2] {
     [step, wait]
 }
 
-/// A node is cordoned while its kubelet changes.
+/// A node is cordoned from before its kubelet changes until everything on it has.
 fn uncordoned(due: &[&Refused], have: &Actual) -> impl Iterator<Item = Step> {
-    let kubelets = due
-        .iter()
-        .filter(|refused| refused.component == Component::Kubelet);
-    let nodes: Vec<NodeName> = kubelets.map(|refused| refused.node.clone()).collect();
+    let nodes: BTreeSet<NodeName> = due.iter().map(|refused| refused.node.clone()).collect();
     let ours = nodes.into_iter().filter(|name| {
         let node = nodes::seen(have, name);
         node.is_some_and(crate::facts::NodeFact::is_cordoned_by_us)
@@ -63,6 +62,6 @@ fn uncordoned(due: &[&Refused], have: &Actual) -> impl Iterator<Item = Step> {
     let ours: Vec<NodeName> = ours.collect();
     ours.into_iter().map(|node| {
         let action = ClusterAction::Uncordon { node };
-        Step::cluster(Cause::Drift, "its former kubelet runs again", action)
+        Step::cluster(Cause::Drift, "what was there before runs again", action)
     })
 }
