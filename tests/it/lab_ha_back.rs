@@ -292,5 +292,5 @@ fn what_fails_on_one_node_goes_back_there() {
     }
     back.site.has_nothing_to_do();
     tell(&back.table);
-    publish("HA_BACK_TABLE", &back.table);
+    publish("HA_TABLE", &back.table);
 }
