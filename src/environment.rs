@@ -54,6 +54,8 @@ pub struct Environment {
     pub rotate_key: bool,
     /// How far a person wants the rotation of the service-account key to go.
     pub service_account_key: Option<RotationStage>,
+    /// How far a person wants the rotation of the certificate authorities to go.
+    pub authorities: Option<RotationStage>,
     /// What a person asks for about etcd's data.
     pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
@@ -85,6 +87,7 @@ impl Environment {
             rotate: None,
             rotate_key: false,
             service_account_key: None,
+            authorities: None,
             restore: None,
             given: None,
             ..self.clone()

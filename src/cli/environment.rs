@@ -42,6 +42,8 @@ pub(super) struct Opening {
     pub(super) rotate_key: bool,
     /// `cert rotate --service-account-key`.
     pub(super) service_account_key: Option<RotationStage>,
+    /// `cert rotate --rotate-ca`.
+    pub(super) authorities: Option<RotationStage>,
     /// `etcd snapshot-restore`.
     pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
@@ -92,6 +94,7 @@ pub(super) fn open(
         rotate: opening.rotate,
         rotate_key: opening.rotate_key,
         service_account_key: opening.service_account_key,
+        authorities: opening.authorities,
         restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,

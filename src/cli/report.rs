@@ -193,9 +193,6 @@ pub enum Failure {
         "nodes cannot be given this rke-operator, which copies snapshots between them and a bucket: it is not linked statically"
     )]
     NotStatic,
-    /// New authorities.
-    #[error("authorities are not rotated yet")]
-    NoCaRotation,
     /// The cluster's etcd is outside of it.
     #[error(
         "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
@@ -354,7 +351,6 @@ impl Explain for Failure {
             | Self::NoBucket
             | Self::BadBucket(_)
             | Self::NotStatic
-            | Self::NoCaRotation
             | Self::ExternalEtcd
             | Self::SignedElsewhere
             | Self::NoSuchSnapshot { .. }
@@ -421,9 +417,6 @@ impl Explain for Failure {
                  `/opt/rke/etcd-snapshots` of the nodes"
                     .into(),
             ],
-            Self::NoCaRotation => {
-                vec!["without `--rotate-ca` the certificates that they have signed are re-created".into()]
-            }
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
             }

@@ -375,6 +375,7 @@ async fn read<'i>(
     }
     wanted.bound_to.clone_from(&environment.lose);
     wanted.tokens = environment.service_account_key == Some(RotationStage::Complete);
+    wanted.authorities = environment.authorities.is_some();
     wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
@@ -430,6 +431,7 @@ fn decide(
                 rotate: environment.rotate.as_ref(),
                 rotate_key: environment.rotate_key && !so_far.ran,
                 service_account_key: environment.service_account_key,
+                authorities: environment.authorities,
                 restore: environment.restore.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,

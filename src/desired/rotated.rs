@@ -13,6 +13,8 @@ pub enum Rotated {
     EncryptionKey,
     /// The key that signs the tokens of service accounts.
     ServiceAccountKey,
+    /// The certificate authorities, with everything that they have signed.
+    Authorities,
 }
 
 impl Rotated {
@@ -23,6 +25,11 @@ impl Rotated {
             Self::ServiceAccountKey => {
                 [path::SERVICE_ACCOUNT_KEY, path::SERVICE_ACCOUNT_PUBLIC].contains(&file)
             }
+            // A kubeconfig names files, and stays.
+            Self::Authorities => {
+                let of_tokens = Self::ServiceAccountKey.is_in(file);
+                path::is_certificate(file) && file.ends_with(".pem") && !of_tokens
+            }
         }
     }
 
@@ -30,13 +37,13 @@ impl Rotated {
     pub const fn is_read_by(self, component: Component) -> bool {
         match component {
             Component::ApiServer => true,
-            Component::ControllerManager => matches!(self, Self::ServiceAccountKey),
+            Component::ControllerManager => !matches!(self, Self::EncryptionKey),
             Component::Etcd
             | Component::Scheduler
-            | Component::NginxProxy
             | Component::Kubelet
             | Component::KubeProxy
-            | Component::Snapshots => false,
+            | Component::Snapshots => matches!(self, Self::Authorities),
+            Component::NginxProxy => false,
         }
     }
 }
@@ -66,6 +73,10 @@ impl Desired {
                     .keys()
                     .any(|file| rotated.is_in(file) && !applied.files.contains_key(file));
                 if brings && !lacks {
+                    let records = spec.certificates.iter();
+                    let records = records.filter(|(file, _)| rotated.is_in(file));
+                    let records = records.map(|(file, record)| (file.clone(), record.clone()));
+                    applied.certificates.extend(records);
                     *spec = applied;
                 }
             }

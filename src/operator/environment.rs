@@ -58,6 +58,7 @@ pub(super) async fn environment(
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),

@@ -96,6 +96,7 @@ fn world(site: &Site) -> Environment {
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),

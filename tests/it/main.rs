@@ -55,6 +55,7 @@ mod host_guards;
 mod host_login;
 mod host_watch;
 mod joint_addresses;
+mod joint_authorities;
 mod joint_encryption;
 mod joint_lost;
 mod joint_nodes;

@@ -265,6 +265,7 @@ impl Site {
             rotate: None,
             rotate_key: false,
             service_account_key: None,
+            authorities: None,
             restore: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),

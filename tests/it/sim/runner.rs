@@ -127,6 +127,7 @@ pub(crate) struct Runner {
     restore: Option<RestoreRequest>,
     rotate_key: bool,
     service_account_key: Option<RotationStage>,
+    authorities: Option<RotationStage>,
     identity: String,
     clock: Clock,
 }
@@ -169,6 +170,7 @@ impl Runner {
             restore: None,
             rotate_key: false,
             service_account_key: None,
+            authorities: None,
             identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -278,6 +280,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who wants new authorities.
+    pub(crate) fn rotating_authorities(&self, stage: RotationStage) -> Self {
+        Self {
+            authorities: Some(stage),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -291,6 +301,7 @@ impl Runner {
             rotate: None,
             rotate_key: self.rotate_key,
             service_account_key: self.service_account_key,
+            authorities: self.authorities,
             restore: self.restore.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),
