@@ -77,6 +77,7 @@ mod lab_encryption;
 mod lab_etcd;
 mod lab_external_etcd;
 mod lab_foreign;
+mod lab_ha_authorities;
 mod lab_ha_broken;
 mod lab_ha_ended;
 mod lab_ha_killed;
