@@ -160,7 +160,7 @@ pub async fn await_authorities(
             left[..left.len() - more].join(", ")
         );
         if more > 0 {
-            waiting_for += &format!(" and {more} more");
+            waiting_for = format!("{waiting_for} and {more} more");
         }
         if Instant::now() >= end {
             let after = patience;

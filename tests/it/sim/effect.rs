@@ -524,6 +524,10 @@ fn run(
         facts.images.insert(spec.image.clone());
     }
     has_image(facts, &spec.image)?;
+    // A label has none.
+    if let Some(var) = spec.env.iter().find(|var| var.assignment().is_none()) {
+        return Err(format!("the value of `{}` is not known", var.name));
+    }
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
     }
