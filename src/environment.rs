@@ -56,6 +56,8 @@ pub struct Environment {
     pub service_account_key: Option<RotationStage>,
     /// A person wants what has failed on a node and went back to be tried again.
     pub retry: bool,
+    /// How far a person wants the rotation of the certificate authorities to go.
+    pub authorities: Option<RotationStage>,
     /// What a person asks for about etcd's data.
     pub restore: Option<RestoreRequest>,
     /// Cluster ids that other `Cluster` objects hold (operator only).
@@ -88,6 +90,7 @@ impl Environment {
             rotate_key: false,
             service_account_key: None,
             retry: false,
+            authorities: None,
             restore: None,
             given: None,
             ..self.clone()

@@ -237,6 +237,12 @@ impl Executor<'_> {
             ClusterAction::RenewTokens { secrets, key } => {
                 cluster::renew_tokens(self, secrets, key, reporter, stop).await
             }
+            ClusterAction::AwaitAuthorities { bundle } => {
+                cluster::await_authorities(self, bundle, reporter, stop).await
+            }
+            ClusterAction::ForgetAuthorities { version } => {
+                cluster::forget_authorities(self, version).await
+            }
             ClusterAction::CleanRestored { node, spec } => {
                 Box::pin(restore::clean(self, node, spec, reporter, stop)).await
             }

@@ -437,6 +437,32 @@ pub(super) async fn renew_tokens(
     Ok(Done::default())
 }
 
+pub(super) async fn await_authorities(
+    run: &Executor<'_>,
+    bundle: &str,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<Done, StepError> {
+    let client = watched(run).await?;
+    let waiting = |what, tries| reporter.waiting(what, tries);
+    let handed_out = workload::await_authorities(&client, bundle, TOKENS_PATIENCE, &waiting);
+    unless_stopped(stop, Box::pin(handed_out))
+        .await?
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn forget_authorities(
+    run: &Executor<'_>,
+    version: &str,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::forget_authorities(&client, version)
+        .await
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
 fn addon<'a>(run: &'a Executor<'_>, name: &str) -> Result<&'a Addon, StepError> {
     let addons = &run.context.desired()?.addons;
     addons

@@ -102,7 +102,9 @@ fn on_host(action: &HostAction) -> Duration {
 
 fn in_cluster(action: &ClusterAction) -> Duration {
     match action {
-        ClusterAction::SaveStateCopy | ClusterAction::ForgetWritten => MINUTE,
+        ClusterAction::SaveStateCopy
+        | ClusterAction::ForgetWritten
+        | ClusterAction::ForgetAuthorities { .. } => MINUTE,
         // A hundred objects, and hooks with their own patience.
         ClusterAction::ApplyChart { .. } | ClusterAction::PruneChart { .. } => 10 * MINUTE,
         ClusterAction::PruneObjects { .. } | ClusterAction::ApplyAddon { .. } => 3 * MINUTE,
@@ -117,7 +119,9 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         ClusterAction::Drain { rules, .. } => drain_patience(rules.as_ref()) + 2 * MINUTE,
         ClusterAction::Evict { .. } => EVICT_PATIENCE + MINUTE,
         ClusterAction::OutOfService { .. } => DETACH_PATIENCE + MINUTE,
-        ClusterAction::RenewTokens { .. } => TOKENS_PATIENCE + MINUTE,
+        ClusterAction::RenewTokens { .. } | ClusterAction::AwaitAuthorities { .. } => {
+            TOKENS_PATIENCE + MINUTE
+        }
         // Wait for a node that registers itself.
         ClusterAction::SetNodeMeta { .. } => 5 * MINUTE,
         // While the images of its first pods come over somebody's slow line.

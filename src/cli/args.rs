@@ -583,25 +583,22 @@ pub struct CertRotate {
     pub service: Vec<Service>,
     /// Replace the key that signs the tokens of service accounts instead of certificates; the former key stays accepted
     /// until `--complete`
-    #[arg(long, conflicts_with_all = ["service", "rotate_ca"])]
+    #[arg(long, group = "staged", conflicts_with = "service")]
     pub service_account_key: bool,
-    /// Stop accepting tokens of the former service-account key: an hour after the last API server was replaced at the
-    /// earliest
-    #[arg(
-        long,
-        requires = "service_account_key",
-        conflicts_with = "custom_certs"
-    )]
+    /// Replace the certificate authorities, and with them every certificate; the former authorities stay trusted until
+    /// `--complete`
+    #[arg(long, group = "staged", conflicts_with = "service")]
+    pub rotate_ca: bool,
+    /// Stop accepting the former service-account key (an hour after the last API server was replaced at the earliest), or
+    /// stop trusting the former authorities
+    #[arg(long, requires = "staged", conflicts_with = "custom_certs")]
     pub complete: bool,
     /// Take the new service-account key from `--cert-dir`
-    #[arg(long, requires = "service_account_key")]
+    #[arg(long, requires = "service_account_key", conflicts_with = "rotate_ca")]
     pub custom_certs: bool,
     /// Certificate directory [default: `<config name without extension>_certs` next to the config]
     #[arg(long, value_name = "DIR", requires = "custom_certs")]
     pub cert_dir: Option<PathBuf>,
-    /// Not done yet: refused
-    #[arg(long, hide = true)]
-    pub rotate_ca: bool,
     /// Skip confirmation of disruptive steps
     #[arg(short, long)]
     pub yes: bool,

@@ -1,4 +1,5 @@
-//! `cert rotate`: re-creates certificates, or the key of service accounts, and replaces what reads them.
+//! `cert rotate`: re-creates certificates, the authorities that sign them, or the key of service accounts, and replaces what
+//! reads them.
 
 use tokio::time::Instant;
 
@@ -18,17 +19,20 @@ use crate::{
     converge::Goal,
     desired::{
         Rotated,
-        pki::{PkiError, Rotation, RotationStage, ServiceAccountKeyError},
+        pki::{AuthorityError, PkiError, Rotation, RotationStage, ServiceAccountKeyError},
     },
+    environment::Environment,
+    state::ClusterState,
 };
 
 /// Runs it. What else differs from the config waits for `up`.
 pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended, CliError> {
-    if args.rotate_ca {
-        return Err(Failure::NoCaRotation.into());
-    }
-    if args.service_account_key {
-        return Box::pin(service_account_key(args, session)).await;
+    let staged = [
+        (args.rotate_ca, Rotated::Authorities),
+        (args.service_account_key, Rotated::ServiceAccountKey),
+    ];
+    if let Some((_, rotated)) = staged.into_iter().find(|(asked, _)| *asked) {
+        return Box::pin(in_stages(args, rotated, session)).await;
     }
     let begun = Instant::now();
     let file = &args.config.config;
@@ -60,51 +64,83 @@ pub(super) async fn rotate(args: &CertRotate, session: &Session) -> Result<Ended
     run.to_its_end(&environment, session).await
 }
 
-/// A new key for the tokens of service accounts, or the end of the former one. A rotation that was cut off goes on where it
-/// was.
-async fn service_account_key(args: &CertRotate, session: &Session) -> Result<Ended, CliError> {
+/// What is replaced in stages: the new one is known everywhere before it is used, and the former one ends when a person says
+/// so. A rotation that was cut off goes on where it was.
+async fn in_stages(
+    args: &CertRotate,
+    rotated: Rotated,
+    session: &Session,
+) -> Result<Ended, CliError> {
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
-    let (stage, again) = if args.complete {
-        let again = "rke-operator cert rotate --service-account-key --complete";
-        (RotationStage::Complete, again)
-    } else if args.custom_certs {
-        let again = "rke-operator cert rotate --service-account-key --custom-certs";
-        (RotationStage::Start, again)
+    let stage = if args.complete {
+        RotationStage::Complete
     } else {
-        let again = "rke-operator cert rotate --service-account-key";
-        (RotationStage::Start, again)
+        RotationStage::Start
     };
+    let asked = |it| (rotated == it).then_some(stage);
     let certs = Certs {
         custom_certs: args.custom_certs,
         cert_dir: args.cert_dir.clone(),
     };
     let opening = Opening {
-        service_account_key: Some(stage),
+        service_account_key: asked(Rotated::ServiceAccountKey),
+        authorities: asked(Rotated::Authorities),
         given: custom_certs::read(&certs, file)?,
         ..Opening::to_change(&args.trust)
     };
     let environment = environment::open(file, opening, session)?;
     let saved = state(&environment).await?;
     owner::refuse_others(&environment).await?;
-    let begins = stage == RotationStage::Start && saved.service_accounts.next.is_none();
-    if begins && saved.is_signed_elsewhere() && environment.given.is_none() {
-        return Err(PkiError::from(ServiceAccountKeyError::Given).into());
+    if stage == RotationStage::Start && saved.is_signed_elsewhere() {
+        refuse_given(rotated, &saved, &environment)?;
     }
     let run = Run {
-        goal: Goal::RotateKeys(Rotated::ServiceAccountKey, &intent),
+        goal: Goal::RotateKeys(rotated, &intent),
         file,
         yes: args.yes,
         output: args.output,
-        again,
+        again: command(rotated, args),
         begun,
     };
     let ended = run.to_its_end(&environment, session).await?;
     if stage == RotationStage::Start && matches!(ended, Ended::Converged { .. }) {
-        let text = "\nthe former service-account key is still accepted; in an hour: `rke-operator cert rotate \
-                    --service-account-key --complete`";
+        let text = if rotated == Rotated::Authorities {
+            "\nthe former authorities are still trusted; when pods were restarted and copied kubeconfigs were fetched again: \
+             `rke-operator cert rotate --rotate-ca --complete`"
+        } else {
+            "\nthe former service-account key is still accepted; in an hour: `rke-operator cert rotate \
+             --service-account-key --complete`"
+        };
         session.screen.print_unless_quiet(text);
     }
     Ok(ended)
+}
+
+/// Keys and certificates that a person keeps are not replaced.
+fn refuse_given(
+    rotated: Rotated,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<(), PkiError> {
+    if rotated == Rotated::Authorities {
+        return Err(AuthorityError::Given.into());
+    }
+    if saved.service_accounts.next.is_none() && environment.given.is_none() {
+        return Err(ServiceAccountKeyError::Given.into());
+    }
+    Ok(())
+}
+
+const fn command(rotated: Rotated, args: &CertRotate) -> &'static str {
+    match (rotated, args.complete) {
+        (Rotated::Authorities, true) => "rke-operator cert rotate --rotate-ca --complete",
+        (Rotated::Authorities, false) => "rke-operator cert rotate --rotate-ca",
+        (_, true) => "rke-operator cert rotate --service-account-key --complete",
+        (_, false) if args.custom_certs => {
+            "rke-operator cert rotate --service-account-key --custom-certs"
+        }
+        (_, false) => "rke-operator cert rotate --service-account-key",
+    }
 }

@@ -45,6 +45,8 @@ pub(super) struct Opening {
     pub(super) service_account_key: Option<RotationStage>,
     /// `--retry`.
     pub(super) retry: bool,
+    /// `cert rotate --rotate-ca`.
+    pub(super) authorities: Option<RotationStage>,
     /// `etcd snapshot-restore`.
     pub(super) restore: Option<RestoreRequest>,
     /// `--lose`.
@@ -96,6 +98,7 @@ pub(super) fn open(
         rotate_key: opening.rotate_key,
         service_account_key: opening.service_account_key,
         retry: opening.retry,
+        authorities: opening.authorities,
         restore: opening.restore,
         held_elsewhere: BTreeSet::new(),
         lose: opening.lose,

@@ -193,9 +193,11 @@ pub enum Failure {
         "nodes cannot be given this rke-operator, which copies snapshots between them and a bucket: it is not linked statically"
     )]
     NotStatic,
-    /// New authorities.
-    #[error("authorities are not rotated yet")]
-    NoCaRotation,
+    /// Only what takes recurring snapshots can do it.
+    #[error(
+        "the config wants no recurring snapshots, and it is their program on the nodes that verifies and deletes"
+    )]
+    NoRecurring,
     /// The cluster's etcd is outside of it.
     #[error(
         "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
@@ -356,7 +358,7 @@ impl Explain for Failure {
             | Self::NoBucket
             | Self::BadBucket(_)
             | Self::NotStatic
-            | Self::NoCaRotation
+            | Self::NoRecurring
             | Self::ExternalEtcd
             | Self::SignedElsewhere
             | Self::NoSuchSnapshot { .. }
@@ -423,9 +425,11 @@ impl Explain for Failure {
                  `/opt/rke/etcd-snapshots` of the nodes"
                     .into(),
             ],
-            Self::NoCaRotation => {
-                vec!["without `--rotate-ca` the certificates that they have signed are re-created".into()]
-            }
+            Self::NoRecurring => vec![
+                "delete the file in `/opt/rke/etcd-snapshots` of the node yourself; or take `snapshot: false` out of \
+                 `services.etcd` and run `rke-operator up`"
+                    .into(),
+            ],
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
             }

@@ -63,6 +63,9 @@ pub(super) async fn named(
     if intent.etcd.external().is_some() {
         return Err(Failure::ExternalEtcd.into());
     }
+    if intent.services.snapshots.is_none() {
+        return Err(Failure::NoRecurring.into());
+    }
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
     let agent = intent.agent.as_ref().ok_or(Failure::NotStatic)?;

@@ -7,13 +7,13 @@ use super::Survey;
 use crate::{
     error::{ErrorClass, Obstacle},
     facts::Unreachable,
-    model::{Component, NodeName},
+    model::NodeName,
     plan::{Plan, Target, title},
 };
 
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
-/// says that something is left to be done. Where it says that of none by name, it is all that the config has. While a
-/// key is rotated or encryption changes, a note says that every API server is replaced once more, so each of them counts.
+/// says that something is left to be done. Where it says that of none by name, it is all that the config has. While
+/// something is rotated or encryption changes, a note says what is replaced once more, so each of these nodes counts.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {
@@ -37,8 +37,7 @@ impl Announced {
                 None => nodes.extend(desired.iter().flat_map(|desired| desired.hosts.keys())),
             }
         }
-        let rolls = desired.iter().filter(|desired| desired.api_servers_roll);
-        nodes.extend(rolls.flat_map(|desired| desired.with(Component::ApiServer)));
+        nodes.extend(desired.iter().flat_map(|desired| &desired.rolls));
         let disturbed = |name: &NodeName| {
             let mut steps = plan.disruptions();
             steps.any(|(step, _)| step.node() == Some(name))

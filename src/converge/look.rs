@@ -416,6 +416,7 @@ async fn read<'i>(
     }
     wanted.bound_to.clone_from(&environment.lose);
     wanted.tokens = environment.service_account_key == Some(RotationStage::Complete);
+    wanted.authorities = environment.authorities.is_some();
     wanted.identity = matches!(purpose, AnyPurpose::Removal(_));
     let engine = |saved: &ClusterState| pki::engine_clients(saved, now, &seed);
     let reader = loaded.as_ref().map(engine).transpose()?;
@@ -471,6 +472,7 @@ fn decide(
                 rotate: environment.rotate.as_ref(),
                 rotate_key: environment.rotate_key && !so_far.ran,
                 service_account_key: environment.service_account_key,
+                authorities: environment.authorities,
                 restore: environment.restore.as_ref(),
                 lose: &lose,
                 clean: &environment.clean,
@@ -479,13 +481,7 @@ fn decide(
             let keys = pki::reconcile(intent, actual, &context)?;
             plan::external_etcd(&intent.etcd, &keys.saved, actual)?;
             let mut desired = Desired::from_intent(intent, &keys, actual)?;
-            if environment.retry && !so_far.ran {
-                desired.saved.memory.refused.clear();
-            }
-            plan::forget_former(&mut desired, actual);
-            if let Some(back) = &so_far.back {
-                plan::refuse(&mut desired, actual, &back.broken, reading.now);
-            }
+            remember_refused(&mut desired, environment, reading, so_far);
             if let Goal::RotateKeys(rotated, _) = goal {
                 desired = desired.only(rotated, actual);
             }
@@ -535,6 +531,22 @@ fn decide(
         all,
         saved,
     })
+}
+
+/// What has failed and is not tried again, as far as it is still wanted.
+fn remember_refused(
+    desired: &mut Desired,
+    environment: &Environment,
+    reading: &Reading<'_>,
+    so_far: &SoFar,
+) {
+    if environment.retry && !so_far.ran {
+        desired.saved.memory.refused.clear();
+    }
+    plan::forget_former(desired, &reading.actual);
+    if let Some(back) = &so_far.back {
+        plan::refuse(desired, &reading.actual, &back.broken, reading.now);
+    }
 }
 
 /// Nothing else is done to a cluster whose restore was cut off: part of it may be of the time before.

@@ -47,7 +47,7 @@ pub enum Goal<'a> {
     /// A new key in place of another one, as far as a person wants; nothing else changes. Of encryption: all API servers read
     /// it, then all write with it, then all that is stored is written again, then none reads the former one. Of service
     /// accounts: all API servers verify it, then all sign with it; [`crate::environment::Environment`] says whether the
-    /// former one is dropped.
+    /// former one is dropped. Of authorities: everything trusts the new ones, then everything is signed with them; the same.
     RotateKeys(Rotated, &'a Intent),
     /// As `Up`, after etcd's data are replaced by a snapshot: [`crate::environment::Environment::restore`] says which.
     Restore(&'a Intent),
@@ -254,6 +254,7 @@ fn unfinished(goal: Goal<'_>, survey: &Survey) -> Option<Warning> {
     let is_settled = |want: &Desired| match rotated {
         Rotated::EncryptionKey => want.encryption_settled,
         Rotated::ServiceAccountKey => want.saved.service_accounts.next.is_none(),
+        Rotated::Authorities => want.saved.cluster_ca.next.is_none(),
     };
     let (message, hint) = match rotated {
         Rotated::EncryptionKey => (
@@ -262,6 +263,10 @@ fn unfinished(goal: Goal<'_>, survey: &Survey) -> Option<Warning> {
         ),
         Rotated::ServiceAccountKey => (
             "nothing signs with the new service-account key yet: not every API server verifies it",
+            "`up` shows and repairs what prevents it; then run the same command again",
+        ),
+        Rotated::Authorities => (
+            "nothing is signed with the new authorities yet: not everything trusts them",
             "`up` shows and repairs what prevents it; then run the same command again",
         ),
     };

@@ -273,6 +273,7 @@ pub(super) fn reuse_or_issue_at(
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Desired, DesiredHost, addons, apiserver,
+    Desired, DesiredHost, Rotated, addons, apiserver,
     containerd::{self, CgroupDriver},
     controller_manager, encryption, etcd,
     host_context::{Files, HostContext, PRIVATE, PUBLIC},
@@ -47,6 +47,14 @@ impl Desired {
             };
             hosts.insert(name.clone(), host(&context)?);
         }
+        let rolls = encryption.rolls.then_some(Rotated::EncryptionKey);
+        let rolls: Vec<Rotated> = rolls.into_iter().chain(keys.rolls).collect();
+        let reads = |host: &DesiredHost| {
+            let mut components = host.containers.keys();
+            components.any(|component| rolls.iter().any(|rotated| rotated.is_read_by(*component)))
+        };
+        let rolls = hosts.iter().filter(|(_, host)| reads(host));
+        let rolls = rolls.map(|(name, _)| name.clone()).collect();
         Ok(Self {
             cluster_id: keys.saved.cluster_id.clone(),
             hosts,
@@ -59,8 +67,9 @@ impl Desired {
             certificates: keys.certificates.clone(),
             rewrite: encryption.stored,
             encryption_settled: encryption.settled,
-            api_servers_roll: encryption.rolls || keys.rolls,
+            rolls,
             renewed_tokens: keys.renewed_tokens.clone(),
+            handover: keys.handover.clone(),
             notes: keys
                 .notes
                 .iter()

@@ -12,7 +12,7 @@ use crate::{
     etcd::EtcdView,
     facts::{HostFacts, SystemFacts},
     model::{ClientIdentity, LogLimit, NodeName, Owner, Secret, path},
-    state::{Authority, CaPair},
+    state::CaPair,
 };
 
 /// Files by path on the node.
@@ -137,16 +137,15 @@ impl HostContext<'_> {
 
     /// The path of the cluster CA's certificate, added to `files`.
     pub(super) fn cluster_ca(&self, files: &mut Files) -> String {
-        self.ca("kube-ca.pem", &self.keys.saved.cluster_ca.bundle(), files)
+        let bundle = self.keys.saved.cluster_ca.bundle();
+        self.ca(path::CLUSTER_CA, &bundle, files)
     }
 
     /// The path of what vouches for clients of the API server and for kubelets: the cluster's CA
     /// and the one that signs approved requests. Added to `files`.
     pub(super) fn cluster_and_signer_ca(&self, files: &mut Files) -> String {
-        let saved = &self.keys.saved;
-        let signer = saved.signer_ca.as_ref();
-        let bundle = saved.cluster_ca.bundle() + &signer.map(Authority::bundle).unwrap_or_default();
-        self.ca("kube-ca-and-signer.pem", &bundle, files)
+        let bundle = self.keys.saved.cluster_and_signer();
+        self.ca(path::CLUSTER_AND_SIGNER_CA, &bundle, files)
     }
 
     /// The paths of the certificate and the key that sign approved requests, added to `files`.
@@ -155,12 +154,12 @@ impl HostContext<'_> {
         let path = ssl("kube-signer-ca-key.pem");
         let key = key.as_ref()?.expose().as_bytes();
         files.insert(path.clone(), self.file(key, PRIVATE));
-        Some((self.ca("kube-signer-ca.pem", cert, files), path))
+        Some((self.ca(path::SIGNER_CA, cert, files), path))
     }
 
     /// The path of the etcd CA's certificate, added to `files`.
     pub(super) fn etcd_ca(&self, files: &mut Files) -> String {
-        self.ca("kube-etcd-ca.pem", &self.keys.saved.etcd_ca.bundle(), files)
+        self.ca(path::ETCD_CA, &self.keys.saved.etcd_ca.bundle(), files)
     }
 
     /// The paths of an external etcd's authority, and of the certificate and key for it, as in RKE. Added to `files`.
@@ -186,7 +185,7 @@ impl HostContext<'_> {
     /// The path of the front proxy CA's certificate, added to `files`.
     pub(super) fn front_proxy_ca(&self, files: &mut Files) -> String {
         let cert = &self.keys.saved.front_proxy_ca.bundle();
-        self.ca("kube-apiserver-requestheader-ca.pem", cert, files)
+        self.ca(path::FRONT_PROXY_CA, cert, files)
     }
 
     /// The path of the service-account key, added to `files`.
@@ -205,10 +204,9 @@ impl HostContext<'_> {
         path
     }
 
-    fn ca(&self, name: &str, cert: &str, files: &mut Files) -> String {
-        let path = ssl(name);
-        files.insert(path.clone(), self.file(cert, PUBLIC));
-        path
+    fn ca(&self, path: &str, cert: &str, files: &mut Files) -> String {
+        files.insert(path.to_owned(), self.file(cert, PUBLIC));
+        path.to_owned()
     }
 
     /// Who manages the cgroups of pods: containerd and kubelet must agree.

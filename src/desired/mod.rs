@@ -29,6 +29,7 @@
 //!     rotate: None,
 //!     rotate_key: false,
 //!     service_account_key: None,
+//!     authorities: None,
 //!     restore: None,
 //!     held_elsewhere: &[].into(),
 //!     lose: &[].into(),
@@ -49,7 +50,7 @@ mod admission;
 mod apiserver;
 mod chart;
 pub mod containerd;
-mod control_planes;
+mod containers;
 mod controller_manager;
 mod encryption;
 mod etcd;
@@ -180,11 +181,13 @@ pub struct Desired {
     pub rewrite: Option<Rewrite>,
     /// Everything that is stored is written as the config says, and no API server reads anything else.
     pub encryption_settled: bool,
-    /// Every API server is replaced once more later in the run, because a key is rotated or its encryption changes; a note
-    /// says so.
-    pub api_servers_roll: bool,
+    /// Nodes on which components are replaced once more later in the run, because a key or authorities are rotated or
+    /// encryption changes; a note says so.
+    pub rolls: BTreeSet<NodeName>,
     /// What is signed again before a key of service accounts is dropped.
     pub renewed_tokens: Option<pki::RenewedTokens>,
+    /// What else is to be done about authorities that are rotated.
+    pub handover: pki::Handover,
     /// Sentences about all this for the plan.
     pub notes: Vec<String>,
     /// The administrator's kubeconfig.

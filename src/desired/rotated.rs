@@ -3,7 +3,7 @@
 use super::Desired;
 use crate::{
     facts::{Actual, ContainerFact},
-    model::{Component, path},
+    model::{Component, EnvVar, path},
 };
 
 /// What a rotation replaces.
@@ -13,6 +13,8 @@ pub enum Rotated {
     EncryptionKey,
     /// The key that signs the tokens of service accounts.
     ServiceAccountKey,
+    /// The certificate authorities, with everything that they have signed.
+    Authorities,
 }
 
 impl Rotated {
@@ -23,6 +25,11 @@ impl Rotated {
             Self::ServiceAccountKey => {
                 [path::SERVICE_ACCOUNT_KEY, path::SERVICE_ACCOUNT_PUBLIC].contains(&file)
             }
+            // A kubeconfig names files, and stays.
+            Self::Authorities => {
+                let of_tokens = Self::ServiceAccountKey.is_in(file);
+                path::is_certificate(file) && file.strip_suffix(".pem").is_some() && !of_tokens
+            }
         }
     }
 
@@ -30,13 +37,13 @@ impl Rotated {
     pub const fn is_read_by(self, component: Component) -> bool {
         match component {
             Component::ApiServer => true,
-            Component::ControllerManager => matches!(self, Self::ServiceAccountKey),
+            Component::ControllerManager => !matches!(self, Self::EncryptionKey),
             Component::Etcd
             | Component::Scheduler
-            | Component::NginxProxy
             | Component::Kubelet
             | Component::KubeProxy
-            | Component::Snapshots => false,
+            | Component::Snapshots => matches!(self, Self::Authorities),
+            Component::NginxProxy => false,
         }
     }
 }
@@ -65,11 +72,32 @@ impl Desired {
                     .files
                     .keys()
                     .any(|file| rotated.is_in(file) && !applied.files.contains_key(file));
-                if brings && !lacks {
+                let env = fact.and_then(|fact| known(&applied.env, &spec.env, fact));
+                if let Some(env) = env.filter(|_| brings && !lacks) {
+                    let records = spec.certificates.iter();
+                    let records = records.filter(|(file, _)| rotated.is_in(file));
+                    let records = records.map(|(file, record)| (file.clone(), record.clone()));
+                    applied.certificates.extend(records);
+                    applied.env = env;
                     *spec = applied;
                 }
             }
         }
         self
     }
+}
+
+/// These variables with their values, which a label does not have: as they are wanted, or as the container has them.
+fn known(applied: &[EnvVar], wanted: &[EnvVar], fact: &ContainerFact) -> Option<Vec<EnvVar>> {
+    let runs = || fact.runs.iter().flat_map(|runs| &runs.env);
+    let value = |var: &EnvVar| {
+        let same = wanted.iter().find(|wanted| *wanted == var).cloned();
+        let has = || {
+            let mut all = runs().filter(|has| has.name == var.name);
+            let assignment = all.find_map(EnvVar::assignment)?;
+            Some(var.clone().with_value_of(&assignment))
+        };
+        same.or_else(has)
+    };
+    applied.iter().map(value).collect()
 }

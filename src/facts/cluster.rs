@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::{Barrier, ChartFact};
 use crate::{
@@ -33,6 +34,8 @@ pub struct ClusterFacts {
     /// The Secrets that hold tokens of service accounts, and the id of the key that signed each, where the token has one.
     /// Asked before such a key is dropped only.
     pub tokens: Option<BTreeMap<ObjectRef, Option<String>>>,
+    /// The authorities of the cluster where the API hands them out. Asked while they are rotated only.
+    pub authorities: Option<PublishedAuthorities>,
     /// There is a copy of a state in `kube-system`, whatever it says.
     pub marked: bool,
     /// What goes with the nodes that were asked about.
@@ -45,6 +48,33 @@ pub struct ClusterFacts {
     pub old_clients: OldClients,
     /// The nodes that do not reach a pod of another one.
     pub no_traffic: BTreeSet<NoTraffic>,
+}
+
+/// The authorities of a cluster where its API hands them out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedAuthorities {
+    /// The SHA-256 of what pods trust: of each `ConfigMap` `kube-root-ca.crt`, and of `ca.crt` in each Secret with a token.
+    pub roots: BTreeMap<ObjectRef, String>,
+    /// What extension API servers trust, where there is any.
+    pub extension: Option<ExtensionTrust>,
+    /// What has made pods that mount a token: when the first of its pods started, in seconds since 1970.
+    pub pods: BTreeMap<ObjectRef, i64>,
+}
+
+impl PublishedAuthorities {
+    /// How such a text is compared.
+    pub fn fingerprint(text: &[u8]) -> String {
+        hex::encode(Sha256::digest(text))
+    }
+}
+
+/// The `ConfigMap` `kube-system/extension-apiserver-authentication`, which API servers write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtensionTrust {
+    /// Its resource version.
+    pub version: String,
+    /// All certificates in it, PEM.
+    pub authorities: String,
 }
 
 /// A node that does not reach a pod of another node.

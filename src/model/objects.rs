@@ -38,6 +38,8 @@ pub struct WantedObjects {
     pub identity: bool,
     /// Whether the signing key of each token in a Secret is read.
     pub tokens: bool,
+    /// Whether the authorities that the API hands out are read.
+    pub authorities: bool,
     /// The nodes of which it is asked what would go with them.
     pub bound_to: BTreeSet<NodeName>,
     /// The release that the API servers are to have: who asks them for what it no longer has.

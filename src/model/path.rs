@@ -4,6 +4,17 @@
 pub const KUBERNETES: &str = "/etc/kubernetes";
 /// Certificates, keys and kubeconfigs, as in RKE.
 pub const SSL: &str = "/etc/kubernetes/ssl";
+/// What is trusted as the cluster's authority.
+pub const CLUSTER_CA: &str = "/etc/kubernetes/ssl/kube-ca.pem";
+/// What vouches for clients of the API server and for kubelets: the cluster's authority, and the one that signs approved
+/// requests.
+pub const CLUSTER_AND_SIGNER_CA: &str = "/etc/kubernetes/ssl/kube-ca-and-signer.pem";
+/// What is trusted as etcd's authority.
+pub const ETCD_CA: &str = "/etc/kubernetes/ssl/kube-etcd-ca.pem";
+/// What is trusted as the front proxy's authority.
+pub const FRONT_PROXY_CA: &str = "/etc/kubernetes/ssl/kube-apiserver-requestheader-ca.pem";
+/// The certificate of what signs approved requests.
+pub const SIGNER_CA: &str = "/etc/kubernetes/ssl/kube-signer-ca.pem";
 /// Signs the tokens of service accounts (0600).
 pub const SERVICE_ACCOUNT_KEY: &str = "/etc/kubernetes/ssl/kube-service-account-token-key.pem";
 /// The public keys that verify them.

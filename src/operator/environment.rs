@@ -59,6 +59,7 @@ pub(super) async fn environment(
         rotate_key: false,
         service_account_key: None,
         retry: view.retry(),
+        authorities: None,
         restore: None,
         held_elsewhere: held_elsewhere(ctx, view).await?,
         lose: view.lose(),

@@ -138,6 +138,7 @@ fn pki(error: &PkiError) -> (ConditionType, Reason) {
         | PkiError::TooManyEncryptions { .. }
         | PkiError::KeyRotation(_)
         | PkiError::ServiceAccountKey(_)
+        | PkiError::Authority(_)
         | PkiError::NewButDown { .. }
         | PkiError::NewButUnseen { .. }
         | PkiError::Given { .. }

@@ -333,6 +333,19 @@ pub enum ClusterAction {
         /// The id of the key.
         key: String,
     },
+    /// Waits, bounded, until every `ConfigMap` `kube-root-ca.crt` and every Secret with a token has these authorities of the
+    /// cluster. Kubernetes' controller manager writes them. No effect.
+    AwaitAuthorities {
+        /// As in `PublishedAuthorities::roots`.
+        bundle: String,
+    },
+    /// Deletes the `ConfigMap` from which extension API servers learn whom to trust, while it has that version: API servers
+    /// write it again, without the authorities that they have dropped. Visible in `PublishedAuthorities::extension`;
+    /// repeating is harmless.
+    ForgetAuthorities {
+        /// Its resource version.
+        version: String,
+    },
     /// Deletes from a restored API what must not come back, before any kubelet and any controller reads it: pods that no
     /// node runs and whose controller makes others, Nodes that rke-operator has set up and that are no longer in the
     /// cluster, and leases of that time. Through an API server that only this program reaches. Repeating is harmless.
@@ -463,6 +476,8 @@ impl ClusterAction {
             Self::ForgetWritten => "forget-written",
             Self::RewriteStored { .. } => "rewrite-stored",
             Self::RenewTokens { .. } => "renew-tokens",
+            Self::AwaitAuthorities { .. } => "await-authorities",
+            Self::ForgetAuthorities { .. } => "forget-authorities",
             Self::CleanRestored { .. } => "clean-restored",
             Self::AwaitKnownPods { .. } => "await-known-pods",
             Self::SaveStateCopy => "save-state-copy",
@@ -498,6 +513,8 @@ impl Action {
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
                 | ClusterAction::RenewTokens { .. }
+                | ClusterAction::AwaitAuthorities { .. }
+                | ClusterAction::ForgetAuthorities { .. }
                 | ClusterAction::SaveStateCopy,
             )
             | Self::Local(_) => None,
@@ -567,6 +584,7 @@ impl Action {
             Self::Cluster(action) => match action {
                 ClusterAction::AwaitNodeReady { .. }
                 | ClusterAction::AwaitKnownPods { .. }
+                | ClusterAction::AwaitAuthorities { .. }
                 | ClusterAction::AwaitAddon { .. }
                 | ClusterAction::AwaitChart { .. } => true,
                 ClusterAction::ApplyAddon { .. }
@@ -584,6 +602,7 @@ impl Action {
                 | ClusterAction::ForgetWritten
                 | ClusterAction::RewriteStored { .. }
                 | ClusterAction::RenewTokens { .. }
+                | ClusterAction::ForgetAuthorities { .. }
                 | ClusterAction::CleanRestored { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
@@ -650,6 +669,9 @@ impl Action {
                 | ClusterAction::RewriteStored { .. }
                 // Each Secret is read just before its token is signed again.
                 | ClusterAction::RenewTokens { .. }
+                | ClusterAction::AwaitAuthorities { .. }
+                // One that was written since is left alone.
+                | ClusterAction::ForgetAuthorities { .. }
                 | ClusterAction::SaveStateCopy => false,
             },
             Self::Local(_) => false,

@@ -1,4 +1,4 @@
-//! The part of a plan that rotates a key, and nothing else with it. Pure.
+//! The part of a plan that rotates a key or authorities, and nothing else with it. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Plan {
-    /// The rotation of a key: the files that it is in, the containers that read them, what is stored or signed again, and
-    /// the waits before and after them. A container that a run was cut off from replacing is started again. The state, its
+    /// The rotation of a key or of authorities: the files that they are in, the containers that read them, what is stored or
+    /// signed again, and the waits before and after them. A container that a run was cut off from replacing is started again. The state, its
     /// copies and the kubeconfig are kept as in [`Self::unasked`].
     #[must_use]
     pub fn rotation(&self, rotated: Rotated) -> Self {
@@ -62,7 +62,7 @@ impl Part {
         let mut waits = Vec::new();
         let mut follows = false;
         for mut step in std::mem::take(steps) {
-            if awaits_an_api_server(&step) {
+            if is_awaited(&step) {
                 kept.append(&mut waits);
                 kept.push(step);
                 continue;
@@ -116,15 +116,22 @@ impl Part {
             Action::Cluster(ClusterAction::RenewTokens { .. }) => {
                 self.rotated == Rotated::ServiceAccountKey
             }
+            Action::Cluster(ClusterAction::ForgetAuthorities { .. }) => {
+                self.rotated == Rotated::Authorities
+            }
             Action::Host(..) | Action::Cluster(_) | Action::Local(_) => keeps_state(step),
         }
     }
 }
 
-/// Also one that a run before has replaced.
-fn awaits_an_api_server(step: &Step) -> bool {
-    let wait = HostAction::AwaitHealthy {
+/// An API server, also one that a run before has replaced; and what goes on only after it.
+fn is_awaited(step: &Step) -> bool {
+    let server = HostAction::AwaitHealthy {
         component: Component::ApiServer,
     };
-    matches!(&step.action, Action::Host(_, action) if *action == wait)
+    match &step.action {
+        Action::Host(_, action) => *action == server,
+        Action::Cluster(action) => matches!(action, ClusterAction::AwaitAuthorities { .. }),
+        Action::Local(_) => false,
+    }
 }

@@ -106,6 +106,12 @@ fn in_cluster(action: &ClusterAction) -> String {
                 plural(secrets.len(), "Secret")
             )
         }
+        ClusterAction::AwaitAuthorities { .. } => {
+            "wait until pods are given the new authorities".to_owned()
+        }
+        ClusterAction::ForgetAuthorities { .. } => {
+            "have extension API servers forget the former authorities".to_owned()
+        }
         ClusterAction::CleanRestored { .. } => {
             "delete what the snapshot has and must not come back".to_owned()
         }

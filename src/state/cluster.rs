@@ -34,6 +34,8 @@ pub struct Authority {
     pub trusted: Vec<String>,
     /// The pair that will sign once everybody trusts it.
     pub next: Option<CaPair>,
+    /// The certificate of `signing` as the pair before it has signed it, PEM: for clients that know that one alone.
+    pub cross: Option<String>,
 }
 
 impl Authority {
@@ -43,6 +45,7 @@ impl Authority {
             trusted: vec![signing.cert.clone()],
             signing,
             next: None,
+            cross: None,
         }
     }
 
@@ -340,6 +343,13 @@ impl ClusterState {
             memory: OperatorMemory::default(),
             ..self.clone()
         }
+    }
+
+    /// What vouches for clients of the API server and for kubelets, PEM: the cluster's authority, and the one that signs
+    /// approved requests.
+    pub fn cluster_and_signer(&self) -> String {
+        let signer = self.signer_ca.as_ref().map(Authority::bundle);
+        self.cluster_ca.bundle() + &signer.unwrap_or_default()
     }
 
     /// True where a person has certificates of nodes, or keeps the key of an authority.

@@ -378,10 +378,15 @@ fn ends(authority: &Authority) -> Option<Problem> {
     let Authority { end } = authority;
     (end.days_left < NOTICE_DAYS).then(|| {
         let (name, days) = (&end.name, end.days_left);
-        Problem::cluster(
-            About::Certificates,
-            format!("{name} ends in {days} days, and is not renewed automatically"),
-        )
+        let message = format!("{name} ends in {days} days, and is not renewed automatically");
+        Problem {
+            hints: vec![
+                "`rke-operator cert rotate --rotate-ca` replaces it (a `Cluster` must be let go with `deletion.policy: \
+                 Orphan` and taken over with `rke-operator up --recover ID` first)"
+                    .to_owned(),
+            ],
+            ..Problem::cluster(About::Certificates, message)
+        }
     })
 }
 

@@ -237,8 +237,11 @@ impl FakeApi {
             }
             ("PUT" | "DELETE", None) => return status(404, "not found"),
             ("DELETE", Some(live)) => {
-                let uid = &body["preconditions"]["uid"];
-                if !uid.is_null() && *uid != live["metadata"]["uid"] {
+                let differs = ["uid", "resourceVersion"].into_iter().any(|field| {
+                    let wanted = &body["preconditions"][field];
+                    !wanted.is_null() && *wanted != live["metadata"][field]
+                });
+                if differs {
                     return status(409, "Conflict");
                 }
                 self.delete(&path);

@@ -6,6 +6,7 @@
 //! nothing: what is applied, pruned or waited for comes from the plan. [`waiting_for`] alone is
 //! pure.
 
+mod authorities;
 mod available;
 mod binding;
 mod charts;
@@ -38,6 +39,7 @@ pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
+pub use authorities::{await_authorities, forget_authorities};
 pub use available::{Lack, waiting_for};
 pub use binding::{Bound, UserBinding, bind_user, unbind_user};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};

@@ -19,12 +19,12 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, pages, replicas::replicas,
-    rewrite, tokens,
+    authorities, bound_to, charts::charts, connect::each_within, copy, kinds::Kinds, pages,
+    replicas::replicas, rewrite, tokens,
 };
 use crate::{
     error::with_causes,
-    facts::{ClusterFacts, DryRun, NodeFact, OldClients},
+    facts::{ClusterFacts, DryRun, NodeFact, OldClients, PublishedAuthorities},
     model::{
         ImageVersion, KINDS_RECORD, NodeName, ObjectKind, ObjectRef, Taint, WantedObjects, label,
         recorded_kinds, version,
@@ -76,18 +76,22 @@ pub(crate) async fn within<T>(answer: impl Future<Output = kube::Result<T>>) -> 
 
 async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterFacts> {
     let kinds = Kinds::default();
-    let ((version, recorded), (nodes, replicas), (copy, bound, uid, tokens), ()) = try_join4(
-        try_join(client.apiserver_version(), recorded(client)),
-        try_join(all_nodes(client), replicas(client, wanted)),
+    let ((version, recorded), (nodes, replicas), (copy, bound, uid, (tokens, authorities)), ()) =
         try_join4(
-            state_copy(client),
-            Box::pin(bound_to(client, &wanted.bound_to)),
-            identity(client, wanted.identity),
-            signers(client, wanted.tokens),
-        ),
-        kinds.learn(client, &wanted.kinds),
-    )
-    .await?;
+            try_join(client.apiserver_version(), recorded(client)),
+            try_join(all_nodes(client), replicas(client, wanted)),
+            try_join4(
+                state_copy(client),
+                Box::pin(bound_to(client, &wanted.bound_to)),
+                identity(client, wanted.identity),
+                try_join(
+                    signers(client, wanted.tokens),
+                    published(client, wanted.authorities),
+                ),
+            ),
+            kinds.learn(client, &wanted.kinds),
+        )
+        .await?;
     let mut wanted = wanted.clone();
     wanted.scale(
         &nodes
@@ -119,6 +123,7 @@ async fn facts(client: &Client, wanted: &WantedObjects) -> kube::Result<ClusterF
         dry_runs,
         written_with: copy.as_ref().and_then(rewrite::mark),
         tokens,
+        authorities,
         marked: copy.is_some(),
         bound,
         replicas,
@@ -271,6 +276,14 @@ async fn signers(
         return Ok(None);
     }
     Box::pin(tokens::signers(client)).await.map(Some)
+}
+
+/// The authorities that are handed out, where they are wanted.
+async fn published(client: &Client, asked: bool) -> kube::Result<Option<PublishedAuthorities>> {
+    if !asked {
+        return Ok(None);
+    }
+    Box::pin(authorities::published(client)).await.map(Some)
 }
 
 async fn state_copy(client: &Client) -> kube::Result<Option<KubeSecret>> {

@@ -19,7 +19,7 @@ use super::{Waiting, WorkloadError, objects::patiently, pages};
 use crate::model::ObjectRef;
 
 /// The type of these Secrets, as a selector.
-const SELECTOR: &str = "type=kubernetes.io/service-account-token";
+pub(super) const SELECTOR: &str = "type=kubernetes.io/service-account-token";
 const TOKEN: &str = "token";
 /// How often it is looked whether there is another token.
 const EVERY: Duration = Duration::from_secs(1);

@@ -68,6 +68,7 @@ pub(crate) fn drawn(intent: &Intent) -> (Desired, Actual) {
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

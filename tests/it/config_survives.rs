@@ -122,6 +122,7 @@ fn planned(intent: &Intent) -> String {
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: &BTreeSet::new(),
         lose: &BTreeSet::new(),

@@ -54,6 +54,7 @@ pub(crate) fn members(addresses: &[&str]) -> (BTreeMap<NodeName, MemberFiles>, E
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

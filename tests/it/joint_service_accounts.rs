@@ -18,16 +18,16 @@ use rke_operator::{
         pki::{PkiError, RotationStage, ServiceAccountKeyError, key_id},
     },
     error::Explain as _,
-    facts::{ClockFact, ContainerState, HostView},
-    model::{Component, Digest, NodeName, ObjectRef, path},
+    facts::{ClockFact, HostView},
+    model::{Component, NodeName, ObjectRef, path},
     plan::Step,
-    state::{DigestKey, ServiceAccounts},
+    state::ServiceAccounts,
 };
 
 use crate::{
     joint_properties::{block_on, runner, settle},
     plan_properties::Cuts,
-    sim::{Cut, World, remote::SimRemote, runner::Runner, wish::Wish},
+    sim::{Cut, World, contents::Contents, remote::SimRemote, runner::Runner, wish::Wish},
 };
 
 /// Three nodes with everything and a worker.
@@ -69,8 +69,7 @@ fn public(key: &str) -> String {
 
 /// The keys with which tokens were signed.
 struct Tokens {
-    digest_key: DigestKey,
-    contents: BTreeMap<Digest, String>,
+    contents: Contents,
     /// Ids of the keys.
     signed: BTreeSet<String>,
     /// A person has the former key dropped.
@@ -80,20 +79,9 @@ struct Tokens {
 impl Tokens {
     /// What each running component has of these files, by what its container was made with.
     fn reads(&mut self, world: &World, component: Component, file: &str) -> Vec<String> {
-        let hosts = world.truth.hosts.keys();
-        let facts: Vec<_> = hosts.filter_map(|name| world.truth.up(name)).collect();
-        for (_, fact) in facts.iter().flat_map(|facts| facts.files.iter().flatten()) {
-            let content = fact.content.expose();
-            if let Ok(text) = String::from_utf8(content.clone()) {
-                self.contents.insert(self.digest_key.digest(content), text);
-            }
-        }
-        let containers = facts.iter().filter_map(|facts| facts.container(component));
-        let running = containers.filter(|fact| fact.state == ContainerState::Running);
-        let specs = running.map(|fact| fact.applied().expect("a definition"));
-        specs
-            .map(|spec| self.contents[&spec.files[file]].clone())
-            .collect()
+        self.contents.learn(world);
+        let read = self.contents.of(world, component, |path| path == file);
+        read.into_iter().map(|(_, text)| text).collect()
     }
 
     /// The ids of the keys with which this component signs.
@@ -158,8 +146,7 @@ fn copy(settled: &Runner) -> (Runner, Arc<Mutex<Tokens>>) {
     runner.memory.keep(settled.memory.shell());
     let saved = settled.memory.shell().saved.unwrap();
     let tokens = Arc::new(Mutex::new(Tokens {
-        digest_key: saved.digest_key,
-        contents: BTreeMap::new(),
+        contents: Contents::new(saved.digest_key),
         signed: BTreeSet::new(),
         drops: false,
     }));

@@ -97,6 +97,7 @@ fn world(site: &Site) -> Environment {
         rotate_key: false,
         service_account_key: None,
         retry: false,
+        authorities: None,
         restore: None,
         held_elsewhere: BTreeSet::new(),
         lose: BTreeSet::new(),

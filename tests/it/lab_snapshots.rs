@@ -248,7 +248,11 @@ fn a_node_with_etcd_takes_snapshots_that_can_be_restored() {
         "{list}"
     );
     let run = delete(&newest);
-    assert_eq!(run.status, 2, "nothing takes snapshots there: {run:?}");
+    assert_eq!(run.status, 1, "nothing takes snapshots there: {run:?}");
+    assert!(
+        run.stderr.contains("wants no recurring snapshots"),
+        "{run:?}"
+    );
     site.run_static(&["remove", "--yes"]).well();
     assert!(files(&site).contains(&newest));
 }

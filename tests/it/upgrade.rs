@@ -130,6 +130,7 @@ fn wanted(intent: &Intent, world: &World, shell: &Shell, recover: Option<&Cluste
         rotate: None,
         rotate_key: false,
         service_account_key: None,
+        authorities: None,
         restore: None,
         held_elsewhere: &[].into(),
         lose: &[].into(),

@@ -266,6 +266,7 @@ impl Site {
             rotate_key: false,
             retry: false,
             service_account_key: None,
+            authorities: None,
             restore: None,
             held_elsewhere: BTreeSet::new(),
             lose: BTreeSet::new(),

@@ -110,6 +110,7 @@ pub fn wanted_objects(intent: &Intent) -> WantedObjects {
         kinds: kinds.collect(),
         identity: false,
         tokens: false,
+        authorities: false,
         bound_to: std::collections::BTreeSet::new(),
         release: image_version(&intent.images.kubernetes),
         scaled: coredns::scaled(intent),

@@ -3,9 +3,9 @@
 use super::FLAG;
 use crate::{
     config::Intent,
-    desired::control_planes,
+    desired::containers::containers,
     facts::{Actual, ContainerFact},
-    model::{Component, ContainerSpec, Digest, NodeName, path},
+    model::{Component, ContainerSpec, Digest, NodeName, Role, path},
     state::ClusterState,
 };
 
@@ -50,8 +50,9 @@ pub(super) fn servers<'a>(
     saved: &'a ClusterState,
     have: &'a Actual,
 ) -> (Vec<(&'a NodeName, Reads)>, bool) {
-    let (seen, silent) = control_planes::containers(Component::ApiServer, intent, saved, have);
+    let role = Some(Role::ControlPlane);
+    let (seen, silent) = containers(Component::ApiServer, role, intent, saved, have);
     let seen = seen.into_iter();
     let seen = seen.map(|(name, server)| (name, Reads::of(server)));
-    (seen.collect(), silent)
+    (seen.collect(), silent.is_some())
 }

@@ -227,6 +227,65 @@ impl Authority {
         })
     }
 
+    /// The certificate of the authority that takes its place, signed by this one: by it, a client that trusts this one
+    /// alone trusts what the other signs. `None` where the path of this one has a limit, or it has expired.
+    pub(super) fn cross_sign(
+        &self,
+        next: &Self,
+        slot: &str,
+        seed: &Seed,
+        now: Timestamp,
+    ) -> Result<Option<String>, PkiError> {
+        let internal = |error: rcgen::Error| PkiError::internal(slot, error);
+        let until = self.until().into_iter().chain(next.until()).min();
+        let left = until.map(|until| until.duration_since(now));
+        let (Some(signs), Some(key), Some(left)) = (&self.key, &next.key, left) else {
+            return Ok(None);
+        };
+        if !self.may_cross_sign() || !left.is_positive() {
+            return Ok(None);
+        }
+        let mut params = ca_params(
+            &next.common_name().unwrap_or_default(),
+            slot,
+            seed,
+            now,
+            left,
+        )?;
+        params.use_authority_key_identifier_extension = true;
+        let issuer =
+            Issuer::from_ca_cert_der(&self.cert_der.as_slice().into(), signs).map_err(internal)?;
+        let cert = params.signed_by(key, &issuer).map_err(internal)?;
+        Ok(Some(cert.pem()))
+    }
+
+    /// True where another authority may follow it in a chain: its path has no limit.
+    pub(super) fn may_cross_sign(&self) -> bool {
+        let Ok((_, cert)) = x509_parser::parse_x509_certificate(&self.cert_der) else {
+            return false;
+        };
+        let basic = cert.basic_constraints().ok().flatten();
+        basic.is_some_and(|basic| basic.value.path_len_constraint.is_none())
+    }
+
+    /// Its common name.
+    pub(super) fn common_name(&self) -> Option<String> {
+        let (_, cert) = x509_parser::parse_x509_certificate(&self.cert_der).ok()?;
+        let name = cert.subject().iter_common_name().next()?;
+        name.as_str().ok().map(str::to_owned)
+    }
+
+    /// True for a certificate that it has signed.
+    pub(super) fn has_signed(&self, pem: &str) -> bool {
+        let Some(leaf) = der(pem) else { return false };
+        let parsed = x509_parser::parse_x509_certificate(&leaf);
+        let ca = x509_parser::parse_x509_certificate(&self.cert_der);
+        let (Ok((_, leaf)), Ok((_, ca))) = (parsed, ca) else {
+            return false;
+        };
+        is_signed_by(std::slice::from_ref(&leaf), &ca)
+    }
+
     /// From when to when a leaf is good: `None` when it does not say what it must, is not ours,
     /// does not belong to its key or is not valid yet. It may have ended.
     pub(super) fn validity(
@@ -289,20 +348,31 @@ pub(super) fn new_authority(
     now: Timestamp,
 ) -> Result<state::Authority, PkiError> {
     let key = Key::derive(seed, slot)?;
-    let mut params = params(cn, slot, seed, now, TEN_YEARS)?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-    ];
-    let cert = params
+    let cert = ca_params(cn, slot, seed, now, TEN_YEARS)?
         .self_signed(&key)
         .map_err(|error| PkiError::internal(slot, error))?;
     Ok(state::Authority::of(CaPair {
         cert: cert.pem(),
         key: Some(key.to_pem(slot)?),
     }))
+}
+
+/// What the certificate of an authority says. Its path has no limit: see [`new_authority`].
+fn ca_params(
+    cn: &str,
+    slot: &str,
+    seed: &Seed,
+    now: Timestamp,
+    lives: SignedDuration,
+) -> Result<CertificateParams, PkiError> {
+    let mut params = params(cn, slot, seed, now, lives)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+    ];
+    Ok(params)
 }
 
 /// What a leaf, or a request for one, says besides its name.
@@ -522,6 +592,12 @@ pub(super) fn blocks(pem: &str) -> Vec<Vec<u8>> {
         .filter(|block| block.label == "CERTIFICATE")
         .map(|block| block.contents)
         .collect()
+}
+
+/// The first certificate of a PEM file, as it is there.
+pub(super) fn first(pem: &str) -> &str {
+    const END: &str = "-----END CERTIFICATE-----\n";
+    pem.split_inclusive(END).next().unwrap_or(pem)
 }
 
 pub(super) fn der(pem: &str) -> Option<Vec<u8>> {

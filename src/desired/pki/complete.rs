@@ -7,6 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::{
     super::encryption::{self, KeyRotation},
     PkiContext, PkiError,
+    authorities::{Handover, Succession},
     cert::new_authority,
     given::Given,
     key::Key,
@@ -150,6 +151,9 @@ pub(super) fn completed(
     if let Some(stage) = ctx.service_account_key.filter(|_| is_usable) {
         next.service_accounts = rotating(&next, intent, have, ctx, given).after(stage)?;
     }
+    if let Some(stage) = ctx.authorities {
+        next = succession(&next, intent, have, ctx).after(stage)?;
+    }
     if let Some(given) = given {
         next.given = given.kept(&next, intent);
     }
@@ -176,7 +180,37 @@ fn rotating<'a>(
     }
 }
 
+/// What the rotation of the authorities is decided by.
+const fn succession<'a>(
+    state: &'a ClusterState,
+    intent: &'a Intent,
+    have: &'a Actual,
+    ctx: &'a PkiContext<'a>,
+) -> Succession<'a> {
+    Succession {
+        intent,
+        state,
+        have,
+        ctx,
+    }
+}
+
 impl PkiContext<'_> {
+    /// What a request for new authorities has come to, and what else is to be done about them.
+    pub(super) fn rotates_authorities(
+        &self,
+        known: &ClusterState,
+        next: &ClusterState,
+        intent: &Intent,
+        have: &Actual,
+    ) -> Result<(Vec<String>, Handover), PkiError> {
+        let Some(stage) = self.authorities else {
+            return Ok((Vec::new(), Handover::default()));
+        };
+        let succession = succession(next, intent, have, self);
+        Ok((succession.notes(stage, known)?, succession.handover(stage)))
+    }
+
     /// What a request for a new service-account key has come to, and the tokens that are signed again before a former key
     /// is dropped.
     pub(super) fn rotates_service_accounts(

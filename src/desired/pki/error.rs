@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    ServiceAccountKeyError, clock,
+    AuthorityError, ServiceAccountKeyError, clock,
     newest::{CopyPlace, Newer, OtherCopy},
 };
 use crate::{
@@ -179,6 +179,9 @@ pub enum PkiError {
     /// The service-account key is not rotated, or not yet.
     #[error("{}; nothing was changed", .0)]
     ServiceAccountKey(#[from] ServiceAccountKeyError),
+    /// The authorities are not rotated, or not yet.
+    #[error("{}; nothing was changed", .0)]
+    Authority(#[from] AuthorityError),
     /// A clock is wrong, so nothing can be said about the time of a certificate.
     #[error("{}", clock::sentence(*.ours, .off))]
     Clock {
@@ -317,6 +320,7 @@ impl Explain for PkiError {
             Self::RecoverNoCopy { .. } | Self::RecoverBadCopy { .. } => ErrorClass::Host,
             Self::KeyRotation(error) => error.class(),
             Self::ServiceAccountKey(error) => error.class(),
+            Self::Authority(error) => error.class(),
             Self::NewButUnseen { .. } | Self::Internal { .. } => ErrorClass::Bug,
         }
     }
@@ -371,6 +375,7 @@ impl Explain for PkiError {
             ],
             Self::KeyRotation(error) => error.hints(),
             Self::ServiceAccountKey(error) => error.hints(),
+            Self::Authority(error) => error.hints(),
             Self::RecoverNowhere { silent, .. } if silent.is_empty() => vec![
                 "without `--recover` (of a `Cluster`: the annotation `clusterprovisioner.rke.io/recover`), nodes that have nothing become a new cluster".into(),
             ],

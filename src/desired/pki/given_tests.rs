@@ -104,6 +104,7 @@ fn rotated_keys(
         rotate: None,
         rotate_key: false,
         service_account_key,
+        authorities: None,
         restore: None,
         held_elsewhere: &NOBODY,
         lose: &NO_NODE,

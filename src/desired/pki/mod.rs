@@ -6,6 +6,7 @@
 //! byte for byte, so that everything after this compares bytes. Leaf keys live on their node only.
 //! May read facts; must not read a clock, make randomness or touch a file.
 
+mod authorities;
 mod cert;
 mod cert_kind;
 mod certificate;
@@ -35,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 pub use self::{
+    authorities::{AuthorityError, Handover},
     cert::Pair,
     cert_kind::{CertKind, KUBELET_CLIENT},
     certificate::{Certificate, InUse, administrator, authorities, in_use, on_node},
@@ -54,6 +56,7 @@ pub use self::{
 };
 pub(super) use self::{certificate::record, kubeconfig::component as component_kubeconfig};
 use crate::{
+    desired::Rotated,
     facts::Actual,
     model::{ClientIdentity, ClusterId, Digest, NodeName, Secret},
     state::ClusterState,
@@ -77,6 +80,8 @@ pub struct PkiContext<'a> {
     pub rotate_key: bool,
     /// How far a person wants the rotation of the service-account key to go.
     pub service_account_key: Option<RotationStage>,
+    /// How far a person wants the rotation of the certificate authorities to go.
+    pub authorities: Option<RotationStage>,
     /// What a person asks for about etcd's data.
     pub restore: Option<&'a RestoreRequest>,
     /// Nodes that a person gives up by name.
@@ -97,8 +102,10 @@ pub struct Keys {
     pub(super) leaves: BTreeMap<(NodeName, CertKind), Pair>,
     /// What verifies service-account tokens, PEM.
     pub(super) service_account_public: String,
-    /// The API servers are replaced once more, because the service-account key is rotated.
-    pub(super) rolls: bool,
+    /// What reads this is replaced once more later in the run.
+    pub(super) rolls: Option<Rotated>,
+    /// What else is to be done about the authorities.
+    pub(super) handover: Handover,
     /// What is signed again before a key of service accounts is dropped.
     pub(super) renewed_tokens: Option<RenewedTokens>,
     /// When certificates end, and which are renewed.

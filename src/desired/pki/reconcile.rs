@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     CertKind, Certificates, EngineClients, Expiry, Keys, PkiContext, PkiError, RotationStage, Seed,
-    cert::{Authority, LeafSpec, Pair, ends},
+    cert::{Authority, LeafSpec, Pair, ends, first},
     cert_kind::{Signer, client},
     certificate,
     certificate::in_use,
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     config::{Intent, NodeIntent},
+    desired::Rotated,
     facts::{Actual, ApiHealth, HostView},
     model::{ClientIdentity, ClusterId, Endpoint, NodeName, Role, Secret, label, path},
     state::{self, ClusterState, Membership},
@@ -66,6 +67,8 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
     notes.extend(ctx.rotates_key(&known, &saved));
     let (note, renewed_tokens) = ctx.rotates_service_accounts(&known, &saved, intent, have)?;
     notes.extend(note.map(str::to_owned));
+    let (said, handover) = ctx.rotates_authorities(&known, &saved, intent, have)?;
+    notes.extend(said);
     let authorities = Authorities::read(&saved)?;
     let mut settling = Settling {
         intent,
@@ -106,11 +109,25 @@ pub fn reconcile(intent: &Intent, have: &Actual, ctx: &PkiContext<'_>) -> Result
         certificates,
         notes,
         service_account_public: saved.service_accounts.verifying.concat(),
-        rolls: ctx.service_account_key == Some(RotationStage::Start)
-            && saved.service_accounts.next.is_some(),
+        rolls: ctx.rolls(&saved),
         renewed_tokens,
+        handover,
         saved,
     })
+}
+
+impl PkiContext<'_> {
+    /// What is replaced once more when its new key or authority is known everywhere.
+    fn rolls(&self, saved: &ClusterState) -> Option<Rotated> {
+        let start = Some(RotationStage::Start);
+        if self.authorities == start && saved.cluster_ca.next.is_some() {
+            Some(Rotated::Authorities)
+        } else if self.service_account_key == start && saved.service_accounts.next.is_some() {
+            Some(Rotated::ServiceAccountKey)
+        } else {
+            None
+        }
+    }
 }
 
 /// The state that the store must hold. With one that was read back, its former owner has an older one from now on. That
@@ -493,6 +510,7 @@ impl Settling<'_> {
         {
             let what = format!("`{}` of node `{name}`", path(""));
             self.certificates.sees(validity.until, what);
+            let pair = self.served(kind, pair);
             let asked = ctx.rotate.is_some_and(|ask| ask.takes(kind, &validity));
             if !validity.ends_soon(ctx.now) && !asked {
                 return Ok(pair);
@@ -505,7 +523,20 @@ impl Settling<'_> {
             self.certificates
                 .renews(name, both, validity.until, ctx.now);
         }
-        authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)
+        let pair = authority.issue(&spec, &format!("{name}/{stem}"), &ctx.seed, ctx.now)?;
+        Ok(self.served(kind, pair))
+    }
+
+    /// An API server presents what the former authority has signed as well: for clients that know that one alone.
+    fn served(&self, kind: CertKind, pair: Pair) -> Pair {
+        if kind != CertKind::ApiServer {
+            return pair;
+        }
+        let cross = self.saved.cluster_ca.cross.as_deref();
+        Pair {
+            cert: first(&pair.cert).to_owned() + cross.unwrap_or_default(),
+            ..pair
+        }
     }
 
     /// The administrator's kubeconfig; empty where its certificate is missing.

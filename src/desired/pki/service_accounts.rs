@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     config::Intent,
-    desired::control_planes::containers,
+    desired::containers::containers,
     error::{ErrorClass, Explain},
     facts::{Actual, ApiView, ContainerFact},
-    model::{Component, Digest, NodeName, ObjectRef, Secret, path},
+    model::{Component, Digest, NodeName, ObjectRef, Role, Secret, path},
     state::{ClusterState, ServiceAccounts},
 };
 
@@ -250,8 +250,11 @@ impl Rotating<'_> {
         Ok(Some(RenewedTokens { secrets, key }))
     }
 
+    /// Those that are seen, and whether a control plane does not answer.
     fn containers(&self, component: Component) -> (Vec<(&NodeName, &ContainerFact)>, bool) {
-        containers(component, self.intent, self.state, self.have)
+        let role = Some(Role::ControlPlane);
+        let (seen, silent) = containers(component, role, self.intent, self.state, self.have);
+        (seen, silent.is_some())
     }
 
     /// How long it has run, by the node's own clock.
@@ -266,7 +269,8 @@ impl Rotating<'_> {
     }
 }
 
-fn reads(fact: &ContainerFact, file: &str, digest: &Digest) -> bool {
+/// True for a container that was made with this content of a file.
+pub(super) fn reads(fact: &ContainerFact, file: &str, digest: &Digest) -> bool {
     let applied = fact.applied();
     applied.is_some_and(|spec| spec.files.get(file) == Some(digest))
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use super::{claim, part::Part};
 use crate::{
-    desired::{Desired, Rewrite, pki::RenewedTokens},
+    desired::{
+        Desired, Rewrite,
+        pki::{Handover, RenewedTokens},
+    },
     facts::{Actual, ApiView},
     model::{KubernetesVersion, NodeName},
     plan::{
@@ -127,6 +130,32 @@ pub(super) fn rewrite(want: &Desired) -> Part {
         Some(Rewrite::Forget) | None => None,
     };
     let stage = Stage::of("encryption", 1, step);
+    stage.on_failure(OnFailure::EndRun).into()
+}
+
+/// After everything trusts new authorities; and after nothing trusts the former ones.
+pub(super) fn handover(want: &Desired) -> Part {
+    let Handover { awaits, forgets } = &want.handover;
+    let awaits = awaits.iter().map(|bundle| {
+        let bundle = bundle.clone();
+        let why =
+            "pods must trust the new authorities before API servers present their certificates";
+        Step::cluster(
+            Cause::Change,
+            why,
+            ClusterAction::AwaitAuthorities { bundle },
+        )
+    });
+    let forgets = forgets.iter().map(|version| {
+        let version = version.clone();
+        let why = "API servers only ever add to what extension API servers trust";
+        Step::cluster(
+            Cause::Change,
+            why,
+            ClusterAction::ForgetAuthorities { version },
+        )
+    });
+    let stage = Stage::of("authorities", 1, awaits.chain(forgets));
     stage.on_failure(OnFailure::EndRun).into()
 }
 

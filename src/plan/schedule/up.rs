@@ -64,6 +64,7 @@ pub(in crate::plan) fn up(diff: &Diff<'_>) -> Plan {
         state::kubeconfig(want, have),
         state::copy(want, have),
         state::rewrite(want), // the mark is on the copy
+        state::handover(want),
         nodes::ready(diff),   // the other components, labels and taints, Ready
         addons_spread,        // where there are nodes for it
         charts::prune(diff),  // two have the same ports

@@ -174,6 +174,7 @@ impl From<Ca> for Authority {
             },
             trusted: ca.trusted,
             next: None,
+            cross: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The sixth format, and what is written: with the key of digests, the audiences of service accounts, the pair that an
-//! authority will sign with, the epoch of etcd, and the host keys of the bastion. Pure.
+//! authority will sign with, its certificate as the authority before has signed it, the epoch of etcd, and the host keys
+//! of the bastion. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +66,8 @@ struct Ca {
     trusted: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next: Option<Next>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cross: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -250,6 +253,7 @@ impl From<&Authority> for Ca {
             signing,
             trusted,
             next,
+            cross,
         } = authority;
         let key = |pair: &CaPair| pair.key.as_ref().map(|key| key.expose().clone());
         Self {
@@ -260,6 +264,7 @@ impl From<&Authority> for Ca {
                 cert: next.cert.clone(),
                 key: key(next),
             }),
+            cross: cross.clone(),
         }
     }
 }
@@ -276,6 +281,7 @@ impl From<Ca> for Authority {
                 cert: next.cert,
                 key: next.key.map(Secret::new),
             }),
+            cross: ca.cross,
         }
     }
 }

@@ -45,6 +45,11 @@ impl Reader {
     /// Asks `http://{address}/`.
     pub(crate) fn start(site: &Site, node: &Node, address: &str) -> Self {
         let ask = format!("curl -sSf -o /dev/null -m 2 http://{address}/");
+        Self::asking(site, node, &ask)
+    }
+
+    /// Asks by a command, which says why it fails.
+    pub(crate) fn asking(site: &Site, node: &Node, ask: &str) -> Self {
         let script = format!(
             "while :; do if {ask} 2>/dev/null; then echo ok; \
              elif said=$({ask} 2>&1); then echo again; else echo \"$said\"; fi; sleep 0.3; done"

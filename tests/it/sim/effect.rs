@@ -10,7 +10,7 @@ use rke_operator::{
     desired::{Addon, Desired},
     facts::{
         Actual, Baseline, ChartFact, ClusterFacts, ContainerFact, ContainerState, FileFact,
-        HostFacts, HostView, NODE_META, NodeFact, NodeRecord, StateCopy,
+        HostFacts, HostView, NODE_META, NodeFact, NodeRecord, PublishedAuthorities, StateCopy,
     },
     model::{
         AppliedObject, CLAIM, ChartRecord, ClusterId, Component, ContainerSpec, FILES_IMAGE,
@@ -321,6 +321,13 @@ fn in_cluster(
             }
             Ok(())
         }
+        ClusterAction::AwaitAuthorities { bundle } => hand_out(bundle, want()?, world),
+        ClusterAction::ForgetAuthorities { version } => {
+            let authorities = api(world)?.authorities.get_or_insert_default();
+            let extension = authorities.extension.take();
+            authorities.extension = extension.filter(|there| there.version != *version);
+            Ok(())
+        }
         // Pods are not simulated. No other API server serves yet.
         ClusterAction::CleanRestored { node, .. } => {
             let etcd = world
@@ -340,6 +347,26 @@ fn in_cluster(
             Ok(())
         }
     }
+}
+
+/// Whichever controller manager leads writes what it was started with.
+fn hand_out(bundle: &str, want: &Desired, world: &mut Actual) -> Result<(), String> {
+    let text = want.saved.cluster_ca.bundle();
+    let digest = want.saved.digest_key.digest(text.as_bytes());
+    let mut hosts = world.hosts.keys().filter_map(|name| world.up(name));
+    let has_another = hosts.any(|facts| {
+        let spec = facts.container(Component::ControllerManager);
+        let spec = spec.and_then(ContainerFact::applied);
+        spec.is_some_and(|spec| spec.files.get(path::CLUSTER_CA) != Some(&digest))
+    });
+    if has_another || PublishedAuthorities::fingerprint(text.as_bytes()) != bundle {
+        return Err("a controller manager hands out other authorities".to_owned());
+    }
+    let authorities = api(world)?.authorities.get_or_insert_default();
+    for root in authorities.roots.values_mut() {
+        bundle.clone_into(root);
+    }
+    Ok(())
 }
 
 fn locally(action: LocalAction, want: Option<&Desired>, world: &mut Actual) -> Result<(), String> {
@@ -559,6 +586,10 @@ fn run(
         facts.images.insert(spec.image.clone());
     }
     has_image(facts, &spec.image)?;
+    // A label has none.
+    if let Some(var) = spec.env.iter().find(|var| var.assignment().is_none()) {
+        return Err(format!("the value of `{}` is not known", var.name));
+    }
     if facts.containers.contains_key(name) {
         return Err(format!("the name `{name}` is taken"));
     }

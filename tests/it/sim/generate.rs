@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use rke_operator::{
-    desired::{Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart, pki::Certificates},
+    desired::{
+        Addon, Chart, Desired, DesiredFile, DesiredHost, WantedChart,
+        pki::{Certificates, Handover},
+    },
     model::{
         CertificateRecord, ClusterId, Component, ContainerSpec, ContainerdWants, Digest, Endpoint,
         HostNetwork, KernelWants, KubernetesVersion, NodeMeta, NodeName, ObjectRef, Owner,
@@ -126,8 +129,9 @@ pub(crate) fn desired(id: &str, hosts: &[NodeName], knobs: &Knobs) -> Desired {
         certificates: Certificates::default(),
         rewrite: None,
         encryption_settled: true,
-        api_servers_roll: false,
+        rolls: [].into(),
         renewed_tokens: None,
+        handover: Handover::default(),
         notes: Vec::new(),
         kubeconfig: Secret::new(format!("kubeconfig of {id}")),
         registries: Registries::default(),

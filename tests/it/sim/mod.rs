@@ -9,6 +9,7 @@
 pub(crate) mod api;
 pub(crate) mod bare;
 pub(crate) mod compare;
+pub(crate) mod contents;
 pub(crate) mod effect;
 pub(crate) mod fleet;
 pub(crate) mod generate;

@@ -387,6 +387,8 @@ impl RemoteSession for SimSession {
                     .take()
                     .or_else(|| Some(BTreeMap::new()))
                     .filter(|_| wanted.tokens);
+                let authorities = api.authorities.take().unwrap_or_default();
+                api.authorities = wanted.authorities.then_some(authorities);
             }
             self.remote
                 .inner()

@@ -128,6 +128,7 @@ pub(crate) struct Runner {
     rotate_key: bool,
     service_account_key: Option<RotationStage>,
     retry: bool,
+    authorities: Option<RotationStage>,
     identity: String,
     clock: Clock,
 }
@@ -171,6 +172,7 @@ impl Runner {
             rotate_key: false,
             service_account_key: None,
             retry: false,
+            authorities: None,
             identity: identity.to_owned(),
             clock: Clock::new(|| "2030-01-01T00:00:00Z".parse().unwrap()),
         }
@@ -288,6 +290,14 @@ impl Runner {
         }
     }
 
+    /// The same one, who wants new authorities.
+    pub(crate) fn rotating_authorities(&self, stage: RotationStage) -> Self {
+        Self {
+            authorities: Some(stage),
+            ..self.clone()
+        }
+    }
+
     /// What a run of it meets.
     pub(crate) fn environment(&self) -> Environment {
         Environment {
@@ -302,6 +312,7 @@ impl Runner {
             rotate_key: self.rotate_key,
             service_account_key: self.service_account_key,
             retry: self.retry,
+            authorities: self.authorities,
             restore: self.restore.clone(),
             held_elsewhere: BTreeSet::new(),
             lose: self.lose.clone(),

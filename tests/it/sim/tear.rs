@@ -204,6 +204,8 @@ fn in_cluster(
         | ClusterAction::ForgetWritten
         | ClusterAction::RewriteStored { .. }
         | ClusterAction::RenewTokens { .. }
+        | ClusterAction::AwaitAuthorities { .. }
+        | ClusterAction::ForgetAuthorities { .. }
         | ClusterAction::CleanRestored { .. }
         | ClusterAction::AwaitKnownPods { .. }
         | ClusterAction::SaveStateCopy => return,

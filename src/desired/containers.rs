@@ -1,4 +1,4 @@
-//! A component of the control planes wherever it is seen, and whether there may be others. Pure.
+//! A component wherever it is seen, and whether there may be others. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,26 @@ use crate::{
     state::{ClusterState, Membership},
 };
 
-/// The containers of a component on every node that answers; true: a control plane does not answer.
+/// The containers of a component on every node that answers, and the first node with this role (`None`: of all) that
+/// does not.
 pub(super) fn containers<'a>(
     component: Component,
+    role: Option<Role>,
     intent: &'a Intent,
     saved: &'a ClusterState,
     have: &'a Actual,
-) -> (Vec<(&'a NodeName, &'a ContainerFact)>, bool) {
+) -> (Vec<(&'a NodeName, &'a ContainerFact)>, Option<&'a NodeName>) {
     let mut seen = Vec::new();
-    let mut silent = false;
-    let planes = intent.with_role(Role::ControlPlane).map(|(name, _)| name);
-    let were = saved.inventory.iter().filter(|(_, entry)| {
-        entry.membership != Membership::Lost && entry.roles.contains(&Role::ControlPlane)
-    });
-    let names: BTreeSet<_> = planes.chain(were.map(|(name, _)| name)).collect();
+    let mut silent = None;
+    let has = |roles: &[Role]| role.is_none_or(|role| roles.contains(&role));
+    let nodes = intent.nodes.iter();
+    let nodes = nodes.filter(|(_, node)| role.is_none_or(|role| node.roles.contains(&role)));
+    let were = saved
+        .inventory
+        .iter()
+        .filter(|(_, entry)| entry.membership != Membership::Lost && has(&entry.roles));
+    let nodes = nodes.map(|(name, _)| name);
+    let names: BTreeSet<_> = nodes.chain(were.map(|(name, _)| name)).collect();
     for name in names
         .iter()
         .copied()
@@ -38,7 +44,10 @@ pub(super) fn containers<'a>(
                 let ours = facts.container(component).filter(is_present);
                 seen.extend(ours.map(|fact| (name, fact)));
             }
-            Some(HostView::Unreachable(_)) | None => silent |= names.contains(name),
+            Some(HostView::Unreachable(_)) | None if names.contains(name) => {
+                silent = silent.or(Some(name));
+            }
+            Some(HostView::Unreachable(_)) | None => {}
         }
     }
     (seen, silent)
