@@ -122,7 +122,8 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
         None => SnapshotName::of_time(environment.clock.now()),
     };
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
-    if wanted.is_some() && intent.agent.is_none() {
+    let wants = intent.services.snapshots.is_some();
+    if wanted.is_some() && wants && intent.agent.is_none() {
         return Err(Failure::NotStatic.into());
     }
     let image = desired::etcd_tools(&intent);

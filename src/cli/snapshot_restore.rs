@@ -190,7 +190,12 @@ async fn fetch(
     environment: &Environment,
     session: &Session,
 ) -> Result<(), CliError> {
-    let agent = intent.agent.as_ref().ok_or(Failure::NotStatic)?;
+    // It is needed here whether or not recurring snapshots are wanted.
+    let agent = match &intent.agent {
+        Some(agent) => Some(agent.clone()),
+        None => intent::own_program()?,
+    };
+    let agent = &agent.ok_or(Failure::NotStatic)?;
     let (hosts, nodes) = with_etcd(intent, saved, environment).await;
     let nodes: Vec<_> = nodes
         .into_iter()

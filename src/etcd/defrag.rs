@@ -75,10 +75,7 @@ impl Explain for DefragError {
                 vec!["`rke-operator etcd members` shows how each of them is".into()]
             }
             Self::Corrupt => {
-                vec![
-                    "take its node out of the config, run `rke-operator up`, and put it back"
-                        .into(),
-                ]
+                vec!["take its node out of the config, apply that, and put it back".into()]
             }
             Self::Member { source, .. } => source.hints(),
         }

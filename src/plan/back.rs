@@ -2,7 +2,7 @@
 //! alone, and what has failed is not tried again. Pure.
 //!
 //! - While a change rolls, the former container is kept, stopped ([`Component::kept`]). It is what can go back: one that
-//!   nobody kept, of another cluster or of another life of etcd's data never runs again.
+//!   was not kept, of another cluster or of another life of etcd's data never runs again.
 //! - What has failed is written down ([`Refused`]) before anything goes back. From then on facts decide: wherever a run
 //!   is killed, the next one sees what is refused and what is kept, and goes on.
 //! - Where others may rely on the new release already, nothing goes back ([`stands`]).
@@ -134,7 +134,7 @@ pub(super) fn due<'w>(want: &'w Desired, have: &Actual) -> Vec<&'w Refused> {
     due.collect()
 }
 
-/// True where the former container was kept, what was refused is in its place or nothing is, and nobody may rely on the
+/// True where the former container was kept, what was refused is in its place or nothing is, and nothing may rely on the
 /// new release yet.
 fn goes_back(refused: &Refused, want: &Desired, have: &Actual) -> bool {
     let Refused {
@@ -167,7 +167,7 @@ pub(super) fn kept<'f>(
     facts.kept(component, &want.cluster_id, want.saved.epoch())
 }
 
-/// Why the former container of a component that has failed does not run again by itself; `None`: it does.
+/// Why the former container of a component that has failed does not run again automatically; `None`: it does.
 pub(super) fn stands(
     component: Component,
     node: &NodeName,

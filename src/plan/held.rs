@@ -66,7 +66,7 @@ pub enum Held {
     FormerFirst,
     /// What has failed goes back first.
     PutBackFirst,
-    /// Its new definition has failed on a node, and is not tried again by itself.
+    /// Its new definition has failed on a node, and is not tried again automatically.
     Refused {
         /// Where.
         node: NodeName,

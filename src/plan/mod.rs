@@ -90,7 +90,7 @@ pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
 }
 
 /// The plan that makes `have` into `want`; empty when it is. The error names everything that stands
-/// in the way, and then nothing is done at all. What goes back does so first, whatever else stands in the way.
+/// in the way, and then nothing is done at all. What goes back does so first, whatever else is wrong.
 pub fn up(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
     if let Some(plan) = schedule::put_back(want, have) {
         return Ok(plan);

@@ -345,11 +345,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_the_snapshot_is_to_blame_for_takes_a_proof_away() {
+    async fn only_an_error_of_the_snapshot_takes_a_proof_away() {
         let node = Node::new();
         node.save("one", Grade::Proven);
         assert_eq!(node.verify("none").await, Answer::Absent);
-        // No program of etcd is there: the snapshot is not to blame.
+        // No program of etcd is there: that is no error of the snapshot.
         let Answer::Verified(proof) = node.verify("one").await else {
             panic!("it is there");
         };

@@ -170,7 +170,7 @@ impl Status {
             addons,
             first_to_end,
             snapshots: SnapshotStatus::of(seen.snapshots),
-            backed_up: snapshots::judge(seen),
+            backed_up: snapshots::check(seen),
             api_reports: matches!(actual.api(), ApiView::Up(_)),
             etcd,
             nodes,

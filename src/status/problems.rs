@@ -381,8 +381,8 @@ fn ends(authority: &Authority) -> Option<Problem> {
         let message = format!("{name} ends in {days} days, and is not renewed automatically");
         Problem {
             hints: vec![
-                "`rke-operator cert rotate --rotate-ca` replaces it (a `Cluster` must be let go with `deletion.policy: \
-                 Orphan` and taken over with `rke-operator up --recover ID` first)"
+                "to replace it: `rke-operator cert rotate --rotate-ca` (of a `Cluster`: the runbook \
+                 RkeCertificateExpiring has the way)"
                     .to_owned(),
             ],
             ..Problem::cluster(About::Certificates, message)

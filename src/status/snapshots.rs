@@ -63,7 +63,7 @@ pub(crate) enum BackedUp {
     Yes,
     /// It is not to be, as far as is known here.
     NotWanted,
-    /// The first snapshot is still to come, or there is nothing to judge by.
+    /// The first snapshot is still to come, or there is nothing to compare with.
     NotYet,
     /// Nothing that takes snapshots answers.
     Unseen,
@@ -76,7 +76,7 @@ pub(crate) enum BackedUp {
 }
 
 /// Whether the cluster is backed up, and what there is to say of it.
-pub(super) fn judge(seen: &Seen<'_>) -> (BackedUp, String) {
+pub(super) fn check(seen: &Seen<'_>) -> (BackedUp, String) {
     let Some(intent) = seen.intent else {
         let why = "there is no valid config to compare with";
         return (BackedUp::NotYet, why.to_owned());
@@ -94,7 +94,7 @@ pub(super) fn judge(seen: &Seen<'_>) -> (BackedUp, String) {
     }
     let Some(status) = SnapshotStatus::of(seen.snapshots).filter(|status| !status.nodes.is_empty())
     else {
-        return nobody(seen, intent);
+        return no_report(seen, intent);
     };
     if let Some(Old { is, what, at }) = old(seen) {
         return (is, format!("{what} of {at}"));
@@ -137,7 +137,7 @@ pub(super) fn judge(seen: &Seen<'_>) -> (BackedUp, String) {
 }
 
 /// No program answered.
-fn nobody(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
+fn no_report(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
     let mut members = intent
         .nodes
         .iter()
@@ -361,13 +361,13 @@ mod tests {
     }
 
     /// What the condition says.
-    fn judged(reports: &Reports, hour: i64) -> (BackedUp, String) {
+    fn checked(reports: &Reports, hour: i64) -> (BackedUp, String) {
         let intent = intent();
         let actual = Actual {
             saved: Some(Box::new(crate::state::tests::saved("prod"))),
             ..Actual::default()
         };
-        judge(&Seen {
+        check(&Seen {
             now: at(hour),
             intent: Some(&intent),
             actual: &actual,
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_cluster_is_backed_up_while_snapshots_are_young_and_proven() {
         let with = |snapshots, hour| {
-            let (is, what) = judged(&BTreeMap::from([report("n1", snapshots)]), hour);
+            let (is, what) = checked(&BTreeMap::from([report("n1", snapshots)]), hour);
             (is, what)
         };
         let (is, what) = with(vec![one(0, Grade::Proven), one(3, Grade::Saved)], 24);
@@ -404,9 +404,9 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_not_claimed() {
         // The nodes did not answer.
-        assert_eq!(judged(&Reports::new(), 1).0, BackedUp::Unseen);
+        assert_eq!(checked(&Reports::new(), 1).0, BackedUp::Unseen);
         let silent = [(NodeName::from("n1"), Err("the port is closed".to_owned()))];
-        assert_eq!(judged(&silent.into(), 1).0, BackedUp::Unseen);
+        assert_eq!(checked(&silent.into(), 1).0, BackedUp::Unseen);
         let (node, mut answer) = report("n1", Vec::new());
         if let Ok(report) = &mut answer {
             report.failure = Some(LastFailure {
@@ -414,7 +414,7 @@ mod tests {
                 why: "no room".to_owned(),
             });
         }
-        let (is, what) = judged(&[(node, answer)].into(), 1);
+        let (is, what) = checked(&[(node, answer)].into(), 1);
         assert_eq!(is, BackedUp::NotTaken);
         assert!(what.contains("`n1`: no room"), "{what}");
     }

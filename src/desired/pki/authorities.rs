@@ -78,8 +78,7 @@ impl Explain for AuthorityError {
     fn hints(&self) -> Vec<Cow<'static, str>> {
         let hint = match self {
             Self::Given | Self::Theirs { .. } => {
-                "an authority of your own stays; to renew what it has signed, sign the requests of `rke-operator cert \
-                 generate-csr`, and run `rke-operator up --custom-certs`"
+                "an authority of your own stays; have it sign the requests that `rke-operator cert generate-csr` writes"
             }
             Self::Silent { .. } => {
                 "bring it back, or remove it from the config and run `up`; then rotate the authorities"

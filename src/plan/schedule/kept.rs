@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Before anything is started: no two containers of one component run. Somebody may have started one that was kept.
+/// Before anything is started: no two containers of one component run. One that was kept may have been started by hand.
 pub(super) fn running(diff: &Diff<'_>) -> Part {
     let stage = hosts::preparing("kept", diff, |name, host| {
         let runs = |fact: &ContainerFact| match fact.state {
