@@ -523,7 +523,7 @@ fn wherever_a_rotation_of_the_authorities_of_one_node_is_cut_it_goes_on() {
     block_on(async {
         let cuts = Cuts::default();
         let settled = settled(ONE).await;
-        for after in (0..100).step_by(3) {
+        for after in (0..100).step_by(7) {
             let torn = [0, 1, 2, 4][after % 4];
             let kills = [Cut { after, torn }];
             let died = goes_on(&settled, ONE, &kills, after % 2 == 0).await;
@@ -544,7 +544,7 @@ fn wherever_a_rotation_of_the_authorities_of_many_nodes_is_cut_it_goes_on() {
     let kill = (0..90_usize, 0..5_u8).prop_map(|(after, torn)| Cut { after, torn });
     let kills = prop::collection::vec(kill, 1..4);
     let config = ProptestConfig {
-        cases: (ProptestConfig::default().cases / 64).max(1),
+        cases: (ProptestConfig::default().cases / 128).max(1),
         failure_persistence: None,
         ..ProptestConfig::default()
     };
