@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     archive,
     bucket::{self, Store},
-    folder::{ASKED, Folder, kept},
+    folder::{ASKED, kept},
     prove::prove,
     prune::is_last_proven,
     record::{Cause, Grade, Listed, Meta, Proof},
@@ -145,16 +145,13 @@ enum Found {
     Own(Box<Meta>, Option<Grade>),
 }
 
-fn find(folder: &Folder, name: &str) -> io::Result<Found> {
-    let listed = folder.list()?;
+fn find(listed: &[Listed], name: &str) -> Found {
     let own = listed.iter().find(|one| one.file == format!("{name}.zip"));
-    Ok(
-        match own.and_then(|one| Some((one.meta.clone()?, one.grade()))) {
-            Some((meta, grade)) => Found::Own(Box::new(meta), grade),
-            None if listed.iter().any(|one| one.name() == name) => Found::Another,
-            None => Found::Nothing,
-        },
-    )
+    match own.and_then(|one| Some((one.meta.clone()?, one.grade()))) {
+        Some((meta, grade)) => Found::Own(Box::new(meta), grade),
+        None if listed.iter().any(|one| one.name() == name) => Found::Another,
+        None => Found::Nothing,
+    }
 }
 
 /// Restores it for trial, as when it was taken. What is found out takes the place of what was on record, unless this could
@@ -168,7 +165,7 @@ pub async fn verify(
     let _ = rustix::process::nice(10);
     let settings = read(settings)?;
     let folder = opened(&settings, programs, ASKED)?;
-    let (meta, before) = match find(&folder, name.as_str())? {
+    let (meta, before) = match find(&folder.list()?, name.as_str()) {
         Found::Nothing => return Ok(Answer::Absent),
         Found::Another => return Ok(Answer::Foreign),
         Found::Own(meta, grade) => (*meta, grade),
@@ -220,12 +217,13 @@ pub fn delete(
 ) -> Result<Answer, AskedError> {
     let settings = read(settings)?;
     let folder = opened(&settings, programs, ASKED)?;
-    match find(&folder, name.as_str())? {
+    let listed = folder.list()?;
+    match find(&listed, name.as_str()) {
         Found::Nothing => return Ok(Answer::Absent),
         Found::Another => return Ok(Answer::Foreign),
         Found::Own(..) => {}
     }
-    if is_last_proven(name.as_str(), &kept(&folder.list()?)) {
+    if is_last_proven(name.as_str(), &kept(&listed)) {
         return Ok(Answer::LastProven);
     }
     folder.delete(name.as_str())?;
@@ -239,7 +237,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{ClusterId, NodeName, Retention, SnapshotPolicy},
-        snapshots::record::tests::meta as example,
+        snapshots::{folder::Folder, record::tests::meta as example},
     };
 
     /// A folder, and what the program on a node works with.

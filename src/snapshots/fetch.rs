@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     bucket::{BucketError, Store},
+    folder::free,
     save::private,
 };
 use crate::{
@@ -78,8 +79,7 @@ pub async fn fetch(bucket: &Bucket, name: &SnapshotName, folder: &Path) -> Resul
         });
     };
     fs::create_dir_all(folder)?;
-    let disk = rustix::fs::statvfs(folder).map_err(io::Error::from)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let free = free(folder)?;
     if free < bytes + ROOM {
         return Err(FetchError::Full {
             folder: folder.to_owned(),

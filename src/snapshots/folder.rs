@@ -77,8 +77,7 @@ impl Folder {
 
     /// The bytes that are free on its disk, for root.
     pub(super) fn free(&self) -> io::Result<u64> {
-        let disk = rustix::fs::statvfs(&self.path)?;
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+        free(&self.path)
     }
 
     /// The regular files in it, by name. Files that belong to a snapshot are with it.
@@ -151,6 +150,12 @@ impl Folder {
         }
         fs::remove_file(self.path.join(file))
     }
+}
+
+/// The bytes that are free on the disk of a folder, for root.
+pub(super) fn free(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Those of this cluster, for whatever decides which stay.

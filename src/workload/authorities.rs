@@ -3,6 +3,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::{
+    Waiting, WorkloadError, objects::patiently, pages, tokens, wait::until_nothing_is_left,
+};
+use crate::{
+    facts::{ExtensionTrust, PublishedAuthorities},
+    model::ObjectRef,
+};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Pod, Secret as KubeSecret},
@@ -11,13 +18,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Preconditions},
-};
-use tokio::time::{Instant, sleep};
-
-use super::{Waiting, WorkloadError, objects::patiently, pages, tokens};
-use crate::{
-    facts::{ExtensionTrust, PublishedAuthorities},
-    model::ObjectRef,
 };
 
 /// Of each namespace, as a selector.
@@ -28,8 +28,6 @@ const CA: &str = "ca.crt";
 const EXTENSION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 /// The keys in it that hold certificates.
 const EXTENSION_KEYS: [&str; 2] = ["client-ca-file", "requestheader-client-ca-file"];
-/// How often it is looked whether they are handed out.
-const EVERY: Duration = Duration::from_secs(1);
 /// How many are named that lack them.
 const SHOWN: usize = 5;
 
@@ -146,13 +144,12 @@ pub async fn await_authorities(
     patience: Duration,
     waiting: Waiting<'_>,
 ) -> Result<(), WorkloadError> {
-    let end = Instant::now() + patience;
-    for tries in 1.. {
+    until_nothing_is_left(patience, waiting, || async {
         let all = patiently("list what pods trust", || roots(client)).await?;
         let left = all.iter().filter(|(_, text)| *text != bundle);
         let left: Vec<String> = left.map(|(holder, _)| holder.to_string()).collect();
         if left.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let more = left.len().saturating_sub(SHOWN);
         let mut waiting_for = format!(
@@ -162,14 +159,9 @@ pub async fn await_authorities(
         if more > 0 {
             waiting_for = format!("{waiting_for} and {more} more");
         }
-        if Instant::now() >= end {
-            let after = patience;
-            return Err(WorkloadError::Overdue { waiting_for, after });
-        }
-        waiting(waiting_for, tries);
-        sleep(EVERY).await;
-    }
-    Ok(())
+        Ok(Some(waiting_for))
+    })
+    .await
 }
 
 /// Deletes what extension API servers read, if it was not written since. Gone is success.
@@ -310,7 +302,7 @@ mod tests {
         assert!(error.to_string().contains("default/token"), "{error}");
         assert!(!error.hints().is_empty());
         let writes = async {
-            sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             for namespace in ["default", "kube-system"] {
                 api.put(&map(namespace), json!({"data": {CA: "new"}}));
             }

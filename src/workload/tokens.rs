@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use super::{Waiting, WorkloadError, objects::patiently, pages, wait::until_nothing_is_left};
+use crate::model::ObjectRef;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{
@@ -13,16 +15,10 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
-
-use super::{Waiting, WorkloadError, objects::patiently, pages};
-use crate::model::ObjectRef;
 
 /// The type of these Secrets, as a selector.
 pub(super) const SELECTOR: &str = "type=kubernetes.io/service-account-token";
 const TOKEN: &str = "token";
-/// How often it is looked whether there is another token.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// The Secrets that hold tokens, and the id of the key that signed each. Kubernetes signs one where there is none.
 pub(super) async fn signers(client: &Client) -> kube::Result<BTreeMap<ObjectRef, Option<String>>> {
@@ -66,26 +62,17 @@ pub async fn renew_tokens(
     patience: Duration,
     waiting: Waiting<'_>,
 ) -> Result<(), WorkloadError> {
-    let end = Instant::now() + patience;
-    for tries in 1.. {
+    until_nothing_is_left(patience, waiting, || async {
         let mut left = Vec::new();
         for secret in secrets {
             if !is_renewed(client, secret, key).await? {
                 left.push(format!("{}/{}", secret.namespace, secret.name));
             }
         }
-        if left.is_empty() {
-            return Ok(());
-        }
-        let waiting_for = format!("new tokens in the Secrets {}", left.join(", "));
-        if Instant::now() >= end {
-            let after = patience;
-            return Err(WorkloadError::Overdue { waiting_for, after });
-        }
-        waiting(waiting_for, tries);
-        sleep(EVERY).await;
-    }
-    Ok(())
+        let left = (!left.is_empty()).then(|| left.join(", "));
+        Ok(left.map(|left| format!("new tokens in the Secrets {left}")))
+    })
+    .await
 }
 
 /// True when the Secret is gone, or has a token of this key. One of another key is taken out, if the Secret has not
@@ -194,7 +181,7 @@ mod tests {
         let client = api.client();
         let secrets = ["new", "old", "gone"].map(reference).into();
         let signs = async {
-            sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             let left = api.get(&path("old")).unwrap();
             assert!(left["data"]["token"].is_null(), "{left}");
             assert!(left["data"]["namespace"].is_string());

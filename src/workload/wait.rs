@@ -18,7 +18,7 @@ use kube::{
         watcher::{self, watch_object, watcher},
     },
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     WorkloadError,
@@ -43,6 +43,31 @@ pub enum Waited {
 /// Is told what is waited for, and how often that was looked at. Who waits no longer drops the
 /// future: every wait only watches.
 pub type Waiting<'a> = &'a (dyn Fn(String, u64) + Send + Sync);
+
+/// How often it is looked whether anything is left.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Looks until nothing is left to wait for, and no longer than that. Each look says what is.
+pub(super) async fn until_nothing_is_left<
+    F: Future<Output = Result<Option<String>, WorkloadError>>,
+>(
+    patience: Duration,
+    waiting: Waiting<'_>,
+    look: impl Fn() -> F,
+) -> Result<(), WorkloadError> {
+    let end = Instant::now() + patience;
+    let mut tries = 1;
+    while let Some(waiting_for) = look().await? {
+        if Instant::now() >= end {
+            let after = patience;
+            return Err(WorkloadError::Overdue { waiting_for, after });
+        }
+        waiting(waiting_for, tries);
+        tries += 1;
+        sleep(EVERY).await;
+    }
+    Ok(())
+}
 
 /// So long it is waited for a node that takes a pod: the nodes are Ready by then, and one that a controller
 /// of the cluster has yet to admit, as with a cloud, is admitted sooner.
