@@ -239,7 +239,7 @@ pub enum Failure {
     /// Certificates of the cluster were given by a person.
     #[error("certificates of this cluster were signed with a key that is not here")]
     SignedElsewhere,
-    /// No node did with a snapshot what was asked for.
+    /// The snapshot was not saved, verified or deleted on any node.
     #[error("no snapshot was {done}:{}", list(failed))]
     NoSnapshot {
         /// What, as `saved`.

@@ -52,7 +52,7 @@ struct Done<'a> {
     failed: BTreeMap<NodeName, Unreachable>,
 }
 
-/// Runs it. The exit code tells whether every node that has the snapshot is as it was asked for.
+/// Runs it. Exits with 0 where it was proven or deleted on every node that has it.
 pub(super) async fn named(
     doing: Doing,
     args: &NamedSnapshot,

@@ -1,4 +1,4 @@
-//! A run in which a change has failed: what was kept goes back, and the run ends. Decides by which steps failed and what
+//! Rolls a component back after its change failed in this run, and ends the run. Decides by which steps failed and what
 //! the survey saw; whether anything can go back is decided on facts of the next look ([`plan::refuse`]).
 
 use super::{Convergence, Error, Settled, Survey, failed, look::SoFar, settled};

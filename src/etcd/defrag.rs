@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Three members, of which the first leads.
+    /// Three members; the first is the leader.
     fn view() -> EtcdView {
         let member = |id: u64| {
             let node = NodeName::from(&*format!("n{id}"));

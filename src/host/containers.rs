@@ -255,7 +255,7 @@ impl Host {
             .await
     }
 
-    /// Stops a container: it is asked to end, and killed after that time. One that does not run is success.
+    /// Stops a container: SIGTERM, then SIGKILL after `grace`. A container that is not running is success.
     pub async fn stop(&self, name: &str, grace: Duration) -> Result<(), HostError> {
         let seconds = i32::try_from(grace.as_secs().min(60)).unwrap_or(60);
         let options = StopContainerOptionsBuilder::new().t(seconds).build();

@@ -154,7 +154,7 @@ fn no_report(seen: &Seen<'_>, intent: &Intent) -> (BackedUp, String) {
 }
 
 impl SnapshotStatus {
-    /// By what the programs on the nodes report; `None`: none was asked.
+    /// Summarizes the reports of the programs on the nodes; `None` if there are no reports.
     pub(crate) fn of(all: &Reports) -> Option<Self> {
         (!all.is_empty()).then(|| Self {
             nodes: reports(all).map(|(node, _)| node.clone()).collect(),

@@ -447,7 +447,7 @@ fn authorities_of_many_nodes_are_rotated() {
 }
 
 /// What else the config changes waits for `up`, and what has no certificate stays as it is: the key of digests is none of
-/// the authorities', and a container of which no file changes is not another one.
+/// the authorities', and a container whose files stay the same is not replaced.
 #[test]
 fn nothing_else_changes_with_the_authorities() {
     block_on(async {

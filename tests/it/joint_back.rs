@@ -340,7 +340,7 @@ fn where_the_former_one_fails_too_everything_stands() {
     }
 }
 
-/// A release of Kubernetes before, in the middle of which etcd's minor changes.
+/// A release of Kubernetes. etcd's minor changes between the two that are used here.
 fn release(version: &str) -> Intent {
     Wish {
         masks: vec![3, 3],

@@ -24,7 +24,7 @@ const MANY: Nodes<'_> = &[
     ("n5", WORKER),
 ];
 
-/// Asks the API of a node's own address, and trusts this file alone. Whoever has no certificate is answered, too.
+/// Asks the API of a node's own address, and trusts this file alone. The API answers clients without a certificate, too.
 fn asks(file: &str) -> String {
     format!("curl -sS -o /dev/null -m 2 --cacert {file} https://127.0.0.1:6443/readyz")
 }

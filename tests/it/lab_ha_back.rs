@@ -111,7 +111,7 @@ END
         self.node(BROKEN).sh(&script).expect("the right image");
     }
 
-    /// `up` with an image whose program fails on one node: it goes back there, and nobody else is touched any more.
+    /// `up` with an image whose program fails on one node: it is rolled back there, and no further node is changed.
     fn goes_back(&mut self, what: &str, program: &str, failing: Failing) -> Run {
         tell(&format!("== {what}"));
         let former = self.image(BROKEN, program);
