@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use proptest::prelude::*;
+use proptest::{
+    prelude::*,
+    test_runner::{FileFailurePersistence, TestRunner},
+};
 use rke_operator::{
     config::Intent,
     converge::{Error, Goal, Outcome},
@@ -124,6 +127,12 @@ fn parsed(ders: &[Vec<u8>]) -> Vec<X509Certificate<'_>> {
     parsed.map(|parsed| parsed.unwrap().1).collect()
 }
 
+/// One after the other, as PEM.
+fn certificates(bundle: &str) -> impl Iterator<Item = String> {
+    let each = bundle.split_inclusive("-----END CERTIFICATE-----\n");
+    each.map(str::to_owned)
+}
+
 /// True where the first certificate leads to one that is trusted, by the others.
 fn leads(presented: &str, trusted: &str) -> bool {
     let (presented, trusted) = (ders(presented), ders(trusted));
@@ -192,7 +201,7 @@ impl Trust {
     /// After a step.
     fn holds(&mut self, world: &mut World, saved: Option<&ClusterState>, step: &Step) {
         self.contents.learn(world);
-        self.extend(world, step);
+        self.extend(world);
         for Presents {
             component,
             file,
@@ -236,20 +245,18 @@ impl Trust {
         }
     }
 
-    /// API servers write what they verify clients by.
-    fn extend(&mut self, world: &mut World, step: &Step) {
-        if matches!(
-            &step.action,
-            Action::Cluster(ClusterAction::ForgetAuthorities { .. })
-        ) {
-            self.extension.clear();
-        }
-        let before = self.extension.clone();
+    /// API servers add what they verify clients by to what is there.
+    fn extend(&mut self, world: &mut World) {
+        let there = world.truth.cluster.as_ref();
+        let there = there.and_then(|api| api.authorities.as_ref()?.extension.as_ref());
+        let before: BTreeSet<String> = there
+            .into_iter()
+            .flat_map(|there| certificates(&there.authorities))
+            .collect();
+        self.extension.clone_from(&before);
         for file in [path::CLUSTER_AND_SIGNER_CA, path::FRONT_PROXY_CA] {
             for (_, bundle) in self.of(world, Component::ApiServer, file) {
-                let end = "-----END CERTIFICATE-----\n";
-                let each = bundle.split_inclusive(end).map(str::to_owned);
-                self.extension.extend(each);
+                self.extension.extend(certificates(&bundle));
             }
         }
         if let Some(api) = &mut world.truth.cluster {
@@ -412,8 +419,10 @@ fn refusal(ended: Result<Outcome, Error>) -> AuthorityError {
 }
 
 /// Extension API servers trust exactly what API servers verify by.
-fn extensions_trust(trust: &Mutex<Trust>, of: usize) {
-    assert_eq!(trust.lock().unwrap().extension.len(), of);
+fn extensions_trust(runner: &Runner, trust: &Mutex<Trust>, of: usize) {
+    let mut trust = trust.lock().unwrap();
+    runner.remote.world(|world| trust.extend(world));
+    assert_eq!(trust.extension.len(), of);
 }
 
 async fn is_started_and_completed(masks: &[u8]) {
@@ -425,11 +434,11 @@ async fn is_started_and_completed(masks: &[u8]) {
         uses(&runner, &trust, masks, generation, 2).await;
         // No third one comes before the first is dropped.
         assert!(!rotates(&runner, RotationStage::Start, &intent).await);
-        extensions_trust(&trust, 6);
+        extensions_trust(&runner, &trust, 6);
         trust.lock().unwrap().drops = true;
         assert!(rotates(&runner, RotationStage::Complete, &intent).await);
         uses(&runner, &trust, masks, generation, 1).await;
-        extensions_trust(&trust, 3);
+        extensions_trust(&runner, &trust, 3);
         let mut trust = trust.lock().unwrap();
         trust.pods = saved(&runner).cluster_ca.signing.cert;
         trust.drops = false;
@@ -514,7 +523,7 @@ async fn goes_on(settled: &Runner, masks: &[u8], kills: &[Cut], up: bool) -> usi
     }
     rotates(&runner, RotationStage::Complete, &intent).await;
     uses(&runner, &trust, masks, 2, 1).await;
-    extensions_trust(&trust, 3);
+    extensions_trust(&runner, &trust, 3);
     died
 }
 
@@ -540,17 +549,29 @@ fn wherever_a_rotation_of_the_authorities_of_one_node_is_cut_it_goes_on() {
 #[test]
 fn wherever_a_rotation_of_the_authorities_of_many_nodes_is_cut_it_goes_on() {
     let settled = block_on(settled(MANY));
-    let settled = Mutex::new(settled);
     let kill = (0..90_usize, 0..5_u8).prop_map(|(after, torn)| Cut { after, torn });
     let kills = prop::collection::vec(kill, 1..4);
+    let regressions = FileFailurePersistence::Direct("tests/it/joint_authorities.regressions");
     let config = ProptestConfig {
-        cases: (ProptestConfig::default().cases / 128).max(1),
-        failure_persistence: None,
+        cases: (ProptestConfig::default().cases / 21).max(1),
+        failure_persistence: Some(Box::new(regressions)),
         ..ProptestConfig::default()
     };
-    proptest!(config, |(kills in kills, up in any::<bool>())| {
-        let settled = settled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let run = |(kills, up): (Vec<Cut>, bool)| {
         block_on(goes_on(&settled, MANY, &kills, up));
+        Ok(())
+    };
+    let strategy = (kills, any::<bool>());
+    TestRunner::new(config).run(&strategy, run).unwrap();
+}
+
+/// What failed once, of what was generated.
+#[test]
+fn authorities_are_forgotten_although_nothing_has_told_that_they_were() {
+    block_on(async {
+        let settled = settled(MANY).await;
+        let kills = [(58, 1), (0, 2), (68, 1)].map(|(after, torn)| Cut { after, torn });
+        goes_on(&settled, MANY, &kills, false).await;
     });
 }
 
