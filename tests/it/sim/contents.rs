@@ -1,19 +1,22 @@
 //! What running components have of a file: what their containers were made with, whatever is on the node by now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rke_operator::{
     facts::{ContainerState, HostFacts},
-    model::{Component, Digest, NodeName},
+    model::{Component, Digest, NodeName, label},
     state::DigestKey,
 };
 
 use super::World;
 
-/// The contents of all files that were ever on a node.
+/// The contents of all files that were ever on a node, and what the containers there were made with. Each is read once:
+/// worlds are looked at after every step.
 pub(crate) struct Contents {
     digest_key: DigestKey,
+    seen: HashSet<Vec<u8>>,
     known: BTreeMap<Digest, String>,
+    made_with: HashMap<String, BTreeMap<String, Digest>>,
 }
 
 impl Contents {
@@ -21,7 +24,9 @@ impl Contents {
     pub(crate) fn new(digest_key: DigestKey) -> Self {
         Self {
             digest_key,
+            seen: HashSet::new(),
             known: BTreeMap::new(),
+            made_with: HashMap::new(),
         }
     }
 
@@ -30,8 +35,21 @@ impl Contents {
         for (_, facts) in hosts(world) {
             for fact in facts.files.iter().flatten().map(|(_, fact)| fact) {
                 let content = fact.content.expose();
+                if self.seen.contains(content) {
+                    continue;
+                }
+                self.seen.insert(content.clone());
                 if let Ok(text) = String::from_utf8(content.clone()) {
                     self.known.insert(self.digest_key.digest(content), text);
+                }
+            }
+            for fact in facts.containers.values() {
+                let Some(definition) = fact.labels.get(label::SPEC) else {
+                    continue;
+                };
+                if !self.made_with.contains_key(definition) {
+                    let files = fact.applied().expect("a definition").files;
+                    self.made_with.insert(definition.clone(), files);
                 }
             }
         }
@@ -49,9 +67,9 @@ impl Contents {
             (fact.state == ContainerState::Running).then_some((name, fact))
         });
         let files = containers.flat_map(|(name, fact)| {
-            let spec = fact.applied().expect("a definition");
-            let files = spec.files.into_iter().filter(|(file, _)| takes(file));
-            let files = files.map(|(_, digest)| (name.clone(), self.known[&digest].clone()));
+            let files = self.made_with[&fact.labels[label::SPEC]].iter();
+            let files = files.filter(|(file, _)| takes(file));
+            let files = files.map(|(_, digest)| (name.clone(), self.known[digest].clone()));
             files.collect::<Vec<_>>()
         });
         files.collect()
