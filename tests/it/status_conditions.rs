@@ -281,18 +281,7 @@ fn each_happening_is_a_problem_and_takes_a_condition_away() {
     }
 }
 
-/// Each looks at five nodes.
-fn cases() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig {
-        cases: usual.cases / 4,
-        ..usual
-    }
-}
-
 proptest! {
-    #![proptest_config(cases())]
-
     /// Whatever comes together: the object and the command line say the same.
     #[test]
     fn problems_and_conditions_agree(
