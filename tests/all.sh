@@ -9,7 +9,7 @@ begun=$SECONDS
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 run=0 passed=0 failed=0 skipped=0
-broken=()
+broken=() names=()
 
 # Adds the numbers of a nextest summary; tests that its filter left out are another stage's.
 add_nextest() {
@@ -18,6 +18,10 @@ add_nextest() {
   run=$((run + $(number '([0-9]+)(/[0-9]+)? tests? run')))
   passed=$((passed + $(number '([0-9]+) passed')))
   failed=$((failed + $(number '([0-9]+) failed') + $(number '([0-9]+) timed out') + $(number '([0-9]+) exec failed')))
+  # What nextest says once more after its summary.
+  while read -r name; do names+=("$name"); done < <(
+    sed -nE '/^ +Summary \[/,$s/^ *(TRY [0-9]+ )?(FAIL|FLAKY|TMT|TIMEOUT|ABORT|SIG[A-Z]+)[^(]*\([^)]*\) (.*)$/\2 \3/p' "$log"
+  )
 }
 
 # The first number of the summary that a pattern finds, or 0.
@@ -93,6 +97,7 @@ echo "== conformance: Kubernetes' own conformance tests left out: make conforman
 printf '────────────\n     Summary [%8ss] %d tests run: %d passed' "$((SECONDS - begun))" "$run" "$passed"
 if ((failed > 0)); then printf ', %d failed' "$failed"; fi
 printf ', %d skipped\n' "$skipped"
+if ((${#names[@]} > 0)); then printf '  %s\n' "${names[@]}"; fi
 if ((${#broken[@]} > 0)); then
   printf 'failed: %s\n' "$(IFS=,; echo "${broken[*]}")"
   exit 1
