@@ -36,7 +36,12 @@ pub(super) async fn clean(
     stop: &Stop,
 ) -> Result<Done, StepError> {
     let saved = run.context.saved()?;
-    let running = running_pods(run, &saved.cluster_id).await?;
+    let mut running = running_pods(run, &saved.cluster_id).await?;
+    // What was no part of the cluster runs none of its pods, whatever had its name before.
+    let answers = |name: &&NodeName| run.context.actual.up(name).is_some();
+    for name in run.context.desired()?.hosts.keys().filter(answers) {
+        running.entry(name.clone()).or_default();
+    }
     let host = run.host(name).await?;
     // Of a run that was ended.
     host.remove(NAME, None).await.map_err(failed)?;

@@ -14,6 +14,7 @@ use crate::{
 /// The nodes on which the first plan that was run disturbs something; and those that answered, and of which it
 /// says that something is left to be done. Where it says that of none by name, it is all that the config has. While
 /// something is rotated or encryption changes, a note says what is replaced once more, so each of these nodes counts.
+/// So does each that a person has named as lost.
 pub(super) struct Announced(BTreeSet<NodeName>);
 
 impl Announced {
@@ -38,11 +39,16 @@ impl Announced {
             }
         }
         nodes.extend(desired.iter().flat_map(|desired| &desired.rolls));
+        // A person has named them, whenever they are given up.
+        let named: BTreeSet<_> = desired.iter().flat_map(|desired| &desired.lose).collect();
+        nodes.extend(&named);
         let disturbed = |name: &NodeName| {
             let mut steps = plan.disruptions();
             steps.any(|(step, _)| step.node() == Some(name))
         };
-        let known = |name: &&&NodeName| actual.up(name).is_some() || disturbed(name);
+        let known = |name: &&&NodeName| {
+            actual.up(name).is_some() || disturbed(name) || named.contains(*name)
+        };
         Self(
             nodes
                 .iter()

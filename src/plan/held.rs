@@ -64,6 +64,8 @@ pub enum Held {
     ClaimFirst,
     /// What is of the time before a restore goes first.
     FormerFirst,
+    /// It joins when the restored cluster serves.
+    RestoreFirst,
     /// What has failed goes back first.
     PutBackFirst,
     /// Its new definition has failed on a node, and is not tried again automatically.
@@ -128,6 +130,7 @@ impl Held {
             Self::ApiFirst => "ApiFirst",
             Self::ClaimFirst => "ClaimFirst",
             Self::FormerFirst => "FormerFirst",
+            Self::RestoreFirst => "RestoreFirst",
             Self::PutBackFirst => "PutBackFirst",
             Self::Refused { .. } => "Refused",
             Self::RemainsFirst => "RemainsFirst",
@@ -162,6 +165,7 @@ impl fmt::Display for Held {
             Self::FormerFirst => {
                 f.write_str("what is of the time before the restore is stopped first")
             }
+            Self::RestoreFirst => f.write_str("it joins when the restored cluster serves"),
             Self::PutBackFirst => f.write_str("what has failed goes back first"),
             Self::Refused { node, why } => write!(
                 f,

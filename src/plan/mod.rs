@@ -83,9 +83,9 @@ pub fn restore(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors> {
     preflight::errors(&diff::diff(want, &told_nothing))?;
     let left = former::without(want, &told_nothing);
     let mut diff = diff::diff(want, &left);
-    // What is no part of the cluster yet joins when it serves.
+    let begins = schedule::begins_with(&diff, epoch);
     diff.hosts
-        .retain(|_, host| host.facts.is_of(&want.cluster_id));
+        .retain(|name, host| host.facts.is_of(&want.cluster_id) || begins.contains(*name));
     Ok(schedule::restore(&diff, have, epoch))
 }
 

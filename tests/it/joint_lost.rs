@@ -49,7 +49,7 @@ fn switch_off(runner: &Runner, node: &str) {
     runner.remote.kill(node);
 }
 
-fn cut_off(runner: &Runner, node: &str) {
+pub(crate) fn cut_off(runner: &Runner, node: &str) {
     let why = silent("no route to it from here");
     runner
         .remote
@@ -57,7 +57,7 @@ fn cut_off(runner: &Runner, node: &str) {
 }
 
 /// Another machine stands at the address of a node, or the same one with nothing on it.
-fn install_anew(runner: &Runner, node: &str, machine_id: &str) {
+pub(crate) fn install_anew(runner: &Runner, node: &str, machine_id: &str) {
     let name = NodeName::from(node);
     let mut facts = bare_host(&name);
     machine_id.clone_into(&mut facts.system.machine_id);

@@ -7,12 +7,13 @@ use rke_operator::{
     desired::pki::{Restore, RestoreRequest},
     error::{ErrorClass, Explain},
     facts::{ContainerFact, ContainerState},
-    model::{Component, NodeName},
+    model::{Component, NodeName, Role},
     plan::Step,
     state::{Reached, SnapshotRef},
 };
 
 use crate::{
+    joint_lost::{cut_off, install_anew},
     joint_nodes::{all, in_this_order, is_as_the_config_says, of},
     joint_properties::{block_on, dies, runner, settle},
     plan_properties::Cuts,
@@ -21,6 +22,7 @@ use crate::{
 
 const WORKER: u8 = 0;
 const CENTRAL: u8 = 3;
+const ETCD: u8 = 1;
 
 /// What acts by what etcd holds.
 const LIVES: [Component; 5] = [
@@ -303,5 +305,179 @@ fn nothing_is_begun_while_a_central_node_does_not_answer() {
         );
         assert!(runner.remote.world(|world| *world == before));
         assert!(runner.memory.shell().saved.unwrap().etcd_epoch.is_none());
+    });
+}
+
+/// The nodes of before, and those that take their place.
+const GONE: [&str; 4] = ["n1", "n2", "n3", "n4"];
+
+fn restore_on(first: &str) -> RestoreRequest {
+    let RestoreRequest::Begin(asked) = restore(1) else {
+        unreachable!("it begins");
+    };
+    let first = first.into();
+    RestoreRequest::Begin(Restore { first, ..asked })
+}
+
+/// Four nodes with a snapshot, that are off for good, and a config with four others: the first with this mask.
+async fn on_other_machines(first: u8) -> (Runner, Wish) {
+    let runner = runner(8);
+    let wish = |without: std::ops::Range<usize>| Wish {
+        masks: vec![CENTRAL, CENTRAL, WORKER, first, CENTRAL, CENTRAL, WORKER],
+        without: without.collect(),
+        ..of(&[])
+    };
+    settle(&runner, &wish(4..8).intent()).await;
+    runner.remote.world(|world| world.snapshot("s1"));
+    for name in GONE {
+        runner.switch_off(name);
+    }
+    let runner = runner.restoring(&restore_on("n5")).losing(&GONE);
+    (runner, wish(0..4))
+}
+
+/// The config's nodes are the cluster, and nothing of the others is.
+fn is_on_other_machines(runner: &Runner, wish: &Wish) {
+    let saved = runner.memory.shell().saved.unwrap();
+    assert_eq!(saved.etcd_epoch.as_ref().unwrap().reached, Reached::Done);
+    for name in GONE {
+        assert!(saved.is_lost(&name.into()), "{name}");
+    }
+    let intent = wish.intent();
+    let named: BTreeSet<&NodeName> = intent.nodes.keys().collect();
+    runner.remote.world(|world| {
+        let nodes = &world.truth.cluster.as_ref().unwrap().nodes;
+        assert_eq!(nodes.keys().collect::<BTreeSet<_>>(), named);
+        let there: BTreeSet<&NodeName> = world.members[&saved.cluster_id.0].iter().collect();
+        let members = intent.with_role(Role::Etcd).map(|(name, _)| name);
+        assert_eq!(there, members.collect());
+        assert_eq!(lives(world), [1].into());
+    });
+}
+
+/// Rule 22, all new: the cluster goes on on other machines, also where the one with the snapshot has etcd alone.
+#[test]
+fn a_cluster_whose_machines_are_gone_goes_on_on_others() {
+    block_on(async {
+        for first in [CENTRAL, ETCD] {
+            let (runner, wish) = on_other_machines(first).await;
+            let intent = wish.intent();
+            let plan = runner.plan(&Goal::Restore(&intent)).await.unwrap();
+            let notes = plan.notes.iter().filter(|note| note.is_left);
+            let left: Vec<String> = notes.map(|note| format!("{note:?}")).collect();
+            assert_eq!(left.len(), if first == CENTRAL { 3 } else { 1 }, "{left:?}");
+            let outcome = runner.converge(&Goal::Restore(&intent)).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{first}: {outcome:?}"
+            );
+            is_on_other_machines(&runner, &wish);
+            let plan = runner.plan(&Goal::Up(&intent)).await.unwrap();
+            assert_eq!(all(&plan), Vec::<String>::new());
+        }
+    });
+}
+
+#[test]
+fn wherever_a_restore_on_other_machines_is_cut_the_same_command_goes_on() {
+    let cuts = Cuts::default();
+    block_on(async {
+        for after in (0..100).step_by(3) {
+            let torn = [0, 1, 2, 4][after % 4];
+            let first = [CENTRAL, ETCD][after % 2];
+            let (runner, wish) = on_other_machines(first).await;
+            let intent = wish.intent();
+            let goal = Goal::Restore(&intent);
+            cuts.count(dies(&runner, &goal, Cut { after, torn }).await);
+            let outcome = runner.converge(&goal).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{after} {torn}: {outcome:?}"
+            );
+            is_on_other_machines(&runner, &wish);
+        }
+    });
+    cuts.are_real();
+}
+
+/// Without a word of a person none of them is given up; and none whose kubelet still reports.
+#[test]
+fn no_machine_is_given_up_for_a_restore_that_was_not_named_or_may_be_alive() {
+    block_on(async {
+        let (runner, wish) = on_other_machines(CENTRAL).await;
+        let intent = wish.intent();
+        let before = runner.remote.world(|world| world.clone());
+        for (named, why) in [
+            (
+                &GONE[1..],
+                "node `n1` has etcd or a control plane and cannot be stopped",
+            ),
+            (
+                &GONE[..3],
+                "node `n4` is no longer in the config and does not answer",
+            ),
+        ] {
+            let error = runner.losing(named).converge(&Goal::Restore(&intent)).await;
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(runner.remote.world(|world| *world == before));
+
+        // Its kubelet reports, and only this program does not reach it.
+        let (runner, wish) = with_a_snapshot().await;
+        let without = |at: usize| Wish {
+            without: vec![at],
+            ..wish.clone()
+        };
+        cut_off(&runner, "n4");
+        let alive = runner.restoring(&restore(1)).losing(&["n4"]);
+        let error = alive.converge(&Goal::Restore(&without(3).intent())).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("node `n4` is not given up"), "{error}");
+        runner.remote.world(|world| world.cut_off.clear());
+
+        let less = without(0);
+        runner.switch_off("n1");
+        let runner = runner.restoring(&restore(1)).losing(&["n1"]);
+        let intent = less.intent();
+        let outcome = runner.converge(&Goal::Restore(&intent)).await;
+        assert!(
+            matches!(outcome, Ok(Outcome::Converged { .. })),
+            "{outcome:?}"
+        );
+    });
+}
+
+/// The machines were installed anew, under their names: nothing of the cluster is on them.
+#[test]
+fn a_cluster_whose_machines_were_installed_anew_goes_on_on_them() {
+    block_on(async {
+        let (runner, wish) = with_a_snapshot().await;
+        for name in GONE {
+            install_anew(&runner, name, &format!("new {name}"));
+        }
+        let intent = wish.intent();
+        let goal = Goal::Restore(&intent);
+        let runner = runner.restoring(&restore(1));
+        let error = runner.converge(&goal).await.unwrap_err().to_string();
+        assert!(
+            error.contains("another machine answers as node `n1`"),
+            "{error}"
+        );
+        let runner = runner.losing(&GONE);
+        let outcome = runner.converge(&goal).await;
+        assert!(
+            matches!(outcome, Ok(Outcome::Converged { .. })),
+            "{outcome:?}"
+        );
+        let saved = runner.memory.shell().saved.unwrap();
+        for name in GONE {
+            let entry = &saved.inventory[&NodeName::from(name)];
+            assert_eq!(entry.machine_id, Some(format!("new {name}")));
+            assert!(!saved.is_lost(&name.into()));
+        }
+        runner
+            .remote
+            .world(|world| assert_eq!(lives(world), [1].into()));
     });
 }

@@ -386,13 +386,19 @@ fn inventory(
     ctx: &PkiContext<'_>,
 ) -> BTreeMap<NodeName, InventoryEntry> {
     let saved = &known.inventory;
+    let restores = known.restoring().is_some() || begins_a_restore(known, ctx);
     let mut inventory = saved.clone();
     inventory.retain(|name, _| intent.nodes.contains_key(name) || !is_gone(known, name, have, ctx));
     for (name, entry) in &mut inventory {
         if entry.membership == Membership::Active {
             entry.membership = Membership::Leaving;
         }
-        if entry.membership == Membership::Leaving && is_given_up(name, intent, have, ctx) {
+        // Nothing of a machine of before counts after a restore: another one takes its place at once.
+        let takes_its_place = restores && intent.nodes.contains_key(name);
+        if entry.membership == Membership::Leaving
+            && !takes_its_place
+            && is_given_up(name, intent, have, ctx)
+        {
             entry.membership = Membership::Lost;
             entry.lost_at = Some(ctx.now);
         }
@@ -401,7 +407,8 @@ fn inventory(
         let was = inventory.get(name);
         let lost = was.filter(|was| was.membership == Membership::Lost);
         let tombstone = lost.filter(|_| !is_gone(known, name, have, ctx));
-        let was = was.filter(|_| lost.is_none());
+        let replaced = restores && have.replaced(name).is_some();
+        let was = was.filter(|_| lost.is_none() && !replaced);
         let as_wanted = || InventoryEntry {
             roles: roles(known, name, node, have, was),
             ..entry(node, intent.bastion.as_ref(), have.up(name), was)
@@ -410,6 +417,10 @@ fn inventory(
         inventory.insert(name.clone(), entry);
     }
     inventory
+}
+
+fn begins_a_restore(known: &ClusterState, ctx: &PkiContext<'_>) -> bool {
+    matches!(ctx.restore, Some(RestoreRequest::Begin(restore)) if known.restores() < restore.number)
 }
 
 /// True when a person gives the node up, and it does not answer or another machine does in its

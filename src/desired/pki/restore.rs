@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    config::Intent,
+    config::{Intent, NodeIntent},
     facts::{Actual, ContainerFact},
     model::{Component, NodeName, Role},
     state::{ClusterState, EtcdEpoch, Reached, SnapshotRef},
@@ -88,19 +88,23 @@ fn is_done(state: &ClusterState, intent: &Intent, have: &Actual) -> bool {
     let nodes = intent.nodes.iter();
     let nodes = nodes.filter_map(|(name, node)| Some((name, node, have.up(name)?)));
     // What is no part of the cluster yet joins when it serves.
-    let mut nodes = nodes.filter(|(_, _, facts)| facts.is_of(&state.cluster_id));
-    let has_first = have.up(&epoch.first).is_some();
+    let nodes = nodes.filter(|(_, _, facts)| facts.is_of(&state.cluster_id));
+    let nodes: Vec<_> = nodes.collect();
+    let is_plane = |node: &NodeIntent| node.roles.contains(&Role::ControlPlane);
+    let has_first = nodes.iter().any(|(name, ..)| **name == epoch.first);
+    let has_plane = nodes.iter().any(|(_, node, _)| is_plane(node));
     has_first
-        && nodes.all(|(name, node, facts)| {
+        && has_plane
+        && nodes.iter().all(|(name, node, facts)| {
             let runs = |component| facts.container(component).is_some_and(is_new);
-            let plane = node.roles.contains(&Role::ControlPlane);
+            let plane = is_plane(node);
             let planes = [
                 Component::ApiServer,
                 Component::ControllerManager,
                 Component::Scheduler,
             ];
             let etcd = facts.container(Component::Etcd);
-            let etcd_is_new = etcd.map_or(*name != epoch.first, is_new);
+            let etcd_is_new = etcd.map_or(**name != epoch.first, is_new);
             etcd_is_new && runs(Component::Kubelet) && (!plane || planes.into_iter().all(runs))
         })
 }

@@ -31,14 +31,30 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
                 closed_error(name, down)
             }
         });
+    let restores = want.saved.restoring().is_some();
     let replaced = want.hosts.keys().filter_map(|name| {
         let why = have.replaced(name)?;
-        (!want.saved.is_lost(name)).then(|| replaced_error(name, &why))
+        // Nothing of the old one counts after a restore: no member of etcd is left.
+        let takes_its_place = restores && want.lose.contains(name);
+        (!takes_its_place && !want.saved.is_lost(name)).then(|| replaced_error(name, &why))
     });
-    let alive = leavers::given_up(want, have)
-        .into_iter()
-        .filter_map(|name| alive(name, have));
+    // What a restore begins does not need the etcd of before: [`reporting`] is asked.
+    let given_up = leavers::given_up(want, have).into_iter();
+    let alive = given_up.filter_map(|name| (!restores).then(|| alive(name, have))?);
     silent.chain(replaced).chain(alive).collect()
+}
+
+/// Refuses to give up, for a restore, what still reports to the API of before.
+pub(super) fn reporting(want: &Desired, have: &Actual) -> Vec<PreflightError> {
+    let ApiView::Up(_) = have.api() else {
+        return Vec::new();
+    };
+    let given_up = leavers::given_up(want, have).into_iter();
+    let reports = given_up.filter_map(|name| {
+        let why = guard::held(&lost::is_down(name, have), have).err()?;
+        Some(not_given_up(name, &why, CUT_OFF))
+    });
+    reports.collect()
 }
 
 /// Refuses names that need no consent: one that is left over in a script must not become the
@@ -54,7 +70,9 @@ pub fn consent(want: &Desired, have: &Actual) -> Result<(), PreflightErrors> {
         let entry = saved.and_then(|saved| saved.inventory.get(name));
         let why = match (entry, have.up(name)) {
             (None, _) => format!("the cluster has no node `{name}`"),
-            (Some(_), _) if want.saved.is_lost(name) => return None,
+            (Some(_), _) if want.saved.is_lost(name) || have.replaced(name).is_some() => {
+                return None;
+            }
             (Some(_), _) if mass && GivenUp::of(name, want, have).any() => return None,
             (Some(_), _) if want.hosts.contains_key(name) => {
                 format!(
@@ -225,16 +243,22 @@ fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
             let hint = if matches!(guard, Guard::ServesAfterRemoval(_)) {
                 "bring back members of etcd that are off first"
             } else {
-                "it is cut off from here, and not lost: look for the way to it; if it was switched \
-                 off just now, try again in a minute"
+                CUT_OFF
             };
             (why, hint.to_owned())
         }
     };
-    Some(PreflightError {
+    Some(not_given_up(name, &why, &hint))
+}
+
+const CUT_OFF: &str = "it is cut off from here, and not lost: look for the way to it; if it was switched off just now, \
+                       try again in a minute";
+
+fn not_given_up(name: &NodeName, why: &str, hint: &str) -> PreflightError {
+    PreflightError {
         node: Some(name.clone()),
         message: format!("node `{name}` is not given up: {why}"),
-        hints: vec![hint],
+        hints: vec![hint.to_owned()],
         class: ErrorClass::Host,
-    })
+    }
 }

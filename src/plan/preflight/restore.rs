@@ -1,6 +1,6 @@
 //! What prevents a restore. Pure.
 
-use super::{PreflightError, PreflightErrors};
+use super::{PreflightError, PreflightErrors, lost};
 use crate::{
     desired::Desired,
     error::ErrorClass,
@@ -16,6 +16,7 @@ pub(in crate::plan) fn restore(
     epoch: &EtcdEpoch,
 ) -> Result<(), PreflightErrors> {
     let mut errors = silent(want, have);
+    errors.extend(lost::reporting(want, have));
     if have.up(&epoch.first).is_none() || !want.hosts.contains_key(&epoch.first) {
         errors.push(PreflightError {
             node: Some(epoch.first.clone()),

@@ -37,7 +37,11 @@ mod warnings;
 pub use remove::{remove, remove_named};
 
 pub(super) use self::{
-    back::put_back, claim::remembered, restore::restore, take_back::take_back, up::up,
+    back::put_back,
+    claim::remembered,
+    restore::{begins_with, restore},
+    take_back::take_back,
+    up::up,
 };
 
 /// The parts in order, without the stages that have nothing to do.

@@ -5,14 +5,17 @@
 //! A restore that was cut off goes on with the same plan, without what is done: which containers are of this life, and
 //! the folders of etcd's data, say how far it came.
 
-use super::{former, hosts, part::Part, plan, prepare, start, state};
+use super::{claim, containerd, former, hosts, part::Part, plan, prepare, start, state};
+use std::collections::BTreeSet;
+
 use crate::{
     etcd::member_name,
     facts::{Actual, HostFacts},
     model::{Component, ContainerSpec, NodeName},
     plan::{
-        Action, Cause, ClusterAction, EtcdRestore, HostAction, OnFailure, Plan, Stage, Step,
-        diff::{Diff, Need, present},
+        Action, Cause, ClusterAction, EtcdRestore, Held, HostAction, Note, OnFailure, Plan, Stage,
+        Step, Waits,
+        diff::{Diff, HostDiff, Need, present},
     },
     state::EtcdEpoch,
 };
@@ -39,8 +42,11 @@ pub(in crate::plan) fn restore(diff: &Diff<'_>, have: &Actual, epoch: &EtcdEpoch
     let mut plan = plan([
         state::save(want, have), // what is begun is known before anything stops
         hosts::silent(diff),
+        later(diff),
+        claim::claim(diff), // of machines that take the place of others
         tools(diff, epoch).into(),
         prepare::images(diff),
+        prepare::kernel(diff),
         prepare::files(diff),
         stop,
         data(diff, epoch).into(),
@@ -50,7 +56,11 @@ pub(in crate::plan) fn restore(diff: &Diff<'_>, have: &Actual, epoch: &EtcdEpoch
         .into(),
         clean(diff, epoch).into(),
         components("api", diff, &[Component::ApiServer], |_| true).into(),
+        containerd::fresh(diff),
+        containerd::without_kubelet(diff),
+        components("proxies", diff, &[Component::NginxProxy], |_| true).into(),
         components("kubelets", diff, &[Component::Kubelet], |_| true).into(),
+        answering(diff).into(),
         reports(diff).into(),
         components("controllers", diff, &controllers, |_| true).into(),
     ]);
@@ -66,6 +76,33 @@ pub(in crate::plan) fn restore(diff: &Diff<'_>, have: &Actual, epoch: &EtcdEpoch
         ));
     }
     plan
+}
+
+/// All else that the config has joins afterwards, as with every run.
+fn later(diff: &Diff<'_>) -> Part {
+    let names = diff.want.hosts.keys();
+    let later = names.filter(|name| diff.have.up(name).is_some() && !diff.hosts.contains_key(name));
+    later
+        .map(|name| {
+            let text = "joins when the restored cluster serves".to_owned();
+            Note::left(name, text, Waits::Node, Held::RestoreFirst)
+        })
+        .collect()
+}
+
+/// What a restore needs and is no part of the cluster yet, because the machines of before are gone: the node with the
+/// snapshot, and control planes where no other one answers. All else joins when the restored cluster serves.
+pub(in crate::plan) fn begins_with(diff: &Diff<'_>, epoch: &EtcdEpoch) -> BTreeSet<NodeName> {
+    let is_there = |name: &NodeName, host: &HostDiff<'_>| {
+        *name == epoch.first || host.facts.is_of(&diff.want.cluster_id)
+    };
+    let mut planes = diff
+        .hosts
+        .iter()
+        .filter(|(_, host)| host.has(Component::ApiServer));
+    let serves = planes.clone().any(|(name, host)| is_there(name, host));
+    let planes = planes.by_ref().filter(|_| !serves).map(|(name, _)| *name);
+    planes.chain([&epoch.first]).cloned().collect()
 }
 
 fn first_that_disturbs(plan: &mut Plan) -> Option<&mut Step> {
@@ -91,7 +128,7 @@ fn wants_data(diff: &Diff<'_>, epoch: &EtcdEpoch) -> bool {
 /// True once an API server of this life was made: from then on etcd holds what is new.
 fn serves(diff: &Diff<'_>) -> bool {
     let mut hosts = diff.hosts.values();
-    hosts.any(|host| host.facts.container(Component::ApiServer).is_some())
+    hosts.any(serves_there)
 }
 
 /// What restores, where the snapshot is.
@@ -231,19 +268,42 @@ fn apart(spec: &ContainerSpec) -> ContainerSpec {
     spec
 }
 
-/// Who declares a pod lost begins when every kubelet has reported, and has ended what the API does not have.
-fn reports(diff: &Diff<'_>) -> Stage {
+/// Until the last controller runs this is where a run that was cut off goes on.
+fn lacks_a_controller(diff: &Diff<'_>) -> bool {
     let controllers = [Component::ControllerManager, Component::Scheduler];
     let mut hosts = diff.hosts.values();
-    // Until the last controller runs this is where a run that was cut off goes on.
-    let late = hosts.any(|host| {
+    hosts.any(|host| {
         let mut needs = controllers.iter().map(|component| host.need(*component));
         needs.any(|need| *need == Need::Run)
+    })
+}
+
+/// API servers that a run has started which was cut off.
+fn answering(diff: &Diff<'_>) -> Stage {
+    let started = diff.hosts.iter().filter(|(_, host)| {
+        lacks_a_controller(diff)
+            && serves_there(host)
+            && *host.need(Component::ApiServer) == Need::Nothing
     });
+    let steps = started.map(|(name, _)| {
+        let action = HostAction::AwaitHealthy {
+            component: Component::ApiServer,
+        };
+        Step::on(name, Cause::New, "what reported is read from it", action)
+    });
+    Stage::of("api", diff.want.hosts.len(), steps)
+}
+
+fn serves_there(host: &HostDiff<'_>) -> bool {
+    host.facts.container(Component::ApiServer).is_some()
+}
+
+/// Who declares a pod lost begins when every kubelet has reported, and has ended what the API does not have.
+fn reports(diff: &Diff<'_>) -> Stage {
     let kubelets = diff
         .hosts
         .iter()
-        .filter(|(_, host)| late && host.has(Component::Kubelet));
+        .filter(|(_, host)| lacks_a_controller(diff) && host.has(Component::Kubelet));
     let steps = kubelets.map(|(name, _)| {
         let action = ClusterAction::AwaitKnownPods {
             node: (*name).clone(),

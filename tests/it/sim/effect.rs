@@ -330,13 +330,13 @@ fn in_cluster(
         }
         // Pods are not simulated. No other API server serves yet.
         ClusterAction::CleanRestored { node, .. } => {
-            let etcd = world
-                .up(node)
-                .is_some_and(|facts| running(facts, Component::Etcd));
-            if etcd {
+            let mut hosts = world.hosts.keys().filter_map(|name| world.up(name));
+            if world.up(node).is_none() {
+                Err(format!("node `{node}` does not answer"))
+            } else if hosts.any(|facts| running(facts, Component::Etcd)) {
                 Ok(())
             } else {
-                Err(format!("no etcd runs on node `{node}`"))
+                Err("no etcd runs".to_owned())
             }
         }
         ClusterAction::AwaitKnownPods { node } => joined(node, world).map(drop),
