@@ -112,6 +112,9 @@ pub enum Command {
     /// Delete a snapshot on this node (runs in a container, for `etcd snapshot-delete`)
     #[command(hide = true)]
     SnapshotDelete(SnapshotOnNode),
+    /// Read the cluster's state out of a snapshot on this node (runs in a container, for `etcd snapshot-restore`)
+    #[command(hide = true)]
+    SnapshotState(SnapshotOnNode),
     /// Write the reference pages of the documentation
     #[command(hide = true)]
     Reference(Reference),
@@ -125,7 +128,7 @@ pub struct SnapshotAgent {
     pub settings: PathBuf,
 }
 
-/// `snapshot-fetch`, `snapshot-take`, `snapshot-verify` and `snapshot-delete`.
+/// `snapshot-fetch`, `snapshot-take`, `snapshot-verify`, `snapshot-delete` and `snapshot-state`.
 #[derive(Args, Debug)]
 pub struct SnapshotOnNode {
     /// Its name
@@ -208,12 +211,12 @@ pub struct Up {
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
     /// Permanently remove a node that is gone: drop its etcd member and Node object without contacting
-    /// it (repeatable)
-    #[arg(long, value_name = "NODE")]
+    /// it; may be repeated, or several names separated by commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
     /// Clean this node, which is no longer in the config, although another Kubernetes is on it: that is
-    /// deleted too; may be given several times
-    #[arg(long, value_name = "NODE")]
+    /// deleted too; may be repeated, or several names separated by commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
     /// Go on with the external etcd of this cluster ID: it was restored from a snapshot of the data of this cluster
     #[arg(long, value_name = "ID")]
@@ -243,10 +246,10 @@ pub struct Plan {
     #[arg(long, value_name = "ID")]
     pub recover: Option<ClusterId>,
     /// Plan as `up --lose` would, and list what is lost with the node
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
     /// Plan as `up --clean` would, and list what is deleted on the node
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
     /// Plan as `remove` would, instead of `up`
     #[arg(long)]
@@ -489,10 +492,11 @@ pub struct SnapshotRestore {
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Give up a machine that does not answer and is no longer in the config; may be repeated
-    #[arg(long, value_name = "NODE")]
+    /// Give up a machine that is gone, or that was installed anew under its name; may be repeated, or several names separated by
+    /// commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Accepted for RKE's sake: the saved state is always used
+    /// Accepted for RKE's sake: the saved state is used wherever there is one
     #[arg(long, hide = true)]
     pub use_local_state: bool,
     /// The bucket that has it.
@@ -703,11 +707,12 @@ pub struct Remove {
     /// Skip confirmation
     #[arg(long, visible_alias = "yes")]
     pub force: bool,
-    /// Continue without this node, which is left as it is; may be given several times
-    #[arg(long, value_name = "NODE")]
+    /// Continue without this node, which is left as it is; may be repeated, or several names separated by commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
-    /// Clean this node although another Kubernetes is on it: that is deleted too; may be given several times
-    #[arg(long, value_name = "NODE")]
+    /// Clean this node although another Kubernetes is on it: that is deleted too; may be repeated, or several names separated by
+    /// commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub clean: Vec<NodeName>,
     /// Remove the cluster with this ID although its nodes have a newer state: another owner has taken it over
     #[arg(long, value_name = "ID")]

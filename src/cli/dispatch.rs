@@ -103,6 +103,7 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::SnapshotTake(args) => snapshot_agent::take(args, session).await,
         Command::SnapshotVerify(args) => snapshot_agent::verify(args, session).await,
         Command::SnapshotDelete(args) => snapshot_agent::delete(args),
+        Command::SnapshotState(args) => snapshot_agent::state(args, session).await,
         Command::Reference(args) => reference::write(args),
     }
 }

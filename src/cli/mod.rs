@@ -41,6 +41,7 @@ mod snapshot_agent;
 pub mod snapshot_list;
 mod snapshot_named;
 mod snapshot_restore;
+mod snapshot_state;
 pub mod sources;
 mod status;
 mod status_all;

@@ -166,6 +166,30 @@ pub enum Failure {
         /// Where.
         place: String,
     },
+    /// The state is lost, and that in the snapshot is encrypted.
+    #[error(
+        "there is no state of the cluster in {place}, and that in the snapshot is encrypted with a key that only the state has"
+    )]
+    StateEncrypted {
+        /// Where it should be.
+        place: String,
+    },
+    /// The state is lost, and the snapshot has none.
+    #[error("there is no state of the cluster in {place}, and none in the snapshot")]
+    StateNotHeld {
+        /// Where it should be.
+        place: String,
+    },
+    /// The snapshot is of another cluster than the config.
+    #[error("the snapshot is of cluster `{has}` (id `{id}`), and the config is that of `{wants}`")]
+    StateOfAnother {
+        /// Its id.
+        id: String,
+        /// Its name.
+        has: String,
+        /// The config's.
+        wants: String,
+    },
     /// The config is that of a cluster of RKE v1.
     #[error("`{file}` says that this is a cluster of RKE v1; nothing was changed")]
     RkeState {
@@ -354,6 +378,9 @@ impl Explain for Failure {
             | Self::Declined { .. }
             | Self::ConsentNeeded { .. }
             | Self::NoState { .. }
+            | Self::StateEncrypted { .. }
+            | Self::StateNotHeld { .. }
+            | Self::StateOfAnother { .. }
             | Self::NotWritten
             | Self::NoBucket
             | Self::BadBucket(_)
@@ -433,6 +460,13 @@ impl Explain for Failure {
             Self::ExternalEtcd => {
                 vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
             }
+            Self::StateEncrypted { place } | Self::StateNotHeld { place } => vec![
+                format!("put a copy of that file at {place}").into(),
+                "a control plane that is left has one: `/etc/kubernetes/rke-operator-state.json`".into(),
+            ],
+            Self::StateOfAnother { .. } => vec![
+                "name the config of that cluster with `--config FILE`, or another snapshot with `--name`".into(),
+            ],
             Self::NoSuchSnapshot { .. } => vec![
                 "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
                 "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it with `--name`".into(),

@@ -163,12 +163,22 @@ pub(super) async fn with_etcd(
     saved: &ClusterState,
     environment: &Environment,
 ) -> (Hosts, Vec<NodeName>) {
-    let mut targets = targets(Goal::Up(intent).any(), Some(saved), environment).await;
     let has_etcd = |node: &NodeName| {
         let entry = saved.inventory.get(node);
         entry.is_some_and(|entry| entry.roles.contains(&Role::Etcd))
     };
-    targets.retain(|node, _| has_etcd(node));
+    reached(intent, Some(saved), environment, has_etcd).await
+}
+
+/// The nodes that are taken, of the config and of the state.
+pub(super) async fn reached(
+    intent: &Intent,
+    saved: Option<&ClusterState>,
+    environment: &Environment,
+    takes: impl Fn(&NodeName) -> bool,
+) -> (Hosts, Vec<NodeName>) {
+    let mut targets = targets(Goal::Up(intent).any(), saved, environment).await;
+    targets.retain(|node, _| takes(node));
     let nodes: Vec<NodeName> = targets.keys().cloned().collect();
     let hosts = Hosts::new(Arc::new(TcpDial), Arc::clone(&environment.host_keys));
     hosts.aim(targets);

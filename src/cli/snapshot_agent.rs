@@ -56,6 +56,18 @@ pub(super) fn delete(args: &SnapshotOnNode) -> Result<u8, CliError> {
     Ok(0)
 }
 
+/// Reads the state out of one.
+pub(super) async fn state(args: &SnapshotOnNode, session: &Session) -> Result<u8, CliError> {
+    let (programs, document) = (Programs::in_container(), Path::new(snapshots::DOCUMENT));
+    let held = tokio::select! {
+        biased;
+        _ = session.stop.stopped() => return Ok(STOPPED),
+        held = Box::pin(snapshots::state(&programs, &args.name, document)) => held?,
+    };
+    print::line(&held)?;
+    Ok(0)
+}
+
 /// Copies one from the bucket.
 pub(super) async fn fetch(args: &SnapshotOnNode, session: &Session) -> Result<u8, CliError> {
     let bucket = bucket(args)?.ok_or(Failure::NoBucket)?;

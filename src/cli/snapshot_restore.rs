@@ -6,12 +6,12 @@ use super::{
     args::SnapshotRestore,
     environment::{self, Opening},
     intent,
-    kubeconfig::state,
     output::json::Ended,
     owner,
     report::{CliError, Failure},
     session::Session,
-    snapshot::{bucket, with_etcd},
+    snapshot::{bucket, reached},
+    snapshot_state,
     up::Run,
 };
 use crate::{
@@ -25,9 +25,9 @@ use crate::{
     etcd::snapshot::{self, Found, SnapshotName},
     facts::Unreachable,
     host::{Host, pool::Hosts},
-    model::{Bucket, KubernetesVersion, NodeName},
+    model::{AgentProgram, Bucket, ClusterId, KubernetesVersion, NodeName, Role},
     snapshots::OnNode,
-    state::{ClusterState, SnapshotRef},
+    state::{ClusterState, Loaded, SnapshotRef},
 };
 
 /// Runs it. One that was cut off goes on where it was.
@@ -44,7 +44,19 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         ..Opening::to_change(&args.trust)
     };
     let mut environment = environment::open(file, opening, session)?;
-    let saved = state(&environment).await?;
+    let saved = match environment.store.load().await? {
+        Loaded::Present { saved, revision: _ } => *saved,
+        Loaded::Absent => {
+            let place = environment.store.place();
+            let name = args.name.as_ref().ok_or(Failure::NoState { place })?;
+            if let Some(bucket) = &bucket {
+                fetch(name, bucket, &intent, Whose::UNKNOWN, &environment, session).await?;
+            }
+            let saved = snapshot_state::held(name, &intent, &environment, session).await?;
+            environment.store = snapshot_state::until_saved(environment.store, saved.clone());
+            saved
+        }
+    };
     owner::refuse_others(&environment).await?;
     let minor = |version: KubernetesVersion| (version.major, version.minor);
     if let Some(has) = saved.kubernetes_version
@@ -68,7 +80,8 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         }),
         (Some(name), None) => {
             if let Some(bucket) = &bucket {
-                fetch(name, bucket, &intent, &saved, &environment, session).await?;
+                let whose = Whose::of(&saved);
+                fetch(name, bucket, &intent, whose, &environment, session).await?;
             }
             let found = find(name, &intent, &saved, &environment, session).await?;
             RestoreRequest::Begin(found)
@@ -85,7 +98,55 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
     run.to_its_end(&environment, session).await
 }
 
-/// The first node, by its name, that has the snapshot whole.
+/// Whose snapshot it is, as far as that is known before the state is.
+#[derive(Clone, Copy)]
+pub(super) struct Whose<'a> {
+    /// The cluster's id.
+    pub(super) id: Option<&'a ClusterId>,
+    saved: Option<&'a ClusterState>,
+}
+
+impl<'a> Whose<'a> {
+    pub(super) const UNKNOWN: Self = Self {
+        id: None,
+        saved: None,
+    };
+
+    const fn of(saved: &'a ClusterState) -> Self {
+        Self {
+            id: Some(&saved.cluster_id),
+            saved: Some(saved),
+        }
+    }
+
+    /// For the containers in which files are looked at.
+    pub(super) fn id(self) -> ClusterId {
+        let unknown = || ClusterId("unknown".to_owned());
+        self.id.cloned().unwrap_or_else(unknown)
+    }
+}
+
+/// The nodes with etcd in the config, those that are members already first: where the machines of before are gone, it is
+/// the others.
+pub(super) async fn with_etcd(
+    intent: &Intent,
+    whose: Whose<'_>,
+    environment: &Environment,
+) -> (Hosts, Vec<NodeName>) {
+    let has_etcd = |node: &NodeName| {
+        let node = intent.nodes.get(node);
+        node.is_some_and(|node| node.roles.contains(&Role::Etcd))
+    };
+    let (hosts, mut nodes) = reached(intent, whose.saved, environment, has_etcd).await;
+    let is_new = |node: &NodeName| {
+        let saved = whose.saved;
+        saved.is_none_or(|saved| !saved.inventory.contains_key(node))
+    };
+    nodes.sort_by_key(is_new);
+    (hosts, nodes)
+}
+
+/// The first node that has the snapshot whole.
 async fn find(
     name: &SnapshotName,
     intent: &Intent,
@@ -93,10 +154,11 @@ async fn find(
     environment: &Environment,
     session: &Session,
 ) -> Result<Restore, CliError> {
-    let (hosts, nodes) = with_etcd(intent, saved, environment).await;
+    let (hosts, nodes) = with_etcd(intent, Whose::of(saved), environment).await;
+    let id = &saved.cluster_id;
     let mut found = Vec::new();
-    for node in nodes.iter().filter(|node| intent.nodes.contains_key(*node)) {
-        match looked(&hosts, node, saved, name).await {
+    for node in &nodes {
+        match looked(&hosts, node, id, name).await {
             Ok(Found::Whole {
                 encrypted: true, ..
             }) if intent.services.secrets_encryption == SecretsEncryption::Off => {
@@ -113,7 +175,7 @@ async fn find(
             }) if names_cluster || encrypted && !saved.encryption.is_empty() => {
                 let host = hosts.get(node).await;
                 let host = host.map_err(|why| unreadable(name, node, &why))?;
-                let revision = revision(&host, name, intent, saved, session).await;
+                let revision = revision(&host, name, intent, id, session).await;
                 let revision = revision.map_err(|why| unreadable(name, node, &why))?;
                 let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);
                 return Ok(Restore {
@@ -152,20 +214,20 @@ fn unreadable(name: &SnapshotName, node: &NodeName, why: &Unreachable) -> Failur
 }
 
 /// What there is; a zip of RKE is unpacked next to it.
-async fn looked(
+pub(super) async fn looked(
     hosts: &Hosts,
     node: &NodeName,
-    saved: &ClusterState,
+    id: &ClusterId,
     name: &SnapshotName,
 ) -> Result<Found, Unreachable> {
-    let found = look(hosts, node, saved, name).await?;
+    let found = look(hosts, node, id, name).await?;
     if found != Found::Zipped {
         return Ok(found);
     }
     let host = hosts.get(node).await?;
-    let unpacked = snapshot::unpack(&host, &saved.cluster_id, name).await;
+    let unpacked = snapshot::unpack(&host, id, name).await;
     match unpacked.map_err(|error| Unreachable::of(&error))? {
-        Ok(()) => look(hosts, node, saved, name).await,
+        Ok(()) => look(hosts, node, id, name).await,
         Err(what) => Ok(Found::Not(what)),
     }
 }
@@ -173,36 +235,28 @@ async fn looked(
 async fn look(
     hosts: &Hosts,
     node: &NodeName,
-    saved: &ClusterState,
+    id: &ClusterId,
     name: &SnapshotName,
 ) -> Result<Found, Unreachable> {
     let host = hosts.get(node).await?;
-    let found = snapshot::look(&host, &saved.cluster_id, name).await;
+    let found = snapshot::look(&host, id, name).await;
     found.map_err(|error| Unreachable::of(&error))
 }
 
-/// Copies it from the bucket to the first node, by its name, that answers, unless a node has it already.
+/// Copies it from the bucket to the first node that answers, unless a node has it already.
 async fn fetch(
     name: &SnapshotName,
     bucket: &Bucket,
     intent: &Intent,
-    saved: &ClusterState,
+    whose: Whose<'_>,
     environment: &Environment,
     session: &Session,
 ) -> Result<(), CliError> {
-    // It is needed here whether or not recurring snapshots are wanted.
-    let agent = match &intent.agent {
-        Some(agent) => Some(agent.clone()),
-        None => intent::own_program()?,
-    };
-    let agent = &agent.ok_or(Failure::NotStatic)?;
-    let (hosts, nodes) = with_etcd(intent, saved, environment).await;
-    let nodes: Vec<_> = nodes
-        .into_iter()
-        .filter(|node| intent.nodes.contains_key(node))
-        .collect();
+    let agent = &agent(intent)?;
+    let id = &whose.id();
+    let (hosts, nodes) = with_etcd(intent, whose, environment).await;
     for node in &nodes {
-        let found = look(&hosts, node, saved, name).await;
+        let found = look(&hosts, node, id, name).await;
         if matches!(found, Ok(Found::Whole { .. } | Found::Zipped)) {
             return Ok(());
         }
@@ -214,7 +268,7 @@ async fn fetch(
             let image = tools(&host, intent, session).await?;
             let on_node = OnNode {
                 host: &host,
-                id: &saved.cluster_id,
+                id,
                 image: &image,
                 agent,
             };
@@ -233,8 +287,21 @@ async fn fetch(
     Err(Failure::NoSuchSnapshot { found: failed }.into())
 }
 
+/// It is needed here whether or not recurring snapshots are wanted.
+pub(super) fn agent(intent: &Intent) -> Result<AgentProgram, CliError> {
+    let agent = match &intent.agent {
+        Some(agent) => Some(agent.clone()),
+        None => intent::own_program()?,
+    };
+    agent.ok_or_else(|| Failure::NotStatic.into())
+}
+
 /// The image that has etcdutl; it is pulled where the node lacks it, which changes nothing in the cluster.
-async fn tools(host: &Host, intent: &Intent, session: &Session) -> Result<String, Unreachable> {
+pub(super) async fn tools(
+    host: &Host,
+    intent: &Intent,
+    session: &Session,
+) -> Result<String, Unreachable> {
     let image = desired::etcd_tools(intent);
     let there = host.images().await;
     if !there
@@ -256,10 +323,10 @@ async fn revision(
     host: &Host,
     name: &SnapshotName,
     intent: &Intent,
-    saved: &ClusterState,
+    id: &ClusterId,
     session: &Session,
 ) -> Result<u64, Unreachable> {
     let image = &tools(host, intent, session).await?;
-    let revision = snapshot::revision(host, &saved.cluster_id, name, image).await;
+    let revision = snapshot::revision(host, id, name, image).await;
     revision.map_err(|error| Unreachable::of(&error))
 }

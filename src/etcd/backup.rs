@@ -18,6 +18,7 @@ use super::{
     view::AlarmKind,
     wire,
 };
+use crate::model::Secret;
 
 /// etcd's range of all keys.
 const ALL: &[u8] = &[0];
@@ -42,8 +43,9 @@ pub struct Count {
     pub keys: u64,
 }
 
+/// A range of keys, or one.
 #[derive(Serialize)]
-struct CountRequest<'a> {
+struct RangeRequest<'a> {
     #[serde(serialize_with = "base64")]
     key: &'a [u8],
     #[serde(serialize_with = "base64")]
@@ -63,6 +65,25 @@ struct CountResponse {
     header: CountHeader,
     #[serde(default, deserialize_with = "wire::number")]
     count: u64,
+}
+
+#[derive(Deserialize)]
+struct ValueResponse {
+    #[serde(default)]
+    kvs: Vec<Pair>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    #[serde(deserialize_with = "unbase64")]
+    value: Secret<Vec<u8>>,
+}
+
+fn unbase64<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Secret<Vec<u8>>, D::Error> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let text = Secret::<String>::deserialize(from)?;
+    let bytes = STANDARD.decode(text.expose());
+    bytes.map(Secret::new).map_err(serde::de::Error::custom)
 }
 
 #[derive(Deserialize)]
@@ -98,8 +119,23 @@ impl Client {
         Ok(keys > 0)
     }
 
+    /// What the member has under a key.
+    pub async fn value(&self, key: &str) -> Result<Option<Secret<Vec<u8>>>, EtcdError> {
+        let request = RangeRequest {
+            key: key.as_bytes(),
+            range_end: &[],
+            count_only: false,
+            serializable: true,
+        };
+        let answer: ValueResponse = self
+            .ask("read a key in etcd", "/v3/kv/range", &request)
+            .await?;
+        let first = answer.kvs.into_iter().next();
+        Ok(first.map(|pair| pair.value))
+    }
+
     async fn count_within(&self, key: &[u8], range_end: &[u8]) -> Result<Count, EtcdError> {
-        let request = CountRequest {
+        let request = RangeRequest {
             key,
             range_end,
             count_only: true,

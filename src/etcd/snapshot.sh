@@ -107,7 +107,10 @@ look)
   fi
   # What is made of it, and what was there before, which is kept.
   needed=$((size * 3 / 2048 + 70000))
-  free=$(df -Pk "$5" | tail -n 1 | awk '{ print $4 }')
+  # A machine that takes the place of another one has no data yet.
+  at=$5
+  while [ ! -e "$at" ]; do at=$(dirname "$at"); done
+  free=$(df -Pk "$at" | tail -n 1 | awk '{ print $4 }')
   if [ "$free" -lt "$needed" ]; then
     echo "rke-operator: full $free $needed"
     exit 0

@@ -47,18 +47,21 @@ pub struct OwnProgram<'a> {
     pub files: BTreeMap<String, Secret<Vec<u8>>>,
     /// `source:target[:options]`.
     pub binds: Vec<String>,
+    /// A file that it writes into its container, to be read when it has ended.
+    pub answer: Option<&'a str>,
     /// It is killed after this.
     pub limit: Duration,
 }
 
 impl Host {
-    /// Runs this program once and removes its container. A status other than 0 is not an error. As for a helper, one that
-    /// an interrupted run of the same cluster left is removed first.
+    /// Runs this program once and removes its container; gives how it ended, and the file that was asked for, where it was
+    /// written. A status other than 0 is not an error. As for a helper, one that an interrupted run of the same cluster
+    /// left is removed first.
     pub async fn run_own_program(
         &self,
         own: OwnProgram<'_>,
         cluster_id: &ClusterId,
-    ) -> Result<HelperOutput, HostError> {
+    ) -> Result<(HelperOutput, Option<Secret<Vec<u8>>>), HostError> {
         self.create_helper(&of_own(&own, cluster_id), cluster_id)
             .await?;
         let limit = own.limit;
@@ -78,7 +81,13 @@ impl Host {
                 .collect();
             self.put(HELPER, "", &BTreeMap::new(), &files).await?;
             self.put_program(HELPER, own.place, own.program).await?;
-            self.carry_out(limit).await
+            let output = self.carry_out(limit).await?;
+            let Some(answer) = own.answer else {
+                return Ok((output, None));
+            };
+            let written = self.read_below(HELPER, "", answer).await?;
+            let file = written.into_values().find(|fact| !fact.is_dir);
+            Ok((output, file.map(|fact| Arc::unwrap_or_clone(fact.content))))
         };
         let ran = ran.await;
         let removed = self.remove(HELPER, None).await;

@@ -27,6 +27,7 @@ mod run;
 mod save;
 pub mod schedule;
 pub mod settings;
+mod state;
 
 pub use self::{
     asked::{Answer, AskedError, Taken, delete, take, verify},
@@ -36,4 +37,5 @@ pub use self::{
     program::own as own_program,
     remote::{OnNode, RemoteError},
     run::{Programs, RunError, run},
+    state::{DOCUMENT, HeldState, state},
 };

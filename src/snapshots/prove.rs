@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     error::with_causes,
-    etcd::{Client, snapshot::BEYOND},
+    etcd::{Client, Described, snapshot::BEYOND},
     host::Stream,
     model::{ClientIdentity, Secret, printable},
 };
@@ -146,6 +146,30 @@ async fn proven(
     // It has nothing to lose.
     let _ = child.kill().await;
     found
+}
+
+/// What a snapshot has under a key. `database`: the plain file.
+pub(super) async fn value(
+    programs: &Programs,
+    work: &Path,
+    database: &Path,
+    key: &str,
+) -> Result<Option<Secret<Vec<u8>>>, String> {
+    let read = async {
+        let etcd = ThrowAway::new(work).await.map_err(|error| not(&error))?;
+        ran(&programs.etcdutl, &etcd.restore(database)).await?;
+        let mut child = etcd.start(&programs.etcd).map_err(|error| not(&error))?;
+        let client = etcd.client()?;
+        let serves = etcd.serves(&client, &mut child).await;
+        let value = match serves {
+            Ok(_) => client.value(key).await.map_err(|error| not(&error)),
+            Err(stopped) => Err(stopped),
+        };
+        let _ = child.kill().await;
+        value
+    };
+    read.await
+        .map_err(|(Stopped::Bad(why) | Stopped::Not(why))| why)
 }
 
 fn not(error: &(dyn std::error::Error + 'static)) -> Stopped {
@@ -291,13 +315,12 @@ impl ThrowAway {
         client.map_err(|error| not(&error))
     }
 
-    /// What it has. That it cannot answer is the snapshot's fault only where it exits.
-    async fn ask(&self, child: &mut Child, saved: &Saved, read: &mut Read) -> Result<(), Stopped> {
-        let client = self.client()?;
+    /// Waits until it answers. That it does not is the snapshot's fault only where it exits.
+    async fn serves(&self, client: &Client, child: &mut Child) -> Result<Described, Stopped> {
         let until = Instant::now() + STARTS;
-        let described = loop {
+        loop {
             let why = match client.describe().await {
-                Ok(described) if described.answer.status.leader.is_some() => break described,
+                Ok(described) if described.answer.status.leader.is_some() => return Ok(described),
                 Ok(_) => "it has no leader".to_owned(),
                 Err(error) => with_causes(&error),
             };
@@ -314,7 +337,13 @@ impl ThrowAway {
                 )));
             }
             tokio::time::sleep(ASKS).await;
-        };
+        }
+    }
+
+    /// What it has.
+    async fn ask(&self, child: &mut Child, saved: &Saved, read: &mut Read) -> Result<(), Stopped> {
+        let client = self.client()?;
+        let described = self.serves(&client, child).await?;
         read.etcd_version = Some(described.answer.status.version);
         let count = client.count().await;
         let keys = count.map_err(|error| not(&error))?.keys;

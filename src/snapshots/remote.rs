@@ -5,7 +5,10 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::de::DeserializeOwned;
 
-use super::asked::{Answer, Taken};
+use super::{
+    asked::{Answer, Taken},
+    state::{DOCUMENT, HeldState},
+};
 use crate::{
     error::{ErrorClass, Explain},
     etcd::snapshot::SnapshotName,
@@ -18,6 +21,7 @@ const FETCH: &str = "snapshot-fetch";
 const TAKE: &str = "snapshot-take";
 const VERIFY: &str = "snapshot-verify";
 const DELETE: &str = "snapshot-delete";
+const STATE: &str = "snapshot-state";
 /// Where the bucket is written in the container.
 const BUCKET: &str = "/rke-operator-bucket.json";
 /// Gigabytes come over a slow line.
@@ -101,6 +105,19 @@ impl OnNode<'_> {
         self.ask(DELETE, name, None).await
     }
 
+    /// The state that a plain snapshot in the folder of the node has, with its document where it can be read.
+    pub async fn state(
+        &self,
+        name: &SnapshotName,
+    ) -> Result<(HeldState, Option<Secret<Vec<u8>>>), RemoteError> {
+        let words = [STATE, name.as_str()].map(str::to_owned);
+        let folder = [format!("{0}:{0}", path::SNAPSHOTS)];
+        let (log, document) = self
+            .run_for(words.into(), None, folder.into(), Some(DOCUMENT))
+            .await?;
+        Ok((answered(STATE, &log)?, document))
+    }
+
     /// What it answers, as one line of JSON.
     async fn ask<T: DeserializeOwned>(
         &self,
@@ -114,17 +131,28 @@ impl OnNode<'_> {
             format!("{0}:{0}:ro", path::KUBERNETES),
         ];
         let log = self.run(words.into(), bucket, binds.into()).await?;
-        let answer = log.lines().find_map(|line| serde_json::from_str(line).ok());
-        answer.ok_or_else(|| RemoteError::Said(format!("`{command}` did not answer")))
+        answered(command, &log)
     }
 
-    /// What it wrote.
+    /// What it wrote to its log.
     async fn run(
+        &self,
+        arguments: Vec<String>,
+        bucket: Option<&Bucket>,
+        binds: Vec<String>,
+    ) -> Result<String, RemoteError> {
+        let (log, _) = self.run_for(arguments, bucket, binds, None).await?;
+        Ok(log)
+    }
+
+    /// The same, with a file that it wrote into its container, where it did.
+    async fn run_for(
         &self,
         mut arguments: Vec<String>,
         bucket: Option<&Bucket>,
         binds: Vec<String>,
-    ) -> Result<String, RemoteError> {
+        answer: Option<&str>,
+    ) -> Result<(String, Option<Secret<Vec<u8>>>), RemoteError> {
         let program = tokio::fs::read(&self.agent.file).await;
         let unreadable = |error| RemoteError::Program(format!("cannot read this program: {error}"));
         let mut files = BTreeMap::new();
@@ -141,15 +169,21 @@ impl OnNode<'_> {
             arguments,
             files,
             binds,
+            answer,
             limit: TAKES,
         };
-        let output = self.host.run_own_program(own, self.id).await?;
+        let (output, answer) = self.host.run_own_program(own, self.id).await?;
         if output.status == 0 {
-            return Ok(output.log);
+            return Ok((output.log, answer));
         }
         let mut lines = output.log.lines();
         let line = lines.clone().find_map(|line| line.strip_prefix("error: "));
         let line = line.or_else(|| lines.next_back()).unwrap_or_default();
         Err(RemoteError::Said(printable(line).into_owned()))
     }
+}
+
+fn answered<T: DeserializeOwned>(command: &str, log: &str) -> Result<T, RemoteError> {
+    let answer = log.lines().find_map(|line| serde_json::from_str(line).ok());
+    answer.ok_or_else(|| RemoteError::Said(format!("`{command}` did not answer")))
 }

@@ -24,6 +24,9 @@ pub(super) const NAME: &str = "rke-operator-state";
 
 const KEY: &str = "state.json";
 
+/// Its namespace, its name, and the key of the document in it.
+pub(crate) const STATE_COPY: (&str, &str, &str) = (NAMESPACE, NAME, KEY);
+
 /// Writes the copy, whatever is there.
 pub async fn save_state_copy(client: &Client, saved: &ClusterState) -> Result<(), WorkloadError> {
     let content = codec::encode(&saved.copy()).expose().clone().into_bytes();

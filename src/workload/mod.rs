@@ -44,6 +44,7 @@ pub use available::{Lack, waiting_for};
 pub use binding::{Bound, UserBinding, bind_user, unbind_user};
 pub use charts::{ChartApply, RenderedError, apply_chart, chart_workloads, prune_chart};
 pub use connect::{Apis, connect};
+pub(crate) use copy::STATE_COPY;
 pub use copy::save_state_copy;
 pub use cordon::{cordon, uncordon};
 pub use crash::{CrashLoop, Crashes, crash_on_node};

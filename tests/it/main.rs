@@ -82,6 +82,7 @@ mod lab_ha_authorities;
 mod lab_ha_back;
 mod lab_ha_broken;
 mod lab_ha_ended;
+mod lab_ha_gone;
 mod lab_ha_killed;
 mod lab_ha_learner;
 mod lab_ha_load;

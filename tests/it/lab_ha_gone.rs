@@ -1,0 +1,107 @@
+//! All machines of a cluster are gone. It goes on on others, with its name, its keys and what was in the newest snapshot in the
+//! bucket.
+
+use std::{net::SocketAddr, time::Instant};
+
+use lab::{LabSpec, Profile, S3};
+use serde_json::{Value, json};
+
+use crate::{
+    lab_many::{ALL, CENTRAL, WORKER, names},
+    lab_restore::{LIMIT, apply, get, uid, works},
+    real::{Site, publish},
+};
+
+/// The node, and its machine.
+type Nodes = [(&'static str, &'static str, &'static [&'static str]); 4];
+
+const BEFORE: Nodes = [
+    ("n1", "n1", ALL),
+    ("n2", "n2", CENTRAL),
+    ("n3", "n3", CENTRAL),
+    ("n4", "n4", WORKER),
+];
+const AFTER: Nodes = [
+    ("n5", "n5", ALL),
+    ("n6", "n6", CENTRAL),
+    ("n7", "n7", CENTRAL),
+    ("n8", "n8", WORKER),
+];
+
+fn names_with_bucket(site: &Site, nodes: &Nodes, backup: &Value) {
+    site.names_at(nodes);
+    site.edits(|config| config["services"]["etcd"]["backup_config"] = backup.clone());
+}
+
+#[test]
+fn a_cluster_whose_machines_are_all_gone_goes_on_on_others() {
+    let spec = BEFORE
+        .iter()
+        .chain(&AFTER)
+        .fold(LabSpec::own("ha-gone"), |spec, (_, machine, _)| {
+            spec.node(machine, Profile::Plain)
+        });
+    let site = Site::of(&spec);
+    let [a, b, c, _] = site.node().address().octets();
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = SocketAddr::from(([a, b, c, 1], 7070));
+    let server = S3::start(address, folder.path(), &mut std::io::stderr()).expect("a server of S3");
+    server.bucket("backups").expect("a bucket");
+    let backup = json!({"s3backupconfig": {
+        "endpoint": server.endpoint(),
+        "bucket_name": "backups",
+        "custom_ca": server.ca().expect("a certificate"),
+        "access_key": S3::ACCESS_KEY,
+        "secret_key": S3::SECRET_KEY,
+    }});
+    names_with_bucket(&site, &BEFORE, &backup);
+    site.run_static(&["up", "--yes"]).well();
+    apply(&site, crate::lab_restore::WORK);
+    Site::eventually("the pods run", LIMIT, || works(&site));
+    let (id, pod) = (site.cluster_id(), uid(&site, "db-0"));
+    site.run_static(&["etcd", "snapshot-save", "--name", "last", "--s3"])
+        .well();
+
+    for (_, machine, _) in BEFORE {
+        site.lab.node(machine).stop().expect("it is off");
+    }
+    // So is the machine that had the state.
+    std::fs::remove_file(site.path("cluster.rke-operator.json")).expect("a state");
+    names_with_bucket(&site, &AFTER, &backup);
+    let restore = [
+        "etcd",
+        "snapshot-restore",
+        "--name",
+        "last",
+        "--s3",
+        "--yes",
+    ];
+    let said = site.run_static(&restore);
+    assert_eq!(said.status, 2, "{said:?}");
+    assert!(said.stderr.contains("--lose n1"), "{said:?}");
+    assert!(!site.path("cluster.rke-operator.json").exists());
+    let lose = ["--lose", "n1,n2,n3,n4"];
+    let begun = Instant::now();
+    let said = site.run_static(&[&restore[..], &lose].concat()).well();
+    let took = begun.elapsed();
+    publish(
+        "HA_TABLE",
+        &format!(
+            "four machines are gone; the cluster goes on on four others, which had nothing: {:.1} s",
+            took.as_secs_f64()
+        ),
+    );
+    eprintln!("{}", said.stderr);
+
+    assert_eq!(site.cluster_id(), id);
+    let maps = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
+    assert!(maps.contains("before"), "{maps}");
+    Site::eventually("the pods run", LIMIT, || works(&site));
+    assert_ne!(uid(&site, "db-0"), pod, "it ran on a machine that is gone");
+    assert_eq!(site.ready(), names(&["n5", "n6", "n7", "n8"]));
+    assert_eq!(
+        site.members("n5"),
+        names(&["etcd-n5", "etcd-n6", "etcd-n7"])
+    );
+    site.has_nothing_to_do();
+}
