@@ -397,6 +397,9 @@ pub enum Etcd {
     /// Replace all that the cluster holds by a snapshot in `/opt/rke/etcd-snapshots` of an etcd node (what was there is
     /// set aside on the nodes; where it was cut off, the same command continues)
     SnapshotRestore(SnapshotRestore),
+    /// Continue with the data of the last member of etcd when the majority is lost for good (what was there is set aside on
+    /// the node; where it was cut off, the same command continues)
+    Recover(Recover),
     /// Delete a snapshot on every etcd node (only what rke-operator wrote for this cluster, and never the only proven one
     /// of a node)
     SnapshotDelete(NamedSnapshot),
@@ -502,6 +505,30 @@ pub struct SnapshotRestore {
     /// The bucket that has it.
     #[command(flatten)]
     pub s3: S3,
+    /// Progress for people, or one JSON object a line
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// `etcd recover`.
+#[derive(Args, Debug)]
+pub struct Recover {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The node whose data are kept, where several members are left
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<NodeName>,
+    /// Skip confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Give up a machine that is gone, or that was installed anew under its name; may be repeated, or several names separated by
+    /// commas
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
+    pub lose: Vec<NodeName>,
     /// Progress for people, or one JSON object a line
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,

@@ -73,6 +73,10 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
             let result = Box::pin(snapshot_restore::restore(args, session)).await;
             ended(args.output, result)
         }
+        Command::Etcd(Etcd::Recover(args)) => {
+            let result = Box::pin(recover::recover(args, session)).await;
+            ended(args.output, result)
+        }
         Command::Etcd(Etcd::SnapshotDelete(args)) => {
             let doing = Box::pin(snapshot_named::named(Doing::Delete, args, session));
             failed(args.output, doing.await)

@@ -29,6 +29,7 @@ mod plan;
 mod print;
 pub mod prompt;
 pub mod reference;
+mod recover;
 mod remove;
 pub mod report;
 mod rke_state;

@@ -237,10 +237,24 @@ pub enum Failure {
     #[error("no restore of this cluster was cut off: there is nothing to take back")]
     NoRestore,
     /// Another restore was cut off.
-    #[error("a restore of the snapshot `{snapshot}` was begun and has not come to its end")]
+    #[error("a restore of {made_of} was begun and has not come to its end")]
     AnotherRestore {
+        /// Of what.
+        made_of: String,
+        /// The command that goes on with it.
+        command: String,
+    },
+    /// More than one member may be the one to go on with.
+    #[error("several nodes with etcd answer: {nodes}; one of them keeps its data, and the others join it")]
+    Survivors {
         /// Which.
-        snapshot: String,
+        nodes: String,
+    },
+    /// No member is left.
+    #[error("no node with etcd answers that the state and the config have:{}", list(found))]
+    NoSurvivor {
+        /// Why each does not.
+        found: Vec<String>,
     },
     /// A restore and a change of the release at once.
     #[error("the cluster has Kubernetes {has}, and the config asks for {wants}")]
@@ -390,6 +404,7 @@ impl Explain for Failure {
             | Self::SignedElsewhere
             | Self::NoSuchSnapshot { .. }
             | Self::AnotherRestore { .. }
+            | Self::Survivors { .. }
             | Self::NoRestore
             | Self::RestoresAndUpgrades { .. }
             | Self::RkeState { .. }
@@ -401,7 +416,9 @@ impl Explain for Failure {
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
             Self::Catalogue { .. } => ErrorClass::Bug,
-            Self::RemovalIncomplete { .. } | Self::Unreadable { .. } => ErrorClass::Host,
+            Self::RemovalIncomplete { .. }
+            | Self::Unreadable { .. }
+            | Self::NoSurvivor { .. } => ErrorClass::Host,
         }
     }
 
@@ -419,7 +436,9 @@ impl Explain for Failure {
                 "name the config of a cluster that is there with `--config FILE`: its state lies \
                  beside it"
                     .into(),
-                "a lost state is read back by `rke-operator up --recover ID`".into(),
+                "a lost state is read back by `rke-operator up --recover ID`; where the machines are gone, too, out of a \
+                 snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`"
+                    .into(),
             ],
             Self::RkeState { file, kubeconfig } => vec![
                 format!(
@@ -472,9 +491,16 @@ impl Explain for Failure {
                 "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it with `--name`".into(),
             ],
             Self::NoRestore => vec!["`rke-operator status` shows how the cluster is".into()],
-            Self::AnotherRestore { snapshot } => vec![
-                format!("go on with it: `rke-operator etcd snapshot-restore --name {snapshot}`").into(),
+            Self::AnotherRestore { command, .. } => vec![
+                format!("go on with it: `{command}`").into(),
                 "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
+            ],
+            Self::Survivors { .. } => vec![
+                "name the one with the highest index: `rke-operator etcd recover --node NODE`; `rke-operator etcd members` shows it"
+                    .into(),
+            ],
+            Self::NoSurvivor { .. } => vec![
+                "restore a snapshot: `rke-operator etcd snapshot-restore`".into(),
             ],
             Self::RestoresAndUpgrades { has, .. } => vec![
                 format!("write `kubernetes_version: {has}`, restore, and upgrade afterwards").into(),

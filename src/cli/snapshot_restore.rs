@@ -27,7 +27,7 @@ use crate::{
     host::{Host, pool::Hosts},
     model::{AgentProgram, Bucket, ClusterId, KubernetesVersion, NodeName, Role},
     snapshots::OnNode,
-    state::{ClusterState, Loaded, SnapshotRef},
+    state::{ClusterState, EtcdEpoch, Loaded, SnapshotRef},
 };
 
 /// Runs it. One that was cut off goes on where it was.
@@ -58,19 +58,14 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         }
     };
     owner::refuse_others(&environment).await?;
-    let minor = |version: KubernetesVersion| (version.major, version.minor);
-    if let Some(has) = saved.kubernetes_version
-        && minor(has) != minor(intent.version)
-    {
-        let wants = intent.version;
-        return Err(Failure::RestoresAndUpgrades { has, wants }.into());
-    }
+    is_no_upgrade(&saved, &intent)?;
     environment.restore = Some(match (&args.name, saved.restoring()) {
         (None, None) => return Err(Failure::NoRestore.into()),
         (None, Some(_)) => RestoreRequest::TakeBack,
-        (Some(name), Some(epoch)) if epoch.from.name != name.as_str() => {
-            let snapshot = epoch.from.name.clone();
-            return Err(Failure::AnotherRestore { snapshot }.into());
+        (Some(name), Some(epoch))
+            if epoch.from.as_ref().is_none_or(|from| from.name != name.as_str()) =>
+        {
+            return Err(another(epoch));
         }
         (Some(_), Some(epoch)) => RestoreRequest::Begin(Restore {
             number: epoch.number,
@@ -98,6 +93,24 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
     run.to_its_end(&environment, session).await
 }
 
+/// Data of another minor release are not read while the release changes.
+pub(super) fn is_no_upgrade(saved: &ClusterState, intent: &Intent) -> Result<(), Failure> {
+    let minor = |version: KubernetesVersion| (version.major, version.minor);
+    match saved.kubernetes_version {
+        Some(has) if minor(has) != minor(intent.version) => {
+            let wants = intent.version;
+            Err(Failure::RestoresAndUpgrades { has, wants })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// One thing is restored at a time.
+pub(super) fn another(epoch: &EtcdEpoch) -> CliError {
+    let (made_of, command) = (epoch.made_of(), epoch.command());
+    Failure::AnotherRestore { made_of, command }.into()
+}
+
 /// Whose snapshot it is, as far as that is known before the state is.
 #[derive(Clone, Copy)]
 pub(super) struct Whose<'a> {
@@ -112,7 +125,7 @@ impl<'a> Whose<'a> {
         saved: None,
     };
 
-    const fn of(saved: &'a ClusterState) -> Self {
+    pub(super) const fn of(saved: &'a ClusterState) -> Self {
         Self {
             id: Some(&saved.cluster_id),
             saved: Some(saved),
@@ -180,11 +193,11 @@ async fn find(
                 let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);
                 return Ok(Restore {
                     number: saved.restores() + 1,
-                    from: SnapshotRef {
+                    from: Some(SnapshotRef {
                         name: name.as_str().to_owned(),
                         sha256,
                         revision,
-                    },
+                    }),
                     begins: revision.max(before) + snapshot::BEYOND,
                     first: node.clone(),
                 });

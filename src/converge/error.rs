@@ -80,10 +80,12 @@ pub enum Error {
     #[error("this is the cluster that the operator itself runs on: its nodes are left as they are")]
     Home,
     /// A restore was cut off.
-    #[error("a restore of the snapshot `{snapshot}` was begun and has not come to its end")]
+    #[error("a restore of {made_of} was begun and has not come to its end")]
     Restoring {
-        /// Which.
-        snapshot: String,
+        /// Of what.
+        made_of: String,
+        /// The command that goes on with it.
+        command: String,
     },
     /// A step failed.
     #[error("{title} on {} failed", .step.target())]
@@ -221,11 +223,8 @@ impl Explain for Error {
                 "run the operator on another cluster and take this one over there to remove it"
                     .into(),
             ],
-            Self::Restoring { snapshot } => vec![
-                format!(
-                    "go on with it: `rke-operator etcd snapshot-restore --name {snapshot}` continues from what is there"
-                )
-                .into(),
+            Self::Restoring { command, .. } => vec![
+                format!("go on with it: `{command}` continues from what is there").into(),
                 "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
             ],
             Self::TurnLost => vec![

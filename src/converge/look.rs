@@ -553,7 +553,8 @@ fn remember_refused(
 fn unless_restoring(saved: Option<&ClusterState>) -> Result<(), Error> {
     match saved.and_then(ClusterState::restoring) {
         Some(epoch) => Err(Error::Restoring {
-            snapshot: epoch.from.name.clone(),
+            made_of: epoch.made_of(),
+            command: epoch.command(),
         }),
         None => Ok(()),
     }

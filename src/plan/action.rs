@@ -385,10 +385,8 @@ pub struct EtcdRestore {
     pub epoch: u32,
     /// The image that has etcdutl.
     pub image: String,
-    /// The snapshot's name, of a file below [`crate::model::path::SNAPSHOTS`] on the node.
-    pub snapshot: String,
-    /// The hash that etcd has written into it.
-    pub sha256: String,
+    /// A file below [`crate::model::path::SNAPSHOTS`] on the node; `None`: the member's own data.
+    pub snapshot: Option<SnapshotRef>,
     /// The member's name.
     pub member: String,
     /// Where its peers will find it.

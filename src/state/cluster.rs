@@ -76,8 +76,9 @@ pub struct ServiceAccounts {
 pub struct EtcdEpoch {
     /// Counts the restores, from 1.
     pub number: u32,
-    /// What was restored.
-    pub from: SnapshotRef,
+    /// What was restored; `None`: the first member's own data, without the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<SnapshotRef>,
     /// The revision at which it begins: higher than any of the lives before, so that no client takes an old object for a
     /// new one.
     #[serde(default)]
@@ -86,6 +87,27 @@ pub struct EtcdEpoch {
     pub first: NodeName,
     /// How far it has come.
     pub reached: Reached,
+}
+
+impl EtcdEpoch {
+    /// What its data are made of, for people.
+    pub fn made_of(&self) -> String {
+        match &self.from {
+            Some(snapshot) => format!("the snapshot `{}`", snapshot.name),
+            None => format!("the data of node `{}`", self.first),
+        }
+    }
+
+    /// The command that begins it, and goes on with it.
+    pub fn command(&self) -> String {
+        match &self.from {
+            Some(snapshot) => {
+                let name = &snapshot.name;
+                format!("rke-operator etcd snapshot-restore --name {name}")
+            }
+            None => "rke-operator etcd recover".to_owned(),
+        }
+    }
 }
 
 /// A snapshot of etcd.

@@ -36,11 +36,11 @@ const LIVES: [Component; 5] = [
 pub(crate) fn restore(number: u32) -> RestoreRequest {
     RestoreRequest::Begin(Restore {
         number,
-        from: SnapshotRef {
+        from: Some(SnapshotRef {
             name: "s1".to_owned(),
             sha256: "ab".repeat(32),
             revision: 1000,
-        },
+        }),
         begins: 1_000_001_000,
         first: "n2".into(),
     })
@@ -479,5 +479,89 @@ fn a_cluster_whose_machines_were_installed_anew_goes_on_on_them() {
         runner
             .remote
             .world(|world| assert_eq!(lives(world), [1].into()));
+    });
+}
+
+/// Three members, of which two are gone, with the config as it is afterwards; and a request to go on with the third one.
+async fn with_one_member_left() -> (Runner, Wish) {
+    let (runner, wish) = with_a_snapshot().await;
+    for name in ["n2", "n3"] {
+        runner.switch_off(name);
+    }
+    let less = Wish {
+        without: vec![1, 2],
+        ..wish
+    };
+    let own = RestoreRequest::Begin(Restore {
+        number: 1,
+        from: None,
+        begins: 1_000_000_000,
+        first: "n1".into(),
+    });
+    (runner.restoring(&own).losing(&["n2", "n3"]), less)
+}
+
+/// What the member had is there, and nothing of the others is.
+fn goes_on_with_one(runner: &Runner) {
+    let saved = runner.memory.shell().saved.unwrap();
+    let epoch = saved.etcd_epoch.as_ref().unwrap();
+    assert_eq!((epoch.reached, &epoch.from), (Reached::Done, &None));
+    runner.remote.world(|world| {
+        let there: Vec<&NodeName> = world.members[&saved.cluster_id.0].iter().collect();
+        assert_eq!(there, [&NodeName::from("n1")]);
+        assert_eq!(lives(world), [1].into());
+        let nodes = &world.truth.cluster.as_ref().unwrap().nodes;
+        assert!(nodes[&NodeName::from("n4")].unschedulable, "no snapshot has that");
+        assert_eq!(nodes.len(), 2);
+    });
+}
+
+/// Rule 22, one survivor.
+#[test]
+fn the_last_member_goes_on_with_its_data_wherever_it_is_cut() {
+    let cuts = Cuts::default();
+    block_on(async {
+        for after in 0..60 {
+            let (runner, wish) = with_one_member_left().await;
+            let intent = wish.intent();
+            let goal = Goal::Restore(&intent);
+            let torn = [0, 1, 2, 4][after % 4];
+            cuts.count(dies(&runner, &goal, Cut { after, torn }).await);
+            let outcome = runner.converge(&goal).await;
+            assert!(
+                matches!(outcome, Ok(Outcome::Converged { .. })),
+                "{after} {torn}: {outcome:?}"
+            );
+            goes_on_with_one(&runner);
+        }
+    });
+    cuts.are_real();
+}
+
+/// A majority has all data: one member has no more, and may have less.
+#[test]
+fn no_member_goes_on_alone_while_etcd_serves_or_it_has_no_data() {
+    block_on(async {
+        let (runner, wish) = with_one_member_left().await;
+        runner.switch_on();
+        runner.switch_off("n3");
+        let one_less = Wish {
+            without: vec![2],
+            ..wish.clone()
+        };
+        let refused = async |runner: &Runner, wish: &Wish| {
+            let intent = wish.intent();
+            let before = runner.remote.world(|world| world.clone());
+            let error = runner.converge(&Goal::Restore(&intent)).await.unwrap_err();
+            assert!(runner.remote.world(|world| *world == before));
+            error.to_string()
+        };
+        let error = refused(&runner.losing(&["n3"]), &one_less).await;
+        assert!(error.contains("etcd serves"), "{error}");
+
+        let (runner, wish) = with_one_member_left().await;
+        install_anew(&runner, "n1", "another");
+        let error = refused(&runner.losing(&["n1", "n2", "n3"]), &wish).await;
+        assert!(error.contains("node `n1` has no data"), "{error}");
     });
 }

@@ -1,5 +1,5 @@
 //! All machines of a cluster are gone. It goes on on others, with its name, its keys and what was in the newest snapshot in the
-//! bucket.
+//! bucket. Or one with etcd is left.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -96,12 +96,61 @@ fn a_cluster_whose_machines_are_all_gone_goes_on_on_others() {
     assert_eq!(site.cluster_id(), id);
     let maps = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
     assert!(maps.contains("before"), "{maps}");
-    Site::eventually("the pods run", LIMIT, || works(&site));
-    assert_ne!(uid(&site, "db-0"), pod, "it ran on a machine that is gone");
+    // Those of the snapshot ran on machines that are gone.
+    Site::eventually("other pods run", LIMIT, || {
+        works(&site) && uid(&site, "db-0") != pod
+    });
     assert_eq!(site.ready(), names(&["n5", "n6", "n7", "n8"]));
     assert_eq!(
         site.members("n5"),
         names(&["etcd-n5", "etcd-n6", "etcd-n7"])
+    );
+    site.has_nothing_to_do();
+}
+
+/// Two of three members are gone: the third one goes on with all that it has, and takes others in.
+#[test]
+fn the_last_member_goes_on_with_its_data() {
+    let machines = ["n1", "n2", "n3", "n4", "n5"];
+    let spec = machines.iter().fold(LabSpec::own("ha-left"), |spec, name| {
+        spec.node(name, Profile::Plain)
+    });
+    let site = Site::of(&spec);
+    site.names(&[("n1", ALL), ("n2", ALL), ("n3", ALL)]);
+    site.run_static(&["up", "--yes"]).well();
+    apply(&site, crate::lab_restore::WORK);
+    Site::eventually("the pods run", LIMIT, || works(&site));
+    let recover = ["etcd", "recover", "--yes"];
+    let said = site.run_static(&recover);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.stderr.contains("several nodes"), "{said:?}");
+    let said = site.run_static(&["etcd", "recover", "--yes", "--node", "n1"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.stderr.contains("etcd serves"), "{said:?}");
+
+    apply(
+        &site,
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: default}}",
+    );
+    for machine in ["n2", "n3"] {
+        site.lab.node(machine).stop().expect("it is off");
+    }
+    site.names(&[("n1", ALL), ("n4", CENTRAL), ("n5", CENTRAL)]);
+    let begun = Instant::now();
+    let lose = ["etcd", "recover", "--yes", "--lose", "n2,n3"];
+    site.run_static(&lose).well();
+    let took = begun.elapsed().as_secs_f64();
+    publish(
+        "HA_TABLE",
+        &format!("two of three members are gone; the third one goes on, and two others join it: {took:.1} s"),
+    );
+    let maps = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
+    assert!(maps.contains("late"), "{maps}");
+    Site::eventually("the pods run", LIMIT, || works(&site));
+    assert_eq!(site.ready(), names(&["n1", "n4", "n5"]));
+    assert_eq!(
+        site.members("n1"),
+        names(&["etcd-n1", "etcd-n4", "etcd-n5"])
     );
     site.has_nothing_to_do();
 }

@@ -15,6 +15,7 @@ use crate::{
     host::{Host, Program},
     model::{ClusterId, path},
     plan::EtcdRestore,
+    state::SnapshotRef,
 };
 
 const SCRIPT: &str = include_str!("restore.sh");
@@ -54,13 +55,24 @@ pub(in crate::apply) async fn restore(
     restore: &EtcdRestore,
 ) -> Result<Done, StepError> {
     let epoch = restore.epoch;
-    let snapshot = format!("{}/{}", path::SNAPSHOTS, restore.snapshot);
-    let said = script(host, id, epoch, "ready", &[&snapshot, &restore.sha256]).await?;
+    let (snapshot, said) = match &restore.snapshot {
+        Some(SnapshotRef { name, sha256, .. }) => {
+            let file = format!("{}/{name}", path::SNAPSHOTS);
+            let said = script(host, id, epoch, "ready", &[&file, sha256]).await?;
+            (file, said)
+        }
+        None => (path::ETCD_MEMBER.to_owned(), script(host, id, epoch, "own", &[]).await?),
+    };
     let words: Vec<&str> = said.iter().map(String::as_str).collect();
     let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
-    let folder = match words.as_slice() {
+    let (folder, database) = match words.as_slice() {
         ["done"] => return Ok(Done::default()),
-        ["ready", folder] => *folder,
+        ["ready", folder] => (*folder, snapshot.as_str()),
+        ["ready", folder, database] => (*folder, *database),
+        ["gone"] if restore.snapshot.is_none() => {
+            let what = format!("there is no database of etcd in `{snapshot}`");
+            return Err(node_error(host, &what, &["restore a snapshot"]));
+        }
         ["gone"] => {
             let what = format!("`{snapshot}` is no longer there");
             return Err(node_error(host, &what, &["copy it there again"]));
@@ -81,7 +93,7 @@ pub(in crate::apply) async fn restore(
         }
         _ => return Err(node_error(host, "the snapshot cannot be looked at", &[])),
     };
-    let program = etcdutl(restore, &snapshot, folder);
+    let program = etcdutl(restore, database, folder);
     let output = host.run_program(&program, id).await.map_err(failed)?;
     succeeded(host, &output, "etcdutl did not restore the snapshot", &[])?;
     set_aside(host, id, epoch).await?;
@@ -90,22 +102,23 @@ pub(in crate::apply) async fn restore(
 }
 
 /// What it writes is only this member's: the others join it.
-fn etcdutl(restore: &EtcdRestore, snapshot: &str, folder: &str) -> Program {
+fn etcdutl(restore: &EtcdRestore, database: &str, folder: &str) -> Program {
     let EtcdRestore {
         epoch: _,
         image,
-        snapshot: _,
-        sha256: _,
+        snapshot,
         member,
         peer_url,
         token,
         bump,
     } = restore;
+    // Only a snapshot has its hash behind it.
+    let unhashed = snapshot.is_none().then(|| "--skip-hash-check=true".to_owned());
     let command = [
         "etcdutl".to_owned(),
         "snapshot".to_owned(),
         "restore".to_owned(),
-        snapshot.to_owned(),
+        database.to_owned(),
         format!("--name={member}"),
         format!("--initial-cluster={member}={peer_url}"),
         format!("--initial-advertise-peer-urls={peer_url}"),
@@ -117,7 +130,7 @@ fn etcdutl(restore: &EtcdRestore, snapshot: &str, folder: &str) -> Program {
     ];
     Program {
         image: image.clone(),
-        command: command.to_vec(),
+        command: command.into_iter().chain(unhashed).collect(),
         binds: vec![
             format!("{}:{}:ro", path::SNAPSHOTS, path::SNAPSHOTS),
             format!("{}:{}", path::ETCD, path::ETCD),

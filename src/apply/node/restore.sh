@@ -1,5 +1,5 @@
 # The folders of etcd's data while a snapshot is restored. $1: the member's folder; $2: the number of the restore; $3:
-# ready, before the new data are made | aside, for what is there | place, for what was made | back, for what was set
+# ready, before the new data are made of a snapshot | own, before they are made of the member's own | aside, for what is there | place, for what was made | back, for what was set
 # aside; $4 and $5: the snapshot and
 # its hash. What was there is never deleted. It stays on its file system: where the folder is a mount point, everything
 # is in folders on that disk, which etcd does not look into.
@@ -32,7 +32,32 @@ into_the_folder() {
   find "$1/" -mindepth 1 -maxdepth 1 -exec mv -t "$folder" {} +
   rmdir "$1"
 }
+# Room for data that are made of $1 bytes. What a run has made that was ended is made again: no etcd has used it.
+room() {
+  rm -rf "$new"
+  mkdir -p "$(dirname "$new")"
+  needed=$(($1 * 3 / 2048 + 70000))
+  free=$(df -Pk "$(dirname "$new")" | tail -n 1 | awk '{ print $4 }')
+  if [ "$free" -lt "$needed" ]; then
+    echo "rke-operator: full $free $needed"
+    exit 0
+  fi
+}
 case $3 in
+own)
+  if [ -e "$restored" ]; then
+    echo 'rke-operator: done'
+    exit 0
+  fi
+  database=$folder/snap/db
+  [ -f "$database" ] || database=$before/snap/db
+  if [ ! -f "$database" ]; then
+    echo 'rke-operator: gone'
+    exit 0
+  fi
+  room "$(stat -c %s "$database")"
+  echo "rke-operator: ready $new $database"
+  ;;
 ready)
   if [ -e "$restored" ]; then
     echo 'rke-operator: done'
@@ -49,15 +74,7 @@ ready)
     echo 'rke-operator: another'
     exit 0
   fi
-  # Of a run that was ended: it is made again, and no etcd has used it.
-  rm -rf "$new"
-  mkdir -p "$(dirname "$new")"
-  needed=$((size * 3 / 2048 + 70000))
-  free=$(df -Pk "$(dirname "$new")" | tail -n 1 | awk '{ print $4 }')
-  if [ "$free" -lt "$needed" ]; then
-    echo "rke-operator: full $free $needed"
-    exit 0
-  fi
+  room "$size"
   echo "rke-operator: ready $new"
   ;;
 aside)

@@ -18,16 +18,16 @@ pub enum RestoreRequest {
     TakeBack,
 }
 
-/// A request to restore a snapshot. A run begins it once, however often it plans: `number` says which restore it is.
+/// A request to restore etcd's data. A run begins it once, however often it plans: `number` says which restore it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
     /// One more than the restores before.
     pub number: u32,
-    /// The snapshot.
-    pub from: SnapshotRef,
+    /// The snapshot; `None`: the first member's own data.
+    pub from: Option<SnapshotRef>,
     /// The revision at which etcd begins: see [`EtcdEpoch::begins`].
     pub begins: u64,
-    /// The node that has the snapshot; its member is made of it.
+    /// The node that has it; its member is made of it.
     pub first: NodeName,
 }
 

@@ -4,6 +4,7 @@ use super::{PreflightError, PreflightErrors, lost};
 use crate::{
     desired::Desired,
     error::ErrorClass,
+    etcd::Quorum,
     facts::{Actual, HostView},
     model::{Component, Role, label::LOSE},
     state::{EtcdEpoch, Membership},
@@ -17,11 +18,14 @@ pub(in crate::plan) fn restore(
 ) -> Result<(), PreflightErrors> {
     let mut errors = silent(want, have);
     errors.extend(lost::reporting(want, have));
+    if epoch.from.is_none() {
+        errors.extend(no_survivor(want, have, epoch));
+    }
     if have.up(&epoch.first).is_none() || !want.hosts.contains_key(&epoch.first) {
         errors.push(PreflightError {
             node: Some(epoch.first.clone()),
             message: format!(
-                "the snapshot is restored on node `{}`, which does not answer or is not in the config",
+                "etcd's data are restored on node `{}`, which does not answer or is not in the config",
                 epoch.first
             ),
             hints: Vec::new(),
@@ -29,6 +33,38 @@ pub(in crate::plan) fn restore(
         });
     }
     PreflightErrors::unless_empty(errors)
+}
+
+/// What keeps etcd from going on with the data of one member: a majority that serves has more than these, and a node that
+/// has none gives none. What was begun goes on.
+fn no_survivor(want: &Desired, have: &Actual, epoch: &EtcdEpoch) -> Option<PreflightError> {
+    let begun = have.saved.as_ref().map_or(0, |saved| saved.restores());
+    if begun >= epoch.number {
+        return None;
+    }
+    let first = &epoch.first;
+    let has_data = have
+        .up(first)
+        .is_some_and(|facts| facts.is_of(&want.cluster_id) && facts.has_data());
+    let (message, hint) = if matches!(have.etcd.quorum, Quorum::Serving { .. }) {
+        (
+            "etcd serves: a majority of its members has all data, and one of them would go on with less".to_owned(),
+            format!("take nodes that are gone out of the config and name them: `rke-operator up --lose NODE` (a `Cluster` has the annotation `{LOSE}`)"),
+        )
+    } else if !has_data {
+        (
+            format!("node `{first}` has no data of this cluster's etcd"),
+            "name another node with `--node`, or restore a snapshot: `rke-operator etcd snapshot-restore`".to_owned(),
+        )
+    } else {
+        return None;
+    };
+    Some(PreflightError {
+        node: Some(first.clone()),
+        message,
+        hints: vec![hint],
+        class: ErrorClass::User,
+    })
 }
 
 /// What the restored API has taken since would be lost.
@@ -45,15 +81,12 @@ pub(in crate::plan) fn take_back(
     let serves = serves.map(|name| PreflightError {
         node: Some(name.clone()),
         message: format!(
-            "the restore of `{}` cannot be taken back: an API server of it was started on node `{name}`, and what was \
+            "the restore of {} cannot be taken back: an API server of it was started on node `{name}`, and what was \
              written since would be lost",
-            epoch.from.name
+            epoch.made_of()
         ),
         hints: vec![
-            format!(
-                "go on with it: `rke-operator etcd snapshot-restore --name {}`; then another snapshot can be restored",
-                epoch.from.name
-            ),
+            format!("go on with it: `{}`; then another snapshot can be restored", epoch.command()),
         ],
         class: ErrorClass::User,
     });

@@ -70,9 +70,13 @@ pub(in crate::plan) fn restore(diff: &Diff<'_>, have: &Actual, epoch: &EtcdEpoch
     }
     if let Some(first) = first_that_disturbs(&mut plan) {
         first.disturbs = Some(format!(
-            "replaces all that the cluster's API holds by what was in the snapshot `{}`: the API is away meanwhile, \
-             and what was made since the snapshot is gone",
-            epoch.from.name
+            "replaces all that the cluster's API holds by {}: the API is away meanwhile, and what {} is gone",
+            epoch.made_of(),
+            if epoch.from.is_some() {
+                "was made since the snapshot"
+            } else {
+                "only other members had"
+            }
         ));
     }
     plan
@@ -170,14 +174,17 @@ fn data(diff: &Diff<'_>, epoch: &EtcdEpoch) -> Stage {
             let restore = Box::new(EtcdRestore {
                 epoch: epoch.number,
                 image: want.etcd_tools.clone(),
-                snapshot: epoch.from.name.clone(),
-                sha256: epoch.from.sha256.clone(),
+                snapshot: epoch.from.clone(),
                 member: member_name(name),
                 peer_url: spec.flag("initial-advertise-peer-urls").next()?.to_owned(),
                 token: want.saved.etcd_token(),
-                bump: epoch.begins.saturating_sub(epoch.from.revision),
+                bump: epoch.begins.saturating_sub(revision(epoch)),
             });
-            let why = "the snapshot is on this node, and the data of before are kept";
+            let why = if epoch.from.is_some() {
+                "the snapshot is on this node, and the data of before are kept"
+            } else {
+                "it goes on without the other members, and the data of before are kept"
+            };
             (HostAction::RestoreEtcd { restore }, why)
         } else {
             return None;
@@ -185,6 +192,11 @@ fn data(diff: &Diff<'_>, epoch: &EtcdEpoch) -> Stage {
         Some(Step::on(name, Cause::Change, why, action).guarded(&want.cluster_id))
     });
     Stage::of("data", want.hosts.len(), steps)
+}
+
+/// At least so high is the revision of what it is made of.
+fn revision(epoch: &EtcdEpoch) -> u64 {
+    epoch.from.as_ref().map_or(0, |snapshot| snapshot.revision)
 }
 
 /// Each started and awaited.

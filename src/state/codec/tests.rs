@@ -78,20 +78,23 @@ fn whatever_a_state_may_hold_is_read_back() {
         Reached::Done,
         Reached::TakenBack,
     ] {
-        state.etcd_epoch = Some(EtcdEpoch {
-            number: 2,
-            from: SnapshotRef {
-                name: "2026-11-25T12:00:00Z_etcd".to_owned(),
-                sha256: "ab".repeat(32),
-                revision: 7,
-            },
-            begins: 1_000_000_007,
-            first: "n1".into(),
-            reached,
-        });
-        let text = encode(&state);
-        assert_eq!(decode(text.expose()), Ok(state.clone()));
-        assert_eq!(state.copy(), state, "a copy has all of it");
+        let snapshot = SnapshotRef {
+            name: "2026-11-25T12:00:00Z_etcd".to_owned(),
+            sha256: "ab".repeat(32),
+            revision: 7,
+        };
+        for from in [Some(snapshot), None] {
+            state.etcd_epoch = Some(EtcdEpoch {
+                number: 2,
+                from,
+                begins: 1_000_000_007,
+                first: "n1".into(),
+                reached,
+            });
+            let text = encode(&state);
+            assert_eq!(decode(text.expose()), Ok(state.clone()));
+            assert_eq!(state.copy(), state, "a copy has all of it");
+        }
     }
     assert!(!format!("{state:?}").contains("next key"));
 }

@@ -619,8 +619,11 @@ impl World {
                 self.learners.clear();
                 self.life = restore.epoch;
                 self.former = self.truth.cluster.as_deref().cloned();
-                let held = self.snapshots.get(&restore.snapshot);
-                self.truth.cluster = held.cloned().map(Box::new);
+                // Its own data are all that the sim's etcd holds.
+                if let Some(snapshot) = &restore.snapshot {
+                    let held = self.snapshots.get(&snapshot.name);
+                    self.truth.cluster = held.cloned().map(Box::new);
+                }
             }
             HostAction::CleanHost { .. } => {
                 for members in self.members.values_mut() {
