@@ -37,9 +37,12 @@ pub(super) async fn clean(
 ) -> Result<Done, StepError> {
     let saved = run.context.saved()?;
     let mut running = running_pods(run, &saved.cluster_id).await?;
-    // What was no part of the cluster runs none of its pods, whatever had its name before.
-    let answers = |name: &&NodeName| run.context.actual.up(name).is_some();
-    for name in run.context.desired()?.hosts.keys().filter(answers) {
+    // A machine on which no kubelet ever ran runs no pod, whatever had its name before.
+    let is_new = |name: &&NodeName| {
+        let facts = run.context.actual.up(name);
+        facts.is_some_and(|facts| !facts.is_of(&saved.cluster_id) && !facts.has_data())
+    };
+    for name in run.context.desired()?.hosts.keys().filter(is_new) {
         running.entry(name.clone()).or_default();
     }
     let host = run.host(name).await?;
@@ -86,7 +89,10 @@ async fn cleaned(
     let saved = run.context.saved()?;
     let mut nodes: BTreeSet<NodeName> = desired.hosts.keys().cloned().collect();
     nodes.extend(saved.inventory.keys().cloned());
-    let cleaned = workload::clean_restored(&client, running, &nodes, lease::RUN.name());
+    let lost = saved.inventory.keys().filter(|name| saved.is_lost(name));
+    let lost = lost.filter(|name| !desired.hosts.contains_key(*name));
+    let lost = lost.cloned().collect();
+    let cleaned = workload::clean_restored(&client, running, &nodes, &lost, lease::RUN.name());
     cleaned.await.map_err(failed)
 }
 

@@ -10,7 +10,7 @@ use super::{
         Screen,
         json::{self, Ended},
     },
-    plan, reference, remove,
+    plan, recover, reference, remove,
     report::CliError,
     rotate_key, run,
     session::{STOPPED, Session},

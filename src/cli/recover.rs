@@ -83,7 +83,10 @@ async fn survivor(
     }
     let (hosts, nodes) = with_etcd(intent, Whose::of(saved), environment).await;
     let (mut answer, mut found) = (Vec::new(), Vec::new());
-    for node in nodes.iter().filter(|node| saved.inventory.contains_key(*node)) {
+    for node in nodes
+        .iter()
+        .filter(|node| saved.inventory.contains_key(*node))
+    {
         match hosts.get(node).await {
             Ok(_) => answer.push(node),
             Err(why) => found.push(format!("{node}: {}", why.why)),

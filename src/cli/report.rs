@@ -245,13 +245,18 @@ pub enum Failure {
         command: String,
     },
     /// More than one member may be the one to go on with.
-    #[error("several nodes with etcd answer: {nodes}; one of them keeps its data, and the others join it")]
+    #[error(
+        "several nodes with etcd answer: {nodes}; one of them keeps its data, and the others join it"
+    )]
     Survivors {
         /// Which.
         nodes: String,
     },
     /// No member is left.
-    #[error("no node with etcd answers that the state and the config have:{}", list(found))]
+    #[error(
+        "no node with etcd answers that the state and the config have:{}",
+        list(found)
+    )]
     NoSurvivor {
         /// Why each does not.
         found: Vec<String>,
@@ -416,9 +421,9 @@ impl Explain for Failure {
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
             Self::Catalogue { .. } => ErrorClass::Bug,
-            Self::RemovalIncomplete { .. }
-            | Self::Unreadable { .. }
-            | Self::NoSurvivor { .. } => ErrorClass::Host,
+            Self::RemovalIncomplete { .. } | Self::Unreadable { .. } | Self::NoSurvivor { .. } => {
+                ErrorClass::Host
+            }
         }
     }
 

@@ -63,7 +63,10 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         (None, None) => return Err(Failure::NoRestore.into()),
         (None, Some(_)) => RestoreRequest::TakeBack,
         (Some(name), Some(epoch))
-            if epoch.from.as_ref().is_none_or(|from| from.name != name.as_str()) =>
+            if epoch
+                .from
+                .as_ref()
+                .is_none_or(|from| from.name != name.as_str()) =>
         {
             return Err(another(epoch));
         }

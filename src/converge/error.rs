@@ -225,7 +225,8 @@ impl Explain for Error {
             ],
             Self::Restoring { command, .. } => vec![
                 format!("go on with it: `{command}` continues from what is there").into(),
-                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
+                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`"
+                    .into(),
             ],
             Self::TurnLost => vec![
                 "this one did not renew its Lease in time: it was held up for long. Run it again: \

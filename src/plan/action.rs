@@ -14,6 +14,7 @@ use crate::{
         ClusterId, Component, ContainerSpec, ContainerdWants, Digest, DrainRules, KernelWants,
         NodeMeta, NodeName, ObjectRef,
     },
+    state::SnapshotRef,
 };
 
 /// One effect, by where it happens: what is done on a node cannot lack one.

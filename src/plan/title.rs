@@ -39,12 +39,10 @@ fn on_host(action: &HostAction) -> String {
         HostAction::JoinEtcd { .. } => "join etcd".to_owned(),
         HostAction::SetEtcdAside { .. } => "set the data of etcd aside".to_owned(),
         HostAction::PutEtcdBack { .. } => "put the former data of etcd back".to_owned(),
-        HostAction::RestoreEtcd { restore } => {
-            match &restore.snapshot {
-                Some(snapshot) => format!("restore etcd from {}", snapshot.name),
-                None => "restore etcd from its own data".to_owned(),
-            }
-        }
+        HostAction::RestoreEtcd { restore } => match &restore.snapshot {
+            Some(snapshot) => format!("restore etcd from {}", snapshot.name),
+            None => "restore etcd from its own data".to_owned(),
+        },
         HostAction::StartContainer { component } => format!("start {component}"),
         HostAction::ReplaceContainer { component, .. } => format!("replace {component}"),
         HostAction::PutBack { component } => format!("put the former {component} back"),

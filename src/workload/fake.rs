@@ -200,7 +200,7 @@ impl FakeApi {
             },
             (method, path) => {
                 let method = method.clone();
-                let path = path.to_owned();
+                let path = path.strip_suffix("/status").unwrap_or(path).to_owned();
                 drop(inner);
                 let media = parts.headers.get("content-type");
                 let media = media.map(|media| media.to_str().unwrap().to_owned());

@@ -77,7 +77,11 @@ pub async fn out_of_service(
 }
 
 /// False when the node is gone, or is another one by now.
-async fn taint(client: &Client, name: &NodeName, uid: &str) -> Result<bool, WorkloadError> {
+pub(super) async fn taint(
+    client: &Client,
+    name: &NodeName,
+    uid: &str,
+) -> Result<bool, WorkloadError> {
     let nodes: Api<Node> = Api::all(client.clone());
     let doing = format!("say that node `{name}` is out of service");
     for _ in 0..TRIES {

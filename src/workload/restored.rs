@@ -9,10 +9,11 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
+use serde_json::json;
 
-use super::{WorkloadError, drain::is_mirror, objects::within, pages};
+use super::{WorkloadError, drain::is_mirror, lost::taint, objects::within, pages};
 use crate::{facts::NODE_META, model::NodeName};
 
 /// Where kubelets have their leases.
@@ -29,11 +30,13 @@ pub struct Restored {
 
 /// Deletes, by their uids: pods that are bound to one of the nodes of `running`, have not ended, do not run there and
 /// have a controller; Nodes that rke-operator has set up and that are not among `nodes`; the lease of a run, of that name; and those of kubelets:
-/// [`reports`] tells by them who has reported since. Pods of nodes that did not answer stay as they are.
+/// [`reports`] tells by them who has reported since. Pods of nodes that did not answer stay as they are. The nodes of `lost`
+/// were Ready when the snapshot was taken: they no longer are, and take no pod.
 pub async fn clean_restored(
     client: &Client,
     running: &BTreeMap<NodeName, BTreeSet<String>>,
     nodes: &BTreeSet<NodeName>,
+    lost: &BTreeSet<NodeName>,
     lease: &str,
 ) -> Result<Restored, WorkloadError> {
     let mut restored = Restored::default();
@@ -52,8 +55,12 @@ pub async fn clean_restored(
         restored.deleted += usize::from(delete(&pods, &pod, doing).await?);
     }
     let all: Api<Node> = Api::all(client.clone());
-    let mut gone = Vec::new();
+    let (mut gone, mut off) = (Vec::new(), Vec::new());
     let take = |node: Node| {
+        if lost.contains(&NodeName(node.name_any())) {
+            off.push(node);
+            return;
+        }
         let ours = node.annotations().contains_key(NODE_META);
         if ours && !nodes.contains(&NodeName(node.name_any())) {
             gone.push(node);
@@ -65,11 +72,38 @@ pub async fn clean_restored(
         let doing = || format!("delete node `{}`", node.name_any());
         restored.deleted += usize::from(delete(&all, &node, doing).await?);
     }
+    for node in off {
+        let name = NodeName(node.name_any());
+        let uid = node.uid().unwrap_or_default();
+        if taint(client, &name, &uid).await? {
+            no_longer_ready(&all, &name).await?;
+        }
+    }
     forget(client, "kube-system", lease).await?;
     for node in nodes {
         forget(client, KUBELETS, &node.0).await?;
     }
     Ok(restored)
+}
+
+/// As the node controller says it of a kubelet that does not report.
+async fn no_longer_ready(nodes: &Api<Node>, node: &NodeName) -> Result<(), WorkloadError> {
+    let status = json!({"status": {"conditions": [{
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "the node was given up before etcd was restored",
+    }]}});
+    let params = PatchParams::default();
+    let patch = Patch::Strategic(&status);
+    match within(nodes.patch_status(&node.0, &params, &patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => {
+            let doing = format!("say that node `{node}` is not ready");
+            Err(WorkloadError::api(doing, error))
+        }
+    }
 }
 
 /// Deletes a lease. Gone is success.
@@ -167,9 +201,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
-    use super::*;
+    use super::{super::fake::FakeApi, *};
 
     fn pod(change: Value) -> Pod {
         let mut pod = json!({
@@ -223,5 +257,28 @@ mod tests {
         let annotations = json!({"kubernetes.io/config.mirror": "x"});
         let of_a_file = pod(json!({"metadata": {"annotations": annotations}}));
         assert_eq!(fate(&of_a_file, &none), Fate::Stays);
+    }
+
+    /// The node controller, which would find out, does not run yet.
+    #[tokio::test]
+    async fn a_node_that_is_given_up_takes_no_pod_and_is_not_ready() {
+        let api = FakeApi::new();
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        let path = |name: &str| format!("/api/v1/nodes/{name}");
+        for name in ["n1", "n2"] {
+            api.put(&path(name), json!({"status": ready}));
+        }
+        let nodes = ["n1", "n2"].map(NodeName::from).into();
+        let lost = ["n2", "n3"].map(NodeName::from).into();
+        let client = api.client();
+        let cleaned = clean_restored(&client, &BTreeMap::new(), &nodes, &lost, "run");
+        assert_eq!(cleaned.await.unwrap(), Restored::default());
+        let is_ready = |name: &str| {
+            let node = api.get(&path(name)).unwrap();
+            let taints = node["spec"]["taints"].as_array().map_or(0, Vec::len);
+            (taints, node["status"]["conditions"][0]["status"].clone())
+        };
+        assert_eq!(is_ready("n1"), (0, json!("True")));
+        assert_eq!(is_ready("n2"), (1, json!("Unknown")));
     }
 }

@@ -511,7 +511,10 @@ fn goes_on_with_one(runner: &Runner) {
         assert_eq!(there, [&NodeName::from("n1")]);
         assert_eq!(lives(world), [1].into());
         let nodes = &world.truth.cluster.as_ref().unwrap().nodes;
-        assert!(nodes[&NodeName::from("n4")].unschedulable, "no snapshot has that");
+        assert!(
+            nodes[&NodeName::from("n4")].unschedulable,
+            "no snapshot has that"
+        );
         assert_eq!(nodes.len(), 2);
     });
 }

@@ -82,7 +82,7 @@ fn a_cluster_whose_machines_are_all_gone_goes_on_on_others() {
     assert!(!site.path("cluster.rke-operator.json").exists());
     let lose = ["--lose", "n1,n2,n3,n4"];
     let begun = Instant::now();
-    let said = site.run_static(&[&restore[..], &lose].concat()).well();
+    site.run_static(&[&restore[..], &lose].concat()).well();
     let took = begun.elapsed();
     publish(
         "HA_TABLE",
@@ -91,7 +91,6 @@ fn a_cluster_whose_machines_are_all_gone_goes_on_on_others() {
             took.as_secs_f64()
         ),
     );
-    eprintln!("{}", said.stderr);
 
     assert_eq!(site.cluster_id(), id);
     let maps = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
@@ -142,7 +141,9 @@ fn the_last_member_goes_on_with_its_data() {
     let took = begun.elapsed().as_secs_f64();
     publish(
         "HA_TABLE",
-        &format!("two of three members are gone; the third one goes on, and two others join it: {took:.1} s"),
+        &format!(
+            "two of three members are gone; the third one goes on, and two others join it: {took:.1} s"
+        ),
     );
     let maps = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
     assert!(maps.contains("late"), "{maps}");

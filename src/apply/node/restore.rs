@@ -58,10 +58,13 @@ pub(in crate::apply) async fn restore(
     let (snapshot, said) = match &restore.snapshot {
         Some(SnapshotRef { name, sha256, .. }) => {
             let file = format!("{}/{name}", path::SNAPSHOTS);
-            let said = script(host, id, epoch, "ready", &[&file, sha256]).await?;
+            let said = script(host, id, epoch, "ready", &[file.as_str(), sha256.as_str()]).await?;
             (file, said)
         }
-        None => (path::ETCD_MEMBER.to_owned(), script(host, id, epoch, "own", &[]).await?),
+        None => (
+            path::ETCD_MEMBER.to_owned(),
+            script(host, id, epoch, "own", &[]).await?,
+        ),
     };
     let words: Vec<&str> = said.iter().map(String::as_str).collect();
     let mebibytes = |kibibytes: &str| kibibytes.parse::<u64>().unwrap_or_default() / 1024;
@@ -113,7 +116,9 @@ fn etcdutl(restore: &EtcdRestore, database: &str, folder: &str) -> Program {
         bump,
     } = restore;
     // Only a snapshot has its hash behind it.
-    let unhashed = snapshot.is_none().then(|| "--skip-hash-check=true".to_owned());
+    let unhashed = snapshot
+        .is_none()
+        .then(|| "--skip-hash-check=true".to_owned());
     let command = [
         "etcdutl".to_owned(),
         "snapshot".to_owned(),

@@ -229,7 +229,7 @@ fn alive(name: &NodeName, have: &Actual) -> Option<PreflightError> {
         _ if !serves => (
             "etcd does not serve".to_owned(),
             "a node is given up only while a majority of etcd's members answers: bring back \
-             members that are off"
+             members that are off; where they are gone for good, `rke-operator etcd recover` goes on with one that is left"
                 .to_owned(),
         ),
         ApiView::Unknown | ApiView::Unreachable(_) => (
