@@ -270,8 +270,8 @@ mod tests {
         }
         let nodes = ["n1", "n2"].map(NodeName::from).into();
         let lost = ["n2", "n3"].map(NodeName::from).into();
-        let client = api.client();
-        let cleaned = clean_restored(&client, &BTreeMap::new(), &nodes, &lost, "run");
+        let (client, running) = (api.client(), BTreeMap::new());
+        let cleaned = clean_restored(&client, &running, &nodes, &lost, "run");
         assert_eq!(cleaned.await.unwrap(), Restored::default());
         let is_ready = |name: &str| {
             let node = api.get(&path(name)).unwrap();
