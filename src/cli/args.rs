@@ -495,7 +495,7 @@ pub struct SnapshotRestore {
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Give up a machine that is gone, or that was installed anew under its name; may be repeated, or several names separated by
+    /// Give up a machine that is gone, or that was reinstalled under its name; may be repeated, or several names separated by
     /// commas
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,
@@ -525,7 +525,7 @@ pub struct Recover {
     /// Skip confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Give up a machine that is gone, or that was installed anew under its name; may be repeated, or several names separated by
+    /// Give up a machine that is gone, or that was reinstalled under its name; may be repeated, or several names separated by
     /// commas
     #[arg(long, value_name = "NODE", value_delimiter = ',')]
     pub lose: Vec<NodeName>,

@@ -39,10 +39,20 @@ pub(super) async fn held(
                 );
                 session.screen.print_unless_quiet(&said);
                 let (held, document) = asked(&hosts, node, name, intent, session).await?;
-                let state = document_of(held, document, place).map_err(|why| match why {
-                    Ok(failure) => failure,
-                    Err(why) => unreadable(name, node, why),
-                })?;
+                let state = match (held, document) {
+                    (HeldState::Is, Some(document)) => {
+                        read(&document).map_err(|why| unreadable(name, node, why))?
+                    }
+                    (HeldState::Unreadable { why }, _) => {
+                        return Err(unreadable(name, node, why).into());
+                    }
+                    (HeldState::Encrypted, _) => {
+                        return Err(Failure::StateEncrypted { place }.into());
+                    }
+                    (HeldState::Is | HeldState::Absent, _) => {
+                        return Err(Failure::StateNotHeld { place }.into());
+                    }
+                };
                 is_of_the_config(&state, intent)?;
                 let (has, id) = (&state.cluster_name, &state.cluster_id);
                 let said = format!("{node}: it is that of cluster `{has}` (id `{id}`)");
@@ -83,21 +93,9 @@ async fn asked(
     asked.map_err(|why| unreadable(name, node, why.why).into())
 }
 
-/// The state in it. The outer error says why there is none; the inner one, why it cannot be read.
-fn document_of(
-    held: HeldState,
-    document: Option<Secret<Vec<u8>>>,
-    place: String,
-) -> Result<ClusterState, Result<Failure, String>> {
-    match (held, document) {
-        (HeldState::Is, Some(document)) => std::str::from_utf8(document.expose())
-            .map_err(|error| error.to_string())
-            .and_then(codec::decode)
-            .map_err(Err),
-        (HeldState::Unreadable { why }, _) => Err(Err(why)),
-        (HeldState::Encrypted, _) => Err(Ok(Failure::StateEncrypted { place })),
-        (HeldState::Is | HeldState::Absent, _) => Err(Ok(Failure::StateNotHeld { place })),
-    }
+fn read(document: &Secret<Vec<u8>>) -> Result<ClusterState, String> {
+    let text = std::str::from_utf8(document.expose()).map_err(|error| error.to_string())?;
+    codec::decode(text)
 }
 
 fn unreadable(name: &SnapshotName, node: &NodeName, why: String) -> Failure {

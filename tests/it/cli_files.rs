@@ -340,6 +340,6 @@ fn a_bucket_is_named_and_its_secret_never_shown() {
 
     hint: `rke-operator up` makes the cluster and its state
     hint: name the config of a cluster that is there with `--config FILE`: its state lies beside it
-    hint: a lost state is read back by `rke-operator up --recover ID`
+    hint: a lost state is read back by `rke-operator up --recover ID`; where the machines are gone, too, out of a snapshot: `rke-operator etcd snapshot-restore --name NAME --s3`
     ");
 }

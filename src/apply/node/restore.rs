@@ -294,6 +294,30 @@ mod tests {
         assert!(member.join("wal/0").exists());
     }
 
+    /// Of the last member: its database is read where it is, or where a run that was ended has moved it.
+    #[test]
+    fn a_members_own_data_are_read_also_after_they_were_set_aside() {
+        let root = tempfile::tempdir().unwrap();
+        let member = root.path().join("member");
+        assert_eq!(run(&member, &["own"]), "rke-operator: gone");
+        write(&member.join("snap/db"), "old");
+        let new = root.path().join("member.restore-1").display().to_string();
+        let ready = |folder: &str| {
+            let database = root.path().join(folder).join("snap/db");
+            format!("rke-operator: ready {new} {}", database.display())
+        };
+        assert_eq!(run(&member, &["own"]), ready("member"));
+        made(&new);
+        run(&member, &["aside"]);
+        assert_eq!(run(&member, &["own"]), ready("member.before-1"));
+        made(&new);
+        run(&member, &["place"]);
+        assert_eq!(run(&member, &["own"]), "rke-operator: done");
+        assert_eq!(length(&member.join("snap/db")), NEW);
+        let before = root.path().join("member.before-1/snap/db");
+        assert_eq!(length(&before), OLD);
+    }
+
     #[test]
     fn another_file_or_none_is_not_restored() {
         let root = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 # The folders of etcd's data while a snapshot is restored. $1: the member's folder; $2: the number of the restore; $3:
-# ready, before the new data are made of a snapshot | own, before they are made of the member's own | aside, for what is there | place, for what was made | back, for what was set
-# aside; $4 and $5: the snapshot and
-# its hash. What was there is never deleted. It stays on its file system: where the folder is a mount point, everything
-# is in folders on that disk, which etcd does not look into.
+# ready, before the new data are made of a snapshot | own, before they are made of the member's own | aside, for what is
+# there | place, for what was made | back, for what was set aside; $4 and $5: the snapshot and its hash. What was there is
+# never deleted. It stays on its file system: where the folder is a mount point, everything is in folders on that disk,
+# which etcd does not look into.
 set -eu
 umask 077
 folder=$1 epoch=$2

@@ -5,9 +5,9 @@
 //! A restore that was cut off goes on with the same plan, without what is done: which containers are of this life, and
 //! the folders of etcd's data, say how far it came.
 
-use super::{claim, containerd, former, hosts, part::Part, plan, prepare, start, state};
 use std::collections::BTreeSet;
 
+use super::{claim, containerd, former, hosts, part::Part, plan, prepare, start, state};
 use crate::{
     etcd::member_name,
     facts::{Actual, HostFacts},
