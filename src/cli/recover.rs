@@ -42,12 +42,7 @@ pub(super) async fn recover(args: &Recover, session: &Session) -> Result<Ended, 
     is_no_upgrade(&saved, &intent)?;
     let restore = match saved.restoring() {
         Some(epoch) if epoch.from.is_some() => return Err(another(epoch)),
-        Some(epoch) => Restore {
-            number: epoch.number,
-            from: None,
-            begins: epoch.begins,
-            first: epoch.first.clone(),
-        },
+        Some(epoch) => Restore::of(epoch),
         None => {
             let first = survivor(args.node.as_ref(), &intent, &saved, &environment).await?;
             let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);

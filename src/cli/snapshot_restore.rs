@@ -70,12 +70,7 @@ pub(super) async fn restore(args: &SnapshotRestore, session: &Session) -> Result
         {
             return Err(another(epoch));
         }
-        (Some(_), Some(epoch)) => RestoreRequest::Begin(Restore {
-            number: epoch.number,
-            from: epoch.from.clone(),
-            begins: epoch.begins,
-            first: epoch.first.clone(),
-        }),
+        (Some(_), Some(epoch)) => RestoreRequest::Begin(Restore::of(epoch)),
         (Some(name), None) => {
             if let Some(bucket) = &bucket {
                 let whose = Whose::of(&saved);
@@ -117,28 +112,21 @@ pub(super) fn another(epoch: &EtcdEpoch) -> CliError {
 /// Whose snapshot it is, as far as that is known before the state is.
 #[derive(Clone, Copy)]
 pub(super) struct Whose<'a> {
-    /// The cluster's id.
-    pub(super) id: Option<&'a ClusterId>,
     saved: Option<&'a ClusterState>,
 }
 
 impl<'a> Whose<'a> {
-    pub(super) const UNKNOWN: Self = Self {
-        id: None,
-        saved: None,
-    };
+    pub(super) const UNKNOWN: Self = Self { saved: None };
 
     pub(super) const fn of(saved: &'a ClusterState) -> Self {
-        Self {
-            id: Some(&saved.cluster_id),
-            saved: Some(saved),
-        }
+        Self { saved: Some(saved) }
     }
 
-    /// For the containers in which files are looked at.
+    /// The cluster's id, as the label of the helper containers has it.
     pub(super) fn id(self) -> ClusterId {
         let unknown = || ClusterId("unknown".to_owned());
-        self.id.cloned().unwrap_or_else(unknown)
+        self.saved
+            .map_or_else(unknown, |saved| saved.cluster_id.clone())
     }
 }
 

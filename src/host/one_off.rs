@@ -54,8 +54,8 @@ pub struct OwnProgram<'a> {
 }
 
 impl Host {
-    /// Runs this program once and removes its container; gives how it ended, and the file that was asked for, where it was
-    /// written. A status other than 0 is not an error. As for a helper, one that an interrupted run of the same cluster
+    /// Runs this program once and removes its container. Returns its output, and the file named by `answer` if the program
+    /// wrote it. A status other than 0 is not an error. As for a helper, one that an interrupted run of the same cluster
     /// left is removed first.
     pub async fn run_own_program(
         &self,

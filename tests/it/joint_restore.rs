@@ -448,7 +448,7 @@ fn no_machine_is_given_up_for_a_restore_that_was_not_named_or_may_be_alive() {
     });
 }
 
-/// The machines were installed anew, under their names: nothing of the cluster is on them.
+/// The machines were reinstalled and keep their names: nothing of the cluster is on them.
 #[test]
 fn a_cluster_whose_machines_were_installed_anew_goes_on_on_them() {
     block_on(async {
@@ -482,7 +482,7 @@ fn a_cluster_whose_machines_were_installed_anew_goes_on_on_them() {
     });
 }
 
-/// Three members, of which two are gone, with the config as it is afterwards; and a request to go on with the third one.
+/// Three etcd members, two of them lost; the config without these two; and a request to recover from the third.
 async fn with_one_member_left() -> (Runner, Wish) {
     let (runner, wish) = with_a_snapshot().await;
     for name in ["n2", "n3"] {

@@ -32,6 +32,16 @@ pub struct Restore {
 }
 
 impl Restore {
+    /// The request that began this one: a restore that was cut off goes on with it.
+    pub fn of(epoch: &EtcdEpoch) -> Self {
+        Self {
+            number: epoch.number,
+            from: epoch.from.clone(),
+            begins: epoch.begins,
+            first: epoch.first.clone(),
+        }
+    }
+
     /// Takes it down in the state: a new life of etcd's data, whose only member so far is the first one. `peer`: where its
     /// peers find it.
     pub(super) fn begin(&self, state: &mut ClusterState, peer: Option<String>) {

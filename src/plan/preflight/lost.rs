@@ -38,9 +38,11 @@ pub(super) fn errors(want: &Desired, have: &Actual) -> Vec<PreflightError> {
         let takes_its_place = restores && want.lose.contains(name);
         (!takes_its_place && !want.saved.is_lost(name)).then(|| replaced_error(name, &why))
     });
-    // What a restore begins does not need the etcd of before: [`reporting`] is asked.
+    // A restore replaces etcd, so the former quorum does not matter: [`reporting`] checks the kubelets.
     let given_up = leavers::given_up(want, have).into_iter();
-    let alive = given_up.filter_map(|name| (!restores).then(|| alive(name, have))?);
+    let alive = given_up
+        .filter(|_| !restores)
+        .filter_map(|name| alive(name, have));
     silent.chain(replaced).chain(alive).collect()
 }
 

@@ -100,12 +100,10 @@ pub(in crate::plan) fn begins_with(diff: &Diff<'_>, epoch: &EtcdEpoch) -> BTreeS
     let is_there = |name: &NodeName, host: &HostDiff<'_>| {
         *name == epoch.first || host.facts.is_of(&diff.want.cluster_id)
     };
-    let mut planes = diff
-        .hosts
-        .iter()
-        .filter(|(_, host)| host.has(Component::ApiServer));
-    let serves = planes.clone().any(|(name, host)| is_there(name, host));
-    let planes = planes.by_ref().filter(|_| !serves).map(|(name, _)| *name);
+    let hosts = diff.hosts.iter();
+    let planes = hosts.filter(|(_, host)| host.has(Component::ApiServer));
+    let has_one = planes.clone().any(|(name, host)| is_there(name, host));
+    let planes = planes.filter(|_| !has_one).map(|(name, _)| *name);
     planes.chain([&epoch.first]).cloned().collect()
 }
 
