@@ -9,7 +9,7 @@ begun=$SECONDS
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 run=0 passed=0 failed=0 skipped=0
-broken=() names=()
+broken=() names=() whys=()
 
 # Adds the numbers of a nextest summary; tests that its filter left out are another stage's.
 add_nextest() {
@@ -21,6 +21,10 @@ add_nextest() {
   # What nextest says once more after its summary.
   while read -r name; do names+=("$name"); done < <(
     sed -nE '/^ +Summary \[/,$s/^ *(TRY [0-9]+ )?(FAIL|FLAKY|TMT|TIMEOUT|ABORT|SIG[A-Z]+)[^(]*\([^)]*\) (.*)$/\2 \3/p' "$log"
+  )
+  # Why: a test of the lab prints thousands of lines, and these are lost among them.
+  while IFS= read -r line; do whys+=("${line:0:400}"); done < <(
+    sed -nE "/^ *thread '.*panicked at /,/^ *(note: run with|stack backtrace:|$)/{s/^ +//; /^(note: run with|stack backtrace:)|^$/!p}" "$log" | head -n 40
   )
 }
 
@@ -98,6 +102,7 @@ printf '────────────\n     Summary [%8ss] %d tests run: 
 if ((failed > 0)); then printf ', %d failed' "$failed"; fi
 printf ', %d skipped\n' "$skipped"
 if ((${#names[@]} > 0)); then printf '  %s\n' "${names[@]}"; fi
+if ((${#whys[@]} > 0)); then printf '    %s\n' "${whys[@]}"; fi
 if ((${#broken[@]} > 0)); then
   printf 'failed: %s\n' "$(IFS=,; echo "${broken[*]}")"
   exit 1
