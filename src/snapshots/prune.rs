@@ -2,6 +2,9 @@
 //!
 //! Only recurring snapshots of this cluster are ever in question: what a person asked for, and what others wrote, is
 //! theirs. The newest that was proven stays, and so do the three newest, whatever the policy says.
+//!
+//! A clock that was ahead leaves snapshots of the future. None of the present is deleted for them: else each would go as
+//! soon as it was taken.
 
 use std::cmp::Reverse;
 
@@ -27,10 +30,19 @@ pub struct Kept {
 
 /// The names of those that go.
 pub fn expired(now: Timestamp, snapshots: &[Kept], retention: Retention) -> Vec<&str> {
-    let newest = |all: &[&Kept]| all.iter().map(|one| one.taken).max();
-    let proven: Vec<&Kept> = snapshots.iter().filter(|one| one.proven).collect();
-    let newest_proven = newest(&proven);
-    let mut recurring: Vec<&Kept> = snapshots.iter().filter(|one| one.recurring).collect();
+    let (past, future): (Vec<&Kept>, _) = snapshots.iter().partition(|one| one.taken <= now);
+    [past, future]
+        .iter()
+        .flat_map(|those| expired_of(now, those, retention))
+        .collect()
+}
+
+/// The same, of those that were all taken up to now, or all by a clock that was ahead.
+fn expired_of<'a>(now: Timestamp, snapshots: &[&'a Kept], retention: Retention) -> Vec<&'a str> {
+    let proven = snapshots.iter().filter(|one| one.proven);
+    let newest_proven = proven.map(|one| one.taken).max();
+    let recurring = snapshots.iter().copied().filter(|one| one.recurring);
+    let mut recurring: Vec<&Kept> = recurring.collect();
     recurring.sort_by_key(|one| (Reverse(one.taken), &one.name));
     let old = |at: usize, one: &Kept| match retention {
         Retention::Newest(count) => at >= usize::try_from(count).unwrap_or(usize::MAX),
@@ -83,6 +95,15 @@ mod tests {
     }
 
     #[test]
+    fn none_of_the_present_goes_for_those_of_the_future() {
+        let mut all: Vec<Kept> = (101..=108).map(|hour| kept(hour, true, true)).collect();
+        all.push(kept(9, true, true));
+        all.push(kept(10, true, true));
+        let gone = expired(at(10 * 3600), &all, Retention::Newest(4));
+        assert_eq!(gone, ["s104", "s103", "s102", "s101"]);
+    }
+
+    #[test]
     fn what_a_person_asked_for_stays() {
         let mut all: Vec<Kept> = (2..=9).map(|hour| kept(hour, true, false)).collect();
         all.push(kept(1, false, false));
@@ -127,7 +148,11 @@ mod tests {
             let proven = |all: &mut dyn Iterator<Item = &Kept>| {
                 all.filter(|one| one.proven).map(|one| one.taken).max()
             };
-            prop_assert_eq!(proven(&mut all.iter()), proven(&mut left.into_iter()));
+            prop_assert_eq!(proven(&mut all.iter()), proven(&mut left.iter().copied()));
+            let present = |one: &&Kept| one.recurring && one.taken <= at(now * 3600);
+            let newest = all.iter().filter(present).map(|one| one.taken).max();
+            let still = left.into_iter().filter(present).map(|one| one.taken).max();
+            prop_assert_eq!(newest, still);
         }
     }
 }
