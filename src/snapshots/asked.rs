@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     archive,
     bucket::{self, Store},
-    folder::{ASKED, kept},
+    folder::{ASKED, Folder, kept},
     prove::prove,
     prune::is_last_proven,
     record::{Cause, Grade, Listed, Meta, Proof},
@@ -170,26 +170,38 @@ pub async fn verify(
         Found::Another => return Ok(Answer::Foreign),
         Found::Own(meta, grade) => (*meta, grade),
     };
-    room(&folder, meta.bytes)?;
-    let work = folder.work()?;
     let now = clock.now();
-    let (zip, title) = (folder.zip(name.as_str()), name.as_str().to_owned());
-    let (database, bytes) = (work.join("database"), meta.bytes);
-    let unpacked = unpack(zip, title, database.clone(), bytes).await;
-    let saved = Saved {
-        name: name.as_str().to_owned(),
-        meta,
-        database,
-    };
-    let proof = match unpacked {
-        Ok(()) => prove(&settings, programs, &folder, &work, &saved, now).await,
-        Err(error) => damaged(&settings, &error, now),
-    };
+    let proof = proven_later(&settings, programs, &folder, name.as_str(), meta, now);
+    let proof = proof.await?;
     if proof.grade == Grade::Failed || Some(proof.grade) >= before {
-        folder.prove(&work, name.as_str(), &proof)?;
+        folder.prove(&folder.work()?, name.as_str(), &proof)?;
     }
     folder.clear()?;
     Ok(Answer::Verified(proof))
+}
+
+/// Looks into a snapshot that lies in the folder.
+pub(super) async fn proven_later(
+    settings: &Settings,
+    programs: &Programs,
+    folder: &Folder,
+    name: &str,
+    meta: Meta,
+    now: Timestamp,
+) -> Result<Proof, SaveError> {
+    room(folder, meta.bytes)?;
+    let work = folder.work()?;
+    let (database, bytes) = (work.join("database"), meta.bytes);
+    let unpacked = unpack(folder.zip(name), name.to_owned(), database.clone(), bytes).await;
+    let saved = Saved {
+        name: name.to_owned(),
+        meta,
+        database,
+    };
+    Ok(match unpacked {
+        Ok(()) => prove(settings, programs, folder, &work, &saved, now).await,
+        Err(error) => damaged(settings, &error, now),
+    })
 }
 
 async fn unpack(zip: PathBuf, name: String, to: PathBuf, bytes: u64) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
+    asked::proven_later,
     copier::Copier,
     folder::{Folder, WORK, kept},
     health::{self, Shown},
@@ -187,6 +188,8 @@ impl Agent<'_> {
     async fn work(&self) {
         let (mut failures, mut failure): (Option<Failures>, Option<LastFailure>) = (None, None);
         let mut copier = Copier::new(&self.settings, self.clock.now());
+        // Once is enough: where it cannot be noted, the next one is in its turn.
+        let mut looked_into: Option<String> = None;
         loop {
             let now = self.clock.now();
             let listed = match self.listed().await {
@@ -207,6 +210,13 @@ impl Agent<'_> {
             };
             self.shown.set(report.clone());
             if next > now {
+                if let Some(cut_off) = cut_off(now, &report.snapshots)
+                    && looked_into.as_deref() != Some(cut_off.name())
+                {
+                    looked_into = Some(cut_off.name().to_owned());
+                    self.look_into(cut_off, now).await;
+                    continue;
+                }
                 let due = copier.as_mut().and_then(|copier| copier.due(now));
                 match &mut copier {
                     Some(copier) if due.is_some_and(|due| due <= now) => {
@@ -256,6 +266,27 @@ impl Agent<'_> {
         Ok(())
     }
 
+    /// Looks into one whose proof was cut off when it was taken.
+    async fn look_into(&self, one: &Listed, now: Timestamp) {
+        let Some(meta) = one.meta.clone() else {
+            return;
+        };
+        let looked = async {
+            let (settings, programs, folder) = (&self.settings, &self.programs, &self.folder);
+            let proof = proven_later(settings, programs, folder, one.name(), meta, now).await?;
+            folder.prove(&folder.work()?, one.name(), &proof)?;
+            folder.clear()?;
+            Ok::<_, SaveError>(proof.grade)
+        };
+        match looked.await {
+            Ok(grade) => tracing::info!(name = one.name(), ?grade, "looked into"),
+            Err(error) => {
+                let why = with_causes(&error);
+                tracing::warn!(name = one.name(), why, "not looked into");
+            }
+        }
+    }
+
     async fn prune(&self, now: Timestamp) -> io::Result<()> {
         let kept = kept(&self.listed().await?);
         for name in expired(now, &kept, self.settings.policy.retention) {
@@ -264,6 +295,16 @@ impl Agent<'_> {
         }
         Ok(())
     }
+}
+
+/// The newest recurring one, where nothing is on record about how far it can be restored.
+fn cut_off(now: Timestamp, listed: &[Listed]) -> Option<&Listed> {
+    let recurring = listed.iter().filter_map(|one| {
+        let meta = one.meta.as_ref()?;
+        (meta.cause == Cause::Scheduled && meta.taken_at <= now).then_some((meta.taken_at, one))
+    });
+    let (_, newest) = recurring.max_by_key(|(taken, _)| *taken)?;
+    newest.proof.is_none().then_some(newest)
 }
 
 /// When those that are there were taken by the schedule.

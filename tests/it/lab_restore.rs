@@ -1,7 +1,7 @@
 //! `etcd snapshot-restore` on a real node: what a snapshot holds is back, what was made since is gone, and what ran on is
 //! not doubled.
 
-use std::time::Duration;
+use std::{fs::File, process::Command, time::Duration};
 
 use lab::Profile;
 
@@ -191,12 +191,46 @@ fn a_snapshot_is_restored_on_the_node_that_took_it() {
     let refused = site.run(&["etcd", "snapshot-restore", "--back", "--yes"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
 
-    // A second one, of the same file: its revision is beyond the first's.
+    // A second one, of the same data in a file of RKE: its revision is beyond the first's.
+    as_rke_writes_it(&site, "s1", "theirs");
     let before = revision(&site);
-    site.run(&["etcd", "snapshot-restore", "--name", "s1", "--yes"])
+    site.run(&["etcd", "snapshot-restore", "--name", "theirs", "--yes"])
         .well();
     assert!(revision(&site) > before + 900_000_000);
+    let names = get(&site, &["configmaps"], "{.items[*].metadata.name}").stdout;
+    assert!(
+        names.contains("before") && !names.contains("later"),
+        "{names}"
+    );
     site.has_nothing_to_do();
+}
+
+/// Makes another snapshot out of one on the node: a zip, by the library that RKE's tools write theirs with.
+fn as_rke_writes_it(site: &Site, one: &str, other: &str) {
+    let folder = "/opt/rke/etcd-snapshots";
+    let node = site.node().container();
+    let copy = |from: &str, to: &str| {
+        let run = Command::new("docker").args(["cp", from, to]).status();
+        assert!(run.expect("docker runs").success(), "{from} to {to}");
+    };
+    let (database, zip) = (site.path("db"), site.path("zip"));
+    copy(
+        &format!("{node}:{folder}/{one}"),
+        &database.display().to_string(),
+    );
+    site.write_config("rkestate", "{\"desiredState\": {}}");
+    let written = Command::new("go")
+        .args(["run", "tests/it/rke_zip/main.go"])
+        .args([&database, &site.path("rkestate")])
+        .arg(other)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(File::create(&zip).expect("a file"))
+        .status();
+    assert!(written.expect("go runs").success());
+    let place = format!("{folder}/{other}.zip");
+    copy(&zip.display().to_string(), &format!("{node}:{place}"));
+    let owned = format!("chown root:root {place} && chmod 0600 {place}");
+    site.node().sh(&owned).expect("root's file");
 }
 
 #[test]

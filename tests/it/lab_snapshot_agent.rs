@@ -265,7 +265,7 @@ pub(crate) fn proven(report: &Report) -> usize {
 }
 
 /// Everything in the folder that is not this program's.
-fn foreign(folder: &Path) -> BTreeSet<(String, Vec<u8>)> {
+pub(crate) fn foreign(folder: &Path) -> BTreeSet<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder).expect("a folder");
     let entries = entries.map(|entry| entry.expect("an entry").path());
     entries

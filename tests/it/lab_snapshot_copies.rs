@@ -15,16 +15,16 @@ use rke_operator::{
 
 use crate::lab_snapshot_agent::{AT, HOUR, Site, own, policy, proven};
 
-struct Copied {
-    site: Site,
-    server: S3,
+pub(crate) struct Copied {
+    pub(crate) site: Site,
+    pub(crate) server: S3,
     /// The objects, as files.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     _files: tempfile::TempDir,
 }
 
 impl Copied {
-    fn new(port: u16) -> Self {
+    pub(crate) fn new(port: u16) -> Self {
         let files = tempfile::tempdir().expect("a folder");
         let address = SocketAddr::new(AT.parse().expect("an address"), port + 100);
         let log = &mut std::io::stderr();
@@ -54,7 +54,7 @@ impl Copied {
     }
 
     /// The objects, by name.
-    fn objects(&self) -> BTreeSet<String> {
+    pub(crate) fn objects(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(&self.folder).expect("a folder");
         let names = entries.map(|entry| entry.expect("an entry").file_name());
         names

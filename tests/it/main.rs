@@ -90,6 +90,7 @@ mod lab_ha_networks;
 mod lab_ha_operator;
 mod lab_ha_renewal;
 mod lab_ha_restore;
+mod lab_ha_rounds;
 mod lab_ha_status;
 mod lab_hiccup;
 mod lab_hints;
