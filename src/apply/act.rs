@@ -184,6 +184,9 @@ impl Executor<'_> {
                 node::restore_containerd(host, self.context.id()?, reporter, stop).await
             }
             HostAction::RemoveImages { images } => node::remove_images(host, images).await,
+            HostAction::Reboot { from } => {
+                Box::pin(node::reboot(self, host, from, reporter, stop)).await
+            }
             HostAction::ReleaseClaim => {
                 node::release_claim(host, self.context.id()?, self.facts(host)?).await
             }
@@ -220,6 +223,14 @@ impl Executor<'_> {
                 cluster::drain(self, node, rules.as_ref(), reporter, stop).await
             }
             ClusterAction::Uncordon { node } => cluster::uncordon(self, node).await,
+            ClusterAction::BeginReboot {
+                node,
+                request,
+                from,
+            } => cluster::begin_reboot(self, node, request, from).await,
+            ClusterAction::FinishReboot { node, request } => {
+                cluster::finish_reboot(self, node, request).await
+            }
             ClusterAction::RemoveMember { node, member } => {
                 node::remove_member(self, node, *member).await
             }

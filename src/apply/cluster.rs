@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     desired::{Addon, pki::EngineClients},
-    facts::{ApiHealth, NodeFact, control_planes},
+    facts::{ApiHealth, NodeFact, RebootMark, control_planes},
     host::pool::Hosts,
     model::{Component, DrainRules, NodeMeta, NodeName, ObjectRef, Role},
     state::{ClusterState, Membership},
@@ -314,6 +314,35 @@ pub(super) async fn cordon(run: &Executor<'_>, node: &NodeName) -> Result<Done, 
 pub(super) async fn uncordon(run: &Executor<'_>, node: &NodeName) -> Result<Done, StepError> {
     let client = api(run).await?;
     workload::uncordon(&client, node).await.map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn begin_reboot(
+    run: &Executor<'_>,
+    node: &NodeName,
+    request: &str,
+    from: &str,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    let mark = RebootMark {
+        request: request.to_owned(),
+        from: from.to_owned(),
+    };
+    workload::begin_reboot(&client, node, &mark)
+        .await
+        .map_err(failed)?;
+    Ok(Done::default())
+}
+
+pub(super) async fn finish_reboot(
+    run: &Executor<'_>,
+    node: &NodeName,
+    request: &str,
+) -> Result<Done, StepError> {
+    let client = api(run).await?;
+    workload::finish_reboot(&client, node, request)
+        .await
+        .map_err(failed)?;
     Ok(Done::default())
 }
 

@@ -44,6 +44,8 @@ pub const NODE_PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long a kubelet may take to end the pods that a restored API does not have, each with its grace period.
 pub const PODS_PATIENCE: Duration = Duration::from_secs(600);
+/// How long a machine has to come back from a reboot: a server counts its memory, and checks its disks.
+pub const REBOOT_PATIENCE: Duration = Duration::from_secs(900);
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -93,6 +95,8 @@ fn on_host(action: &HostAction) -> Duration {
         | HostAction::RemoveImages { .. } => 5 * MINUTE,
         // A learner's own bound, and what comes before and after it.
         HostAction::JoinEtcd { .. } => CATCHES_UP + 5 * MINUTE,
+        // The machine's own bound, and what comes before it.
+        HostAction::Reboot { .. } => REBOOT_PATIENCE + 3 * MINUTE,
         // Ends every pod, each with its grace period.
         HostAction::CleanHost { .. } => 10 * MINUTE,
         // Hundreds of megabytes over a slow network, or gigabytes to a slow disk.
@@ -111,7 +115,9 @@ fn in_cluster(action: &ClusterAction) -> Duration {
         ClusterAction::RemoveMember { .. }
         | ClusterAction::DeleteNode { .. }
         | ClusterAction::Cordon { .. }
-        | ClusterAction::Uncordon { .. } => 2 * MINUTE,
+        | ClusterAction::Uncordon { .. }
+        | ClusterAction::BeginReboot { .. }
+        | ClusterAction::FinishReboot { .. } => 2 * MINUTE,
         // An API server starts, and some hundred objects a second.
         ClusterAction::CleanRestored { .. } => 15 * MINUTE,
         ClusterAction::AwaitKnownPods { .. } => PODS_PATIENCE + MINUTE,

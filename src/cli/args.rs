@@ -86,6 +86,9 @@ pub enum Command {
     /// Manage the encryption of Secrets in etcd
     #[command(subcommand)]
     Encrypt(Encrypt),
+    /// Manage single nodes
+    #[command(subcommand)]
+    Node(Node),
     /// Remove the cluster and restore its nodes to their previous state
     Remove(Remove),
     /// Print the rke-operator version, and the cluster's version if a kubeconfig is found
@@ -667,6 +670,37 @@ impl Service {
             Self::KubeProxy => Component::KubeProxy,
         }
     }
+}
+
+/// `node`.
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Reboot nodes one after the other: cordon, drain where `upgrade_strategy` drains, reboot, wait until the node is Ready,
+    /// uncordon; stops at the first node that does not come back (where it was cut off, the same command continues)
+    Reboot(NodeReboot),
+}
+
+/// `node reboot`.
+#[derive(Args, Debug)]
+pub struct NodeReboot {
+    /// The config.
+    #[command(flatten)]
+    pub config: Config,
+    /// Host keys.
+    #[command(flatten)]
+    pub trust: Trust,
+    /// The nodes, in this order
+    #[arg(required = true, value_name = "NODE")]
+    pub nodes: Vec<NodeName>,
+    /// Cordon only: leave the pods on the node, although `upgrade_strategy` drains
+    #[arg(long)]
+    pub no_drain: bool,
+    /// Skip confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Progress for people, or one JSON object a line
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
 }
 
 /// `encrypt`.

@@ -4,8 +4,9 @@
 use std::{io, sync::Arc};
 
 use super::{
-    args::{Cert, Cli, Command, Encrypt, Etcd, Output},
+    args::{Cert, Cli, Command, Encrypt, Etcd, Node, Output},
     cert, cert_rotate, config, crd, custom_certs, defrag, describe, init, kubeconfig, members,
+    node,
     output::{
         Screen,
         json::{self, Ended},
@@ -97,6 +98,9 @@ async fn command(command: &Command, session: &Session) -> Result<u8, CliError> {
         Command::Encrypt(Encrypt::RotateKey(args)) => {
             let result = Box::pin(rotate_key::rotate(args, session)).await;
             ended(args.output, result)
+        }
+        Command::Node(Node::Reboot(args)) => {
+            ended(args.output, Box::pin(node::reboot(args, session)).await)
         }
         Command::Version(args) => Box::pin(version::version(args, session)).await,
         Command::Crd => crd::crd(),

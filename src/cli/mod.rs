@@ -23,6 +23,7 @@ pub mod log;
 mod management;
 mod manifests;
 mod members;
+mod node;
 pub mod output;
 mod owner;
 mod plan;

@@ -69,7 +69,7 @@ pub(super) struct Run<'a> {
     pub(super) yes: bool,
     pub(super) output: Output,
     /// The command that goes on with it.
-    pub(super) again: &'static str,
+    pub(super) again: &'a str,
     pub(super) begun: Instant,
 }
 

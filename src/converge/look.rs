@@ -497,9 +497,17 @@ fn decide(
                     (plan::take_back(&desired, actual)?, None)
                 }
                 Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
-                Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) | Goal::RotateKeys(..) => {
+                Goal::Up(_)
+                | Goal::Heal(_)
+                | Goal::Renew(_)
+                | Goal::RotateKeys(..)
+                | Goal::Reboot(..) => {
                     unless_restoring(loaded)?;
-                    part(purpose, plan::up(&desired, actual)?)
+                    if let Goal::Reboot(request, _) = goal {
+                        (plan::reboot(&desired, actual, request)?, None)
+                    } else {
+                        part(purpose, plan::up(&desired, actual)?)
+                    }
                 }
             };
             let saved = desired.saved.clone();
@@ -590,7 +598,8 @@ fn part(purpose: AnyPurpose<'_>, plan: Plan) -> (Plan, Option<Plan>) {
         AnyPurpose::Goal(Goal::Heal(_)) => (plan.unasked(), Some(plan)),
         AnyPurpose::Goal(Goal::Renew(_)) => (plan.renewals(), Some(plan)),
         AnyPurpose::Goal(Goal::RotateKeys(rotated, _)) => (plan.rotation(rotated), Some(plan)),
-        AnyPurpose::Goal(Goal::Up(_) | Goal::Restore(_)) | AnyPurpose::Removal(_) => (plan, None),
+        AnyPurpose::Goal(Goal::Up(_) | Goal::Restore(_) | Goal::Reboot(..))
+        | AnyPurpose::Removal(_) => (plan, None),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     error::{ErrorClass, Obstacle},
     facts::{Actual, Unreachable},
     model::NodeName,
-    plan::{Plan, Target},
+    plan::{Plan, Reboot, Target},
 };
 
 /// What a run is for: a [`Goal`] for a cluster, or its [`Removal`].
@@ -51,6 +51,8 @@ pub enum Goal<'a> {
     RotateKeys(Rotated, &'a Intent),
     /// As `Up`, after etcd's data are replaced by a snapshot: [`crate::environment::Environment::restore`] says which.
     Restore(&'a Intent),
+    /// These nodes rebooted, one after the other; nothing else changes.
+    Reboot(&'a Reboot, &'a Intent),
 }
 
 /// Removes the cluster from every node of the saved inventory, and of the intent, if there still is one.
@@ -159,6 +161,7 @@ impl<'a> Goal<'a> {
             | Self::Heal(intent)
             | Self::Renew(intent)
             | Self::RotateKeys(_, intent)
+            | Self::Reboot(_, intent)
             | Self::Restore(intent) => intent,
         }
     }
@@ -238,7 +241,7 @@ impl Purpose for Removal<'_> {
 fn left(goal: Goal<'_>, survey: &Survey) -> BTreeMap<NodeName, Unreachable> {
     let mut left = silent(&survey.actual);
     // What is only healed follows no change, nor what a change waits for.
-    if matches!(goal, Goal::Up(_) | Goal::Restore(_)) {
+    if matches!(goal, Goal::Up(_) | Goal::Restore(_) | Goal::Reboot(..)) {
         for (name, why) in waiting(&survey.plan) {
             left.entry(name).or_insert(why);
         }

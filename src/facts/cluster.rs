@@ -212,6 +212,30 @@ pub struct NodeFact {
     pub cores: u32,
 }
 
+/// What a Node records of a request to reboot it, until it is finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebootMark {
+    /// The request.
+    pub request: String,
+    /// The boot of the machine that is to end: [`super::SystemFacts::boot`].
+    pub from: String,
+}
+
+impl RebootMark {
+    fn read(text: &str) -> Option<Self> {
+        let (request, from) = text.split_once(' ')?;
+        Some(Self {
+            request: request.to_owned(),
+            from: from.to_owned(),
+        })
+    }
+
+    /// The value of the annotation.
+    pub fn text(&self) -> String {
+        format!("{} {}", self.request, self.from)
+    }
+}
+
 /// Whether a Node is Ready, where nothing else of it is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeHealth {
@@ -225,6 +249,17 @@ impl NodeFact {
     /// True when `rke-operator` cordoned it and was stopped before it uncordoned it.
     pub fn is_cordoned_by_us(&self) -> bool {
         self.annotations.contains_key(crate::model::label::CORDONED)
+    }
+
+    /// The request to reboot it that is not finished, if there is one.
+    pub fn reboot(&self) -> Option<RebootMark> {
+        RebootMark::read(self.annotations.get(crate::model::label::REBOOT)?)
+    }
+
+    /// True when this request has rebooted it.
+    pub fn was_rebooted_by(&self, request: &str) -> bool {
+        let last = self.annotations.get(crate::model::label::REBOOTED);
+        last.is_some_and(|last| last == request)
     }
 
     /// True where a pod may go that tolerates nothing.

@@ -47,6 +47,7 @@ echo @@kernel; uname -r
 echo @@os; (. /etc/os-release && echo "$PRETTY_NAME") 2>/dev/null
 echo @@distribution; (. /etc/os-release && echo "$ID $ID_LIKE") 2>/dev/null
 echo @@machine-id; cat /etc/machine-id 2>/dev/null
+echo @@boot; boot
 # As sd_booted(3): process 1 is hidden where /proc has `hidepid`.
 echo @@init; [ -d /run/systemd/system ] && echo systemd
 echo @@addresses

@@ -113,6 +113,9 @@ pub struct SystemFacts {
     pub no_port_forwarding: bool,
     /// `/etc/machine-id`: tells two addresses of one machine apart from two machines.
     pub machine_id: String,
+    /// Tells one boot of the machine from the next; `None` where the node does not tell.
+    #[serde(default)]
+    pub boot: Option<String>,
     /// The key by which its sshd was verified, as in `authorized_keys`.
     #[serde(default)]
     pub host_key: Option<String>,

@@ -14,7 +14,19 @@ use super::{
 use crate::model::{ClusterId, PeerPort, SWITCH_UNIT, is_printable, path};
 
 /// The script: unprivileged, read-only, one round trip.
-pub const SCRIPT: &str = concat!(include_str!("reach.sh"), include_str!("facts.sh"));
+pub const SCRIPT: &str = concat!(
+    include_str!("reach.sh"),
+    include_str!("boot.sh"),
+    include_str!("facts.sh")
+);
+
+/// The script that prints [`SystemFacts::boot`] and nothing else.
+pub const BOOT: &str = concat!(include_str!("boot.sh"), "boot\n");
+
+/// What [`BOOT`] printed. `None` where the node tells nothing.
+pub fn boot(output: &str) -> Option<String> {
+    Some(output.trim().to_owned()).filter(|boot| boot.len() > 1)
+}
 
 /// Where free space is measured; Docker's root is asked for where it is another.
 const FREE: [&str; 4] = ["/", "/var/lib", "/var/lib/docker", "/var/lib/containerd"];
@@ -132,6 +144,7 @@ pub fn parse(output: &str) -> Option<SystemFacts> {
         lacking_modules: set("lacking-modules"),
         kernel_gone: text("kernel-gone") == "yes",
         kernel_words: Some(text("kernel-words")).filter(|path| !path.is_empty()),
+        boot: boot(&text("boot")),
         hostname: text("hostname"),
         kernel: text("kernel"),
         os: text("os"),

@@ -37,6 +37,10 @@ pub const FOUND: &str = "clusterprovisioner.rke.io/found";
 /// On a Node, an annotation: it is cordoned by a run of ours, which takes both away again. Without
 /// it a cordoned node is somebody else's.
 pub const CORDONED: &str = "clusterprovisioner.rke.io/cordoned";
+/// On a Node, an annotation: it is to be rebooted. The request, and the boot of the machine that is to end.
+pub const REBOOT: &str = "clusterprovisioner.rke.io/reboot";
+/// On a Node, an annotation: the last request that has rebooted it.
+pub const REBOOTED: &str = "clusterprovisioner.rke.io/rebooted";
 /// On API objects: the chart they were rendered from. Not [`ADDON`]: which of these are wanted is in the
 /// chart's record.
 pub const CHART: &str = "clusterprovisioner.rke.io/chart";

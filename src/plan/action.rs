@@ -192,6 +192,12 @@ pub enum HostAction {
         /// References.
         images: BTreeSet<String>,
     },
+    /// Reboots the machine, unless another boot than this one runs already, and waits, bounded, until another one does.
+    /// Visible in the node's boot; repeating is harmless.
+    Reboot {
+        /// The boot that ends: [`crate::facts::SystemFacts::boot`].
+        from: String,
+    },
     /// Removes the claim and its empty image: the last act on a node. Gone is success.
     ReleaseClaim,
 }
@@ -280,6 +286,23 @@ pub enum ClusterAction {
     Uncordon {
         /// Which.
         node: NodeName,
+    },
+    /// Records on a Node that it is to be rebooted. Visible in the Node; repeating is harmless.
+    BeginReboot {
+        /// Which.
+        node: NodeName,
+        /// By which request.
+        request: String,
+        /// The boot of the machine that is to end.
+        from: String,
+    },
+    /// Records on a Node that the request has rebooted it, and takes back rke-operator's cordon, in one write. Visible in
+    /// the Node; repeating is harmless.
+    FinishReboot {
+        /// Which.
+        node: NodeName,
+        /// By which request.
+        request: String,
     },
     /// Takes a node's member out of etcd. Gone is success.
     RemoveMember {
@@ -449,6 +472,7 @@ impl HostAction {
             Self::CleanHost { .. } => "clean-host",
             Self::RestoreContainerd => "restore-containerd",
             Self::RemoveImages { .. } => "remove-images",
+            Self::Reboot { .. } => "reboot",
             Self::ReleaseClaim => "release-claim",
         }
     }
@@ -468,6 +492,8 @@ impl ClusterAction {
             Self::Cordon { .. } => "cordon",
             Self::Drain { .. } => "drain",
             Self::Uncordon { .. } => "uncordon",
+            Self::BeginReboot { .. } => "begin-reboot",
+            Self::FinishReboot { .. } => "finish-reboot",
             Self::RemoveMember { .. } => "remove-member",
             Self::OutOfService { .. } => "out-of-service",
             Self::DeleteNode { .. } => "delete-node",
@@ -495,6 +521,8 @@ impl Action {
                 | ClusterAction::Cordon { node }
                 | ClusterAction::Drain { node, .. }
                 | ClusterAction::Uncordon { node }
+                | ClusterAction::BeginReboot { node, .. }
+                | ClusterAction::FinishReboot { node, .. }
                 | ClusterAction::RemoveMember { node, .. }
                 | ClusterAction::OutOfService { node, .. }
                 | ClusterAction::DeleteNode { node, .. }
@@ -578,6 +606,7 @@ impl Action {
                 | HostAction::CleanHost { .. }
                 | HostAction::RestoreContainerd
                 | HostAction::RemoveImages { .. }
+                | HostAction::Reboot { .. }
                 | HostAction::ReleaseClaim => false,
             },
             Self::Cluster(action) => match action {
@@ -594,6 +623,8 @@ impl Action {
                 | ClusterAction::Cordon { .. }
                 | ClusterAction::Drain { .. }
                 | ClusterAction::Uncordon { .. }
+                | ClusterAction::BeginReboot { .. }
+                | ClusterAction::FinishReboot { .. }
                 | ClusterAction::RemoveMember { .. }
                 | ClusterAction::OutOfService { .. }
                 | ClusterAction::DeleteNode { .. }
@@ -634,6 +665,7 @@ impl Action {
                 | HostAction::CleanHost { .. }
                 | HostAction::RestoreContainerd
                 | HostAction::RemoveImages { .. }
+                | HostAction::Reboot { .. }
                 | HostAction::ReleaseClaim => true,
                 HostAction::Claim { .. }
                 | HostAction::PullImage { .. }
@@ -660,6 +692,8 @@ impl Action {
                 | ClusterAction::SetNodeMeta { .. }
                 | ClusterAction::Cordon { .. }
                 | ClusterAction::Uncordon { .. }
+                | ClusterAction::BeginReboot { .. }
+                | ClusterAction::FinishReboot { .. }
                 | ClusterAction::AwaitNodeReady { .. }
                 | ClusterAction::AwaitKnownPods { .. }
                 | ClusterAction::AwaitAddon { .. }

@@ -76,7 +76,9 @@ pub enum Violation {
     #[error("the plan replaces {0} on several nodes at once")]
     ReplacesTogether(Component),
     /// Invariant 5: a living cluster is rolled one host after the other.
-    #[error("the plan restarts containerd on several nodes with etcd or an API server at once")]
+    #[error(
+        "the plan reboots several nodes at once, or restarts containerd on several with etcd or an API server"
+    )]
     RestartsTogether,
     /// Invariant 5: the next host's turn comes when this one serves again.
     #[error("the plan replaces {component} on node `{node}` and does not wait until it is healthy")]
@@ -222,7 +224,9 @@ fn disturbance(step: &Step) -> Option<Violation> {
         step.action,
         Action::Host(
             _,
-            HostAction::ConfigureContainerd { .. } | HostAction::RestoreContainerd
+            HostAction::ConfigureContainerd { .. }
+                | HostAction::RestoreContainerd
+                | HostAction::Reboot { .. }
         )
     );
     (restarts && step.disturbs.is_none()).then(|| Violation::DisturbsSilently(step.target()))
@@ -380,6 +384,7 @@ fn may_roll_together(component: Component, stage: &Stage) -> bool {
 /// containerd takes Docker along on some machines, and with it etcd and the API server of a node.
 fn restarts_together(stage: &Stage, have: &Actual) -> bool {
     let restarts = |step: &&Step| match step.action.on_host() {
+        Some((_, HostAction::Reboot { .. })) => true,
         Some((node, HostAction::ConfigureContainerd { .. })) => {
             have.up(node).is_some_and(|facts| {
                 let central = [Component::Etcd, Component::ApiServer];

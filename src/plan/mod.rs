@@ -31,6 +31,7 @@ mod names;
 mod note;
 mod ownership;
 mod preflight;
+mod reboot;
 mod release;
 mod render;
 mod roles;
@@ -52,6 +53,7 @@ pub use note::Note;
 pub use preflight::{
     PreflightError, PreflightErrors, consent, enough_answer, external_etcd, known, strangers,
 };
+pub use reboot::Reboot;
 pub use render::{disruptions, disruptive_steps, render, render_in_full};
 pub use schedule::{remove, remove_named};
 pub use stage::{Enough, OnFailure, Plan, Queue, Stage};
@@ -69,6 +71,12 @@ pub fn take_back(want: &Desired, have: &Actual) -> Result<Plan, PreflightErrors>
     };
     preflight::take_back(want, have, epoch)?;
     Ok(schedule::take_back(want, have, epoch))
+}
+
+/// The plan that reboots nodes and does nothing else; empty when it has.
+pub fn reboot(want: &Desired, have: &Actual, request: &Reboot) -> Result<Plan, PreflightErrors> {
+    preflight::reboot(want, have, request)?;
+    Ok(schedule::reboot(&diff::diff(want, have), request))
 }
 
 /// The plan of the restore that `want` is in the middle of; see [`crate::state::EtcdEpoch`]. Empty when nothing of it is

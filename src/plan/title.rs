@@ -64,6 +64,7 @@ fn on_host(action: &HostAction) -> String {
         HostAction::CleanHost { .. } => "clean up what Kubernetes made".to_owned(),
         HostAction::RestoreContainerd => "restore containerd's configuration".to_owned(),
         HostAction::RemoveImages { images } => format!("remove {}", plural(images.len(), "image")),
+        HostAction::Reboot { .. } => "reboot".to_owned(),
         HostAction::ReleaseClaim => "release the node".to_owned(),
     }
 }
@@ -91,6 +92,8 @@ fn in_cluster(action: &ClusterAction) -> String {
         ClusterAction::Cordon { .. } => "cordon".to_owned(),
         ClusterAction::Drain { .. } => "drain".to_owned(),
         ClusterAction::Uncordon { .. } => "uncordon".to_owned(),
+        ClusterAction::BeginReboot { .. } => "record the request to reboot".to_owned(),
+        ClusterAction::FinishReboot { .. } => "record the reboot and uncordon".to_owned(),
         ClusterAction::RemoveMember { member, .. } => format!("remove member {member} of etcd"),
         ClusterAction::OutOfService { .. } => "say that the node is out of service".to_owned(),
         ClusterAction::DeleteNode { .. } => "delete the Node object".to_owned(),

@@ -14,7 +14,7 @@ use super::{
     read::fact,
 };
 use crate::{
-    facts::NodeFact,
+    facts::{NodeFact, RebootMark},
     model::{NodeName, label},
 };
 
@@ -34,17 +34,52 @@ pub async fn cordon(client: &Client, node: &NodeName) -> Result<(), WorkloadErro
     .await
 }
 
-/// Takes a cordon of ours back. One that is not there, or is somebody else's, stays as it is.
+/// Takes a cordon of ours back, and with it a request to reboot the node. A cordon that is not there, or is somebody
+/// else's, stays as it is.
 pub async fn uncordon(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
     change(client, node, "uncordon", |fact| {
-        fact.is_cordoned_by_us().then(|| {
-            json!({
-                "metadata": {"annotations": {label::CORDONED: null}},
-                "spec": {"unschedulable": null},
-            })
-        })
+        let is_ours = fact.is_cordoned_by_us() || fact.reboot().is_some();
+        is_ours.then(|| taken_back(fact, json!({})))
     })
     .await
+}
+
+/// Records on a node that it is to be rebooted.
+pub async fn begin_reboot(
+    client: &Client,
+    node: &NodeName,
+    mark: &RebootMark,
+) -> Result<(), WorkloadError> {
+    change(client, node, "record a reboot on", |fact| {
+        let lacks = fact.reboot().as_ref() != Some(mark);
+        lacks.then(|| json!({"metadata": {"annotations": {label::REBOOT: mark.text()}}}))
+    })
+    .await
+}
+
+/// Records on a node that a request has rebooted it, and takes back rke-operator's cordon.
+pub async fn finish_reboot(
+    client: &Client,
+    node: &NodeName,
+    request: &str,
+) -> Result<(), WorkloadError> {
+    change(client, node, "record a reboot on", |fact| {
+        let is_done = fact.was_rebooted_by(request) && fact.reboot().is_none();
+        (!is_done || fact.is_cordoned_by_us())
+            .then(|| taken_back(fact, json!({label::REBOOTED: request})))
+    })
+    .await
+}
+
+/// What takes back rke-operator's cordon and the request to reboot the node, and sets these annotations.
+fn taken_back(fact: &NodeFact, mut annotations: Value) -> Value {
+    annotations[label::CORDONED] = Value::Null;
+    annotations[label::REBOOT] = Value::Null;
+    let mut patch = json!({"metadata": {"annotations": annotations}});
+    if fact.is_cordoned_by_us() {
+        patch["spec"] = json!({"unschedulable": null});
+    }
+    patch
 }
 
 /// Writes what `patch` makes of the Node object as it is, again when it has changed meanwhile.

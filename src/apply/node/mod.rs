@@ -13,6 +13,7 @@ mod images;
 mod member;
 mod pods;
 mod program;
+mod reboot;
 mod restore;
 mod system;
 
@@ -30,5 +31,6 @@ pub(super) use images::{import_pause, pull, remove_images};
 pub(super) use member::{join_etcd, remove_member};
 pub(super) use pods::pods;
 pub(super) use program::prepare;
+pub(super) use reboot::reboot;
 pub(super) use restore::{put_back, restore, set_aside};
 pub(super) use system::prepare_kernel;

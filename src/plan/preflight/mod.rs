@@ -13,6 +13,7 @@ mod network;
 mod packages;
 mod ranges;
 mod reach;
+mod reboot;
 mod restore;
 mod roles;
 mod version;
@@ -23,6 +24,7 @@ pub(super) use host::{listener, rke_cluster, state_of_another};
 pub use lost::{consent, known};
 pub(super) use machine::lacks;
 pub(super) use network::doubts;
+pub(super) use reboot::reboot;
 pub(super) use restore::{restore, take_back};
 
 use super::diff::Diff;

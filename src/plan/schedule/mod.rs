@@ -22,6 +22,7 @@ mod nodes;
 mod part;
 mod prepare;
 mod prune;
+mod reboot;
 mod remove;
 mod restore;
 mod roles;
@@ -39,6 +40,7 @@ pub use remove::{remove, remove_named};
 pub(super) use self::{
     back::put_back,
     claim::remembered,
+    reboot::reboot,
     restore::{begins_with, restore},
     take_back::take_back,
     up::up,

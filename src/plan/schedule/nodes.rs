@@ -139,8 +139,9 @@ fn emptied(name: &NodeName, diff: &Diff<'_>, meta: Option<Step>) -> impl Iterato
 fn uncordon(name: &NodeName, seen: Option<&NodeFact>) -> Option<Step> {
     let action = ClusterAction::Uncordon { node: name.clone() };
     let why = "a run that was cut off left it cordoned";
-    seen?
-        .is_cordoned_by_us()
+    let seen = seen?;
+    // A request to reboot it that was cut off ends here.
+    (seen.is_cordoned_by_us() || seen.reboot().is_some())
         .then(|| Step::cluster(Cause::Drift, why, action))
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn bare_host(name: &NodeName) -> HostFacts {
         files: None,
         system: SystemFacts {
             hostname: name.0.clone(),
+            boot: Some(format!("boot-of-{name}")),
             kernel: "6.12.0".to_owned(),
             os: "Debian GNU/Linux 13".to_owned(),
             systemd: true,

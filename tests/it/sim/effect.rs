@@ -162,6 +162,13 @@ fn on_host(
             facts.images.retain(|image| !images.contains(image));
             Ok(())
         }
+        HostAction::Reboot { from } => {
+            let boot = &mut facts.system.boot;
+            if boot.as_ref() == Some(from) {
+                *boot = Some(format!("{from}+"));
+            }
+            Ok(())
+        }
         HostAction::ReleaseClaim => {
             facts.containers.remove(HELPER);
             facts.containers.remove(CLAIM);
@@ -263,11 +270,26 @@ fn in_cluster(
             Ok(())
         }
         ClusterAction::Uncordon { node } => {
-            if let Some(fact) = api(world)?.nodes.get_mut(node)
-                && fact.annotations.remove(label::CORDONED).is_some()
-            {
-                fact.unschedulable = false;
+            if let Some(fact) = api(world)?.nodes.get_mut(node) {
+                taken_back(fact);
             }
+            Ok(())
+        }
+        ClusterAction::BeginReboot {
+            node,
+            request,
+            from,
+        } => {
+            let fact = joined(node, world)?;
+            let mark = (label::REBOOT.to_owned(), format!("{request} {from}"));
+            fact.annotations.extend([mark]);
+            Ok(())
+        }
+        ClusterAction::FinishReboot { node, request } => {
+            let fact = joined(node, world)?;
+            taken_back(fact);
+            let done = (label::REBOOTED.to_owned(), request.clone());
+            fact.annotations.extend([done]);
             Ok(())
         }
         // The world keeps the list of members; etcd itself removes one, without an API server.
@@ -347,6 +369,14 @@ fn in_cluster(
             Ok(())
         }
     }
+}
+
+/// A cordon of ours, and a request to reboot the node.
+fn taken_back(fact: &mut NodeFact) {
+    if fact.annotations.remove(label::CORDONED).is_some() {
+        fact.unschedulable = false;
+    }
+    fact.annotations.remove(label::REBOOT);
 }
 
 /// Whichever controller manager leads writes what it was started with.

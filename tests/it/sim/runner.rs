@@ -396,6 +396,9 @@ impl Runner {
                 AnyPurpose::Goal(Goal::Renew(_)) => plan().renewals(),
                 AnyPurpose::Goal(Goal::RotateKeys(rotated, _)) => plan().rotation(rotated),
                 AnyPurpose::Goal(Goal::Up(_)) | AnyPurpose::Removal(_) => plan(),
+                AnyPurpose::Goal(Goal::Reboot(request, _)) => {
+                    plan::reboot(want, &survey.actual, request).unwrap()
+                }
                 AnyPurpose::Goal(Goal::Restore(_)) => match self.restore {
                     Some(RestoreRequest::TakeBack) => {
                         plan::take_back(want, &survey.actual).unwrap()

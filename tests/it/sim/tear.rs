@@ -175,6 +175,12 @@ fn on_host(
                 facts.images.remove(first);
             }
         }),
+        // The run ended while the machine was away.
+        HostAction::Reboot { .. } => {
+            if !how.is_multiple_of(2) {
+                drop(effect::apply(step, want, world));
+            }
+        }
         HostAction::ReleaseClaim => on(node, world, |facts| {
             facts.containers.remove(rke_operator::model::CLAIM);
             facts.files = None;
@@ -197,6 +203,8 @@ fn in_cluster(
         | ClusterAction::Cordon { .. }
         | ClusterAction::Drain { .. }
         | ClusterAction::Uncordon { .. }
+        | ClusterAction::BeginReboot { .. }
+        | ClusterAction::FinishReboot { .. }
         | ClusterAction::RemoveMember { .. }
         | ClusterAction::OutOfService { .. }
         | ClusterAction::DeleteNode { .. }
