@@ -492,24 +492,7 @@ fn decide(
             if !so_far.ran {
                 plan::consent(&desired, actual)?;
             }
-            let plan = match goal {
-                Goal::Restore(_) if environment.restore == Some(RestoreRequest::TakeBack) => {
-                    (plan::take_back(&desired, actual)?, None)
-                }
-                Goal::Restore(_) => (plan::restore(&desired, actual)?, None),
-                Goal::Up(_)
-                | Goal::Heal(_)
-                | Goal::Renew(_)
-                | Goal::RotateKeys(..)
-                | Goal::Reboot(..) => {
-                    unless_restoring(loaded)?;
-                    if let Goal::Reboot(request, _) = goal {
-                        (plan::reboot(&desired, actual, request)?, None)
-                    } else {
-                        part(purpose, plan::up(&desired, actual)?)
-                    }
-                }
-            };
+            let plan = planned(goal, environment, &desired, actual)?;
             let saved = desired.saved.clone();
             (Some(desired), plan, Some(saved))
         }
@@ -538,6 +521,29 @@ fn decide(
         plan,
         all,
         saved,
+    })
+}
+
+/// The plan for a goal, and all that would be done, where that is more.
+fn planned(
+    goal: Goal<'_>,
+    environment: &Environment,
+    desired: &Desired,
+    actual: &Actual,
+) -> Result<(Plan, Option<Plan>), Error> {
+    Ok(match goal {
+        Goal::Restore(_) if environment.restore == Some(RestoreRequest::TakeBack) => {
+            (plan::take_back(desired, actual)?, None)
+        }
+        Goal::Restore(_) => (plan::restore(desired, actual)?, None),
+        Goal::Up(_) | Goal::Heal(_) | Goal::Renew(_) | Goal::RotateKeys(..) | Goal::Reboot(..) => {
+            unless_restoring(actual.saved.as_deref())?;
+            if let Goal::Reboot(request, _) = goal {
+                (plan::reboot(desired, actual, request)?, None)
+            } else {
+                part(AnyPurpose::Goal(goal), plan::up(desired, actual)?)
+            }
+        }
     })
 }
 

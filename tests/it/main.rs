@@ -89,6 +89,7 @@ mod lab_ha_learner;
 mod lab_ha_load;
 mod lab_ha_networks;
 mod lab_ha_operator;
+mod lab_ha_reboot;
 mod lab_ha_renewal;
 mod lab_ha_restore;
 mod lab_ha_rounds;
@@ -112,7 +113,7 @@ mod lab_pods_killed;
 mod lab_profiles;
 mod lab_pruned;
 mod lab_reach;
-mod lab_reboot;
+
 mod lab_refine;
 mod lab_refused;
 mod lab_registries;
