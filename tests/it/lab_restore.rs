@@ -1,13 +1,15 @@
 //! `etcd snapshot-restore` on a real node: what a snapshot holds is back, what was made since is gone, and what ran on is
 //! not doubled.
 
-use std::{fs::File, process::Command, time::Duration};
+use std::{collections::BTreeSet, fs::File, process::Command, time::Duration};
 
 use lab::Profile;
 
-use crate::real::{Run, Site};
+use crate::real::{Run, Site, informer::Informer};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+/// When an informer that ran on over a restore has to be right again.
+const INFORMED: Duration = Duration::from_secs(60);
 
 /// A Deployment and a `StatefulSet` of containers that do nothing, which every node has an image for.
 pub(crate) const WORK: &str = r"
@@ -97,6 +99,7 @@ fn a_snapshot_is_restored_on_the_node_that_took_it() {
     let pod = uid(&site, "db-0");
     site.run(&["etcd", "snapshot-save", "--name", "s1"]).well();
 
+    let informer = Informer::of(&site);
     // What the snapshot does not have: an object, and another pod in the place of one that it has.
     apply(
         &site,
@@ -117,6 +120,10 @@ fn a_snapshot_is_restored_on_the_node_that_took_it() {
         .stdout
     };
     let (untouched, before) = (web(), revision(&site));
+    Site::eventually("an informer sees both", INFORMED, || {
+        let seen = informer.names();
+        seen.contains("after") && !seen.contains("before")
+    });
 
     // Without consent nothing is stopped.
     let refused = site.run(&["etcd", "snapshot-restore", "--name", "s1"]);
@@ -137,6 +144,10 @@ fn a_snapshot_is_restored_on_the_node_that_took_it() {
         names.contains("before") && !names.contains("after"),
         "{names}"
     );
+    Site::eventually("the informer, which ran on, is right", INFORMED, || {
+        let there: BTreeSet<_> = names.split_whitespace().map(str::to_owned).collect();
+        informer.names() == there
+    });
     assert_eq!(
         web(),
         untouched,

@@ -3,6 +3,7 @@
 
 pub(crate) mod beside;
 pub(crate) mod chance;
+pub(crate) mod informer;
 pub(crate) mod operator;
 mod pods;
 pub(crate) mod reader;
