@@ -96,8 +96,9 @@ impl Drop for Disk {
 }
 
 struct Rounds {
-    at: Copied,
+    /// Goes first: the folder that it is over is deleted with the next.
     disk: Disk,
+    at: Copied,
     most: usize,
     met: BTreeMap<String, usize>,
 }
@@ -211,8 +212,8 @@ async fn there_is_always_one_that_was_proven_and_nothing_of_others_is_touched() 
         fs::write(at.folder.join(name), content).expect("an object");
     }
     let mut all = Rounds {
-        at,
         disk,
+        at,
         most: 0,
         met: BTreeMap::new(),
     };
