@@ -281,8 +281,8 @@ pub enum ClusterAction {
         /// Which pods may go. `None`: it leaves, and all go.
         rules: Option<DrainRules>,
     },
-    /// Takes back a cordon of ours; that of somebody else stays. Visible in the Node; repeating is
-    /// harmless.
+    /// Removes rke-operator's cordon and a request to reboot the node; a cordon that someone else set stays. Visible in the
+    /// Node; repeating is harmless.
     Uncordon {
         /// Which.
         node: NodeName,

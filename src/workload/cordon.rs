@@ -34,8 +34,7 @@ pub async fn cordon(client: &Client, node: &NodeName) -> Result<(), WorkloadErro
     .await
 }
 
-/// Takes a cordon of ours back, and with it a request to reboot the node. A cordon that is not there, or is somebody
-/// else's, stays as it is.
+/// Removes rke-operator's cordon and a request to reboot the node. A cordon that someone else set stays.
 pub async fn uncordon(client: &Client, node: &NodeName) -> Result<(), WorkloadError> {
     change(client, node, "uncordon", |fact| {
         let is_ours = fact.is_cordoned_by_us() || fact.reboot().is_some();

@@ -371,7 +371,7 @@ fn in_cluster(
     }
 }
 
-/// A cordon of ours, and a request to reboot the node.
+/// Removes rke-operator's cordon and a request to reboot the node.
 fn taken_back(fact: &mut NodeFact) {
     if fact.annotations.remove(label::CORDONED).is_some() {
         fact.unschedulable = false;
