@@ -90,9 +90,7 @@ async fn in_stages(
         given: custom_certs::read(&certs, file)?,
         ..Opening::to_change(&args.trust)
     };
-    let environment = environment::open(file, opening, session)?;
-    let saved = state(&environment).await?;
-    owner::refuse_others(&environment).await?;
+    let (environment, saved) = owner::open(file, opening, session).await?;
     if stage == RotationStage::Start && saved.is_signed_elsewhere() {
         refuse_given(rotated, &saved, &environment)?;
     }

@@ -4,10 +4,8 @@ use serde::Serialize;
 
 use super::{
     args::{Defrag, Output},
-    environment::{self, Opening},
-    intent,
-    kubeconfig::state,
-    owner, print,
+    environment::Opening,
+    intent, owner, print,
     report::{CliError, Failure},
     session::{STOPPED, Session},
     snapshot::with_etcd,
@@ -37,9 +35,8 @@ pub(super) async fn defrag(args: &Defrag, session: &Session) -> Result<u8, CliEr
     if intent.etcd.external().is_some() {
         return Err(Failure::ExternalEtcd.into());
     }
-    let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
-    let saved = state(&environment).await?;
-    owner::refuse_others(&environment).await?;
+    let opening = Opening::to_change(&args.trust);
+    let (environment, saved) = owner::open(file, opening, session).await?;
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let now = environment.clock.now();
     let seed = Seed::new((environment.entropy)());

@@ -5,15 +5,8 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use super::{
-    args::NodeReboot,
-    environment::{self, Opening},
-    intent,
-    kubeconfig::state,
-    output::json::Ended,
-    owner,
-    report::CliError,
-    session::Session,
-    up::Run,
+    args::NodeReboot, environment::Opening, intent, output::json::Ended, owner, report::CliError,
+    session::Session, up::Run,
 };
 use crate::{converge, converge::Goal, model::quoted, plan::Reboot};
 
@@ -22,9 +15,8 @@ pub(super) async fn reboot(args: &NodeReboot, session: &Session) -> Result<Ended
     let begun = Instant::now();
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
-    let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
-    state(&environment).await?;
-    owner::refuse_others(&environment).await?;
+    let opening = Opening::to_change(&args.trust);
+    let (environment, _) = owner::open(file, opening, session).await?;
     let mut nodes = args.nodes.clone();
     let mut seen = BTreeSet::new();
     nodes.retain(|name| seen.insert(name.clone()));

@@ -1,11 +1,30 @@
 //! Who owns the cluster of a state file: this command line, or a `Cluster` object of which the file is a copy. The counterpart
 //! of the annotation `take-over`.
 
-use super::report::{CliError, Failure};
+use std::path::Path;
+
+use super::{
+    environment::{self, Opening},
+    kubeconfig::state,
+    report::{CliError, Failure},
+    session::Session,
+};
 use crate::{
     environment::Environment,
     state::{ClusterState, Loaded, OperatorMemory},
 };
+
+/// Opens the world of a command that needs a cluster that is there and belongs to this command line. Its state.
+pub(super) async fn open(
+    config: &Path,
+    opening: Opening,
+    session: &Session,
+) -> Result<(Environment, ClusterState), CliError> {
+    let environment = environment::open(config, opening, session)?;
+    let saved = state(&environment).await?;
+    refuse_others(&environment).await?;
+    Ok((environment, saved))
+}
 
 /// An error where the state is an object's and no id was named.
 pub(super) async fn refuse_others(environment: &Environment) -> Result<(), CliError> {

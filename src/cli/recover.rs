@@ -4,9 +4,8 @@ use tokio::time::Instant;
 
 use super::{
     args::Recover,
-    environment::{self, Opening},
+    environment::Opening,
     intent,
-    kubeconfig::state,
     output::json::Ended,
     owner,
     report::{CliError, Failure},
@@ -36,9 +35,7 @@ pub(super) async fn recover(args: &Recover, session: &Session) -> Result<Ended, 
         lose: args.lose.iter().cloned().collect(),
         ..Opening::to_change(&args.trust)
     };
-    let mut environment = environment::open(file, opening, session)?;
-    let saved = state(&environment).await?;
-    owner::refuse_others(&environment).await?;
+    let (mut environment, saved) = owner::open(file, opening, session).await?;
     is_no_upgrade(&saved, &intent)?;
     let restore = match saved.restoring() {
         Some(epoch) if epoch.from.is_some() => return Err(another(epoch)),

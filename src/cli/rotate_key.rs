@@ -3,15 +3,8 @@
 use tokio::time::Instant;
 
 use super::{
-    args::RotateKey,
-    environment::{self, Opening},
-    intent,
-    kubeconfig::state,
-    output::json::Ended,
-    owner,
-    report::CliError,
-    session::Session,
-    up::Run,
+    args::RotateKey, environment::Opening, intent, output::json::Ended, owner, report::CliError,
+    session::Session, up::Run,
 };
 use crate::{converge::Goal, desired, desired::Rotated};
 
@@ -25,9 +18,7 @@ pub(super) async fn rotate(args: &RotateKey, session: &Session) -> Result<Ended,
         rotate_key: true,
         ..Opening::to_change(&args.trust)
     };
-    let environment = environment::open(file, opening, session)?;
-    state(&environment).await?;
-    owner::refuse_others(&environment).await?;
+    let (environment, _) = owner::open(file, opening, session).await?;
     let run = Run {
         goal: Goal::RotateKeys(Rotated::EncryptionKey, &intent),
         file,
