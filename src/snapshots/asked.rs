@@ -171,22 +171,27 @@ pub async fn verify(
         Found::Own(meta, grade) => (*meta, grade),
     };
     let now = clock.now();
-    let proof = proven_later(&settings, programs, &folder, name.as_str(), meta, now);
-    let proof = proof.await?;
-    if proof.grade == Grade::Failed || Some(proof.grade) >= before {
-        folder.prove(&folder.work()?, name.as_str(), &proof)?;
-    }
-    folder.clear()?;
-    Ok(Answer::Verified(proof))
+    let proof = look_into(
+        &settings,
+        programs,
+        &folder,
+        name.as_str(),
+        meta,
+        before,
+        now,
+    );
+    Ok(Answer::Verified(proof.await?))
 }
 
-/// Looks into a snapshot that lies in the folder.
-pub(super) async fn proven_later(
+/// Looks into a snapshot that lies in the folder, and notes what is found out, unless this could only not be done as far
+/// as before.
+pub(super) async fn look_into(
     settings: &Settings,
     programs: &Programs,
     folder: &Folder,
     name: &str,
     meta: Meta,
+    before: Option<Grade>,
     now: Timestamp,
 ) -> Result<Proof, SaveError> {
     room(folder, meta.bytes)?;
@@ -198,10 +203,15 @@ pub(super) async fn proven_later(
         meta,
         database,
     };
-    Ok(match unpacked {
+    let proof = match unpacked {
         Ok(()) => prove(settings, programs, folder, &work, &saved, now).await,
         Err(error) => damaged(settings, &error, now),
-    })
+    };
+    if proof.grade == Grade::Failed || Some(proof.grade) >= before {
+        folder.prove(&work, name, &proof)?;
+    }
+    folder.clear()?;
+    Ok(proof)
 }
 
 async fn unpack(zip: PathBuf, name: String, to: PathBuf, bytes: u64) -> io::Result<()> {

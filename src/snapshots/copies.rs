@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     prune::Kept,
-    record::{Cause, Grade, Listed},
+    record::{Grade, Listed, recurring},
 };
 
 /// The node's newest recurring snapshot, if the bucket lacks it and has none that is nearly as new.
@@ -18,14 +18,11 @@ pub fn wanted<'a>(
     own: &'a [Listed],
     there: &[Kept],
 ) -> Option<&'a Listed> {
-    let (newest, taken) = own
-        .iter()
-        .filter_map(|one| Some((one, one.meta.as_ref()?)))
-        .filter(|(one, meta)| meta.cause == Cause::Scheduled && one.grade() != Some(Grade::Failed))
-        .map(|(one, meta)| (one, meta.taken_at))
+    let (taken, newest) = recurring(own)
+        .filter(|(_, one)| one.grade() != Some(Grade::Failed))
         // Taken by a clock that was ahead: how old it is cannot be known.
-        .filter(|(_, taken)| *taken <= now)
-        .max_by_key(|(_, taken)| *taken)?;
+        .filter(|(taken, _)| *taken <= now)
+        .max_by_key(|(taken, _)| *taken)?;
     let half = SignedDuration::from_secs(i64::try_from(interval / 2).unwrap_or(i64::MAX / 4));
     let nearly = taken.checked_sub(half).unwrap_or(Timestamp::MIN);
     let enough = |copy: &Kept| {
@@ -40,7 +37,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::snapshots::record::{Proof, tests::meta};
+    use crate::snapshots::record::{Cause, Proof, tests::meta};
 
     const INTERVAL: i64 = 3600;
 

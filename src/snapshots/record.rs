@@ -129,6 +129,14 @@ impl Listed {
     }
 }
 
+/// Those that were taken by the schedule, with the time.
+pub(super) fn recurring(listed: &[Listed]) -> impl Iterator<Item = (Timestamp, &Listed)> {
+    listed.iter().filter_map(|one| {
+        let meta = one.meta.as_ref()?;
+        (meta.cause == Cause::Scheduled).then_some((meta.taken_at, one))
+    })
+}
+
 /// A failure to take a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -10,13 +10,13 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    asked::proven_later,
+    asked::look_into,
     copier::Copier,
     folder::{Folder, WORK, kept},
     health::{self, Shown},
     prove::{dial, prove},
     prune::expired,
-    record::{Cause, Grade, LastFailure, Listed, Proof, Report},
+    record::{Grade, LastFailure, Listed, Proof, Report, recurring},
     save::{Asked, SaveError, Saved, blocking, save},
     schedule::{Failures, Slots},
     settings::Settings,
@@ -150,16 +150,18 @@ pub(super) async fn save_and_prove(
     };
     tracing::info!(name = saved.name, bytes = saved.meta.bytes, "saved");
     let proof = prove(settings, programs, folder, &work, &saved, now).await;
-    match (&proof.why, proof.grade) {
-        (None, grade) => tracing::info!(name = saved.name, ?grade, "looked into"),
-        (Some(why), Grade::Failed) => {
-            tracing::error!(name = saved.name, why, "cannot be restored");
-        }
-        (Some(why), grade) => tracing::warn!(name = saved.name, ?grade, why, "looked into"),
-    }
+    tell(&saved.name, &proof);
     folder.prove(&work, &saved.name, &proof)?;
     folder.clear()?;
     Ok((saved, proof))
+}
+
+fn tell(name: &str, proof: &Proof) {
+    match (&proof.why, proof.grade) {
+        (None, grade) => tracing::info!(name, ?grade, "looked into"),
+        (Some(why), Grade::Failed) => tracing::error!(name, why, "cannot be restored"),
+        (Some(why), grade) => tracing::warn!(name, ?grade, why, "looked into"),
+    }
 }
 
 /// Certificates are read each time: they are renewed in their files.
@@ -271,15 +273,10 @@ impl Agent<'_> {
         let Some(meta) = one.meta.clone() else {
             return;
         };
-        let looked = async {
-            let (settings, programs, folder) = (&self.settings, &self.programs, &self.folder);
-            let proof = proven_later(settings, programs, folder, one.name(), meta, now).await?;
-            folder.prove(&folder.work()?, one.name(), &proof)?;
-            folder.clear()?;
-            Ok::<_, SaveError>(proof.grade)
-        };
+        let (settings, programs, folder) = (&self.settings, &self.programs, &self.folder);
+        let looked = look_into(settings, programs, folder, one.name(), meta, None, now);
         match looked.await {
-            Ok(grade) => tracing::info!(name = one.name(), ?grade, "looked into"),
+            Ok(proof) => tell(one.name(), &proof),
             Err(error) => {
                 let why = with_causes(&error);
                 tracing::warn!(name = one.name(), why, "not looked into");
@@ -299,19 +296,12 @@ impl Agent<'_> {
 
 /// The newest recurring one, where nothing is on record about how far it can be restored.
 fn cut_off(now: Timestamp, listed: &[Listed]) -> Option<&Listed> {
-    let recurring = listed.iter().filter_map(|one| {
-        let meta = one.meta.as_ref()?;
-        (meta.cause == Cause::Scheduled && meta.taken_at <= now).then_some((meta.taken_at, one))
-    });
+    let recurring = recurring(listed).filter(|(taken, _)| *taken <= now);
     let (_, newest) = recurring.max_by_key(|(taken, _)| *taken)?;
     newest.proof.is_none().then_some(newest)
 }
 
 /// When those that are there were taken by the schedule.
 fn taken(listed: &[Listed]) -> Vec<Timestamp> {
-    let metas = listed.iter().filter_map(|one| one.meta.as_ref());
-    metas
-        .filter(|meta| meta.cause == Cause::Scheduled)
-        .map(|meta| meta.taken_at)
-        .collect()
+    recurring(listed).map(|(taken, _)| taken).collect()
 }
