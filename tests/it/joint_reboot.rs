@@ -187,20 +187,20 @@ fn wherever_it_is_cut_the_same_command_goes_on_and_reboots_nothing_twice() {
     cuts.are_real();
 }
 
+/// A request for two nodes that was cut off while the first one was away.
+async fn cut_off(runner: &Runner, intent: &Intent) -> Reboot {
+    let request = request(&["n4", "n1"], None);
+    let cut = Cut { after: 3, torn: 0 };
+    assert!(dies(runner, &Goal::Reboot(&request, intent), cut).await);
+    request
+}
+
 /// `up` takes back what a run that was cut off has left; then the command begins again.
 #[test]
 fn up_ends_a_request_that_was_cut_off() {
     block_on(async {
         let (runner, intent) = cluster().await;
-        let first = request(&["n4", "n1"], None);
-        assert!(
-            dies(
-                &runner,
-                &Goal::Reboot(&first, &intent),
-                Cut { after: 3, torn: 0 }
-            )
-            .await
-        );
+        let first = cut_off(&runner, &intent).await;
         settle(&runner, &intent).await;
         is_as_before(&runner);
         let later = again(&runner, &intent, &["n4"], "2030-01-01T01:00:00Z").await;
@@ -212,15 +212,7 @@ fn up_ends_a_request_that_was_cut_off() {
 fn a_request_of_yesterday_is_begun_again() {
     block_on(async {
         let (runner, intent) = cluster().await;
-        let first = request(&["n4", "n1"], None);
-        assert!(
-            dies(
-                &runner,
-                &Goal::Reboot(&first, &intent),
-                Cut { after: 3, torn: 0 }
-            )
-            .await
-        );
+        let first = cut_off(&runner, &intent).await;
         let soon = again(&runner, &intent, &["n1"], "2030-01-01T11:00:00Z").await;
         assert_eq!(soon.id, first.id);
         let late = again(&runner, &intent, &["n1"], "2030-01-02T00:00:00Z").await;
@@ -255,7 +247,7 @@ fn the_cordon_of_a_person_stays_and_a_drain_is_asked_for() {
     });
 }
 
-/// A member is not taken away while another one does not serve.
+/// A member is not rebooted while another one is down.
 #[test]
 fn a_node_without_which_etcd_would_stop_is_left_and_the_run_is_degraded() {
     block_on(async {

@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, future::ready};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client, Config, ResourceExt as _,
-    config::{KubeConfigOptions, Kubeconfig},
+    Api, Client, ResourceExt as _,
     runtime::{
         WatchStreamExt as _,
         reflector::{self, Store},
@@ -30,13 +29,8 @@ impl Informer {
             .enable_all()
             .build()
             .expect("a runtime");
-        let file = site.path("kube_config_cluster.yml");
-        let client = runtime.block_on(async {
-            let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
-            let options = KubeConfigOptions::default();
-            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            Client::try_from(config.expect("a config")).expect("a client")
-        });
+        let client =
+            runtime.block_on(async { Client::try_from(site.api().await).expect("a client") });
         let (store, writer) = reflector::store();
         let api: Api<ConfigMap> = Api::namespaced(client, "default");
         let changes = watcher(api, watcher::Config::default())

@@ -23,6 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use lab::{Lab, LabSpec, Node, Profile, Sweep};
 use rke_operator::plan::Plan;
 use serde_json::Value;
@@ -114,6 +118,15 @@ impl Site {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What a client of its API needs.
+    pub(crate) async fn api(&self) -> Config {
+        let file = self.path("kube_config_cluster.yml");
+        let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        config.expect("a config")
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -16,9 +16,8 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::{DeleteParams, ListParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use lab::Node;
 use serde_json::json;
@@ -106,12 +105,8 @@ impl Writer {
             .args(["-N", "-L", &format!("127.0.0.1:{port}:127.0.0.1:6443")])
             .spawn()
             .expect("ssh starts");
-        let file = site.path("kube_config_cluster.yml");
         let client = runtime.block_on(async {
-            let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
-            let options = KubeConfigOptions::default();
-            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            let mut config = config.expect("a config");
+            let mut config = site.api().await;
             config.cluster_url = format!("https://127.0.0.1:{port}").parse().expect("a URL");
             Client::try_from(config).expect("a client")
         });
