@@ -29,7 +29,7 @@ use crate::{
     },
     model::{ClientIdentity, ClusterId, NodeName, Secret, WantedObjects},
     plan::{Action, ClusterAction, HostAction, LocalAction, Step},
-    snapshots::{self, record::Reports},
+    snapshots::{self, record::Reports, seek::SnapshotFiles},
     state::ClusterState,
     survey,
     workload::{Apis, Kinds},
@@ -78,6 +78,9 @@ pub trait RemoteSession: Send + Sync {
 
     /// What the programs that take snapshots of etcd on these nodes report.
     fn snapshots<'a>(&'a self, nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports>;
+
+    /// The folders of snapshots of the nodes.
+    fn files(&self) -> &dyn SnapshotFiles;
 
     /// When the cluster's API did something for a step last.
     fn heard(&self) -> Option<Instant>;
@@ -247,6 +250,10 @@ impl RemoteSession for Open {
 
     fn snapshots<'a>(&'a self, nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
         snapshots::reports(&self.hosts, nodes).boxed()
+    }
+
+    fn files(&self) -> &dyn SnapshotFiles {
+        &self.hosts
     }
 
     fn heard(&self) -> Option<Instant> {

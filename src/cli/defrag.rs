@@ -6,11 +6,12 @@ use super::{
     args::{Defrag, Output},
     environment::Opening,
     intent, owner, print,
-    report::{CliError, Failure},
+    report::CliError,
     session::{STOPPED, Session},
     snapshot::with_etcd,
 };
 use crate::{
+    converge::RestoreError,
     desired::pki::{self, Seed},
     etcd::{
         Client,
@@ -33,7 +34,7 @@ pub(super) async fn defrag(args: &Defrag, session: &Session) -> Result<u8, CliEr
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     if intent.etcd.external().is_some() {
-        return Err(Failure::ExternalEtcd.into());
+        return Err(RestoreError::ExternalEtcd.into());
     }
     let opening = Opening::to_change(&args.trust);
     let (environment, saved) = owner::open(file, opening, session).await?;

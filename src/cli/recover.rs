@@ -10,12 +10,12 @@ use super::{
     owner,
     report::{CliError, Failure},
     session::Session,
-    snapshot_restore::{Whose, another, is_no_upgrade, with_etcd},
+    snapshot_restore::with_etcd,
     up::Run,
 };
 use crate::{
     config::Intent,
-    converge::Goal,
+    converge::{self, Goal, RestoreError},
     desired::pki::{Restore, RestoreRequest},
     environment::Environment,
     etcd::snapshot::BEYOND,
@@ -29,16 +29,16 @@ pub(super) async fn recover(args: &Recover, session: &Session) -> Result<Ended, 
     let file = &args.config.config;
     let intent = intent::load_whole(file, session)?.intent;
     if intent.etcd.external().is_some() {
-        return Err(Failure::ExternalEtcd.into());
+        return Err(RestoreError::ExternalEtcd.into());
     }
     let opening = Opening {
         lose: args.lose.iter().cloned().collect(),
         ..Opening::to_change(&args.trust)
     };
     let (mut environment, saved) = owner::open(file, opening, session).await?;
-    is_no_upgrade(&saved, &intent)?;
+    converge::may_restore(&saved, &intent)?;
     let restore = match saved.restoring() {
-        Some(epoch) if epoch.from.is_some() => return Err(another(epoch)),
+        Some(epoch) if epoch.from.is_some() => return Err(converge::another(epoch).into()),
         Some(epoch) => Restore::of(epoch),
         None => {
             let first = survivor(args.node.as_ref(), &intent, &saved, &environment).await?;
@@ -73,7 +73,7 @@ async fn survivor(
     if let Some(named) = named {
         return Ok(named.clone());
     }
-    let (hosts, nodes) = with_etcd(intent, Whose::of(saved), environment).await;
+    let (hosts, nodes) = with_etcd(intent, Some(saved), environment).await;
     let (mut answer, mut found) = (Vec::new(), Vec::new());
     for node in nodes
         .iter()

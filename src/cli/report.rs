@@ -11,7 +11,7 @@ use crate::{
     config::Problems,
     error::{ErrorClass, Explain, distinct},
     facts::Unreachable,
-    model::{ClusterId, KubernetesVersion, NodeName, quoted},
+    model::{ClusterId, NodeName, quoted},
 };
 
 /// Why a command failed.
@@ -212,38 +212,14 @@ pub enum Failure {
     /// A bucket that cannot be meant.
     #[error("{0}")]
     BadBucket(String),
-    /// Only this program itself can do it on a node.
-    #[error(
-        "nodes cannot be given this rke-operator, which copies snapshots between them and a bucket: it is not linked statically"
-    )]
-    NotStatic,
     /// Only what takes recurring snapshots can do it.
     #[error(
         "the config wants no recurring snapshots, and it is their program on the nodes that verifies and deletes"
     )]
     NoRecurring,
-    /// The cluster's etcd is outside of it.
-    #[error(
-        "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and whoever runs it takes its snapshots"
-    )]
-    ExternalEtcd,
-    /// No node has the snapshot.
-    #[error("there is no snapshot to restore:{}", list(found))]
-    NoSuchSnapshot {
-        /// What was found, or why nothing could be looked at.
-        found: Vec<String>,
-    },
     /// There is nothing to take back.
     #[error("no restore of this cluster was cut off: there is nothing to take back")]
     NoRestore,
-    /// Another restore was cut off.
-    #[error("a restore of {made_of} was begun and has not come to its end")]
-    AnotherRestore {
-        /// Of what.
-        made_of: String,
-        /// The command that goes on with it.
-        command: String,
-    },
     /// More than one member may be the one to go on with.
     #[error(
         "several nodes with etcd answer: {nodes}; one of them keeps its data, and the others join it"
@@ -260,24 +236,6 @@ pub enum Failure {
     NoSurvivor {
         /// Why each does not.
         found: Vec<String>,
-    },
-    /// A restore and a change of the release at once.
-    #[error("the cluster has Kubernetes {has}, and the config asks for {wants}")]
-    RestoresAndUpgrades {
-        /// What the state says.
-        has: KubernetesVersion,
-        /// What the config says.
-        wants: KubernetesVersion,
-    },
-    /// The snapshot cannot be read.
-    #[error("snapshot `{name}` on node `{node}` cannot be read: {why}")]
-    Unreadable {
-        /// Which.
-        name: String,
-        /// Where.
-        node: String,
-        /// Why.
-        why: String,
     },
     /// Certificates of the cluster were given by a person.
     #[error("certificates of this cluster were signed with a key that is not here")]
@@ -403,15 +361,10 @@ impl Explain for Failure {
             | Self::NotWritten
             | Self::NoBucket
             | Self::BadBucket(_)
-            | Self::NotStatic
             | Self::NoRecurring
-            | Self::ExternalEtcd
             | Self::SignedElsewhere
-            | Self::NoSuchSnapshot { .. }
-            | Self::AnotherRestore { .. }
             | Self::Survivors { .. }
             | Self::NoRestore
-            | Self::RestoresAndUpgrades { .. }
             | Self::RkeState { .. }
             | Self::Owned { .. }
             | Self::Exists { .. }
@@ -421,9 +374,7 @@ impl Explain for Failure {
             | Self::Write { .. } => ErrorClass::User,
             Self::NoSnapshot { class, .. } => *class,
             Self::Catalogue { .. } => ErrorClass::Bug,
-            Self::RemovalIncomplete { .. } | Self::Unreadable { .. } | Self::NoSurvivor { .. } => {
-                ErrorClass::Host
-            }
+            Self::RemovalIncomplete { .. } | Self::NoSurvivor { .. } => ErrorClass::Host,
         }
     }
 
@@ -471,19 +422,11 @@ impl Explain for Failure {
                  `--s3-endpoint`"
                     .into(),
             ],
-            Self::NotStatic => vec![
-                "use a released program on Linux; or copy the file yourself: snapshots are in \
-                 `/opt/rke/etcd-snapshots` of the nodes"
-                    .into(),
-            ],
             Self::NoRecurring => vec![
                 "delete the file in `/opt/rke/etcd-snapshots` of the node yourself; or take `snapshot: false` out of \
                  `services.etcd` and run `rke-operator up`"
                     .into(),
             ],
-            Self::ExternalEtcd => {
-                vec!["`etcdctl snapshot save FILE` on one of its members saves all that is in it".into()]
-            }
             Self::StateEncrypted { place } | Self::StateNotHeld { place } => vec![
                 format!("put a copy of that file at {place}").into(),
                 "a control plane that is left has one: `/etc/kubernetes/rke-operator-state.json`".into(),
@@ -491,15 +434,7 @@ impl Explain for Failure {
             Self::StateOfAnother { .. } => vec![
                 "name the config of that cluster with `--config FILE`, or another snapshot with `--name`".into(),
             ],
-            Self::NoSuchSnapshot { .. } => vec![
-                "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
-                "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it with `--name`".into(),
-            ],
             Self::NoRestore => vec!["`rke-operator status` shows how the cluster is".into()],
-            Self::AnotherRestore { command, .. } => vec![
-                format!("go on with it: `{command}`").into(),
-                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`".into(),
-            ],
             Self::Survivors { .. } => vec![
                 "name the one with the highest index: `rke-operator etcd recover --node NODE`; `rke-operator etcd members` shows it"
                     .into(),
@@ -507,12 +442,6 @@ impl Explain for Failure {
             Self::NoSurvivor { .. } => vec![
                 "restore a snapshot: `rke-operator etcd snapshot-restore`".into(),
             ],
-            Self::RestoresAndUpgrades { has, .. } => vec![
-                format!("write `kubernetes_version: {has}`, restore, and upgrade afterwards").into(),
-            ],
-            Self::Unreadable { .. } => {
-                vec!["take another snapshot, or copy this one there again".into()]
-            }
             Self::SignedElsewhere => {
                 vec!["have new ones signed and run `rke-operator up --custom-certs`".into()]
             }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{BucketWords, Intent, MAX_BYTES},
-    converge::{Goal, Purpose, targets},
+    converge::{Goal, Purpose, RestoreError, targets},
     desired,
     environment::Environment,
     error::{ErrorClass, distinct},
@@ -113,7 +113,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     let intent = intent::load(file, session)?;
     let wanted = bucket(&args.s3, &intent)?;
     if intent.etcd.external().is_some() {
-        return Err(Failure::ExternalEtcd.into());
+        return Err(RestoreError::ExternalEtcd.into());
     }
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
@@ -124,7 +124,7 @@ pub(super) async fn save(args: &SnapshotSave, session: &Session) -> Result<u8, C
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let wants = intent.services.snapshots.is_some();
     if wanted.is_some() && wants && intent.agent.is_none() {
-        return Err(Failure::NotStatic.into());
+        return Err(RestoreError::NotStatic.into());
     }
     let image = desired::etcd_tools(&intent);
     let agent = intent.agent.as_ref();

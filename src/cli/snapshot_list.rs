@@ -12,12 +12,13 @@ use super::{
     kubeconfig::state,
     output::{Page, snapshot_list::render},
     print,
-    report::{CliError, Failure},
+    report::CliError,
     session::{STOPPED, Session},
     snapshot::with_etcd,
     status::opening,
 };
 use crate::{
+    converge::RestoreError,
     etcd::snapshot,
     facts::Unreachable,
     host::pool::Hosts,
@@ -95,7 +96,7 @@ pub(super) async fn list(args: &EtcdLook, session: &Session) -> Result<u8, CliEr
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     if intent.etcd.external().is_some() {
-        return Err(Failure::ExternalEtcd.into());
+        return Err(RestoreError::ExternalEtcd.into());
     }
     let environment = environment::open(file, opening(args.accept_new_host_keys), session)?;
     let saved = state(&environment).await?;

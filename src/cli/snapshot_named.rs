@@ -16,6 +16,7 @@ use super::{
     snapshot::{lines, none_was, takes_snapshots, with_etcd},
 };
 use crate::{
+    converge::RestoreError,
     desired,
     error::{ErrorClass, Obstacle},
     facts::Unreachable,
@@ -61,14 +62,14 @@ pub(super) async fn named(
     let file = &args.config.config;
     let intent = intent::load(file, session)?;
     if intent.etcd.external().is_some() {
-        return Err(Failure::ExternalEtcd.into());
+        return Err(RestoreError::ExternalEtcd.into());
     }
     if intent.services.snapshots.is_none() {
         return Err(Failure::NoRecurring.into());
     }
     let environment = environment::open(file, Opening::to_change(&args.trust), session)?;
     let saved = state(&environment).await?;
-    let agent = intent.agent.as_ref().ok_or(Failure::NotStatic)?;
+    let agent = intent.agent.as_ref().ok_or(RestoreError::NotStatic)?;
     let image = desired::etcd_tools(&intent);
     let (hosts, nodes) = with_etcd(&intent, &saved, &environment).await;
     let mut done = Done {
@@ -128,7 +129,7 @@ fn ended(doing: Doing, args: &NamedSnapshot, done: &Done<'_>) -> Result<u8, CliE
     if done.nodes.values().all(|answer| *answer == Answer::Absent) {
         let nodes = done.nodes.keys();
         let found = nodes.map(|node| format!("{node}: it is not there"));
-        return Err(Failure::NoSuchSnapshot {
+        return Err(RestoreError::NoSuchSnapshot {
             found: found.chain(lines(&done.failed)).collect(),
         }
         .into());

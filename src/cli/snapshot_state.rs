@@ -7,16 +7,21 @@ use futures::future::BoxFuture;
 use super::{
     report::{CliError, Failure},
     session::Session,
-    snapshot_restore::{Whose, agent, looked, tools, with_etcd},
+    snapshot_restore::{agent, with_etcd},
 };
 use crate::{
     config::Intent,
+    converge::{self, RestoreError},
+    desired,
     environment::Environment,
     etcd::snapshot::{Found, SnapshotName},
     facts::Unreachable,
     host::pool::Hosts,
     model::{NodeName, Secret},
-    snapshots::{HeldState, OnNode},
+    snapshots::{
+        HeldState, OnNode,
+        seek::{self, SnapshotFiles, Sought},
+    },
     state::{ClusterState, Loaded, StateError, Store, codec},
 };
 
@@ -27,10 +32,18 @@ pub(super) async fn held(
     environment: &Environment,
     session: &Session,
 ) -> Result<ClusterState, CliError> {
-    let (hosts, nodes) = with_etcd(intent, Whose::UNKNOWN, environment).await;
+    let (hosts, nodes) = with_etcd(intent, None, environment).await;
+    let (id, image) = (converge::id_of(None), desired::etcd_tools(intent));
+    let sought = Sought {
+        name,
+        id: &id,
+        image: &image,
+        login: intent.registries.login(&image),
+        say: &|said| session.screen.print_unless_quiet(said),
+    };
     let mut found = Vec::new();
     for node in &nodes {
-        match looked(&hosts, node, &Whose::UNKNOWN.id(), name).await {
+        match hosts.look(node, sought).await {
             Ok(Found::Whole { .. }) => {
                 let place = environment.store.place();
                 let said = format!(
@@ -38,7 +51,7 @@ pub(super) async fn held(
                     name.as_str()
                 );
                 session.screen.print_unless_quiet(&said);
-                let (held, document) = asked(&hosts, node, name, intent, session).await?;
+                let (held, document) = asked(&hosts, node, sought, intent).await?;
                 let state = match (held, document) {
                     (HeldState::Is, Some(document)) => {
                         read(&document).map_err(|why| unreadable(name, node, why))?
@@ -66,31 +79,31 @@ pub(super) async fn held(
             Err(why) => found.push(format!("{node}: {}", why.why)),
         }
     }
-    Err(Failure::NoSuchSnapshot { found }.into())
+    Err(RestoreError::NoSuchSnapshot { found }.into())
 }
 
 /// What the program on the node says, and the document that it has written.
 async fn asked(
     hosts: &Hosts,
     node: &NodeName,
-    name: &SnapshotName,
+    sought: Sought<'_>,
     intent: &Intent,
-    session: &Session,
 ) -> Result<(HeldState, Option<Secret<Vec<u8>>>), CliError> {
     let agent = &agent(intent)?;
     let asked = async {
         let host = hosts.get(node).await?;
+        seek::tools(&host, sought).await?;
         let on_node = OnNode {
             host: &host,
-            id: &Whose::UNKNOWN.id(),
-            image: &tools(&host, intent, session).await?,
+            id: sought.id,
+            image: sought.image,
             agent,
         };
-        let held = on_node.state(name).await;
+        let held = on_node.state(sought.name).await;
         held.map_err(|error| Unreachable::of(&error))
     };
     let asked = asked.await;
-    asked.map_err(|why| unreadable(name, node, why.why).into())
+    asked.map_err(|why| unreadable(sought.name, node, why.why).into())
 }
 
 fn read(document: &Secret<Vec<u8>>) -> Result<ClusterState, String> {
@@ -98,8 +111,8 @@ fn read(document: &Secret<Vec<u8>>) -> Result<ClusterState, String> {
     codec::decode(text)
 }
 
-fn unreadable(name: &SnapshotName, node: &NodeName, why: String) -> Failure {
-    Failure::Unreadable {
+fn unreadable(name: &SnapshotName, node: &NodeName, why: String) -> RestoreError {
+    RestoreError::Unreadable {
         name: name.as_str().to_owned(),
         node: node.0.clone(),
         why,

@@ -35,6 +35,7 @@ mod kept;
 mod look;
 mod purpose;
 mod reach;
+mod restore;
 mod turn;
 mod waited;
 mod watch;
@@ -50,6 +51,7 @@ pub use purpose::{
     AnyPurpose, Convergence, Goal, Outcome, Purpose, Removal, RemovalOutcome, Settled,
 };
 pub use reach::{Reached, reach};
+pub use restore::{Named, RestoreError, another, fetch, id_of, may_restore, restore_of, with_etcd};
 use turn::InTurn;
 use waited::Waited;
 pub use watch::{WatchError, Watching, control_planes, watch};

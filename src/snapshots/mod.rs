@@ -26,6 +26,7 @@ mod remote;
 mod run;
 mod save;
 pub mod schedule;
+pub mod seek;
 pub mod settings;
 mod state;
 

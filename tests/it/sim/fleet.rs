@@ -17,7 +17,7 @@ use rke_operator::{
     facts::{Actual, KeptFacts},
     host::{HostKeys, pool::ConnectionTarget},
     model::{NodeName, WantedObjects, secret::Secret},
-    snapshots::record::Reports,
+    snapshots::{record::Reports, seek::SnapshotFiles},
     state::ClusterState,
 };
 use tokio::time::Instant;
@@ -95,6 +95,10 @@ impl RemoteSession for FleetSession {
 
     fn snapshots<'a>(&'a self, _nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
         Box::pin(async { Reports::new() })
+    }
+
+    fn files(&self) -> &dyn SnapshotFiles {
+        self.session.files()
     }
 
     fn heard(&self) -> Option<Instant> {

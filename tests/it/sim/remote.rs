@@ -23,11 +23,15 @@ use rke_operator::{
     desired::pki::EngineClients,
     environment::Environment,
     error::{ErrorClass, Explain, Obstacle},
+    etcd::snapshot::Found,
     facts::{Actual, HostView, KeptFacts, Unreachable},
     host::{HostKeys, pool::ConnectionTarget},
-    model::{ClusterId, NodeName, Role, WantedObjects, secret::Secret},
+    model::{AgentProgram, Bucket, ClusterId, NodeName, Role, WantedObjects, secret::Secret},
     plan::Step,
-    snapshots::record::Reports,
+    snapshots::{
+        record::Reports,
+        seek::{SnapshotFiles, Sought},
+    },
     state::ClusterState,
 };
 use tokio::{
@@ -341,6 +345,46 @@ struct SimSession {
     heard: Mutex<Option<Instant>>,
 }
 
+/// Each node has every snapshot of the world.
+impl SnapshotFiles for SimRemote {
+    fn look<'a>(
+        &'a self,
+        _: &'a NodeName,
+        sought: Sought<'a>,
+    ) -> BoxFuture<'a, Result<Found, Unreachable>> {
+        let name = sought.name.as_str();
+        let there = self.world(|world| world.snapshots.contains_key(name));
+        let found = if there {
+            Found::Whole {
+                sha256: "ab".repeat(32),
+                names_cluster: true,
+                encrypted: false,
+            }
+        } else {
+            Found::Not("is not there")
+        };
+        Box::pin(async { Ok(found) })
+    }
+
+    fn revision<'a>(
+        &'a self,
+        _: &'a NodeName,
+        _: Sought<'a>,
+    ) -> BoxFuture<'a, Result<u64, Unreachable>> {
+        Box::pin(async { Ok(1000) })
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        node: &'a NodeName,
+        _: Sought<'a>,
+        _: &'a Bucket,
+        _: &'a AgentProgram,
+    ) -> BoxFuture<'a, Result<(), Unreachable>> {
+        Box::pin(async move { panic!("{node}: this world has no bucket") })
+    }
+}
+
 impl RemoteSession for SimSession {
     fn aim(&mut self, targets: BTreeMap<NodeName, ConnectionTarget>) {
         self.aim = targets;
@@ -433,6 +477,10 @@ impl RemoteSession for SimSession {
 
     fn snapshots<'a>(&'a self, _nodes: &'a BTreeSet<NodeName>) -> BoxFuture<'a, Reports> {
         Box::pin(async { Reports::new() })
+    }
+
+    fn files(&self) -> &dyn SnapshotFiles {
+        &self.remote
     }
 
     fn heard(&self) -> Option<Instant> {

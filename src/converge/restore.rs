@@ -1,0 +1,304 @@
+//! What a restore begins with: the snapshot that a person names, as the first node has it.
+
+use std::borrow::Cow;
+
+use super::{Goal, Purpose, targets};
+use crate::{
+    apply::remote::RemoteSession,
+    config::{Intent, SecretsEncryption},
+    desired::{
+        self,
+        pki::{Restore, RestoreRequest},
+    },
+    environment::Environment,
+    error::{ErrorClass, Explain},
+    etcd::snapshot::{BEYOND, Found, SnapshotName},
+    model::{AgentProgram, Bucket, ClusterId, KubernetesVersion, NodeName, Role},
+    snapshots::seek::Sought,
+    state::{ClusterState, EtcdEpoch, SnapshotRef},
+};
+
+/// Why no restore begins.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// No node has the snapshot.
+    #[error("there is no snapshot to restore:{}", list(found))]
+    NoSuchSnapshot {
+        /// What was found, or why nothing could be looked at.
+        found: Vec<String>,
+    },
+    /// The snapshot cannot be read.
+    #[error("snapshot `{name}` on node `{node}` cannot be read: {why}")]
+    Unreadable {
+        /// Which.
+        name: String,
+        /// Where.
+        node: String,
+        /// Why.
+        why: String,
+    },
+    /// Another restore was cut off.
+    #[error("a restore of {made_of} was begun and has not come to its end")]
+    Another {
+        /// Of what.
+        made_of: String,
+        /// The command that goes on with it.
+        command: String,
+    },
+    /// A restore and a change of the release at once.
+    #[error("the cluster has Kubernetes {has}, and the config asks for {wants}")]
+    AndUpgrade {
+        /// What the state says.
+        has: KubernetesVersion,
+        /// What the config says.
+        wants: KubernetesVersion,
+    },
+    /// The cluster's etcd is outside of it.
+    #[error(
+        "there is no etcd on the cluster's nodes: its etcd is external (`services.etcd.external_urls`), and who runs that takes its snapshots"
+    )]
+    ExternalEtcd,
+    /// Only this program itself can do it on a node.
+    #[error(
+        "nodes cannot be given this rke-operator, which copies snapshots between them and a bucket: it is not linked statically"
+    )]
+    NotStatic,
+}
+
+fn list(lines: &[String]) -> String {
+    let each = lines.iter().flat_map(|line| ["\n  - ", line]);
+    each.collect()
+}
+
+impl Explain for RestoreError {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::NoSuchSnapshot { .. }
+            | Self::Another { .. }
+            | Self::AndUpgrade { .. }
+            | Self::ExternalEtcd
+            | Self::NotStatic => ErrorClass::User,
+            Self::Unreadable { .. } => ErrorClass::Host,
+        }
+    }
+
+    fn hints(&self) -> Vec<Cow<'static, str>> {
+        match self {
+            Self::NoSuchSnapshot { .. } => vec![
+                "`sudo ls /opt/rke/etcd-snapshots` on a node with etcd shows what is there".into(),
+                "copy the file there (`scp`, then `sudo mv`) on a node with etcd, and name it"
+                    .into(),
+            ],
+            Self::Unreadable { .. } => {
+                vec!["take another snapshot, or copy this one there again".into()]
+            }
+            Self::Another { command, .. } => vec![
+                format!("go on with it: `{command}`").into(),
+                "or go on with what was there before: `rke-operator etcd snapshot-restore --back`"
+                    .into(),
+            ],
+            Self::AndUpgrade { has, .. } => vec![
+                format!("write `kubernetes_version: {has}`, restore, and upgrade afterwards")
+                    .into(),
+            ],
+            Self::ExternalEtcd => {
+                vec![
+                    "`etcdctl snapshot save FILE` on one of its members saves all that is in it"
+                        .into(),
+                ]
+            }
+            Self::NotStatic => vec![
+                "use a released program on Linux; or copy the file yourself: snapshots are in \
+                 `/opt/rke/etcd-snapshots` of the nodes"
+                    .into(),
+            ],
+        }
+    }
+}
+
+/// What a person names.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    /// The snapshot.
+    pub name: &'a SnapshotName,
+    /// A bucket that may have it, where no node has.
+    pub bucket: Option<&'a Bucket>,
+    /// What copies it from there.
+    pub agent: Option<&'a AgentProgram>,
+    /// Told what takes time.
+    pub say: &'a (dyn Fn(&str) + Send + Sync),
+}
+
+/// The request for a run: to begin with that snapshot, or to go on with the restore that was begun with it.
+pub async fn restore_of(
+    named: Named<'_>,
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<RestoreRequest, RestoreError> {
+    may_restore(saved, intent)?;
+    if let Some(epoch) = saved.restoring() {
+        let is_this = |from: &SnapshotRef| from.name == named.name.as_str();
+        if epoch.from.as_ref().is_none_or(|from| !is_this(from)) {
+            return Err(another(epoch));
+        }
+        return Ok(RestoreRequest::Begin(Restore::of(epoch)));
+    }
+    fetch(named, intent, Some(saved), environment).await?;
+    let found = find(named, intent, saved, environment).await?;
+    Ok(RestoreRequest::Begin(found))
+}
+
+/// Data of another minor release are not read while the release changes.
+pub fn may_restore(saved: &ClusterState, intent: &Intent) -> Result<(), RestoreError> {
+    let minor = |version: KubernetesVersion| (version.major, version.minor);
+    match saved.kubernetes_version {
+        _ if intent.etcd.external().is_some() => Err(RestoreError::ExternalEtcd),
+        Some(has) if minor(has) != minor(intent.version) => {
+            let wants = intent.version;
+            Err(RestoreError::AndUpgrade { has, wants })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// One thing is restored at a time.
+pub fn another(epoch: &EtcdEpoch) -> RestoreError {
+    let (made_of, command) = (epoch.made_of(), epoch.command());
+    RestoreError::Another { made_of, command }
+}
+
+/// The label of helper containers, before it is known whose they are.
+pub fn id_of(saved: Option<&ClusterState>) -> ClusterId {
+    let unknown = || ClusterId("unknown".to_owned());
+    saved.map_or_else(unknown, |saved| saved.cluster_id.clone())
+}
+
+/// The nodes with etcd in the config, those that are members already first: where the machines of before are gone, it is
+/// the others.
+pub fn with_etcd(intent: &Intent, saved: Option<&ClusterState>) -> Vec<NodeName> {
+    let nodes = intent.nodes.iter();
+    let nodes = nodes.filter(|(_, node)| node.roles.contains(&Role::Etcd));
+    let mut nodes: Vec<NodeName> = nodes.map(|(name, _)| name.clone()).collect();
+    nodes.sort_by_key(|node| saved.is_none_or(|saved| !saved.inventory.contains_key(node)));
+    nodes
+}
+
+async fn session(
+    intent: &Intent,
+    saved: Option<&ClusterState>,
+    environment: &Environment,
+) -> Box<dyn RemoteSession> {
+    let keys = environment.host_keys.clone();
+    let mut session = environment.remote.session(keys);
+    session.aim(targets(Goal::Up(intent).any(), saved, environment).await);
+    session
+}
+
+/// Copies it from the bucket to the first node that answers, unless a node has it already.
+pub async fn fetch(
+    named: Named<'_>,
+    intent: &Intent,
+    saved: Option<&ClusterState>,
+    environment: &Environment,
+) -> Result<(), RestoreError> {
+    let Some(bucket) = named.bucket else {
+        return Ok(());
+    };
+    let agent = named.agent.ok_or(RestoreError::NotStatic)?;
+    let (id, image) = (id_of(saved), desired::etcd_tools(intent));
+    let sought = sought(&named, intent, &id, &image);
+    let session = session(intent, saved, environment).await;
+    let files = session.files();
+    let nodes = with_etcd(intent, saved);
+    for node in &nodes {
+        let found = files.look(node, sought).await;
+        if matches!(found, Ok(Found::Whole { .. })) {
+            return Ok(());
+        }
+    }
+    let mut failed = Vec::new();
+    for node in &nodes {
+        match files.fetch(node, sought, bucket, agent).await {
+            Ok(()) => {
+                let name = named.name.as_str();
+                (named.say)(&format!("{node}: copied `{name}` from the bucket"));
+                return Ok(());
+            }
+            Err(why) => failed.push(format!("{node}: {}", why.why)),
+        }
+    }
+    Err(RestoreError::NoSuchSnapshot { found: failed })
+}
+
+fn sought<'a>(
+    named: &Named<'a>,
+    intent: &'a Intent,
+    id: &'a ClusterId,
+    image: &'a str,
+) -> Sought<'a> {
+    Sought {
+        name: named.name,
+        id,
+        image,
+        login: intent.registries.login(image),
+        say: named.say,
+    }
+}
+
+/// The first node that has the snapshot whole.
+async fn find(
+    named: Named<'_>,
+    intent: &Intent,
+    saved: &ClusterState,
+    environment: &Environment,
+) -> Result<Restore, RestoreError> {
+    let name = named.name.as_str();
+    let image = desired::etcd_tools(intent);
+    let sought = sought(&named, intent, &saved.cluster_id, &image);
+    let session = session(intent, Some(saved), environment).await;
+    let files = session.files();
+    let mut found = Vec::new();
+    for node in &with_etcd(intent, Some(saved)) {
+        match files.look(node, sought).await {
+            Ok(Found::Whole {
+                encrypted: true, ..
+            }) if intent.services.secrets_encryption == SecretsEncryption::Off => {
+                found.push(format!(
+                    "{node}: objects in `{name}` are encrypted, and the config asks for no encryption: switch \
+                     `secrets_encryption_config` on, run `up`, restore, and switch it off again"
+                ));
+            }
+            Ok(Found::Whole {
+                sha256,
+                names_cluster,
+                encrypted,
+            }) if names_cluster || encrypted && !saved.encryption.is_empty() => {
+                let revision = files.revision(node, sought).await;
+                let revision = revision.map_err(|why| RestoreError::Unreadable {
+                    name: name.to_owned(),
+                    node: node.0.clone(),
+                    why: why.why,
+                })?;
+                let before = saved.etcd_epoch.as_ref().map_or(0, |epoch| epoch.begins);
+                return Ok(Restore {
+                    number: saved.restores() + 1,
+                    from: Some(SnapshotRef {
+                        name: name.to_owned(),
+                        sha256,
+                        revision,
+                    }),
+                    begins: before.max(revision) + BEYOND,
+                    first: node.clone(),
+                });
+            }
+            Ok(Found::Whole { .. }) => {
+                found.push(format!("{node}: `{name}` is not of this cluster"));
+            }
+            Ok(Found::Zipped) => found.push(format!("{node}: `{name}` is there as a zip")),
+            Ok(Found::Not(what)) => found.push(format!("{node}: `{name}` {what}")),
+            Err(why) => found.push(format!("{node}: {}", why.why)),
+        }
+    }
+    Err(RestoreError::NoSuchSnapshot { found })
+}
